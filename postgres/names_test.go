@@ -4,9 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
@@ -54,6 +58,52 @@ func eventually(t *testing.T, look *sql.DB, ours int, what string) {
 			t.Fatalf("%s: %v: want %d of dblock/orders, and theirs else", what, names, ours)
 		}
 	}
+}
+
+// The pool's hook may set up what a connection needs each time that it is lent out: without it the
+// library's own connections would find no tables.
+func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
+	db := dbtest.Postgres(t)
+	if _, err := db.SQL(t).ExecContext(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(path(t, db), "/")+" SET search_path = nowhere"); err != nil {
+		t.Fatal(err)
+	}
+	prepare := func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		_, err := conn.Exec(ctx, "SET search_path = public")
+		return err == nil, err
+	}
+	for what, hook := range map[string]func(c *pgxpool.Config){
+		"PrepareConn": func(c *pgxpool.Config) { c.PrepareConn = prepare },
+		"BeforeAcquire": func(c *pgxpool.Config) {
+			c.BeforeAcquire = func(ctx context.Context, conn *pgx.Conn) bool { ok, _ := prepare(ctx, conn); return ok }
+		},
+	} {
+		config, err := pgxpool.ParseConfig(db.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hook(config)
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		l, err := clientOf(t, postgres.New(pool)).Lock(t.Context(), what)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return l.Guard(t.Context(), tx) }); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		must(t, l.Unlock(t.Context()))
+	}
+}
+
+func path(t *testing.T, db dbtest.Database) string {
+	t.Helper()
+	u, err := url.Parse(db.DSN)
+	must(t, err)
+	return u.Path
 }
 
 // The connections of the library's own bear its name: for heartbeats, to listen, for work beside a

@@ -2,6 +2,7 @@ package pgserver
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -39,7 +40,28 @@ func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(
 			return nil, err
 		}
 	}
+	if err := prepare(ctx, like, conn); err != nil {
+		Shut(conn)
+		return nil, err
+	}
 	return conn, nil
+}
+
+// prepare runs the hook that the pool runs before it lends a connection.
+func prepare(ctx context.Context, like *pgxpool.Config, conn *pgx.Conn) error {
+	usable, err := true, error(nil)
+	switch {
+	case like.PrepareConn != nil:
+		usable, err = like.PrepareConn(ctx, conn)
+	//lint:ignore SA1019 applications have it
+	case like.BeforeAcquire != nil:
+		//lint:ignore SA1019 applications have it
+		usable = like.BeforeAcquire(ctx, conn)
+	}
+	if err == nil && !usable {
+		err = errors.New("the pool's PrepareConn refused a new connection")
+	}
+	return err
 }
 
 // nameSize is how many bytes of an application_name PostgreSQL keeps.
