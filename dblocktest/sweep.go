@@ -31,6 +31,20 @@ func (l *line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	})
 }
 
+func (l *line) Miscounted(ctx context.Context, _, _ string, limit int) ([]string, error) {
+	return get(ctx, l, func() (names []string) {
+		for _, name := range l.names.All() {
+			_, _ = l.names.Change(name, false, func(n *protocol.Name) error {
+				if wrong, _ := protocol.Recount(n, ""); wrong && len(names) < limit {
+					names = append(names, name)
+				}
+				return protocol.ErrRetry // nothing is to be changed
+			})
+		}
+		return names
+	})
+}
+
 // Purge keeps a name whose token is ahead of the clock: a new one could not rise above it.
 func (l *line) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
 	err = l.do(ctx, func() error {

@@ -219,6 +219,11 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	return states[:min(limit, len(states))], mysqlserver.Interpret(err)
 }
 
+func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) ([]string, error) {
+	names, err := e.queries().Miscounted(ctx, mysqldb.MiscountedParams{After: after, Upto: upto, Limit: count(limit)})
+	return names, mysqlserver.Interpret(err)
+}
+
 // purged is how many rows one transaction deletes, each a round trip for which all of them are
 // locked: TryLock comes back to a locked row for no longer than that.
 const purged = 8

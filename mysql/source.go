@@ -90,6 +90,14 @@ func share(row mysqldb.FindShareRow) protocol.Share {
 	}
 }
 
+// Tally is as of protocol.Source.
+func (s *source) Tally() (protocol.Tally, error) {
+	row, err := s.q.Tally(s.ctx, mysqldb.TallyParams{Name: s.name})
+	return protocol.Tally{
+		Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest, Smallest: int(row.Smallest), Largest: int(row.Largest),
+	}, err
+}
+
 // Expire is as of protocol.Source. It locks nothing of a session that beats, and whose fixed lease
 // may be over.
 func (s *source) Expire(session string) (dead bool, err error) {

@@ -154,6 +154,14 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	return states, pgserver.Interpret(err)
 }
 
+func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) (names []string, err error) {
+	var name string
+	err = e.db.exec(ctx, query(postgresdb.Miscounted, postgresdb.MiscountedParams{
+		After: after, Upto: upto, Most: int32(limit),
+	}).into(&name, func() { names = append(names, name) }))
+	return names, pgserver.Interpret(err)
+}
+
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
 	var row postgresdb.PurgeRow
 	var there bool

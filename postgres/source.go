@@ -137,6 +137,17 @@ func (s *source) shares(p postgresdb.SharesParams) (shares []protocol.Share, err
 	return shares, err
 }
 
+// Tally is as of protocol.Source.
+func (s *source) Tally() (t protocol.Tally, err error) {
+	var row postgresdb.TallyRow
+	err = s.exec(query(postgresdb.Tally, s.name).into(&row, func() {
+		t = protocol.Tally{
+			Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest, Smallest: int(row.Smallest), Largest: int(row.Largest),
+		}
+	}))
+	return t, err
+}
+
 // Expire is as of protocol.Source.
 func (s *source) Expire(session string) (dead bool, err error) {
 	if err = s.exec(expire(session, &dead)...); dead {

@@ -1,6 +1,7 @@
 // Package reaper clears up after dead clients. It expires their sessions, hands their locks to the
 // next waiter, removes their places from the queues, and ends fixed leases that are over. It also
-// deletes old rows: idle names, dead sessions, and the history of events and runs.
+// deletes old rows: idle names, dead sessions, and the history of events and runs. Where the row of
+// a name does not agree with the name's queue and shares, the reaper corrects it.
 //
 // Each client runs a reaper. Run and Sweep run one alone, in a cron job or an operator's tool. Any
 // number may run at once. Each step is a transaction of its own that first locks the rows it
@@ -37,6 +38,7 @@ type Report struct {
 	Purged    int // lock rows that were idle for longer than the retention
 	Forgotten int // dead sessions deleted
 	Deleted   int // events and runs older than the history, and guards of locks that are over
+	Recounted int // names whose rows counted other waiters or units than there were
 	Postponed int // takeovers that a guarded transaction refused, or that another transaction was in the middle of
 }
 
@@ -45,8 +47,8 @@ func (r Report) Zero() bool { return r == Report{} }
 
 // String lists what was done, in words.
 func (r Report) String() string {
-	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d sessions forgotten, %d records deleted, %d postponed",
-		r.Expired, r.HandedOn, r.Freed, r.Dismissed, r.Purged, r.Forgotten, r.Deleted, r.Postponed)
+	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d sessions forgotten, %d records deleted, %d names recounted, %d postponed",
+		r.Expired, r.HandedOn, r.Freed, r.Dismissed, r.Purged, r.Forgotten, r.Deleted, r.Recounted, r.Postponed)
 }
 
 // Option configures a reaper.
@@ -205,6 +207,6 @@ func (r Report) plus(o Report) Report {
 	return Report{
 		Expired: r.Expired + o.Expired, HandedOn: r.HandedOn + o.HandedOn, Freed: r.Freed + o.Freed,
 		Dismissed: r.Dismissed + o.Dismissed, Purged: r.Purged + o.Purged, Forgotten: r.Forgotten + o.Forgotten,
-		Deleted: r.Deleted + o.Deleted, Postponed: r.Postponed + o.Postponed,
+		Deleted: r.Deleted + o.Deleted, Recounted: r.Recounted + o.Recounted, Postponed: r.Postponed + o.Postponed,
 	}
 }

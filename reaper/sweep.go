@@ -145,6 +145,9 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 	purged, next, err := s.engine.Purge(ctx, s.retention, s.after, batch)
 	switch {
 	case err == nil:
+		if err := s.recount(ctx, next, batch); err != nil {
+			return fmt.Errorf("recounting waiters and units: %w", err)
+		}
 		s.report.Purged, s.after = purged, next
 	case !s.postponed(err):
 		return fmt.Errorf("purging idle names: %w", err)
@@ -157,6 +160,31 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 		return fmt.Errorf("forgetting dead sessions: %w", err)
 	}
 	return nil
+}
+
+// recount corrects the rows of names: of those that have a queue or shares, and of those on the
+// page that ends with next.
+func (s *sweeper) recount(ctx context.Context, next string, batch int) error {
+	names, err := s.engine.Miscounted(ctx, s.after, next, batch)
+	for _, name := range names {
+		var wrong bool
+		var handed []driver.Handoff
+		handed, err = s.engine.Change(ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
+			wrong, err = protocol.Recount(n, "")
+			return err
+		})
+		switch {
+		case s.postponed(err):
+			err = nil
+		case err != nil:
+			return err
+		case wrong:
+			s.report.Recounted++
+			s.report.HandedOn += len(handed)
+			s.log.Warn("dblock: reaper: the row of a name did not agree with its queue and shares, and was corrected", "name", name)
+		}
+	}
+	return err
 }
 
 // all deletes batch after batch until nothing is left, because more than one batch may be written

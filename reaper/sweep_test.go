@@ -24,6 +24,8 @@ type guarded struct {
 
 func (*guarded) Validate() error { return nil }
 
+func (*guarded) Miscounted(context.Context, string, string, int) ([]string, error) { return nil, nil }
+
 func (*guarded) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (g *guarded) Schema(context.Context) (driver.Schema, error) {

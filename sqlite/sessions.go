@@ -164,6 +164,14 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	return states, err
 }
 
+func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) (names []string, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		names, err = q.Miscounted(ctx, sqlitedb.MiscountedParams{After: after, Upto: upto, Most: int64(limit)})
+		return err
+	})
+	return names, err
+}
+
 // Purge takes the write lock only for a page in which something is idle.
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
 	var page []sqlitedb.PurgePageRow

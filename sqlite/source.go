@@ -71,6 +71,13 @@ func shareOf(row sqlitedb.SharesRow) protocol.Share {
 	}
 }
 
+func (s source) Tally() (protocol.Tally, error) {
+	row, err := s.q.Tally(s.ctx, s.name)
+	return protocol.Tally{
+		Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest, Smallest: int(row.Smallest), Largest: int(row.Largest),
+	}, err
+}
+
 func (s source) Expire(session string) (bool, error) { return expire(s.ctx, s.q, session) }
 
 // Seize has nothing to lock: a transaction that guards a hold has locked the database.

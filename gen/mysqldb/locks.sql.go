@@ -252,6 +252,53 @@ func (q *Queries) MakeRow(ctx context.Context, name interface{}) (int64, error) 
 	return result.RowsAffected()
 }
 
+const miscounted = `-- name: Miscounted :many
+SELECT l.name
+  FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r
+         UNION SELECT n.name FROM dblock_locks n WHERE n.name > ? AND (? = '' OR n.name <= ?)) p
+  JOIN dblock_locks l ON l.name = p.name
+ WHERE l.waiters <> COALESCE((SELECT SUM(w.members) FROM dblock_waiters w WHERE w.name = l.name), 0)
+    OR l.shared_units <> COALESCE((SELECT SUM(r.units) FROM dblock_shares r WHERE r.name = l.name), 0)
+    OR l.next_ticket <= COALESCE((SELECT MAX(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), 0)
+ ORDER BY l.name LIMIT ?
+`
+
+type MiscountedParams struct {
+	After string
+	Upto  string
+	Limit int32
+}
+
+// Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
+// something else than there is.
+func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, miscounted,
+		arg.After,
+		arg.Upto,
+		arg.Upto,
+		arg.Limit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const overdue = `-- name: Overdue :many
 SELECT name, COALESCE(session_id, '') AS session_id, last_token FROM dblock_locks
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) AND session_id IS NOT NULL ORDER BY expires_at LIMIT ?
@@ -479,6 +526,44 @@ func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error)
 		return 0, err
 	}
 	return result.LastInsertId()
+}
+
+const tally = `-- name: Tally :one
+SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
+  FROM (SELECT CAST(COALESCE(SUM(w.members), 0) AS SIGNED) AS waiters, CAST(COALESCE(MIN(w.ticket), 0) AS SIGNED) AS lowest,
+               CAST(COALESCE(MAX(w.ticket), 0) AS SIGNED) AS highest
+          FROM dblock_waiters w WHERE w.name = ?) q
+ CROSS JOIN (SELECT CAST(COALESCE(SUM(r.units), 0) AS SIGNED) AS units, CAST(COALESCE(MIN(r.capacity), 0) AS SIGNED) AS smallest,
+               CAST(COALESCE(MAX(r.capacity), 0) AS SIGNED) AS largest
+          FROM dblock_shares r WHERE r.name = ?) s
+`
+
+type TallyParams struct {
+	Name string
+}
+
+type TallyRow struct {
+	Waiters  int64
+	Lowest   int64
+	Highest  int64
+	Units    int64
+	Smallest int64
+	Largest  int64
+}
+
+// After LockRow: what the places and the shares of a name add up to. It always has an answer.
+func (q *Queries) Tally(ctx context.Context, arg TallyParams) (TallyRow, error) {
+	row := q.db.QueryRowContext(ctx, tally, arg.Name, arg.Name)
+	var i TallyRow
+	err := row.Scan(
+		&i.Waiters,
+		&i.Lowest,
+		&i.Highest,
+		&i.Units,
+		&i.Smallest,
+		&i.Largest,
+	)
+	return i, err
 }
 
 const writeRow = `-- name: WriteRow :exec

@@ -65,6 +65,45 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) (string, err
 	return name, err
 }
 
+const Miscounted = `-- name: Miscounted :many
+SELECT l.name
+  FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r
+         UNION SELECT n.name FROM dblock_locks n WHERE n.name > $1::text AND ($2::text = '' OR n.name <= $2::text)) p
+  JOIN dblock_locks l ON l.name = p.name
+ WHERE l.waiters <> coalesce((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = l.name), 0)
+    OR l.shared_units <> coalesce((SELECT sum(r.units) FROM dblock_shares r WHERE r.name = l.name), 0)
+    OR l.next_ticket <= coalesce((SELECT max(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), 0)
+ ORDER BY l.name LIMIT $3
+`
+
+type MiscountedParams struct {
+	After string
+	Upto  string
+	Most  int32
+}
+
+// Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
+// something else than there is.
+func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, Miscounted, arg.After, arg.Upto, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Now = `-- name: Now :one
 SELECT dblock_now()::bigint AS now
 `
@@ -354,6 +393,38 @@ func (q *Queries) Shares(ctx context.Context, arg SharesParams) ([]SharesRow, er
 		return nil, err
 	}
 	return items, nil
+}
+
+const Tally = `-- name: Tally :one
+SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
+  FROM (SELECT coalesce(sum(w.members), 0)::integer AS waiters, coalesce(min(w.ticket), 0)::bigint AS lowest, coalesce(max(w.ticket), 0)::bigint AS highest
+          FROM dblock_waiters w WHERE w.name = $1) q
+ CROSS JOIN (SELECT coalesce(sum(r.units), 0)::integer AS units, coalesce(min(r.capacity), 0)::integer AS smallest, coalesce(max(r.capacity), 0)::integer AS largest
+          FROM dblock_shares r WHERE r.name = $1) s
+`
+
+type TallyRow struct {
+	Waiters  int32
+	Lowest   int64
+	Highest  int64
+	Units    int32
+	Smallest int32
+	Largest  int32
+}
+
+// What the places and the shares of a name add up to. It always has an answer.
+func (q *Queries) Tally(ctx context.Context, name string) (TallyRow, error) {
+	row := q.db.QueryRow(ctx, Tally, name)
+	var i TallyRow
+	err := row.Scan(
+		&i.Waiters,
+		&i.Lowest,
+		&i.Highest,
+		&i.Units,
+		&i.Smallest,
+		&i.Largest,
+	)
+	return i, err
 }
 
 const Tell = `-- name: Tell :one

@@ -158,6 +158,48 @@ func (q *Queries) MakeLock(ctx context.Context, name string) error {
 	return err
 }
 
+const miscounted = `-- name: Miscounted :many
+SELECT l.name
+  FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r
+         UNION SELECT n.name FROM dblock_locks n WHERE n.name > CAST(?1 AS TEXT) AND (CAST(?2 AS TEXT) = '' OR n.name <= CAST(?2 AS TEXT))) p
+  JOIN dblock_locks l ON l.name = p.name
+ WHERE l.waiters <> COALESCE((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = l.name), 0)
+    OR l.shared_units <> COALESCE((SELECT sum(r.units) FROM dblock_shares r WHERE r.name = l.name), 0)
+    OR l.next_ticket <= COALESCE((SELECT max(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), 0)
+ ORDER BY l.name LIMIT ?3
+`
+
+type MiscountedParams struct {
+	After string
+	Upto  string
+	Most  int64
+}
+
+// Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
+// something else than there is.
+func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, miscounted, arg.After, arg.Upto, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const placeOf = `-- name: PlaceOf :one
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity,
        w.enqueued_at, CAST(EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id) AS BOOLEAN) AS alive
@@ -529,6 +571,39 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 	)
 	var i TakeLockRow
 	err := row.Scan(&i.FirstToken, &i.LastToken, &i.AcquiredAt)
+	return i, err
+}
+
+const tally = `-- name: Tally :one
+SELECT CAST(COALESCE((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = ?1), 0) AS INTEGER) AS waiters,
+       CAST(COALESCE((SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = ?1), 0) AS INTEGER) AS lowest,
+       CAST(COALESCE((SELECT max(w.ticket) FROM dblock_waiters w WHERE w.name = ?1), 0) AS INTEGER) AS highest,
+       CAST(COALESCE((SELECT sum(r.units) FROM dblock_shares r WHERE r.name = ?1), 0) AS INTEGER) AS units,
+       CAST(COALESCE((SELECT min(r.capacity) FROM dblock_shares r WHERE r.name = ?1), 0) AS INTEGER) AS smallest,
+       CAST(COALESCE((SELECT max(r.capacity) FROM dblock_shares r WHERE r.name = ?1), 0) AS INTEGER) AS largest
+`
+
+type TallyRow struct {
+	Waiters  int64
+	Lowest   int64
+	Highest  int64
+	Units    int64
+	Smallest int64
+	Largest  int64
+}
+
+// What the places and the shares of a name add up to. It always has an answer.
+func (q *Queries) Tally(ctx context.Context, name string) (TallyRow, error) {
+	row := q.db.QueryRowContext(ctx, tally, name)
+	var i TallyRow
+	err := row.Scan(
+		&i.Waiters,
+		&i.Lowest,
+		&i.Highest,
+		&i.Units,
+		&i.Smallest,
+		&i.Largest,
+	)
 	return i, err
 }
 

@@ -263,7 +263,11 @@ func (p *paper) Unwatch(context.Context, string, string) error       { return p.
 func (p *paper) WaitGraph(context.Context, []string) ([]driver.Wait, error) { return nil, p.reach() }
 func (p *paper) Record(context.Context, []driver.Event) error               { return p.reach() }
 
-func (p *paper) Expired(context.Context, int) ([]string, error)       { return nil, p.reach() }
+func (p *paper) Expired(context.Context, int) ([]string, error) { return nil, p.reach() }
+func (p *paper) Miscounted(context.Context, string, string, int) ([]string, error) {
+	return nil, p.reach()
+}
+
 func (p *paper) Overdue(context.Context, int) ([]driver.State, error) { return nil, p.reach() }
 
 func (p *paper) Purge(context.Context, time.Duration, string, int) (int, string, error) {

@@ -13,7 +13,7 @@ import (
 var (
 	ErrSchema      = errors.New("dblock's tables are missing or of another version")
 	ErrReadOnly    = errors.New("the database is read-only")
-	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
+	ErrRetry       = protocol.ErrRetry
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
 	ErrBusy        = protocol.ErrBusy
 	ErrNotHeld     = protocol.ErrNotHeld

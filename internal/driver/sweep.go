@@ -23,6 +23,11 @@ type Sweep interface {
 	// Overdue lists up to limit locks with a fixed lease that is over, with their holders.
 	Overdue(ctx context.Context, limit int) ([]State, error)
 
+	// Miscounted lists up to limit names whose rows count other places or shares than there are
+	// (protocol.Recount): of those with places or shares, and of the names above after, up to upto;
+	// "": to the last.
+	Miscounted(ctx context.Context, after, upto string, limit int) ([]string, error)
+
 	// Purge deletes up to limit lock rows that were unused for longer than idle. It walks the names
 	// upwards from after, and returns how many it deleted and where to go on; "" at the end. It
 	// skips rows in use.

@@ -150,6 +150,23 @@ func (s source) Share(session string, token int64, attempt string) (protocol.Sha
 // Shares is as of protocol.Source.
 func (s source) Shares() ([]protocol.Share, error) { return slices.Clone(s.n.shares), nil }
 
+// Tally is as of protocol.Source.
+func (s source) Tally() (t protocol.Tally, err error) {
+	for i, p := range s.n.places {
+		if t.Waiters += max(p.Members, 1); i == 0 {
+			t.First = p.Ticket
+		}
+		t.Last = p.Ticket
+	}
+	for i, share := range s.n.shares {
+		if t.Units += share.Units; i == 0 {
+			t.Smallest = share.Of
+		}
+		t.Smallest, t.Largest = min(t.Smallest, share.Of), max(t.Largest, share.Of)
+	}
+	return t, nil
+}
+
 // Expire is as of protocol.Source.
 func (s source) Expire(session string) (bool, error) { return s.Names.Expire(session), nil }
 

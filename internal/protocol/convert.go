@@ -63,7 +63,7 @@ func Downgrade(n *Name, h Held) error {
 // another share. It succeeds if the attempt holds the whole name already. ErrNotHeld.
 func Upgrade(n *Name, h Held, attempt string) (Grant, bool, error) {
 	if !n.held() || n.Session != h.Session || n.Attempt != attempt {
-		s, shared, err := n.share(h.Session, h.Token, "")
+		s, shared, err := n.source.Share(h.Session, h.Token, "")
 		switch {
 		case err != nil || !shared || s.Attempt != attempt:
 			return Grant{}, false, notHeld(err)

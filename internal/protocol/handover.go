@@ -31,14 +31,35 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 			break
 		}
 	}
-	if exhausted && n.Waiters > 0 { // places were deleted by hand
-		n.Waiters, changed = 0, true
+	if exhausted && n.Waiters > 0 {
+		if err := n.emptied(); err != nil {
+			return false, err
+		}
+		changed = true
 	}
 	n.tellGranted(n.Handoffs[first:], self)
 	if timed && n.Waiters > 0 {
 		err = n.forewarn()
 	}
 	return changed, err
+}
+
+// emptied has the row say that nobody waits, where the queue was read to its end and the row still
+// counts waiters: places were deleted by hand. That the queue is at its end is not believed of a
+// list, which the server may have cut short.
+func (n *Name) emptied() error {
+	t, err := n.source.Tally() // without the changes of this transition
+	if err != nil {
+		return err
+	}
+	for _, p := range n.GonePlaces {
+		t.Waiters -= p.members()
+	}
+	if t.Waiters > 0 {
+		return ErrRetry
+	}
+	n.Waiters = 0
+	return nil
 }
 
 // tellGranted tells the sessions of grants, but the one that asks, which is answered.

@@ -72,12 +72,13 @@ type hold struct {
 	share   *Share
 }
 
-// find finds a hold by its token, or with token 0 by its attempt.
+// find finds a hold by its token, or with token 0 by its attempt. It looks for the row of a share
+// whatever the name's row counts.
 func (n *Name) find(session string, token int64, attempt string) (hold, bool, error) {
 	if token == 0 && n.held() && n.Session == session && n.Attempt == attempt || token != 0 && n.holds(session, token) {
 		return hold{attempt: n.Attempt, ends: n.Ends}, true, nil
 	}
-	s, found, err := n.share(session, token, attempt)
+	s, found, err := n.source.Share(session, token, attempt)
 	return hold{attempt: s.Attempt, ends: s.Ends, share: &s}, found, err
 }
 
@@ -143,7 +144,7 @@ func (n *Name) undo(r Removal) (bool, error) {
 
 // vacate gives up the place of an attempt.
 func (n *Name) vacate(r Removal) (bool, error) {
-	p, waits, err := n.place(r.Session, r.Attempt)
+	p, waits, err := n.source.Place(r.Session, r.Attempt)
 	if err == nil && waits {
 		n.leave(p)
 	}

@@ -42,6 +42,14 @@ type Share struct {
 	Metadata, Asked                string
 }
 
+// Tally is what the rows of a name add up to.
+type Tally struct {
+	Waiters           int   // the members of all places
+	Units             int   // of all shares
+	First, Last       int64 // the lowest and the highest ticket; 0: there is no place
+	Smallest, Largest int   // the numbers of units that the shares state; 0: there is none
+}
+
 // Source is what a transition can read of a name whose row it has locked, and the two rows that it
 // can lock and mark: a session that may be dead, and a guard. Its methods return ErrBusy, or the
 // server's own error, which end the transition.
@@ -57,6 +65,10 @@ type Source interface {
 
 	// Shares returns all shares.
 	Shares() ([]Share, error)
+
+	// Tally adds up the rows of the name. It is a statement that always has an answer: a list that
+	// was cut short, or that a server answers empty, is found out by it.
+	Tally() (Tally, error)
 
 	// Expire marks a session dead whose time is over or which has no row, and reports whether the
 	// session is dead now. ErrBusy where another transaction is at it.
@@ -172,22 +184,6 @@ func (n *Name) leave(p Place) {
 	}
 }
 
-// place finds the place of an attempt.
-func (n *Name) place(session, attempt string) (Place, bool, error) {
-	if n.Waiters == 0 {
-		return Place{}, false, nil
-	}
-	return n.source.Place(session, attempt)
-}
-
-// share finds a share by its token, or with token 0 by its attempt.
-func (n *Name) share(session string, token int64, attempt string) (Share, bool, error) {
-	if n.Units == 0 {
-		return Share{}, false, nil
-	}
-	return n.source.Share(session, token, attempt)
-}
-
 // drop takes a share off the name. What is stated by those that are left counts from then on.
 func (n *Name) drop(s Share) error {
 	n.GoneShares = append(n.GoneShares, s)
@@ -209,6 +205,9 @@ func (n *Name) drop(s Share) error {
 		case n.Capacity != other.Of:
 			n.Capacity, n.Mixed = min(n.Capacity, other.Of), true
 		}
+	}
+	if err == nil && n.Capacity == 0 { // units of nobody: the list may have been cut short
+		err = ErrRetry
 	}
 	return err
 }

@@ -22,6 +22,9 @@ var (
 	// ErrBusy: another transaction has locked a row that is needed. Nothing is done.
 	ErrBusy = errors.New("another transaction has locked the row")
 
+	// ErrRetry: what was read contradicts itself, or a race was lost. Nothing is done.
+	ErrRetry = errors.New("the transaction lost a race and did nothing; run it again")
+
 	// ErrGuarded is joined to ErrBusy: a transaction that guards the hold is open.
 	ErrGuarded = errors.New("a transaction that the holder guards is still open")
 )

@@ -163,9 +163,13 @@ func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, 
 	return err
 }
 
-// sendAt sends one heartbeat. On success the lease counts from the moment before it was sent.
+// sendAt sends one heartbeat, and asks once more before it believes that the session is dead. On
+// success the lease counts from the moment before the first was sent.
 func (s *Session) sendAt(ctx context.Context, sent time.Duration, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error)) error {
 	alive, err := heartbeat(ctx, s.ID, s.config.TTL)
+	if err == nil && !alive { // a server may answer so where it has cut the statement short
+		alive, err = heartbeat(ctx, s.ID, s.config.TTL)
+	}
 	misfit := new(driver.SchemaError)
 	switch {
 	case errors.As(err, &misfit), errors.Is(err, driver.ErrReplaced):

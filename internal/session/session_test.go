@@ -28,6 +28,7 @@ type server struct {
 	mu               sync.Mutex
 	delay            time.Duration
 	down, dead, idle bool
+	cut              bool      // the next heartbeat does nothing, and says that it was done
 	expires          time.Time // by the server's clock
 	tally
 	connect, line time.Duration // what connecting, and heartbeats over the connection, take beyond delay
@@ -128,9 +129,10 @@ func (s *server) heartbeat(ctx context.Context, ttl time.Duration) (alive bool, 
 	err = s.answer(ctx, func() {
 		s.beats++
 		misfit = s.misfit
-		if alive = !s.dead && misfit == nil; alive {
+		if alive = !s.dead && misfit == nil && !s.cut; alive {
 			s.expires = time.Now().Add(ttl)
 		}
+		s.cut = false
 	})
 	return alive, errors.Join(err, misfit)
 }
@@ -307,6 +309,21 @@ func TestAKilledSessionEndsWithItsNextHeartbeat(t *testing.T) {
 		session.Check()
 		synctest.Wait()
 		ended(t, session, ErrKilled)
+	})
+}
+
+func TestAHeartbeatThatFoundNoRowIsSentOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		for range 3 {
+			s.set(func() { s.cut = true })
+			session.Check()
+			synctest.Wait()
+		}
+		if !session.Alive() {
+			t.Errorf("the session has ended: %v", context.Cause(session.Context()))
+		}
 	})
 }
 

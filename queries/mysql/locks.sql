@@ -114,3 +114,24 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name IN (sqlc.slice(names));
 
+-- After LockRow: what the places and the shares of a name add up to. It always has an answer.
+-- name: Tally :one
+SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
+  FROM (SELECT CAST(COALESCE(SUM(w.members), 0) AS SIGNED) AS waiters, CAST(COALESCE(MIN(w.ticket), 0) AS SIGNED) AS lowest,
+               CAST(COALESCE(MAX(w.ticket), 0) AS SIGNED) AS highest
+          FROM dblock_waiters w WHERE w.name = sqlc.arg(name)) q
+ CROSS JOIN (SELECT CAST(COALESCE(SUM(r.units), 0) AS SIGNED) AS units, CAST(COALESCE(MIN(r.capacity), 0) AS SIGNED) AS smallest,
+               CAST(COALESCE(MAX(r.capacity), 0) AS SIGNED) AS largest
+          FROM dblock_shares r WHERE r.name = sqlc.arg(name)) s;
+
+-- Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
+-- something else than there is.
+-- name: Miscounted :many
+SELECT l.name
+  FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r
+         UNION SELECT n.name FROM dblock_locks n WHERE n.name > sqlc.arg(after) AND (sqlc.arg(upto) = '' OR n.name <= sqlc.arg(upto))) p
+  JOIN dblock_locks l ON l.name = p.name
+ WHERE l.waiters <> COALESCE((SELECT SUM(w.members) FROM dblock_waiters w WHERE w.name = l.name), 0)
+    OR l.shared_units <> COALESCE((SELECT SUM(r.units) FROM dblock_shares r WHERE r.name = l.name), 0)
+    OR l.next_ticket <= COALESCE((SELECT MAX(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), 0)
+ ORDER BY l.name LIMIT ?;

@@ -80,3 +80,23 @@ DELETE FROM dblock_shares s
 SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
        (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
           FROM (SELECT jsonb_array_elements(sqlc.arg(hints)::text::jsonb) AS r) j)::bigint AS told;
+
+-- What the places and the shares of a name add up to. It always has an answer.
+-- name: Tally :one
+SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
+  FROM (SELECT coalesce(sum(w.members), 0)::integer AS waiters, coalesce(min(w.ticket), 0)::bigint AS lowest, coalesce(max(w.ticket), 0)::bigint AS highest
+          FROM dblock_waiters w WHERE w.name = @name) q
+ CROSS JOIN (SELECT coalesce(sum(r.units), 0)::integer AS units, coalesce(min(r.capacity), 0)::integer AS smallest, coalesce(max(r.capacity), 0)::integer AS largest
+          FROM dblock_shares r WHERE r.name = @name) s;
+
+-- Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
+-- something else than there is.
+-- name: Miscounted :many
+SELECT l.name
+  FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r
+         UNION SELECT n.name FROM dblock_locks n WHERE n.name > sqlc.arg(after)::text AND (sqlc.arg(upto)::text = '' OR n.name <= sqlc.arg(upto)::text)) p
+  JOIN dblock_locks l ON l.name = p.name
+ WHERE l.waiters <> coalesce((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = l.name), 0)
+    OR l.shared_units <> coalesce((SELECT sum(r.units) FROM dblock_shares r WHERE r.name = l.name), 0)
+    OR l.next_ticket <= coalesce((SELECT max(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), 0)
+ ORDER BY l.name LIMIT sqlc.arg(most);

@@ -91,3 +91,24 @@ UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND last_token = @token AND waiters = 0;
+
+-- What the places and the shares of a name add up to. It always has an answer.
+-- name: Tally :one
+SELECT CAST(COALESCE((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = @name), 0) AS INTEGER) AS waiters,
+       CAST(COALESCE((SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = @name), 0) AS INTEGER) AS lowest,
+       CAST(COALESCE((SELECT max(w.ticket) FROM dblock_waiters w WHERE w.name = @name), 0) AS INTEGER) AS highest,
+       CAST(COALESCE((SELECT sum(r.units) FROM dblock_shares r WHERE r.name = @name), 0) AS INTEGER) AS units,
+       CAST(COALESCE((SELECT min(r.capacity) FROM dblock_shares r WHERE r.name = @name), 0) AS INTEGER) AS smallest,
+       CAST(COALESCE((SELECT max(r.capacity) FROM dblock_shares r WHERE r.name = @name), 0) AS INTEGER) AS largest;
+
+-- Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
+-- something else than there is.
+-- name: Miscounted :many
+SELECT l.name
+  FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r
+         UNION SELECT n.name FROM dblock_locks n WHERE n.name > CAST(@after AS TEXT) AND (CAST(@upto AS TEXT) = '' OR n.name <= CAST(@upto AS TEXT))) p
+  JOIN dblock_locks l ON l.name = p.name
+ WHERE l.waiters <> COALESCE((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = l.name), 0)
+    OR l.shared_units <> COALESCE((SELECT sum(r.units) FROM dblock_shares r WHERE r.name = l.name), 0)
+    OR l.next_ticket <= COALESCE((SELECT max(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), 0)
+ ORDER BY l.name LIMIT @most;
