@@ -124,10 +124,15 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 	// decide by the token in the locked row. Where the engine can, an error releases the row at
 	// once.
 	decide := func(highest int64, err error) error {
-		if err == nil && highest != token {
+		switch {
+		case err != nil:
+			return err
+		case highest < token: // also where no row came back: the token was not written
+			return transaction.ErrUnproven
+		case highest > token:
 			return &StaleError{Resource: resource, Token: token, Highest: highest}
 		}
-		return err
+		return nil
 	}
 	return t.Do(ctx, transaction.Work{
 		Table: "dblock_fences",

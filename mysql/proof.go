@@ -6,17 +6,11 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// errUnproven is the error of a statement that the server has answered, and that did nothing.
-// MariaDB answers "OK, 0 rows" to some statements that a KILL QUERY or max_statement_time has cut
-// short, and the transaction could commit the rest. A trigger can swallow a write, too.
-var errUnproven = driver.Fail(driver.ErrRetry, stale("the server answered that a statement was done, and it did nothing: "+
-	"a KILL QUERY or a limit for the time of statements may have cut it short: roll back, and begin the transaction anew"))
-
 // proven returns the result of a statement. Every statement of the kind :exec must do at least one
-// row: otherwise proven returns errUnproven. A statement that may find nothing to do is of the kind
+// row: otherwise proven returns transaction.ErrUnproven. A statement that may find nothing to do is of the kind
 // :execrows or :execlastid, and its caller looks at the answer. The affected rows do not count an
 // UPDATE that changes nothing, unless the pool has clientFoundRows: such a statement sets
 // LAST_INSERT_ID.
@@ -29,15 +23,15 @@ func proven(text string, result sql.Result, err error) (sql.Result, error) {
 		rows, err = result.LastInsertId()
 	}
 	if err == nil && rows == 0 {
-		err = errUnproven
+		err = transaction.ErrUnproven
 	}
 	return result, err
 }
 
-// did returns errUnproven unless a statement has done so many rows.
+// did returns transaction.ErrUnproven unless a statement has done so many rows.
 func did(rows int64, err error, want int) error {
 	if err == nil && rows != int64(want) {
-		return errUnproven
+		return transaction.ErrUnproven
 	}
 	return err
 }
@@ -47,7 +41,7 @@ func did(rows int64, err error, want int) error {
 func whole[T any](rows []T, err error, ends func(T) bool) ([]T, error) {
 	last := len(rows) - 1
 	if err == nil && (last < 0 || !ends(rows[last])) {
-		err = errUnproven
+		err = transaction.ErrUnproven
 	}
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
@@ -120,7 +121,7 @@ func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
 	if _, there, err := find(ctx, q.LockHeartbeat, session); err != nil || !there {
 		return err
 	}
-	return errUnproven
+	return transaction.ErrUnproven
 }
 
 func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {

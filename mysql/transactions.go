@@ -37,7 +37,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	case err != nil:
 		return mysqlserver.Interpret(err)
 	case !there: // lookGuard has found it
-		return errUnproven
+		return transaction.ErrUnproven
 	}
 	q := t.queries(tx)
 	quiet, cancel := transaction.Lenient(ctx)
@@ -55,7 +55,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	case err != nil || released > 0:
 		return mysqlserver.Interpret(err)
 	case row.SessionID == h.Session && row.LastToken == h.Token && row.FirstToken == h.Token:
-		return errUnproven
+		return transaction.ErrUnproven
 	}
 	return driver.ErrNotHeld
 }

@@ -129,8 +129,8 @@ func Read(ctx context.Context, tx any, name string) (version int64, err error) {
 	if err == nil {
 		read := func(text string, name any) func(context.Context, transaction.Queries) error {
 			return func(ctx context.Context, q transaction.Queries) error {
-				_, err := q.Row(ctx, text, []any{name}, &version)
-				return err
+				there, err := q.Row(ctx, text, []any{name}, &version)
+				return proven(there, err)
 			}
 		}
 		err = t.Do(ctx, transaction.Work{
@@ -187,15 +187,21 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 					return err
 				}
 			}
-			var now int64
+			var now, next int64
 			there, err := q.Row(ctx, mysqldb.LockVersion, []any{name}, &now)
 			switch {
 			case err != nil:
 				return err
+			case !there && version == 0: // Begin has made no row
+				return transaction.ErrUnproven
 			case !there || now != version:
 				return conflict
 			}
-			return q.Exec(ctx, mysqldb.Bump, name)
+			if err := q.Exec(ctx, mysqldb.Bump, name); err != nil {
+				return err
+			}
+			_, err = q.Row(ctx, mysqldb.LockVersion, []any{name}, &next)
+			return proven(next == version+1, err)
 		},
 		SQLite: func(ctx context.Context, q transaction.Queries) error {
 			text, args := sqlitedb.Bump, []any{name, version}
@@ -209,6 +215,14 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 			return conflict
 		},
 	})
+}
+
+// proven is the error of a statement, or of one that did nothing and has none.
+func proven(done bool, err error) error {
+	if err == nil && !done {
+		err = transaction.ErrUnproven
+	}
+	return err
 }
 
 const (
