@@ -226,7 +226,7 @@ func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(db m
 		}
 		return err
 	}
-	err = finish(ctx, tx.Commit)
+	err = mysqlserver.AtCommit(finish(ctx, tx.Commit))
 	if errors.Is(err, sql.ErrTxDone) { // its context ended, and database/sql has rolled it back
 		return driver.Fail(driver.ErrUnavailable, driver.Join(ctx.Err(), err))
 	}

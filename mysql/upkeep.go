@@ -137,6 +137,7 @@ func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wa
 	wake, err := work(u.db)
 	if err == nil {
 		_, err = u.conn.ExecContext(ctx, "COMMIT")
+		err = mysqlserver.AtCommit(err)
 	}
 	if err == nil {
 		wakeUp(ctx, u.conn, wake)

@@ -43,7 +43,7 @@ func interpret(err error) error {
 	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, driver.ErrTxDone) { // of the caller's transaction
 		return driver.Fail(driver.ErrTxDone, err)
 	}
-	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrRetry, driver.ErrTxDone} {
+	for _, kind := range []error{driver.ErrRefused, driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrRetry, driver.ErrTxDone} {
 		if errors.Is(err, kind) {
 			return err
 		}
@@ -56,9 +56,22 @@ func interpret(err error) error {
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
 	if kind := kindOf(code); kind != nil {
-		return driver.Fail(kind, err)
+		err = driver.Fail(kind, err)
+	}
+	if !inDoubt(code) {
+		err = driver.Refused(err)
 	}
 	return err
+}
+
+// inDoubt reports whether an error leaves open what became of a transaction: a commit that failed
+// halfway may be found in the journal. After any other error it is rolled back.
+func inDoubt(code int) bool {
+	switch code & 0xff {
+	case sqliteIOErr, sqliteCorrupt, sqliteNotADB:
+		return true
+	}
+	return code == sqliteReadOnlyMoved
 }
 
 func kindOf(code int) error {

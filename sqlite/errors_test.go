@@ -73,7 +73,16 @@ func TestResultCodesAndTheirKinds(t *testing.T) {
 			t.Errorf("%d is %v, want %v", code, err, kind)
 		}
 	}
-	for _, err := range []error{&method{1}, &method{19}, context.Canceled, driver.ErrNotHeld} {
+	for code, doubt := range map[int]bool{1: false, 19: false, 13: false, 10: true, 522: true, 11: true} {
+		cause := &method{code}
+		if err := interpret(cause); !errors.Is(err, cause) || driver.InDoubt(err) != doubt || interpret(err) != err {
+			t.Errorf("%d in doubt: %v, want %v", code, !doubt, doubt)
+		}
+	}
+	if !driver.InDoubt(interpret(errors.New("the connection broke"))) {
+		t.Error("a connection that broke is not in doubt")
+	}
+	for _, err := range []error{context.Canceled, driver.ErrNotHeld} {
 		if got := interpret(err); got != err {
 			t.Errorf("%v became %v", err, got)
 		}

@@ -172,7 +172,7 @@ func (g rows) tryConvert(ctx context.Context, h *hold, yielding bool, f conversi
 	during.yielding = yielding
 	h.mode.Store(&during)
 	now, err := f(g, was)
-	if err != nil && residueOf(err) == unsure && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
+	if err != nil && residueOf(err) == unsure {
 		now.late, now.vague, now.yielding = true, true, yielding
 	}
 	h.mode.Store(&now)

@@ -56,6 +56,10 @@ func transient(err error, begun bool) bool {
 	return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) || isOutage(err, begun)
 }
 
+// isRefusal reports whether a statement of several requests was refused, and may do without one of
+// them: nothing was done, and it is neither an outage nor a race that was lost.
+func isRefusal(err error) bool { return err != nil && !driver.InDoubt(err) && !transient(err, true) }
+
 // residue is what an attempt that failed may have left in the database.
 type residue int
 
@@ -68,13 +72,8 @@ const (
 // residueOf judges by the error of a statement that might have taken the lock or a place in the
 // queue.
 func residueOf(err error) residue {
-	if errors.Is(err, driver.ErrInDoubt) {
-		return unsure
-	}
-	for _, refused := range []error{driver.ErrRetry, driver.ErrBusy, driver.ErrSchema, driver.ErrReadOnly, driver.ErrConfig} {
-		if errors.Is(err, refused) {
-			return nothing
-		}
+	if errors.Is(err, ErrNotAcquired) || !driver.InDoubt(err) {
+		return nothing
 	}
 	return unsure
 }

@@ -50,7 +50,7 @@ func (s *clientSession) over() error {
 // lost they look for themselves.
 func (s *clientSession) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
 	s.hub.Deliver(next, asked)
-	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
+	if err != nil && residueOf(err) == unsure {
 		s.hub.Recheck(name)
 	}
 }

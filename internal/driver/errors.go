@@ -36,6 +36,10 @@ var (
 	// ErrInDoubt is joined to a kind. The transaction may have been committed all the same.
 	ErrInDoubt = errors.New("whether the transaction was committed is not known")
 
+	// ErrRefused is joined to the error of a server that came in place of an effect: the statement,
+	// and its transaction, did nothing. Refused joins it.
+	ErrRefused = errors.New("the database refused the statement")
+
 	// ErrReplaced is joined to a kind. The session's locks do not count any more: other sessions
 	// may have them already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")
@@ -48,6 +52,30 @@ func Fail(kind, cause error) error {
 		return cause
 	}
 	return &joined{kind.Error() + ": " + Line(cause.Error()), []error{kind, cause}}
+}
+
+// Refused marks the error of a server as a refusal. Its text stays.
+func Refused(err error) error {
+	if errors.Is(err, ErrRefused) {
+		return err
+	}
+	return &joined{err.Error(), []error{err, ErrRefused}}
+}
+
+// effectless are the kinds of failure that say that nothing was done.
+var effectless = []error{
+	ErrRefused, ErrSchema, ErrReadOnly, ErrRetry, ErrBusy, ErrNotHeld, ErrCapacity, ErrFuture, ErrUnsupported, ErrConfig,
+	ErrDenied,
+}
+
+// InDoubt reports whether a call that failed may have had its effect all the same, or may have it
+// later. That is so unless its error says otherwise: a connection that broke and a context that
+// ended while a statement was in flight leave it open, and so does an error that no engine knows.
+func InDoubt(err error) bool {
+	if err == nil || errors.Is(err, ErrInDoubt) {
+		return err != nil
+	}
+	return !slices.ContainsFunc(effectless, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // errPoolClosed is what becomes of every statement when the application has closed its pool.

@@ -15,7 +15,7 @@ import (
 
 // kinds are those of an error that needs no interpretation any more.
 var kinds = []error{
-	driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy, driver.ErrNotHeld,
+	driver.ErrRefused, driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy, driver.ErrNotHeld,
 	driver.ErrCapacity, driver.ErrFuture, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone, driver.ErrDenied,
 }
 
@@ -45,7 +45,7 @@ func Interpret(err error) error {
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
 	if n == noSuchTable && !strings.Contains(err.Error(), ".dblock_") {
-		return err // a temporary table, or one of the application's
+		return driver.Refused(err) // a temporary table, or one of the application's
 	}
 	kind := Kind(n)
 	if n == runHook || n == rolledBack {
@@ -59,13 +59,25 @@ func Interpret(err error) error {
 	}
 	switch kind {
 	case nil:
-		return err
+		return driver.Refused(err)
 	case errText:
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: %w", errText, err))
 	case driver.ErrReadOnly:
 		err = fmt.Errorf("a failover may be under way; connect to the primary: %w", err)
 	}
-	return driver.Fail(kind, err)
+	if err = driver.Fail(kind, err); lacksRoom(n) {
+		err = driver.Refused(err)
+	}
+	return err
+}
+
+// AtCommit is the error of a COMMIT. The servers have rolled back what lost a race, and nothing
+// else is sure: an error of the binary log comes after the engine's commit.
+func AtCommit(err error) error {
+	if n := Number(err); n != 0 && Kind(n) != driver.ErrRetry && !strings.Contains(err.Error(), lockDeadlock) {
+		return driver.Join(err, driver.ErrInDoubt)
+	}
+	return err
 }
 
 // errText: a connection of the pool cannot carry a text, or changes it.
@@ -103,6 +115,18 @@ const (
 // lockDeadlock is that number where a transaction of another node came first, in a group with
 // several primaries.
 const lockDeadlock = "error 149 "
+
+// lacksRoom reports whether a server refuses a statement for want of a resource. Other errors that
+// say that it cannot serve now leave open what became of the statement.
+func lacksRoom(n uint16) bool {
+	switch n {
+	case 1021, 1114, 1037, 1038, 1041, 5, // disk full, table full, out of memory
+		1040, 1203, 1226, TooManyPrepared, // too many connections, of one user, prepared statements
+		1047, 1243, 1615: // cluster not ready; a proxy has forgotten the statement, or it changed underneath
+		return true
+	}
+	return false
+}
 
 // Kind is the kind of package driver of a server's error; nil: none.
 func Kind(n uint16) error {

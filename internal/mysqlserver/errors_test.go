@@ -64,7 +64,7 @@ func TestInterpret(t *testing.T) {
 		&mysql.MySQLError{Number: 1146, Message: "Table 'dblock_app.orders' doesn't exist"},
 		&mysql.MySQLError{Number: 1146, Message: "Table '/tmp/#sql-temptable-1-2-3' doesn't exist"},
 	} {
-		if got := Interpret(ofNoKind); got != ofNoKind {
+		if got := Interpret(ofNoKind); !errors.Is(got, ofNoKind) || got.Error() != ofNoKind.Error() || driver.InDoubt(got) {
 			t.Error(got)
 		}
 	}
@@ -75,6 +75,20 @@ func TestInterpret(t *testing.T) {
 	}
 	if Interpret(nil) != nil {
 		t.Error("an error out of none")
+	}
+	for n, doubt := range map[uint16]bool{1142: false, 1062: false, 1644: false, 1114: false, 1040: false, 1045: false, 1317: true, 1053: true, 1180: true, 2013: true} {
+		err := Interpret(server(n))
+		if driver.InDoubt(err) != doubt || Interpret(err) != err {
+			t.Errorf("%d in doubt: %v, want %v", n, !doubt, doubt)
+		}
+	}
+	for n, doubt := range map[uint16]bool{1026: true, 1142: true, 1213: false} {
+		if driver.InDoubt(Interpret(AtCommit(server(n)))) != doubt {
+			t.Errorf("%d at COMMIT in doubt: %v, want %v", n, !doubt, doubt)
+		}
+	}
+	if !driver.InDoubt(Interpret(mysql.ErrInvalidConn)) {
+		t.Error("a connection that broke is not in doubt")
 	}
 }
 

@@ -23,7 +23,7 @@ func Interpret(err error) error {
 	if closed := driver.PoolClosed(err); closed != nil {
 		return closed
 	}
-	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable, driver.ErrReadOnly} {
+	for _, kind := range []error{driver.ErrRefused, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable, driver.ErrReadOnly} {
 		if errors.Is(err, kind) {
 			return err
 		}
@@ -38,13 +38,27 @@ func Interpret(err error) error {
 		}
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
-	if singleStatements(state, err) {
-		return driver.Fail(driver.ErrConfig, explained(state, err))
-	}
-	if kind := kindOf(state); kind != nil {
+	kind := kindOf(state)
+	switch {
+	case singleStatements(state, err):
+		err = driver.Fail(driver.ErrConfig, explained(state, err))
+	case kind != nil && inDoubt(state):
 		return driver.Fail(kind, explained(state, err))
+	case kind != nil:
+		err = driver.Fail(kind, explained(state, err))
 	}
-	return err
+	return driver.Refused(err)
+}
+
+// inDoubt reports whether an error leaves open what became of the transaction: the server, or a
+// pooler before it, says that it ends the connection. After every other error, that of COMMIT too,
+// the server has rolled the transaction back.
+func inDoubt(state string) bool {
+	switch state[:min(3, len(state))] {
+	case "57P", "580": // shutdown, crash; a system error
+		return true
+	}
+	return strings.HasPrefix(state, "08") || state == "XX000" // which is all that some poolers say
 }
 
 // explained is a server's error with what its text leaves out.

@@ -55,8 +55,29 @@ func TestInterpret(t *testing.T) {
 			t.Errorf("said twice: %v", again)
 		}
 	}
-	if ofNoKind := server("42601", "syntax error"); Interpret(ofNoKind) != ofNoKind {
-		t.Error(Interpret(ofNoKind))
+	ofNoKind := server("42601", "syntax error")
+	if got := Interpret(ofNoKind); !errors.Is(got, ofNoKind) || got.Error() != ofNoKind.Error() {
+		t.Error(got)
+	}
+}
+
+func TestWhatTheServerRefusesIsNotInDoubt(t *testing.T) {
+	for state, doubt := range map[string]bool{
+		"22P05": false, "42501": false, "23505": false, "23514": false, "28P01": false, "40001": false, "53300": false, "54000": false, "55P03": false, "57014": false,
+		"08006": true, "08P01": true, "57P01": true, "57P02": true, "XX000": true, "58000": true,
+	} {
+		err := Interpret(server(state, "text"))
+		if driver.InDoubt(err) != doubt {
+			t.Errorf("%s is in doubt: %v, want %v", state, !doubt, doubt)
+		}
+		if again := Interpret(err); again != err {
+			t.Errorf("interpreted twice: %v", again)
+		}
+	}
+	for _, unknown := range []error{errors.New("unexpected EOF"), context.Canceled, fmt.Errorf("within: %w", context.DeadlineExceeded)} {
+		if !driver.InDoubt(Interpret(unknown)) {
+			t.Errorf("%v is not in doubt", unknown)
+		}
 	}
 }
 
