@@ -15,6 +15,7 @@ type sweeper struct {
 	engine  driver.Backend
 	after   string // the last name that the walk over the names has passed; "" at its beginning
 	report  Report
+	refused error          // the first that the database refused: the rest goes on
 	stuck   int            // how many of the expired sessions have locks or places that were postponed
 	expired []driver.Event // what this sweep took from the dead, with Events
 }
@@ -24,7 +25,7 @@ type sweeper struct {
 // tables that this build cannot work with.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	defer s.engine.Attend("", 0)()
-	s.report, s.stuck = Report{}, 0
+	s.report, s.stuck, s.refused = Report{}, 0, nil
 	if err := s.engine.Validate(); err != nil {
 		return s.report, err
 	}
@@ -36,6 +37,7 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 		return s.report, err
 	}
 	err = driver.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
+	err = driver.Join(err, s.refused)
 	if purge {
 		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over", s.engine.DropGuards),
 			s.all(ctx, batch, "old events and runs", func(ctx context.Context, limit int) (int, error) {
@@ -58,7 +60,10 @@ func (s *sweeper) sessions(ctx context.Context, batch int) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("expiring session %s: %w", id, err)
+			if err := s.passOver(fmt.Errorf("expiring session %s: %w", id, err)); err != nil {
+				return err
+			}
+			continue
 		}
 		if !dead {
 			continue // a heartbeat came just in time
@@ -91,7 +96,9 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
 		}
 		if err != nil && !s.postponed(err) {
-			return err
+			if err := s.passOver(fmt.Errorf("taking %q: %w", c.Name, err)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -104,7 +111,9 @@ func (s *sweeper) overdue(ctx context.Context, batch int) error {
 	}
 	for _, state := range states {
 		if err := s.reclaim(ctx, state.Name, state.Holder); err != nil && !s.postponed(err) {
-			return fmt.Errorf("ending the lease of %q: %w", state.Name, err)
+			if err := s.passOver(fmt.Errorf("ending the lease of %q: %w", state.Name, err)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -203,6 +212,18 @@ func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx
 			return nil
 		}
 	}
+}
+
+// passOver notes an error that is due to one session or name alone, so that the sweep goes on with
+// the others; it returns any other error.
+func (s *sweeper) passOver(err error) error {
+	if driver.InDoubt(err) || errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	if s.refused == nil {
+		s.refused = err
+	}
+	return nil
 }
 
 // postponed counts work that another transaction is in the middle of.

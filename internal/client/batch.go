@@ -85,11 +85,14 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
 	obs := c.tellStarts(within, requests, wait)
+	together := !o.Explicit // an owner that comes back is let in name by name
 	for len(requests) > 0 && err == nil {
 		failed = requests[0].Name
 		var taken int
-		if !o.Explicit { // an owner that comes back is let in name by name
-			taken, err = c.takeBatch(within, all, requests, o, obs)
+		if together {
+			if taken, err = c.takeBatch(within, all, requests, o, obs); isRefusal(err) { // of one of the names
+				together, err = false, nil
+			}
 		}
 		if err == nil && taken < len(requests) {
 			failed = requests[taken].Name

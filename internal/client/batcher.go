@@ -40,7 +40,9 @@ type outcome struct {
 
 func newBatcher(engine driver.Names, calls *calls, clock clock.Clock) *batcher {
 	x := &batcher{engine: engine, calls: calls, clock: clock}
-	x.Coalescer = coalesce.New(coalesce.Config[change, outcome]{Run: x.run, Key: change.name, Most: maxStatement, Go: calls.underWay.Go})
+	x.Coalescer = coalesce.New(coalesce.Config[change, outcome]{
+		Run: x.run, Refused: isRefusal, Key: change.name, Most: maxStatement, Go: calls.underWay.Go,
+	})
 	return x
 }
 

@@ -192,6 +192,16 @@ func (x *cohorts) dismiss(c *cohort, err error) {
 	c.waiting = nil
 }
 
+// dismissFirst tells the member that a cohort's request was made for why it gets nothing.
+func (x *cohorts) dismissFirst(c *cohort, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(c.waiting) > 0 && c.waiting[0].at == 0 {
+		c.waiting[0].turn <- turn{err: err}
+		c.waiting = c.waiting[1:]
+	}
+}
+
 // leave takes out a member that waits no longer. left: it has not got its turn, which it takes no
 // more. vacant: with it all have left the place in the queue.
 func (x *cohorts) leave(m *member) (left, vacant bool) {

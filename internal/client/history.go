@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
@@ -30,6 +31,9 @@ const (
 	maxUnwritten = 10_000
 	// eventPage is how many events are written at a time.
 	eventPage = 500
+	// maxRefused is how many events the database may refuse one after the other before all that
+	// wait are dropped: it refuses any event, then.
+	maxRefused = 10
 )
 
 // history is what is still to be written of what happened to this client's locks.
@@ -96,50 +100,70 @@ func (y *history) putBack(events []driver.Event) {
 	y.events = append(events, y.events...)
 }
 
-// run writes events until Close, which writes the last itself.
+// run writes events until Close, which writes the last itself. While they cannot be written, it
+// tries at growing intervals.
 func (y *history) run() {
 	timer := y.clock.NewTimer(historyPause)
 	defer timer.Stop()
-	for !y.calls.closing() {
-		timer.Reset(historyPause)
+	for failures := 0; !y.calls.closing(); {
+		wait := historyPause
+		if failures > 0 {
+			wait = backoff.Pause(failures, 2*historyPause, max(y.calls.ttl, historyPause))
+		}
+		timer.Reset(wait)
 		select {
 		case <-y.calls.background.Done():
 			return
 		case <-timer.C:
-			y.flush(y.calls.tidying) // Close does not cut it short
+		}
+		if y.flush(y.calls.tidying) { // Close does not cut it short
+			failures = 0
+		} else {
+			failures++
 		}
 	}
 }
 
-// flush writes what there is, and keeps it where the database does not answer.
-func (y *history) flush(ctx context.Context) {
+// flush writes what there is, and keeps it where the database does not answer. An event that the
+// database refuses takes no other along: a page that is refused is written in halves. It returns
+// false where nothing could be written.
+func (y *history) flush(ctx context.Context) (ok bool) {
 	y.writing.Lock()
 	defer y.writing.Unlock()
-	events := y.take()
-	for len(events) > 0 {
-		page := events[:min(len(events), eventPage)]
+	events, size, refused := y.take(), eventPage, 0
+	for ok = true; len(events) > 0; {
+		page := events[:min(len(events), size)]
 		err := y.calls.statement(ctx, func(ctx context.Context) error { return y.write(ctx, page) })
 		switch {
 		case err == nil:
 			y.report.Worked()
 			if lost := y.lost(); lost > 0 {
-				y.log.Warn("dblock: events were lost: more than wait for the database", "lost", lost)
+				y.log.Warn("dblock: events were lost: they were refused, or more than wait for the database", "lost", lost)
 				y.told += lost
 			}
-			events = events[len(page):]
+			events, size, refused, ok = events[len(page):], eventPage, 0, true
 			continue
-		case y.calls.closing():
-			y.dropped.Add(int64(len(events)))
-			y.log.Warn("dblock: the last events were not written", "lost", y.lost(), "error", err)
-		case transient(err, true):
+		case isRefusal(err) && len(page) > 1:
+			size = len(page) / 2
+			continue
+		case isRefusal(err) && refused < maxRefused:
+			y.dropped.Add(1)
+			y.report.Failed(err, "lost", y.lost())
+			events, ok = events[1:], false
+			refused++
+			continue
+		case transient(err, true) && !y.calls.closing():
 			y.putBack(events)
 			y.report.Failed(err, "waiting", len(events), "lost", y.lost())
 		default:
 			y.dropped.Add(int64(len(events)))
-			y.report.Failed(err, "lost", y.lost())
+			if y.report.Failed(err, "lost", y.lost()); y.calls.closing() {
+				y.log.Warn("dblock: the last events were not written", "lost", y.lost(), "error", err)
+			}
 		}
-		return
+		return false
 	}
+	return ok
 }
 
 // lost is how many events were dropped since events were last written. MUST be called with writing

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -121,6 +122,9 @@ func (c *Client) joinTogether(s *clientSession, of *cohort, r *driver.Request) {
 		return err
 	})
 	switch {
+	case isRefusal(err): // of the request of the first member, which the others have shared
+		s.cohorts.dismissFirst(of, err)
+		c.fail(s, of, errAgain, false)
 	case err != nil:
 		c.fail(s, of, err, residueOf(err) == unsure)
 	case outcome == driver.Queued:
@@ -248,6 +252,8 @@ func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) 
 			return
 		case !c.transient(err):
 			c.detaching.Failed(err, "name", h.name)
+			pause(c.tidying, backoff.Pause(tries, 5*time.Millisecond, c.config.TTL/5))
+			continue
 		}
 		backOff(c.tidying, tries)
 	}

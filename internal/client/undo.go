@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -49,9 +50,9 @@ func (c *Client) giveBack(s *clientSession, k *attempt) {
 		if err == nil {
 			return
 		}
-		longest := 500 * time.Millisecond
+		wait := min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond)
 		if !c.transient(err) {
-			if longest = c.config.TTL / 5; !said {
+			if wait = backoff.Pause(tries, 20*time.Millisecond, c.config.TTL); !said {
 				c.config.Log.Warn("dblock: giving back fails, and is tried until the session ends", "name", k.name, "error", err)
 			}
 			said = true
@@ -59,7 +60,7 @@ func (c *Client) giveBack(s *clientSession, k *attempt) {
 		if c.closing() && (said || errors.Is(err, driver.ErrBusy) && tries > 20) {
 			return // it ends with the session
 		}
-		pause(c.tidying, min(time.Duration(tries)*20*time.Millisecond, longest))
+		pause(c.tidying, wait)
 	}
 }
 

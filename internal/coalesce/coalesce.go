@@ -26,6 +26,10 @@ type Config[Q, A any] struct {
 	// Run sends requests as one statement and returns an answer for each, or an error for all. It
 	// bounds itself.
 	Run func(requests []Q) ([]A, error)
+	// Refused reports whether an error of Run may be due to a single request, and says that nothing
+	// was done. The requests are then sent again in halves, so that only those that are refused by
+	// themselves get the error. nil: never.
+	Refused func(err error) bool
 	// Key tells which requests exclude each other: two with one key never share a batch. nil: all
 	// may.
 	Key func(request Q) string
@@ -155,18 +159,28 @@ func (c *Coalescer[Q, A]) send(done func()) {
 	batch := c.next()
 	c.config.Go(func() {
 		defer done()
-		requests := make([]Q, len(batch))
-		for i, m := range batch {
-			requests[i] = m.request
-		}
-		answers, err := c.config.Run(requests)
-		for i, m := range batch {
-			if m.err = err; err == nil {
-				m.answer = answers[i]
-			}
-			close(m.answered)
-		}
+		c.answer(batch)
 	})
+}
+
+// answer runs a batch, and its halves where it is refused.
+func (c *Coalescer[Q, A]) answer(batch []*member[Q, A]) {
+	requests := make([]Q, len(batch))
+	for i, m := range batch {
+		requests[i] = m.request
+	}
+	answers, err := c.config.Run(requests)
+	if err != nil && len(batch) > 1 && c.config.Refused != nil && c.config.Refused(err) {
+		c.answer(batch[:len(batch)/2])
+		c.answer(batch[len(batch)/2:])
+		return
+	}
+	for i, m := range batch {
+		if m.err = err; err == nil {
+			m.answer = answers[i]
+		}
+		close(m.answered)
+	}
 }
 
 // next takes the next batch out of those who wait, in their order. MUST be called with mu locked.

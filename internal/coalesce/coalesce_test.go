@@ -70,7 +70,7 @@ func (s *server) coalescer(most int) *Coalescer[string, string] {
 }
 
 // busy takes the slots that are free, until done.
-func busy(c *Coalescer[string, string]) (done func()) {
+func busy[Q, A any](c *Coalescer[Q, A]) (done func()) {
 	var all []func()
 	for {
 		one, alone := c.Alone()
@@ -283,5 +283,51 @@ func TestAnErrorIsEverybodys(t *testing.T) {
 		synctest.Wait()
 		done()
 		synctest.Wait()
+	})
+}
+
+// Broken by the error of a batch that all its requests get.
+func TestARequestThatIsRefusedTakesNoOtherAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused, away := errors.New("refused"), errors.New("away")
+		var sizes []int
+		c := New(Config[int, int]{
+			Most: 100, Go: func(f func()) { go f() }, Refused: func(err error) bool { return err == refused },
+			Run: func(requests []int) ([]int, error) {
+				sizes = append(sizes, len(requests))
+				switch {
+				case slices.Contains(requests, 17):
+					return nil, refused
+				case slices.Equal(requests, []int{100}):
+					return nil, away
+				}
+				return requests, nil
+			},
+		})
+		send := func(from, to int) {
+			done := busy(c)
+			for i := from; i < to; i++ {
+				go func() {
+					answer, err := c.Do(t.Context(), i)
+					switch want := map[int]error{17: refused, 100: away}[i]; {
+					case err != want:
+						t.Errorf("%d: %v, want %v", i, err, want)
+					case err == nil && answer != i:
+						t.Errorf("%d was answered with %d", i, answer)
+					}
+				}()
+				synctest.Wait()
+			}
+			done()
+			synctest.Wait()
+		}
+		send(0, 64)
+		if len(sizes) != 13 { // two in each of six halvings, after the first
+			t.Errorf("64 requests went in %d statements: %v", len(sizes), sizes)
+		}
+		send(100, 101)
+		if c.slotsTaken() != 0 {
+			t.Errorf("%d slots are taken", c.slotsTaken())
+		}
 	})
 }

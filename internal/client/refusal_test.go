@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+var errDenied = driver.Refused(errors.New("permission denied"))
+
+// refusing is a database that refuses some statements, or loses their answers.
+type refusing struct {
+	*paper
+	mu      sync.Mutex
+	join    func(r driver.Request) error
+	take    error
+	remove  error
+	removed int
+}
+
+func (d *refusing) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	grant, taken, err := d.paper.Take(ctx, r)
+	if err == nil {
+		err = d.take
+	}
+	return grant, taken, err
+}
+
+func (d *refusing) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	if d.join != nil {
+		if err := d.join(r); err != nil {
+			return driver.Grant{}, 0, err
+		}
+	}
+	return d.paper.Join(ctx, r)
+}
+
+func (d *refusing) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	d.mu.Lock()
+	d.removed++
+	err := d.remove
+	d.mu.Unlock()
+	if err != nil {
+		return nil, false, err
+	}
+	return d.paper.Remove(ctx, r)
+}
+
+func (d *refusing) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	if d.remove != nil && len(releases) > 0 {
+		return nil, nil, d.remove
+	}
+	return d.paper.Batch(ctx, takes, releases)
+}
+
+// Broken by a residue that is looked for in the engine's kinds of failure alone.
+func TestAnAnswerThatIsLostIsInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &refusing{paper: newPaper()}
+		c := newPaperClient(t, d, nil)
+		acquire(t, t.Context(), c, "other") // a session
+		d.take = errors.New("the connection broke")
+		w := want("n")
+		if _, err := c.Acquire(t.Context(), &w, false); !errors.Is(err, d.take) {
+			t.Fatal(err)
+		}
+		d.take = nil
+		synctest.Wait()
+		acquire(t, t.Context(), c, "n") // what was taken was given back
+	})
+}
+
+// Broken by an error of a cohort's statement that all its members get.
+func TestARefusedMemberOfACohortTakesNoOtherAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &refusing{paper: newPaper()}
+		c := newPaperClient(t, d, nil)
+		held := acquire(t, t.Context(), c, "n")
+		var bad string
+		joined, first := make(chan struct{}), true
+		d.join = func(r driver.Request) error {
+			switch {
+			case first: // the others gather meanwhile
+				first = false
+				<-joined
+			case bad == "" && r.Members > 1:
+				bad = r.Thread
+			}
+			if r.Thread == bad {
+				return errDenied
+			}
+			return nil
+		}
+		var failures []error
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				w := want("n")
+				l, err := c.Acquire(t.Context(), &w, true)
+				if err != nil {
+					failures = append(failures, err)
+					return
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(joined)
+		time.Sleep(time.Second)
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		if len(failures) != 1 || !errors.Is(failures[0], errDenied) {
+			t.Errorf("of five requests, of which one is refused, fail: %v", failures)
+		}
+	})
+}
+
+// Broken by pauses that stay short.
+func TestGivingBackWhatIsRefusedForGoodIsNoStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &refusing{paper: newPaper()}
+		c := newPaperClient(t, d, nil)
+		l := acquire(t, t.Context(), c, "n")
+		d.remove = errDenied
+		if err := l.Unlock(t.Context()); !errors.Is(err, errDenied) {
+			t.Fatal(err)
+		}
+		before := d.removed
+		time.Sleep(10 * time.Minute)
+		if n := d.removed - before; n > 100 {
+			t.Errorf("%d statements in ten minutes give back what cannot be given back", n)
+		}
+		d.mu.Lock()
+		d.remove = nil
+		d.mu.Unlock()
+		time.Sleep(time.Minute)
+		acquire(t, t.Context(), c, "n")
+	})
+}
