@@ -16,10 +16,20 @@ const remakes = 3
 
 var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
 
-// Change is two round trips over pgx, and one more for each thing that the transition reads beside
+// Change runs a transition once more whose hints the server refused: the queue of notifications was
+// full at the COMMIT, though not when the hints were written. Then they are left out.
+func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	next, err := e.changeOnce(ctx, how, transition)
+	if pgserver.State(err) == pgserver.LimitExceeded {
+		next, err = e.changeOnce(ctx, how, transition)
+	}
+	return next, err
+}
+
+// changeOnce is two round trips over pgx, and one more for each thing that the transition reads beside
 // the first page of the queue. In between the server ends the transaction if the process falls
 // silent: the name's row does not stay locked.
-func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (e *engine) changeOnce(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	for try := range remakes {
 		next, there, err := e.change(ctx, how, try > 0, transition)
 		if err != nil || there || !how.Make {

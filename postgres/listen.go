@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
@@ -54,6 +55,20 @@ func (e *engine) announce(ctx context.Context, channel string) error {
 // errUnheard: a listener did not hear its own notification.
 var errUnheard = driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
 
+// errFull: hints are left out, since the COMMIT of a transaction with a notification would fail.
+var errFull = driver.Fail(driver.ErrUnavailable, errors.New(
+	"the server's queue of notifications is full: a session listens and stays in a transaction (pg_stat_activity, pg_notification_queue_usage)"))
+
+// check asks whether the connection lives, and whether notifications are sent.
+func (l *line) check(ctx context.Context) error {
+	full := false
+	err := l.exec(ctx, query(postgresdb.NotificationsAreFull, struct{}{}).into(&full, func() {}))
+	if err == nil && full {
+		return errFull
+	}
+	return err
+}
+
 // listen proves that it hears before it says that it is ready: behind a pooler that lends
 // connections by the transaction, LISTEN succeeds and nothing ever arrives. So it has a
 // notification sent to itself, over another connection.
@@ -67,6 +82,9 @@ func (l *line) listen(ctx context.Context, channel string, announce func(ctx con
 		l.interrupt()
 	})()
 	if err := l.exec(ctx, statement{sql: "LISTEN " + pgx.Identifier{channel}.Sanitize()}); err != nil {
+		return err
+	}
+	if err := l.check(ctx); err != nil {
 		return err
 	}
 	if err := announce(ctx, channel); err != nil {
@@ -88,7 +106,7 @@ func (l *line) listen(ctx context.Context, channel string, announce func(ctx con
 			wake(h)
 		default:
 			within, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
-			err := l.exec(within, statement{sql: "SELECT 1"})
+			err := l.check(within)
 			cancel()
 			if err != nil {
 				return err

@@ -96,6 +96,9 @@ func (e *engine) release(ctx context.Context, r driver.Removal) (next []driver.H
 		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: r.Name}),
 		handToHead(r, &next),
 	)
+	if pgserver.State(err) == pgserver.LimitExceeded { // of notifications: Change is for that
+		return nil, false, nil
+	}
 	if err != nil {
 		return nil, false, pgserver.Interpret(err)
 	}

@@ -26,7 +26,7 @@ UPDATE dblock_locks c SET
        first_ticket = head.ticket + 1
   FROM head WHERE c.name = head.name
 RETURNING head.session_id AS session, c.attempt, c.first_token, c.last_token, c.waiters, dblock_durable() AS durable,
-          coalesce(CASE WHEN head.session_id <> $1::text THEN pg_notify('dblock_' || head.session_id,
+          coalesce(CASE WHEN head.session_id <> $1::text AND pg_notification_queue_usage() < 0.95 THEN pg_notify('dblock_' || head.session_id,
               concat_ws(' ', c.attempt, CASE WHEN c.first_token < c.last_token THEN c.first_token END, c.last_token, c.waiters))::text END, '')::text AS notified
 `
 

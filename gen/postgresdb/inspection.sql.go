@@ -283,7 +283,8 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 }
 
 const Stir = `-- name: Stir :many
-SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v WHERE v.name = $1
+SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v
+ WHERE v.name = $1 AND pg_notification_queue_usage() < 0.95
 `
 
 func (q *Queries) Stir(ctx context.Context, name string) ([]string, error) {

@@ -104,6 +104,17 @@ func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]strin
 	return items, nil
 }
 
+const NotificationsAreFull = `-- name: NotificationsAreFull :one
+SELECT pg_notification_queue_usage() >= 0.95 AS is_full
+`
+
+func (q *Queries) NotificationsAreFull(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, NotificationsAreFull)
+	var is_full bool
+	err := row.Scan(&is_full)
+	return is_full, err
+}
+
 const Now = `-- name: Now :one
 SELECT dblock_now()::bigint AS now
 `
@@ -430,7 +441,8 @@ func (q *Queries) Tally(ctx context.Context, name string) (TallyRow, error) {
 const Tell = `-- name: Tell :one
 SELECT (CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
        (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
-          FROM (SELECT jsonb_array_elements($2::text::jsonb) AS r) j)::bigint AS told
+          FROM (SELECT jsonb_array_elements($2::text::jsonb) AS r) j
+         WHERE pg_notification_queue_usage() < 0.95)::bigint AS told
 `
 
 type TellParams struct {
@@ -443,7 +455,9 @@ type TellRow struct {
 	Told    int64
 }
 
-// The last statement before COMMIT. lazily: it need not reach the disk.
+// The last statement before COMMIT. lazily: it need not reach the disk. The server keeps notifications until all that listen
+// have read them. Where one of these stays in a transaction the queue fills up, and then a COMMIT with a notification fails:
+// hints are left out before that.
 func (q *Queries) Tell(ctx context.Context, arg TellParams) (TellRow, error) {
 	row := q.db.QueryRow(ctx, Tell, arg.Lazily, arg.Hints)
 	var i TellRow

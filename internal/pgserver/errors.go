@@ -87,6 +87,7 @@ const (
 	SerializationFailure = "40001"
 	QueryCanceled        = "57014" // a request to cancel, or statement_timeout
 	OutOfMemory          = "53200" // the table of locks is full, too
+	LimitExceeded        = "54000" // at COMMIT: the queue of notifications is full
 
 	readOnly          = "25006" // of a transaction: a standby, or default_transaction_read_only
 	untranslatable    = "22P05" // a character without an equivalent

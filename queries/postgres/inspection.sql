@@ -84,4 +84,5 @@ ON CONFLICT (name, watch) DO NOTHING;
 DELETE FROM dblock_watchers WHERE name = @name AND watch = @watch;
 
 -- name: Stir :many
-SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v WHERE v.name = @name;
+SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v
+ WHERE v.name = @name AND pg_notification_queue_usage() < 0.95;

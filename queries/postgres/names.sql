@@ -75,11 +75,17 @@ ON CONFLICT (name, token) DO UPDATE SET expires_at = excluded.expires_at, asked 
 DELETE FROM dblock_shares s
  WHERE s.name = @name AND s.token = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tokens)::text::jsonb)::bigint));
 
--- The last statement before COMMIT. lazily: it need not reach the disk.
+-- The last statement before COMMIT. lazily: it need not reach the disk. The server keeps notifications until all that listen
+-- have read them. Where one of these stays in a transaction the queue fills up, and then a COMMIT with a notification fails:
+-- hints are left out before that.
 -- name: Tell :one
 SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
        (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
-          FROM (SELECT jsonb_array_elements(sqlc.arg(hints)::text::jsonb) AS r) j)::bigint AS told;
+          FROM (SELECT jsonb_array_elements(sqlc.arg(hints)::text::jsonb) AS r) j
+         WHERE pg_notification_queue_usage() < 0.95)::bigint AS told;
+
+-- name: NotificationsAreFull :one
+SELECT pg_notification_queue_usage() >= 0.95 AS is_full;
 
 -- What the places and the shares of a name add up to. It always has an answer.
 -- name: Tally :one
