@@ -54,9 +54,11 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 	}
 }
 
-// Listen sleeps (on MariaDB: waits for a sleep lock) on the server, on a connection that holds the
-// session's named lock, until the grant of a lock to the session interrupts it.
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+// Listen sleeps (on MariaDB: waits for the sleep lock that the connection holds) on the server, on
+// another connection, which holds the session's named lock, until the grant of a lock to the
+// session interrupts it.
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	e := u.of
 	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return mysqlserver.Interpret(err)
 	}
 	defer mysqlserver.Discard(conn)
-	l := &listener{engine: e, conn: conn, session: session, prepared: e.prepared.onConn(conn), nap: e.nap}
+	l := &listener{engine: e, conn: conn, session: session, sleepLock: u.sleepLock, prepared: e.prepared.onConn(conn), nap: e.nap}
 	if err := conn.Raw(func(raw any) error {
 		l.nap = min(e.nap, napWithin(mysqlserver.TraitsOf(raw).ReadTimeout))
 		return nil
@@ -160,10 +162,8 @@ func (l *listener) open(ctx context.Context) error {
 	if err := l.engine.wakes(); err != nil {
 		return err
 	}
-	if l.engine.info.Load().mariaDB {
-		if l.sleepLock, err = l.engine.sleepLocks.latest(ctx, l.engine.proof); err != nil {
-			return err
-		}
+	if l.engine.info.Load().mariaDB && l.sleepLock == "" {
+		return driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats got no named lock, beside which a listener waits on MariaDB"))
 	}
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {

@@ -58,7 +58,7 @@ import (
 // In a Galera cluster and in a group with several primaries leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
 func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	e := &engine{db: db, prepared: preparedOn(db), sleepLocks: newSleepLocks(), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
+	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
 	for _, option := range options {
 		option(e)
 	}
@@ -123,7 +123,6 @@ type engine struct {
 	anyServer    bool  // the application knows what it does
 	misplaced    error // why the tables cannot be where the application says
 	rowQueues    rowQueues
-	sleepLocks   *sleepLocks
 	obstructed   func() // tells a test that a row was found locked; else nil
 }
 

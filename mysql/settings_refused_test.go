@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -55,7 +56,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				says(e.Listen(ctx, id(), cancel, func(driver.Hint) {}))
+				says(drivertest.Listen(ctx, e, id(), cancel, func(driver.Hint) {}))
 			})
 		})
 	}

@@ -68,15 +68,16 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 
 // upkeep is a reserved connection: that of a session's heartbeats, or one of the side pool.
 type upkeep struct {
-	conn *sql.Conn
-	db   *prepared // on conn
-	q    *mysqldb.Queries
-	done func() // before the connection is closed; nil: nothing
+	conn      *sql.Conn
+	db        *prepared // on conn
+	q         *mysqldb.Queries
+	of        *engine
+	sleepLock string // that it holds; "": none
 }
 
 func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
 	db := e.prepared.onConn(conn)
-	return upkeep{conn: conn, db: db, q: mysqldb.New(db)}
+	return upkeep{conn: conn, db: db, q: mysqldb.New(db), of: e}
 }
 
 func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
@@ -87,9 +88,7 @@ func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	e.side.Warm()
 	u := e.upkeepOn(conn)
 	if e.info.Load().mariaDB {
-		if name := e.sleepLocks.hold(ctx, conn); name != "" {
-			u.done = func() { e.sleepLocks.release(name) }
-		}
+		u.sleepLock = takeSleepLock(ctx, conn)
 	}
 	return u, nil
 }
@@ -121,9 +120,6 @@ func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt,
 }
 
 func (u upkeep) Close() error {
-	if u.done != nil {
-		u.done()
-	}
 	mysqlserver.Discard(u.conn)
 	return nil
 }

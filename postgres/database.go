@@ -119,11 +119,11 @@ func list(values any) string {
 
 // upkeep is a reserved connection: that of a session's heartbeats, or one of the side pool.
 type upkeep struct {
-	conn connection
-	done func() // before the connection is closed; nil: nothing
+	conn *line
+	of   *engine
 }
 
-func (e *engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	conn, err := e.db.reserve(ctx, e.appName())
 	if err != nil {
 		return nil, pgserver.Interpret(err)
@@ -131,14 +131,7 @@ func (e *engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, err
 	if _, early := e.db.spare(); early {
 		e.side.Warm()
 	}
-	l := newLine(conn)
-	e.lines.add(session, l)
-	return upkeep{l, func() { e.lines.remove(session, l) }}, nil
+	return upkeep{newLine(conn), e}, nil
 }
 
-func (u upkeep) Close() error {
-	if u.done != nil {
-		u.done()
-	}
-	return u.conn.close()
-}
+func (u upkeep) Close() error { return u.conn.close() }

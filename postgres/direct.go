@@ -23,7 +23,8 @@ type Option func(*engine)
 //
 // A client listens from the first time that it waits. A DSN that cannot be read is ErrConfig from
 // dblock.New. Where an address cannot be reached, or nothing is heard there, the client says so in
-// its log and to Observer.Listener, and polls. Default: as the pool connects.
+// its log and to Observer.Listener, polls, and tries again at growing intervals, up to 5 minutes.
+// Default: as the pool connects.
 func Listen[D string | *pgx.ConnConfig | *pgxpool.Pool](direct D) Option {
 	d := directConn{}
 	switch direct := any(direct).(type) {

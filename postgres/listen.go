@@ -21,19 +21,18 @@ const (
 	pingInterval = 30 * time.Second
 )
 
-// Listen listens on the connection of the session's heartbeats, or on one of its own where Listen
-// of the options says where to.
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	var l *line
-	var err error
-	if e.direct == nil {
-		l, err = e.lines.get(ctx, session)
-	} else if l, err = e.direct.connect(ctx, e.appName()); err == nil {
+// Listen listens on the connection itself, or on one of its own where Listen of the options says
+// where to.
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	e, l := u.of, u.conn
+	if e.direct != nil {
+		var err error
+		if l, err = e.direct.connect(ctx, e.appName()); err != nil {
+			return pgserver.Interpret(err)
+		}
 		defer l.close()
 	}
-	if err == nil {
-		err = l.listen(ctx, "dblock_"+session, e.announce, ready, wake)
-	}
+	err := l.listen(ctx, "dblock_"+session, e, ready, wake)
 	if e.direct != nil && errors.Is(err, errUnheard) {
 		return driver.ErrDeaf
 	}
@@ -52,7 +51,7 @@ func (e *engine) announce(ctx context.Context, channel string) error {
 	return err
 }
 
-// errUnheard: a listener did not hear its own notification.
+// errUnheard: a listener did not hear its own notification, on a connection that answers.
 var errUnheard = driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
 
 // errFull: hints are left out, since the COMMIT of a transaction with a notification would fail.
@@ -61,8 +60,10 @@ var errFull = driver.Fail(driver.ErrUnavailable, errors.New(
 
 // check asks whether the connection lives, and whether notifications are sent.
 func (l *line) check(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
+	defer cancel()
 	full := false
-	err := l.exec(ctx, query(postgresdb.NotificationsAreFull, struct{}{}).into(&full, func() {}))
+	err := l.exec(within, query(postgresdb.NotificationsAreFull, struct{}{}).into(&full, func() {}))
 	if err == nil && full {
 		return errFull
 	}
@@ -72,7 +73,7 @@ func (l *line) check(ctx context.Context) error {
 // listen proves that it hears before it says that it is ready: behind a pooler that lends
 // connections by the transaction, LISTEN succeeds and nothing ever arrives. So it has a
 // notification sent to itself, over another connection.
-func (l *line) listen(ctx context.Context, channel string, announce func(ctx context.Context, channel string) error, ready func(), wake func(driver.Hint)) error {
+func (l *line) listen(ctx context.Context, channel string, through *engine, ready func(), wake func(driver.Hint)) error {
 	if l.conn == nil {
 		return driver.ErrCannotListen
 	}
@@ -87,10 +88,18 @@ func (l *line) listen(ctx context.Context, channel string, announce func(ctx con
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	if err := announce(ctx, channel); err != nil {
+	if err := through.announce(ctx, channel); err != nil {
 		return err
 	}
-	switch _, heard, err := l.hear(ctx, channel, echoTimeout); {
+	_, heard, err := l.hear(ctx, channel, through.echo)
+	if err == nil && !heard {
+		// The server sends the notifications that a connection has before it answers: behind the
+		// answer they are not late, but lost.
+		if err = l.check(ctx); err == nil {
+			_, heard, err = l.hear(ctx, channel, pgserver.CleanupTimeout)
+		}
+	}
+	switch {
 	case err != nil:
 		return err
 	case !heard:
@@ -105,10 +114,7 @@ func (l *line) listen(ctx context.Context, channel string, announce func(ctx con
 		case heard:
 			wake(h)
 		default:
-			within, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
-			err := l.check(within)
-			cancel()
-			if err != nil {
+			if err := l.check(ctx); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // counted is an engine that counts its looks, and the hints that it hears.
@@ -26,8 +27,12 @@ func (c *counted) Look(ctx context.Context, session string, names []string) ([]d
 	return c.Backend.Look(ctx, session, names)
 }
 
-func (c *counted) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return c.Backend.Listen(ctx, session, func() { c.ups.Add(1); ready() }, func(h driver.Hint) { c.hints.Add(1); wake(h) })
+func (c *counted) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	up, err := c.Backend.Upkeep(ctx, session)
+	return drivertest.Ear{Upkeep: up, Ready: func() { c.ups.Add(1) }, Hear: func(_ string, h driver.Hint) driver.Hint {
+		c.hints.Add(1)
+		return h
+	}}, err
 }
 
 // logged keeps what is logged, at every level.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -44,7 +45,7 @@ func listenThrough(t *testing.T, backend driver.Backend) *listener {
 		_ = up.Close()
 	})
 	go func() {
-		l.ended <- backend.Listen(ctx, "s", func() { close(l.ready) }, func(h driver.Hint) { l.hints <- h })
+		l.ended <- up.Listen(ctx, "s", func() { close(l.ready) }, func(h driver.Hint) { l.hints <- h })
 	}()
 	return l
 }
@@ -347,6 +348,45 @@ func TestAStatementOfTheApplicationsClosesWhileItsConnectionListens(t *testing.T
 	l.hears(pool)
 	l.stop()
 	_ = l.end()
+}
+
+// Broken by taking a notification that is late for one that a pooler keeps.
+func TestAFirstNotificationThatIsLateIsWaitedFor(t *testing.T) {
+	db := dbtest.Postgres(t)
+	proxy := dbtest.NewProxy(t, db.Addr(t))
+	behind, err := New(db.Through(t, proxy).Pool(t)).Upkeep(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer behind.Close()
+	direct := New(db.Pool(t)).Backend.(*engine)
+	direct.echo = 10 * time.Millisecond
+	direct.db = &preceded{direct.db, proxy.Freeze}
+	listened := false
+	proxy.Watch(func(request []byte) {
+		switch {
+		case bytes.Contains(request, []byte("LISTEN")):
+			listened = true
+		case listened: // it asks whether the connection lives
+			proxy.Heal()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := (upkeep{behind.(upkeep).conn, direct}).Listen(ctx, "s", cancel, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// preceded is a database that calls before with each single statement.
+type preceded struct {
+	database
+	before func()
+}
+
+func (p *preceded) exec(ctx context.Context, s statement) error {
+	p.before()
+	return p.database.exec(ctx, s)
 }
 
 // With a handler of the application's pgx hands over no notification.

@@ -15,6 +15,7 @@ import (
 	"context"
 	"database/sql"
 	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/connpool"
@@ -71,14 +72,14 @@ func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 type engine struct {
 	db          database
 	side        *connpool.Pool[upkeep]
-	app         atomic.Value // of the client that attended last: a string
-	lockTimeout string       // how long a statement of ours waits for a row that is locked
-	lines       *lines
-	in          *tables.In  // where the tables are; nil: where the search_path leads
-	misplaced   error       // why that cannot be
-	direct      *directConn // how listeners connect that do not use the line of their heartbeats; nil: they do
-	anyServer   bool        // the application knows what it does
-	strict      atomic.Bool // a statement by itself has failed at the application's isolation level
+	app         atomic.Value  // of the client that attended last: a string
+	lockTimeout string        // how long a statement of ours waits for a row that is locked
+	echo        time.Duration // how long a listener waits for its own first notification
+	in          *tables.In    // where the tables are; nil: where the search_path leads
+	misplaced   error         // why that cannot be
+	direct      *directConn   // how listeners connect that do not use the line of their heartbeats; nil: they do
+	anyServer   bool          // the application knows what it does
+	strict      atomic.Bool   // a statement by itself has failed at the application's isolation level
 }
 
 const (
@@ -90,7 +91,7 @@ const (
 )
 
 func newEngine(db database, options ...Option) *engine {
-	e := &engine{db: db, lockTimeout: usualLockTimeout, lines: newLines()}
+	e := &engine{db: db, lockTimeout: usualLockTimeout, echo: echoTimeout}
 	for _, o := range options {
 		if o != nil {
 			o(e)

@@ -15,7 +15,10 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 		Most:   func() int { most, _ := e.db.spare(); return most },
 		Open: func(ctx context.Context, _ time.Duration) (upkeep, error) {
 			conn, err := e.db.reserve(ctx, e.appName())
-			return upkeep{conn: conn}, pgserver.Interpret(err)
+			if err != nil {
+				return upkeep{}, pgserver.Interpret(err)
+			}
+			return upkeep{newLine(conn), e}, nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.exec(ctx, statement{sql: "SELECT 1"}) },
 		Close: func(u upkeep) { _ = u.conn.close() },

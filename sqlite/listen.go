@@ -15,7 +15,8 @@ var errNoInbox = errors.New("the socket that others send their notices to was ta
 // Listen hears grants made in this process from a notifier, and those of other processes from an
 // inbox. It also looks at their number in the database, as often as its pollSchedule says: a notice
 // may be lost, and there may be no inbox.
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	e := u.e
 	if e.db.path() == "" { // not looked for yet, or in memory
 		if _, err := e.snapshot(ctx, session); err != nil {
 			return err

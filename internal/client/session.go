@@ -35,6 +35,16 @@ type clientSession struct {
 	deadlock *deadlock.Detector
 }
 
+// listening is an engine, of which a session decides on which connection to listen.
+type listening struct {
+	driver.Backend
+	in *session.Session
+}
+
+func (l listening) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+	return l.in.Listen(ctx, ready, wake)
+}
+
 // over is why the session holds nothing any more, or nil.
 func (s *clientSession) over() error {
 	switch {
@@ -134,7 +144,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 		return nil, err
 	}
 	s := &clientSession{Session: in}
-	s.hub = wait.New(in.Context(), m.engine, in.ID, wait.Config{
+	s.hub = wait.New(in.Context(), listening{m.engine, in}, in.ID, wait.Config{
 		Clock: m.clock, Log: m.log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking, Listener: m.listener, Told: &m.polls,
 		Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.unknown, Reclaimed: m.reclaimed,
 	})

@@ -25,12 +25,12 @@ var (
 	ErrDenied      = errors.New("the server refuses the user or the password")
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 
-	// ErrCannotListen is ErrUnsupported of Queue.Listen where no setting would help: the
+	// ErrCannotListen is ErrUnsupported of Upkeep.Listen where no setting would help: the
 	// application's driver has nothing to listen with.
 	ErrCannotListen = Fail(ErrUnsupported, errors.New("the database driver offers no LISTEN"))
 
-	// ErrDeaf is ErrUnsupported of Queue.Listen where the application gave an address to listen at,
-	// and nothing is heard there.
+	// ErrDeaf is ErrUnsupported of Upkeep.Listen where the application gave an address to listen
+	// at, and nothing is heard there.
 	ErrDeaf = Fail(ErrUnsupported, errors.New("nothing is heard at the address given to Listen: it is a pooler's, or of another database"))
 
 	// ErrInDoubt is joined to a kind. The transaction may have been committed all the same.

@@ -17,7 +17,7 @@ type Sessions interface {
 
 	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
 	// application. Nothing that can wait for a row runs on it, except the heartbeat, for its own
-	// row. Queue.Listen of the session may use it, too, between two of its statements.
+	// row.
 	Upkeep(ctx context.Context, session string) (Upkeep, error)
 
 	// Beat is Upkeep.Heartbeat over the application's pool, for the time without a reserved
@@ -39,7 +39,8 @@ type Sessions interface {
 	OnSideConn(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
 }
 
-// Upkeep is a reserved connection. One goroutine at a time uses it.
+// Upkeep is a reserved connection. One goroutine at a time uses it, and beside that one another
+// goroutine may listen.
 type Upkeep interface {
 	// Heartbeat moves the end of the session's lease to TTL from now, but never back: of two
 	// heartbeats the later may be the first to run. It returns false if the session is dead. A
@@ -50,6 +51,14 @@ type Upkeep interface {
 	// Attempts lists every lock and every place in a queue that the session has.
 	Attempts(ctx context.Context, session string) ([]Attempt, error)
 
-	// Close releases the connection. It never waits for the network longer than a second.
+	// Listen listens for grants to the session, on this connection or on another one beside it,
+	// until ctx ends or one of the two fails. It delays no statement of Heartbeat or Attempts. It
+	// calls ready once, as soon as no later grant can be missed. It calls wake for each hint that a
+	// lock was granted or taken away. ErrUnsupported where the engine can only be polled;
+	// ErrCannotListen, which is ErrUnsupported too, where that is so with this driver.
+	Listen(ctx context.Context, session string, ready func(), wake func(Hint)) error
+
+	// Close releases the connection, and ends Listen. It never waits for the network longer than a
+	// second.
 	Close() error
 }

@@ -3,7 +3,6 @@ package drivertest
 
 import (
 	"context"
-	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -45,13 +44,29 @@ func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest [
 	return rest, err
 }
 
-// Beating opens a connection for the heartbeats of a session, which its listener needs, until the
-// test has ended.
-func Beating(t testing.TB, b driver.Backend, session string) {
-	t.Helper()
-	up, err := b.Upkeep(t.Context(), session)
+// Listen listens on a connection for the heartbeats of a session that it opens for that.
+func Listen(ctx context.Context, b driver.Backend, session string, ready func(), wake func(driver.Hint)) error {
+	up, err := b.Upkeep(ctx, session)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(func() { _ = up.Close() })
+	defer up.Close()
+	return up.Listen(ctx, session, ready, wake)
+}
+
+// Ear is a connection for heartbeats that passes on what its listener hears.
+type Ear struct {
+	driver.Upkeep
+	Ready func()                                             // called when it is ready; nil: nothing
+	Hear  func(session string, hint driver.Hint) driver.Hint // what is passed on of a hint
+}
+
+// Listen is as of driver.Upkeep.
+func (e Ear) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	return e.Upkeep.Listen(ctx, session, func() {
+		if e.Ready != nil {
+			e.Ready()
+		}
+		ready()
+	}, func(h driver.Hint) { wake(e.Hear(session, h)) })
 }

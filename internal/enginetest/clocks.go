@@ -40,6 +40,7 @@ const settleLimit = 20 * time.Second
 type mover interface {
 	Timed(c *inside.Config)
 	Advance(by time.Duration)
+	Move(by time.Duration) // of its clients' clock alone
 	Micros() int64 // of the database's clock, since 1970
 }
 

@@ -571,9 +571,8 @@ func heardCohort(t *testing.T, e *env) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, hints, over := make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1)
 	listener := e.app(t, 5).Backend
-	drivertest.Beating(t, listener, s)
 	go func() {
-		over <- listener.Listen(ctx, s, func() { close(ready) }, func(h driver.Hint) { hints <- h })
+		over <- drivertest.Listen(ctx, listener, s, func() { close(ready) }, func(h driver.Hint) { hints <- h })
 	}()
 	defer func() {
 		cancel()

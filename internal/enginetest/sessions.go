@@ -42,6 +42,7 @@ var sessions = inPlaces(own{
 }, moving{
 	{"a holder that dies while others wait is succeeded within a second after its time is over", succession},
 	{"a client that is not used has no session and no connection, until it locks again", idleClient},
+	{"a client whose heartbeat is late once listens for its grants afterwards", listensAfterLateBeat},
 }, flowing{
 	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
 	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},

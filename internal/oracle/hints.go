@@ -12,9 +12,9 @@ import (
 // hintTimeout is how late a hint may be: an engine without a wake-up polls.
 const hintTimeout = 10 * time.Second
 
-// listener is driver.Queue, as far as it is needed.
+// listener is driver.Sessions, as far as it is needed.
 type listener interface {
-	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
+	Upkeep(ctx context.Context, session string) (driver.Upkeep, error)
 }
 
 // ear hears the hints to a session.
@@ -35,16 +35,12 @@ func (c *comparison) listen(session string) {
 	ready := make(chan struct{})
 	go func() {
 		defer close(e.closed)
-		if b, beats := l.(interface {
-			Upkeep(ctx context.Context, session string) (driver.Upkeep, error)
-		}); beats {
-			up, err := b.Upkeep(c.ctx, session)
-			if err != nil {
-				return
-			}
-			defer up.Close()
+		up, err := l.Upkeep(c.ctx, session)
+		if err != nil {
+			return
 		}
-		_ = l.Listen(c.ctx, session, func() { close(ready) }, func(h driver.Hint) {
+		defer up.Close()
+		_ = up.Listen(c.ctx, session, func() { close(ready) }, func(h driver.Hint) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.heard[h.Attempt] = true

@@ -44,7 +44,19 @@ func (d *double) EndSession(_ context.Context, session string) error {
 	return nil
 }
 
-func (d *double) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+// hearing is a connection that only listens.
+type hearing struct {
+	driver.Upkeep
+	*double
+}
+
+func (d *double) Upkeep(context.Context, string) (driver.Upkeep, error) {
+	return hearing{double: d}, nil
+}
+
+func (hearing) Close() error { return nil }
+
+func (d hearing) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	before := d.told
 	d.told = func(to string, h driver.Hint) {
 		if before != nil {

@@ -223,7 +223,7 @@ type listener struct {
 	hints     []driver.Hint // on the way
 }
 
-func (e engine) Listen(ctx context.Context, id string, ready func(), wake func(driver.Hint)) error {
+func (e upkeep) Listen(ctx context.Context, id string, ready func(), wake func(driver.Hint)) error {
 	l := &listener{m: e.m, session: id, heard: make(chan func() error, 1), ready: ready, wake: wake}
 	e.m.world.listen(l)
 	defer e.m.world.unlisten(l)

@@ -99,12 +99,16 @@ func (h *heart) post(f func()) bool {
 func (h *heart) beatNow() {
 	h.due = h.config.Clock.Now() + h.interval
 	late := true
+	var idle *reserved
 	for l := range h.conns {
-		if l.does == nothing {
-			h.beatOver(l)
-			return
+		if l.does == nothing && (idle == nil || h.onLine(l)) { // the line, so that what answers stays it
+			idle = l
 		}
 		late = late && l.does == beating
+	}
+	if idle != nil {
+		h.beatOver(idle)
+		return
 	}
 	if late && len(h.conns) < maxConns { // the connection may be dead, or slow
 		h.connect()
@@ -192,6 +196,7 @@ func (h *heart) answered(l *reserved, err error) {
 	}
 	if h.config.Clock.Now()-l.since < h.interval { // no second connection is needed
 		h.stopConnecting()
+		h.listenOn(l)
 		for other := range h.conns {
 			if other != l && other.does == nothing {
 				h.drop(other)
@@ -248,9 +253,15 @@ func (h *heart) finished(l *reserved, err error) bool {
 	return false
 }
 
-// drop closes an idle connection.
+// drop closes an idle connection. The line goes to one that is left.
 func (h *heart) drop(l *reserved) {
 	delete(h.conns, l)
+	if h.onLine(l) {
+		var next *reserved
+		for next = range h.conns {
+		}
+		h.listenOn(next)
+	}
 	h.work.Go(func() { _ = l.up.Close() })
 }
 

@@ -43,7 +43,10 @@ func (h *heart) connected(by *connecting, up driver.Upkeep) {
 		return
 	}
 	h.connecting = nil
-	h.conns[&reserved{up: up, fresh: h.beats > 0}] = true
+	l := &reserved{up: up, fresh: h.beats > 0}
+	if h.conns[l] = true; h.onLine(nil) {
+		h.listenOn(l)
+	}
 	h.beatNow()
 }
 

@@ -27,6 +27,12 @@
 // a failover may go to a dead address. The first connection that is made is used. A reserved
 // connection is closed when it fails. When one is late with an answer, a second one is made beside
 // it, until one of them answers within an interval.
+//
+// # Listening
+//
+// A session listens on one of its reserved connections, the line: on the one that answered last
+// within an interval. Where the line is late or lost, another one takes its place once it has
+// answered. The listener then ends, and its caller begins anew on the new line.
 package session
 
 import (
@@ -97,11 +103,16 @@ type Session struct {
 	mu       sync.Mutex // protects what follows
 	deadline time.Duration
 	tried    time.Duration // when the latest heartbeat was sent that was answered or failed
+	line     line
+	relined  chan struct{} // closed when there is another line
 }
 
 // Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
 func Open(ctx context.Context, store Store, config Config) (*Session, error) {
-	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1)}
+	s := &Session{
+		ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1),
+		line: line{over: func() {}}, relined: make(chan struct{}),
+	}
 	sent := config.Clock.Now()
 	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App, TTL: config.TTL})
 	if err != nil {

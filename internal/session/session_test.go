@@ -148,6 +148,12 @@ func (s *server) OnSideConn(ctx context.Context, do func(ctx context.Context, up
 	return do(ctx, s)
 }
 
+func (s *server) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (s *server) Close() error {
 	s.set(func() { s.closes++ })
 	return nil
@@ -156,10 +162,15 @@ func (s *server) Close() error {
 // start opens a session on a fake clock, which can be set forward as on a suspended machine.
 func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 	t.Helper()
+	return startOn(t, s, s)
+}
+
+func startOn(t *testing.T, store Store, s *server) (*Session, func(time.Duration)) {
+	t.Helper()
 	var mu sync.Mutex
 	var slept time.Duration
 	began := time.Now()
-	session, err := Open(t.Context(), s, Config{
+	session, err := Open(t.Context(), store, Config{
 		TTL: ttl, Beating: quiet, Connecting: quiet,
 		Clock: clock.Func(func() time.Duration {
 			mu.Lock()

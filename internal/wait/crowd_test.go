@@ -37,7 +37,7 @@ func (c *crowd) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, b
 	return []driver.Handoff{{Session: v.Self, Attempt: "a", Grant: driver.Grant{Token: 99}}}, true, nil
 }
 
-func (c *crowd) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {
+func (c *crowd) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {
 	ready()
 	<-ctx.Done()
 	return ctx.Err()

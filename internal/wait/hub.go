@@ -39,15 +39,16 @@ const (
 	slack = 5 * time.Millisecond
 	// readyLimit bounds the wait for the first listener. Without it waiters are polled for.
 	readyLimit = 500 * time.Millisecond
-	// relistenMin and relistenMax bound the pause before a broken listener connects again.
-	relistenMin, relistenMax = 100 * time.Millisecond, 5 * time.Second
+	// relistenMin and relistenMax bound the pause before a listener that failed begins again, and
+	// relistenRarely that of one that found nothing to listen to: that may change, too.
+	relistenMin, relistenMax, relistenRarely = 100 * time.Millisecond, 5 * time.Second, 5 * time.Minute
 )
 
-// Backend is the part of an engine that the hub needs.
+// Backend is the part of an engine and of a session that the hub needs.
 type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
 	Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error)
-	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
+	Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error
 }
 
 // Config is the same for all hubs of a client.
@@ -56,7 +57,7 @@ type Config struct {
 	Log   *slog.Logger
 	// Hearing, Looking and Taking report the outages of the listener, of looks, and of takeovers.
 	Hearing, Looking, Taking *outage.Report
-	// Told notes that a hub has said why it polls; nil: each says so.
+	// Told notes that a hub has said why it polls, and none has listened since; nil: each says so.
 	Told *atomic.Bool
 	// Safety is the interval of looks without a hint.
 	Safety time.Duration
@@ -103,7 +104,7 @@ type Hub struct {
 	mu        sync.Mutex // protects what follows
 	started   bool
 	listening bool
-	deaf      bool // no listener is connected, and the latest try has failed
+	deaf      bool // no listener is connected, and the latest try has failed or takes long
 	watchers  int
 	waiters   map[string]*Waiter // by attempt
 	names     map[string]*awaited
@@ -157,6 +158,9 @@ func (h *Hub) Ready(ctx context.Context) {
 	select {
 	case <-h.tried:
 	case <-limit.C:
+		h.mu.Lock()
+		h.deaf = !h.listening
+		h.mu.Unlock()
 	case <-ctx.Done():
 	case <-h.ctx.Done():
 	}
@@ -323,16 +327,18 @@ func (h *Hub) wake() {
 	}
 }
 
-// listen keeps a listener connected for as long as the session lives.
+// listen keeps a listener connected for as long as the session lives. Whatever the reason was that
+// it failed, it tries again, at growing intervals: a server that was slow once is no pooler.
 func (h *Hub) listen() {
-	pause := relistenMin
+	var pause time.Duration
 	for h.ctx.Err() == nil {
 		up := false
-		err := h.backend.Listen(h.ctx, h.session, func() {
-			pause, up = relistenMin, true
+		err := h.backend.Listen(h.ctx, func() {
+			pause, up = 0, true
 			h.setListening(true)
 			h.once.Do(func() { close(h.tried) })
 			h.config.Hearing.Worked("session", h.session)
+			h.listens()
 			h.tell(true, nil)
 		}, h.heard)
 		h.setListening(false)
@@ -346,16 +352,17 @@ func (h *Hub) listen() {
 		h.tell(false, err)
 		if errors.Is(err, driver.ErrUnsupported) {
 			h.polls(err)
-			return
+			pause = min(max(2*pause, relistenMax), relistenRarely)
+		} else {
+			h.config.Hearing.Failed(err, "session", h.session)
+			pause = min(max(2*pause, relistenMin), relistenMax)
 		}
-		h.config.Hearing.Failed(err, "session", h.session)
 		timer := h.config.Clock.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-h.ctx.Done():
 		case <-timer.C:
 		}
 		timer.Stop()
-		pause = min(2*pause, relistenMax)
 	}
 }
 
@@ -377,6 +384,13 @@ func (h *Hub) polls(because error) {
 	}
 	if told := h.config.Told; told == nil || told.CompareAndSwap(false, true) {
 		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "at least every", slowestPoll, "because", because)
+	}
+}
+
+// listens says that waiters are not polled for any more, where polls has said that they are.
+func (h *Hub) listens() {
+	if told := h.config.Told; told != nil && told.CompareAndSwap(true, false) {
+		h.config.Log.Info("dblock: listening for grants, polling no more", "session", h.session)
 	}
 }
 

@@ -96,7 +96,7 @@ func (f *table) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, b
 	return []driver.Handoff{next}, true, nil
 }
 
-func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(driver.Hint)) error {
+func (f *table) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
 	if f.deaf {
 		return driver.ErrUnsupported
 	}
@@ -225,7 +225,7 @@ type cannot struct {
 	because error
 }
 
-func (c cannot) Listen(context.Context, string, func(), func(driver.Hint)) error { return c.because }
+func (c cannot) Listen(context.Context, func(), func(driver.Hint)) error { return c.because }
 
 // levels is what a log was told, by level.
 type levels struct {
@@ -259,6 +259,61 @@ func TestTheHubsOfAClientSayOnceWhyTheyPoll(t *testing.T) {
 			}
 			if log.said[c.level] != 1 || len(log.said) != 1 {
 				t.Errorf("%v: %v, want one line at %v", c.because, log.said, c.level)
+			}
+		})
+	}
+}
+
+// hoarse is a table that cannot be listened to until healed.
+type hoarse struct {
+	*table
+	because error
+	healed  atomic.Bool
+	tries   []time.Time
+}
+
+func (f *hoarse) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+	if f.healed.Load() {
+		return f.table.Listen(ctx, ready, wake)
+	}
+	f.tries = append(f.tries, time.Now())
+	return f.because
+}
+
+// Broken by taking one reason for final: a first notification that was late is no pooler.
+func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) {
+	for because, most := range map[error]time.Duration{
+		driver.ErrUnavailable: relistenMax, driver.ErrUnsupported: relistenRarely, driver.ErrCannotListen: relistenRarely, driver.ErrDeaf: relistenRarely,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &hoarse{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint), broken: make(chan struct{})}, because: because}
+			log, began := levels{said: map[slog.Level]int{}}, time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			h := New(ctx, f, me, Config{
+				Clock: clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(log), Told: new(atomic.Bool),
+				Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""), Safety: safety, Limit: time.Minute,
+			})
+			defer h.Wait()
+			defer cancel()
+			h.Listen()
+			time.Sleep(time.Hour)
+			var last time.Duration
+			for i := range len(f.tries) - 1 {
+				last = f.tries[i+1].Sub(f.tries[i])
+				if last > most || last < relistenMin/2 {
+					t.Errorf("%v: try %d came %v after the one before", because, i+2, last)
+				}
+			}
+			if last < most/2 || last > most {
+				t.Errorf("%v: the interval grew to %v, want about %v", because, last, most)
+			}
+			f.healed.Store(true)
+			time.Sleep(most)
+			if !h.Listening() {
+				t.Errorf("%v: it is not tried any more after %d times", because, len(f.tries))
+			}
+			if lines := log.said[slog.LevelInfo] + log.said[slog.LevelDebug] + log.said[slog.LevelWarn]; errors.Is(because, driver.ErrUnsupported) && lines != 2 {
+				t.Errorf("%v: %d lines in the log, want one that it polls, and one that it does not any more", because, lines)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
@@ -148,13 +149,14 @@ func (r *recorder) Change(ctx context.Context, how driver.How, transition func(n
 	return next, err
 }
 
-func (r *recorder) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return r.Backend.Listen(ctx, session, ready, func(h driver.Hint) {
+func (r *recorder) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	up, err := r.Backend.Upkeep(ctx, session)
+	return drivertest.Ear{Upkeep: up, Hear: func(session string, h driver.Hint) driver.Hint {
 		if h.Grant.Token != 0 {
 			r.granted("", session, h.Attempt, h.Grant)
 		}
-		wake(h)
-	})
+		return h
+	}}, err
 }
 
 // wronged tells where a session is told that it is dead, and the database has it alive.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // Engines that are broken, each in one way.
@@ -154,9 +155,10 @@ func (b *reusesTokens) Remove(ctx context.Context, m driver.Removal) ([]driver.H
 	return next, left, err
 }
 
-// Listen takes the grants from the hints, so that they are looked up, and rounded.
-func (b *reusesTokens) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return b.Backend.Listen(ctx, session, ready, func(h driver.Hint) { wake(driver.Hint{Attempt: h.Attempt}) })
+// Upkeep takes the grants from the hints, so that they are looked up, and rounded.
+func (b *reusesTokens) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	up, err := b.Backend.Upkeep(ctx, session)
+	return drivertest.Ear{Upkeep: up, Hear: func(_ string, h driver.Hint) driver.Hint { return driver.Hint{Attempt: h.Attempt} }}, err
 }
 
 // beats has heartbeats of another kind.

@@ -102,7 +102,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
-		_ = e.Listen(ctx, session, func() { close(ready) }, func(driver.Hint) {
+		_ = drivertest.Listen(ctx, e, session, func() { close(ready) }, func(driver.Hint) {
 			select {
 			case woken <- struct{}{}:
 			default:

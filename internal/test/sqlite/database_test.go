@@ -290,7 +290,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		if err := f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}); !errors.Is(err, driver.ErrConfig) {
 			t.Fatalf("%q with many connections: %v", dsn, err)
 		}
-		if err := f.Listen(t.Context(), "s", func() {}, nil); !errors.Is(err, driver.ErrConfig) {
+		if err := drivertest.Listen(t.Context(), f, "s", func() {}, nil); !errors.Is(err, driver.ErrConfig) {
 			t.Fatalf("%q with many connections: %v", dsn, err)
 		}
 	}

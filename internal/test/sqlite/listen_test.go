@@ -26,7 +26,7 @@ func (f *fixture) listen(session string) listener {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	go func() {
-		ended <- f.Listen(ctx, session, func() { close(ready) }, func(h driver.Hint) { l.heard <- h.Attempt })
+		ended <- drivertest.Listen(ctx, f, session, func() { close(ready) }, func(h driver.Hint) { l.heard <- h.Attempt })
 	}()
 	select {
 	case <-ready:
@@ -179,7 +179,7 @@ func TestAListenerEndsWhenThePoolIsClosed(t *testing.T) {
 	f.take(s, s)
 	f.enqueue(s, s) // so that it looks
 	ended := make(chan error, 1)
-	go func() { ended <- f.Listen(t.Context(), s, func() { f.pool.Close() }, func(driver.Hint) {}) }()
+	go func() { ended <- drivertest.Listen(t.Context(), f, s, func() { f.pool.Close() }, func(driver.Hint) {}) }()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, driver.ErrConfig) {

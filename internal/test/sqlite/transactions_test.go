@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // modes are the ways in which an application may have its file and its transactions. With a
@@ -260,7 +261,7 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ready, woken, over := make(chan bool), make(chan driver.Hint, 8), make(chan error)
 				go func() {
-					over <- f.Listen(ctx, waiter, func() { close(ready) }, func(h driver.Hint) { woken <- h })
+					over <- drivertest.Listen(ctx, f, waiter, func() { close(ready) }, func(h driver.Hint) { woken <- h })
 				}()
 				<-ready
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
