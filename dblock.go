@@ -80,7 +80,8 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 // ErrNotAcquired, with its holder, without waiting. It waits for nothing but transactions that have
 // locked the name's row: dblock's own are short. Where an application's open transaction has the
 // row (LockTx, UnlockTx), it returns ErrNotAcquired after about half a second, without a holder.
-// Otherwise as Lock.
+// Otherwise as Lock: a database that is away is tried for up to one TTL, or until ctx ends. Give a
+// ctx with a deadline where that is too long.
 func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "trylock", name, options, false)
 }

@@ -53,9 +53,10 @@
 // Lock takes the whole of a name, Shared takes one of any number of shares, and Permits takes some
 // of a fixed number. They share one queue: a large request is not overtaken by small ones. LockAll
 // takes several names at once. OncePer runs a job once in each slot of time, OnceAt once for each
-// planned time. Package election elects leaders, and package quorum keeps one lock in three or five
-// databases. postgres.Advisory and mysql.Named are clients of the server's own locks: they need no
-// tables and have no tokens.
+// planned time. Every and EveryAt are loops of these, EveryAt for cron expressions. Package
+// election elects leaders, and package quorum keeps one lock in three or five databases.
+// postgres.Advisory and mysql.Named are clients of the server's own locks: they need no tables and
+// have no tokens.
 //
 // # Reentrancy
 //

@@ -57,9 +57,10 @@ var (
 	// ErrUnavailable: the database could not be reached or could not serve: connection refused or
 	// broken, shutting down, too many connections, disk full, a statement over the application's
 	// own time limit, a pool without a free connection, an answer that came too late for a short
-	// Lease. Lock and Unlock retry for up to one TTL before they say so, but not after their
-	// context has ended: that is then found in the error, too. No call waits longer than a TTL for
-	// an answer, or for a connection of the pool, whatever its context allows.
+	// Lease. Lock, TryLock, OncePer, OnceAt and Unlock retry for up to one TTL before they say so,
+	// but not after their context has ended: that is then found in the error, too. Lock and TryLock
+	// of a client that has never reached its database say so at once. No call waits longer than a
+	// TTL for an answer, or for a connection of the pool, whatever its context allows.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrUnsupported: this cannot be done, by the engine or with the lock as it is. The error says

@@ -82,15 +82,9 @@ func ExampleClient_OnceAt_catchUp() {
 	ctx := context.Background()
 	client, done := openClient()
 	defer done()
-	latest := func(now time.Time) time.Time { // of a job that is due at three, each day
-		due := now.Truncate(24 * time.Hour).Add(3 * time.Hour)
-		if due.After(now) {
-			due = due.Add(-24 * time.Hour)
-		}
-		return due
-	}
+	schedule := must(dblock.NewSchedule(time.UTC, nightly{3, 0}))
 	start := func(now time.Time) { // what each server does once as it starts
-		ran, err := client.OnceAt(ctx, "nightly", latest(now), func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+		ran, err := client.OnceAt(ctx, "nightly", schedule.Latest(now), func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
 			fmt.Println("the run of", slot.Format("2 January, 15:04"))
 			return nil
 		})
@@ -105,6 +99,79 @@ func ExampleClient_OnceAt_catchUp() {
 	// the run of 31 January, 03:00
 	// it ran: true <nil>
 	// it ran: false <nil>
+}
+
+// nightly is due once a day. In a program it is what cron.ParseStandard("30 2 * * *") returns, of
+// github.com/robfig/cron/v3.
+type nightly struct{ hour, minute int }
+
+func (n nightly) Next(after time.Time) time.Time {
+	due := time.Date(after.Year(), after.Month(), after.Day(), n.hour, n.minute, 0, 0, after.Location())
+	if !due.After(after) {
+		due = due.AddDate(0, 0, 1)
+	}
+	return due
+}
+
+// In Berlin, the night of 29 March 2026 has no half past two, and that of 25 October has two.
+func ExampleSchedule() {
+	berlin := must(time.LoadLocation("Europe/Berlin"))
+	schedule := must(dblock.NewSchedule(berlin, nightly{2, 30}))
+	for _, noon := range []time.Time{time.Date(2026, 3, 27, 12, 0, 0, 0, berlin), time.Date(2026, 10, 23, 12, 0, 0, 0, berlin)} {
+		due := noon
+		for range 3 {
+			due = schedule.Next(due)
+			fmt.Println(due.Format("2 January 15:04 MST"))
+		}
+	}
+	// Output:
+	// 28 March 02:30 CET
+	// 29 March 03:00 CEST
+	// 30 March 02:30 CEST
+	// 24 October 02:30 CEST
+	// 25 October 02:30 CEST
+	// 26 October 02:30 CET
+}
+
+// A loop in each process, for a cron expression. It begins with the latest time, unless that has a
+// run.
+func ExampleClient_EveryAt() {
+	ctx, stop := context.WithCancel(context.Background())
+	client, done := openClient()
+	defer done()
+	berlin := must(time.LoadLocation("Europe/Berlin"))
+	schedule := must(dblock.NewSchedule(berlin, nightly{12, 0})) // cron.ParseStandard("0 12 * * *")
+	err := client.EveryAt(ctx, "report", schedule, func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+		fmt.Println("the report of", slot.Format("15:04"))
+		stop() // here, so that the example ends
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// the report of 12:00
+	// <nil>
+}
+
+// Servers in whatever time zone name the same moment. In the night that has half past two twice, it
+// is the first.
+func ExampleClient_OnceAt_timeZone() {
+	ctx := context.Background()
+	client, done := openClient()
+	defer done()
+	berlin := must(time.LoadLocation("Europe/Berlin"))
+	schedule := must(dblock.NewSchedule(berlin, nightly{2, 30}))
+	first := time.Date(2025, 10, 26, 0, 30, 0, 0, time.UTC)
+	for _, now := range []time.Time{first, first.Add(time.Hour)} { // both show 2:30 in Berlin
+		ran, err := client.OnceAt(ctx, "nightly", schedule.Latest(now), func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+			fmt.Println("the run of", slot.Format("2 January 15:04 MST"))
+			return nil
+		})
+		fmt.Println(now.In(berlin).Format("15:04 MST"), ran, err)
+	}
+	// Output:
+	// the run of 26 October 02:30 CEST
+	// 02:30 CEST true <nil>
+	// 02:30 CET false <nil>
 }
 
 // A scheduler of cron expressions tells for which time it runs a job. All servers name the slot

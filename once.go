@@ -72,10 +72,13 @@ func RetryFailed(most int, backoff time.Duration) RunOption {
 //
 // fn is told when its slot began, by the database's clock. The error is fn's, joined with ErrLost
 // where the lock was lost before fn returned. Where fn did not run, it is nil if another call has
-// run the slot or is running, or is about to find out; and otherwise as of TryLock. name: 1 to 250
-// bytes. interval: at least 100 ms.
+// run the slot or is running, or is about to find out; and otherwise as of TryLock. While the
+// database is away, OncePer tries for up to a TTL: also in a client that has never reached it, and
+// to write the outcome. name: 1 to 250 bytes. interval: at least 100 ms.
+//
+// Where fn panics, so does OncePer. The run's Err has the value and the stack, up to 4 KB.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
-	return c.once(ctx, "onceper", name, driver.Slot{Length: interval}, fn, options)
+	return c.once(ctx, "onceper", name, driver.Slot{Length: interval}, nil, fn, options)
 }
 
 // Every runs fn in each slot of an interval until ctx ends: it calls OncePer when a slot begins,
@@ -88,11 +91,44 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 // either. It returns at once ErrInvalidName and ErrInvalidOption, and where it cannot go on
 // ErrClosed, ErrConfig, ErrSchema and ErrUnsupported.
 func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) error {
-	job, err := c.jobOf(ctx, name, driver.Slot{Length: interval}, fn, options)
+	return c.every(ctx, "every", name, driver.Slot{Length: interval}, nil, fn, options)
+}
+
+// EveryAt runs fn at each time of a schedule until ctx ends, such as those of a cron expression
+// (NewSchedule). Call it in every process, with the same schedule. Its runs are those of OnceAt:
+// one for each time over all processes, none beside another, in their order. The slot is the latest
+// time of the schedule by the database's clock, so that clocks of machines do not matter.
+//
+// A time that comes while the database is away, while no process is there, or while a run goes on,
+// is run late, by the first that can: the latest one, and none of those before it. So a job that
+// never had a run gets its first one when EveryAt begins. fn is told its slot in the schedule's
+// zone, and returns nil at once where it is too late for that.
+//
+// It returns as Every does.
+func (c *Client[TX]) EveryAt(ctx context.Context, name string, schedule *Schedule, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) error {
+	if schedule == nil || schedule.times == nil {
+		return &LockError{"everyat", name, fmt.Errorf("%w: the schedule is nil: NewSchedule makes one", ErrInvalidOption)}
+	}
+	return c.every(ctx, "everyat", name, driver.Slot{Times: slots{schedule}}, schedule.zone, fn, options)
+}
+
+// slots are the times of a schedule that OnceAt has slots for.
+type slots struct{ *Schedule }
+
+func (s slots) Latest(now time.Time) time.Time {
+	if latest := s.Schedule.Latest(now); !latest.Before(firstMoment) {
+		return latest.Truncate(time.Microsecond)
+	}
+	return time.Time{}
+}
+
+// every is Every and EveryAt.
+func (c *Client[TX]) every(ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) error {
+	job, err := c.jobOf(ctx, name, slot, zone, fn, options)
 	if err == nil {
 		err = c.Core().Every(ctx, *job)
 	}
-	return fail("every", name, err)
+	return fail(op, name, err)
 }
 
 // OnceAt runs fn if no process has done so for this slot, over all processes: for schedules that
@@ -111,26 +147,26 @@ func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Durat
 // may pass from OncePer to OnceAt and back: a run of OncePer that began at the slot's time or later
 // counts as its run, and a slot of OncePer in which a run of OnceAt began counts as run.
 //
+// A slot is a moment, and the zone in which it is written does not matter: 2:30 in Berlin and 1:30
+// in UTC are one. The schedule decides which moments there are on a day on which a clock is moved.
+// Those of a Schedule are as cron has them: one for 2:30 on the day without 2:30, and one on the
+// day with two. Schedule.Latest is the slot to name.
+//
 // fn is told its slot. Errors are those of OncePer. ErrInvalidOption for a slot before 1971, such
 // as the zero time, or after 9999. ErrInvalidOption also for one that is more than a minute ahead
 // of the database's clock, which is asked when nobody else runs the job: such a slot would keep all
 // those before it from being run. A process whose clock is that far ahead gets this error until the
-// time has come.
+// time has come. The error shows both times in the zone of the slot.
 func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
 	if slot.Before(firstMoment) || slot.Year() > lastYear {
 		return false, &LockError{"onceat", name, fmt.Errorf("%w: a slot at %v: want 1971 to %d", ErrInvalidOption, slot, lastYear)}
 	}
-	slot = slot.Truncate(time.Microsecond)
-	told := fn
-	if fn != nil { // in the location that the caller gave
-		told = func(ctx context.Context, l *Lock[TX], _ time.Time) error { return fn(ctx, l, slot) }
-	}
-	return c.once(ctx, "onceat", name, driver.Slot{Moment: slot.UnixMicro()}, told, options)
+	return c.once(ctx, "onceat", name, driver.Slot{Moment: slot.Truncate(time.Microsecond).UnixMicro()}, slot.Location(), fn, options)
 }
 
 // once is OncePer and OnceAt.
-func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (ran bool, err error) {
-	job, err := c.jobOf(ctx, name, slot, fn, options)
+func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (ran bool, err error) {
+	job, err := c.jobOf(ctx, name, slot, zone, fn, options)
 	if err != nil {
 		return false, &LockError{op, name, err}
 	}
@@ -139,7 +175,7 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 }
 
 // jobOf validates what is asked for.
-func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (*client.Job, error) {
+func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (*client.Job, error) {
 	var config runConfig
 	for _, o := range options {
 		if o == nil {
@@ -157,14 +193,14 @@ func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, f
 		return nil, fmt.Errorf("%w: fn is nil", ErrInvalidOption)
 	case config.retries && (config.retry.Most < 1 || config.retry.Backoff < 0):
 		return nil, fmt.Errorf("%w: RetryFailed(%d, %v): want at least 1, and no negative backoff", ErrInvalidOption, config.retry.Most, config.retry.Backoff)
-	case slot.Moment == 0 && slot.Length < minInterval:
+	case slot.Moment == 0 && slot.Times == nil && slot.Length < minInterval:
 		return nil, fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, slot.Length, minInterval)
 	}
 	want, err := wantOf(onceName(name), nil)
 	run := func(ctx context.Context, l *client.Lock, begins time.Time) error {
 		return fn(ctx, &Lock[TX]{c, client.InnerOf(l)}, begins)
 	}
-	return &client.Job{Name: name, Lock: want, Slot: slot, Retry: config.retry, Run: run}, err
+	return &client.Job{Name: name, Lock: want, Slot: slot, Retry: config.retry, Zone: zone, Run: run}, err
 }
 
 // Runs lists the runs of a job, the latest first. After a change of the interval a run gives its

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -37,7 +38,8 @@ func took(r dblock.Run) string {
 func result(r dblock.Run) string {
 	switch {
 	case r.Err != "":
-		return "failed: " + r.Err
+		line, _, _ := strings.Cut(r.Err, "\n") // of a panic the stack follows, which --json shows
+		return "failed: " + line
 	case r.Ended.IsZero():
 		return "runs, or its process died"
 	}

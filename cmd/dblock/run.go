@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock"
@@ -40,7 +39,12 @@ that is killed (-9) the command is killed too (Linux), but not what the command 
 (setsid), or hangs in the kernel (state D), is not reached by signals.
 
 Once per slot (--once-per, --slot-of) is for cron: with the same line on every host the command runs once for all of them, on one. Where
-another host has the slot, run ends with status 0 and does nothing.`
+another host has the slot, run ends with status 0 and does nothing.
+
+--slot-of is by the wall clock of --tz, which is this host's zone as in its crontab; give --tz where the zones of the hosts differ. As with cron
+itself, a time that the clock skips in spring is due when the clock is put forward (2:30 at what is then 3:00), and of one that it shows twice in
+autumn the first; what is due each hour goes on. Where the latest time is a quarter of an hour and more beyond --late, the zone or the
+expression cannot be meant: run ends with status 1.`
 
 // holding is what run may be asked to hold, and how.
 type holding struct {
@@ -109,8 +113,8 @@ func execute(o *options) *cobra.Command {
 	f.StringToStringVar(&h.metadata, "metadata", nil, "k=v to show with the lock")
 	f.DurationVar(&h.oncePer, "once-per", 0, "run the command once per interval over all hosts")
 	f.StringVar(&h.slotOf, "slot-of", "", "run the command once for the latest time of this cron expression, over all hosts")
-	f.StringVar(&h.zone, "tz", "UTC", "time zone of --slot-of")
-	f.DurationVar(&h.late, "late", 10*time.Minute, "do not run a slot of --slot-of that is older")
+	f.StringVar(&h.zone, "tz", "Local", "time zone of --slot-of, such as Europe/Berlin; Local is this host's, which its crontab has too")
+	f.DurationVar(&h.late, "late", 10*time.Minute, "do not run a slot of --slot-of that is older; until then a database that is away is tried again")
 	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again whose run failed, or whose host died")
 	f.DurationVar(&h.backoff, "retry-backoff", 0, "not before this time has passed since a failure, twice as much after the second, and so on")
 	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired, "exit status where the lock is not free (--no-wait), or not in time (--wait)")
@@ -159,7 +163,7 @@ func (h *holding) check() error {
 	}
 	_, err := h.options()
 	if err == nil && h.slotOf != "" {
-		_, _, err = h.slot(time.Now())
+		_, _, err = h.times()
 	}
 	return err
 }
@@ -195,26 +199,6 @@ func (h *holding) options() (options []dblock.LockOption, err error) {
 		options = append(options, dblock.Metadata(h.metadata))
 	}
 	return options, nil
-}
-
-// slot is the latest time of the cron expression, if it is not too long ago.
-func (h *holding) slot(now time.Time) (slot time.Time, due bool, err error) {
-	zone, err := time.LoadLocation(h.zone)
-	if err != nil {
-		return time.Time{}, false, fmt.Errorf("--tz: %w", err)
-	}
-	schedule, err := cron.ParseStandard(h.slotOf)
-	if err != nil {
-		return time.Time{}, false, fmt.Errorf("--slot-of: %w", err)
-	}
-	if _, every := schedule.(cron.ConstantDelaySchedule); every {
-		return time.Time{}, false, errors.New("--slot-of: @every has no times of its own: use --once-per")
-	}
-	now = now.In(zone)
-	for next := schedule.Next(now.Add(-h.late)); !next.IsZero() && !next.After(now); next = schedule.Next(next) {
-		slot, due = next, true
-	}
-	return slot, due, nil
 }
 
 // held is one lock or several.
@@ -311,38 +295,5 @@ func (h *holding) notAcquired(ctx context.Context, err error) error {
 	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(cause, errWait):
 		return statusError{h.notGot, err}
 	}
-	return err
-}
-
-// once runs the command for a slot.
-func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command []string) error {
-	var options []dblock.RunOption
-	if h.retries != 0 {
-		options = append(options, dblock.RetryFailed(h.retries, h.backoff))
-	}
-	// A signal ends the attempt. It does not end a run: the outcome of a run must be written.
-	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	defer stop()
-	fn := func(_ context.Context, l *dblock.Lock[*sql.Tx], _ time.Time) error {
-		if !stop() {
-			return context.Cause(ctx)
-		}
-		return h.supervise(ctx, holdOf(l), command)
-	}
-	var err error
-	if h.oncePer != 0 {
-		_, err = c.OncePer(attempt, h.names[0], h.oncePer, fn, options...)
-		return err
-	}
-	slot, due, err := h.slot(time.Now())
-	if err != nil {
-		return err
-	}
-	if !due {
-		complain(h.stderr, fmt.Errorf("%q has no time within the last %v (--late), and nothing is run", h.slotOf, h.late))
-		return nil
-	}
-	_, err = c.OnceAt(attempt, h.names[0], slot, fn, options...)
 	return err
 }

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -279,42 +278,4 @@ func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	contains(t, w.must("jobs"), "ok")
-}
-
-func TestASlotThatIsTooLongAgoIsTold(t *testing.T) {
-	eachKind(t, func(w *world) {
-		c := w.command("run", "--slot-of", "0 0 29 2 *", "--late", "1ns", "leap", "--", "false")
-		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), `"0 0 29 2 *" has no time within the last 1ns (--late), and nothing is run`) {
-			w.Errorf("%v: %s", err, out)
-		}
-	})
-}
-
-func TestASlotIsTheLatestTimeThatIsNotTooLongAgo(t *testing.T) {
-	at := func(text string) time.Time {
-		moment, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return moment
-	}
-	for _, c := range []struct {
-		expression, zone string
-		late             time.Duration
-		now, slot        string
-	}{
-		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T03:00:00Z", "2026-11-23T03:00:00Z"},
-		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T03:09:59Z", "2026-11-23T03:00:00Z"},
-		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T03:10:01Z", ""},
-		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T02:59:59Z", ""},
-		{"0 3 * * *", "Europe/Berlin", 10 * time.Minute, "2026-11-23T02:05:00Z", "2026-11-23T02:00:00Z"},
-		{"* * * * *", "UTC", time.Hour, "2026-11-23T03:05:30Z", "2026-11-23T03:05:00Z"},
-		{"30 2 29 2 *", "UTC", time.Minute, "2028-02-29T02:30:30Z", "2028-02-29T02:30:00Z"},
-	} {
-		h := holding{slotOf: c.expression, zone: c.zone, late: c.late}
-		slot, due, err := h.slot(at(c.now))
-		if err != nil || due != (c.slot != "") || due && !slot.Equal(at(c.slot)) {
-			t.Errorf("%s at %s: %v, %v, %v: want %q", c.expression, c.now, slot, due, err, c.slot)
-		}
-	}
 }

@@ -2,19 +2,19 @@ package gocronlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/robfig/cron/v3"
 
 	"github.com/dblock-go/dblock"
 )
 
-const (
-	// early is how long before its time a job may begin, by the clock of its process: that may have
-	// been set back since gocron looked at it.
-	early = 100 * time.Millisecond
-	// longAgo is longer than schedules rest.
-	longAgo = 10 * 366 * 24 * time.Hour
-)
+// early is how long before its time a job may begin, by the clock of its process: that may have
+// been set back since gocron looked at it.
+const early = 100 * time.Millisecond
 
 // Schedule tells the next time of a schedule after a given one; the zero time: there is none. A
 // Schedule of github.com/robfig/cron/v3 is one, as its ParseStandard makes it of a cron expression.
@@ -25,20 +25,27 @@ type Schedule interface {
 // At makes a Locker that lets a job run once for each time of a schedule, over all processes, by
 // dblock.Client.OnceAt. It is for gocron.CronJob, with the same expression and time zone:
 //
-//	nightly, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 0 3 * * *")
+//	nightly, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 30 2 * * *")
 //	…
 //	locker, err := gocronlock.At(client, nightly)
 //	…
-//	s.NewJob(gocron.CronJob("CRON_TZ=Europe/Berlin 0 3 * * *", false), task, gocron.WithName("nightly"),
-//		gocron.WithDistributedJobLocker(locker))
+//	s.NewJob(gocron.CronJob("CRON_TZ=Europe/Berlin 30 2 * * *", false), task, gocron.WithName("nightly"),
+//		gocron.WithDistributedJobLocker(locker),
+//		gocron.WithCronImplementation(&gocronlock.Cron{}))
+//
+// The zone of an expression without CRON_TZ is time.Local, which is that of gocron, too, without
+// gocron.WithLocation. On days on which the clock of the zone is moved, the times are those of
+// dblock.Schedule. Without Cron, gocron leaves out a job in the night that has no 2:30.
 //
 // Each process finds the time that was meant by its own clock: it is the latest time of the
 // schedule. So processes agree as long as their clocks, and the beginnings of their jobs, are less
 // than the schedule's shortest gap apart. Runs of a job do not overlap. A time whose process dies
 // counts as run, unless dblock.RetryFailed is given.
 //
-// ErrInvalidOption for a nil client, schedule or option. Lock returns it where the schedule has had
-// no time in the last ten years.
+// schedule: a *dblock.Schedule, what a cron expression is parsed to, or another, whose times are
+// asked for in time.Local. ErrInvalidOption for a nil client, schedule or option, and for a
+// schedule that dblock.NewSchedule refuses. Lock returns it where the schedule has had no time in
+// the last ten years.
 func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...dblock.RunOption) (*Locker, error) {
 	switch {
 	case client == nil:
@@ -46,10 +53,14 @@ func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...dblock.
 	case schedule == nil:
 		return nil, invalid("the schedule is nil")
 	}
+	times, err := timesOf(schedule)
+	if err != nil {
+		return nil, err
+	}
 	return newRunLocker(func(ctx context.Context, name string, during func(l dblock.Handle) error) (bool, error) {
-		slot := due(schedule, time.Now())
+		slot := times.Latest(time.Now().Add(early))
 		if slot.IsZero() {
-			return false, fmt.Errorf("job %q: %w", name, invalid("the schedule has had no time in %v", longAgo))
+			return false, fmt.Errorf("job %q: %w", name, invalid("the schedule has had no time in ten years"))
 		}
 		return client.OnceAt(ctx, name, slot, func(_ context.Context, l *dblock.Lock[TX], _ time.Time) error {
 			return during(l)
@@ -57,14 +68,43 @@ func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...dblock.
 	}, options)
 }
 
-// due returns the latest time of a schedule that is not after now; the zero time: there is none. A
-// Schedule looks ahead only, so the search begins further and further back.
-func due(schedule Schedule, now time.Time) (latest time.Time) {
-	now = now.Add(early)
-	for back := time.Second; latest.IsZero() && back < longAgo; back *= 2 {
-		for next := schedule.Next(now.Add(-back)); !next.IsZero() && !next.After(now); next = schedule.Next(next) {
-			latest = next
-		}
+// timesOf is a schedule by the wall clock of its zone.
+func timesOf(schedule Schedule) (*dblock.Schedule, error) {
+	switch s := schedule.(type) {
+	case *dblock.Schedule:
+		return s, nil
+	case *cron.SpecSchedule:
+		anywhere := *s
+		anywhere.Location = time.Local // it goes by the location of what it is asked after
+		return dblock.NewSchedule(s.Location, &anywhere)
 	}
-	return latest
+	return dblock.NewSchedule(time.Local, schedule)
 }
+
+// Cron has gocron run a CronJob at the times of dblock.Schedule: once in a night that has no 2:30,
+// and once in one that has two. It is for gocron.WithCronImplementation, one for each job. The zone
+// is that of the expression (CRON_TZ) or of the scheduler.
+type Cron struct{ times *dblock.Schedule }
+
+var _ gocron.Cron = (*Cron)(nil)
+
+// IsValid parses the expression, of five fields, or of six with seconds.
+func (c *Cron) IsValid(crontab string, location *time.Location, now time.Time) error {
+	parsed, err := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor).Parse(crontab)
+	if err != nil {
+		return errors.Join(gocron.ErrCronJobParse, err)
+	}
+	if spec, ok := parsed.(*cron.SpecSchedule); ok && spec.Location == time.Local {
+		spec.Location = location
+	}
+	if c.times, err = timesOf(parsed); err != nil {
+		return errors.Join(gocron.ErrCronJobParse, err)
+	}
+	if c.times.Next(now).IsZero() {
+		return gocron.ErrCronJobInvalid
+	}
+	return nil
+}
+
+// Next returns the first time of the schedule after a given one.
+func (c *Cron) Next(after time.Time) time.Time { return c.times.Next(after) }

@@ -1,10 +1,19 @@
 package gocronlock
 
 import (
+	"database/sql"
+	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-co-op/gocron/v2"
 	"github.com/robfig/cron/v3"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
 )
 
 func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
@@ -24,21 +33,115 @@ func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
 		{"* 3 * * *", "2026-11-23T17:00:00Z", "2026-11-23T03:59:00Z"},
 		{"0 0 29 2 *", "2026-11-23T00:00:00Z", "2024-02-29T00:00:00Z"},
 		{"CRON_TZ=Europe/Berlin 0 3 * * *", "2026-11-23T02:00:01Z", "2026-11-23T02:00:00Z"},
-		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-29T12:00:00Z", "2026-03-28T01:30:00Z"}, // that night has no half past two
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z"}, // that night has no half past two
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-25T01:30:00Z", "2026-10-25T00:30:00Z"}, // and that one has two
 	} {
 		schedule, err := cron.ParseStandard(c.schedule)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if due := due(schedule, at(c.now).UTC()); !due.Equal(at(c.want)) {
+		times, err := timesOf(schedule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if due := times.Latest(at(c.now).UTC().Add(early)); !due.Equal(at(c.want)) {
 			t.Errorf("%s at %s: %v, not %s", c.schedule, c.now, due, c.want)
 		}
 	}
-	if due := due(never{}, time.Now()); !due.IsZero() {
-		t.Errorf("a schedule without times: %v", due)
+	for says, schedule := range map[string]Schedule{"@every": cron.Every(time.Minute), "a zone of its own": berlin{}} {
+		if _, err := timesOf(schedule); !errors.Is(err, dblock.ErrInvalidOption) {
+			t.Errorf("%s: %v", says, err)
+		}
 	}
 }
 
-type never struct{}
+// berlin has one time a day, in a zone of its own.
+type berlin struct{}
 
-func (never) Next(time.Time) time.Time { return time.Time{} }
+func (berlin) Next(after time.Time) time.Time {
+	return after.Truncate(24 * time.Hour).Add(24 * time.Hour)
+}
+
+// Broken by times that a clock skips or shows twice: in 2000 it was moved on 26 March and 29
+// October.
+func TestANightlyJobRunsOnceInNightsInWhichTheClockIsMoved(t *testing.T) {
+	in, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nightly = "CRON_TZ=Europe/Berlin 30 2 * * *"
+	schedule, err := cron.ParseStandard(nightly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from time.Time
+		want []string
+	}{
+		{time.Date(2000, 3, 24, 12, 0, 0, 0, in), []string{"25 02:30 +0100", "26 03:00 +0200", "27 02:30 +0200"}},
+		{time.Date(2000, 10, 27, 12, 0, 0, 0, in), []string{"28 02:30 +0200", "29 02:30 +0200", "30 02:30 +0100"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(c.from))
+			fake := dblocktest.New[*sql.Tx](t)
+			var ran atomic.Int64
+			for i := range 3 {
+				process := fake
+				if i > 0 {
+					process = fake.Another(t)
+				}
+				locker, err := At(process.Client, schedule)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := gocron.NewScheduler()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = s.Shutdown() }()
+				_, err = s.NewJob(gocron.CronJob(nightly, false), gocron.NewTask(func() { ran.Add(1) }), gocron.WithName("nightly"),
+					gocron.WithDistributedJobLocker(locker), gocron.WithCronImplementation(&Cron{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Start()
+			}
+			time.Sleep(72 * time.Hour)
+			var slots []string
+			for run, err := range fake.Client.Runs(t.Context(), "nightly") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				slots = append(slots, run.SlotEnds.In(in).Format("2 15:04 -0700"))
+			}
+			slices.Reverse(slots)
+			if !slices.Equal(slots, c.want) || int(ran.Load()) != len(c.want) {
+				t.Errorf("%d runs, of %q, want %q", ran.Load(), slots, c.want)
+			}
+		})
+	}
+}
+
+func TestAnExpressionIsByTheZoneOfTheSchedulerOrItsOwn(t *testing.T) {
+	in, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for expression, want := range map[string]string{
+		"30 2 * * *":                         "2026-11-23T01:30:00Z",
+		"CRON_TZ=America/New_York 0 3 * * *": "2026-11-23T08:00:00Z",
+		"5 0 3 * * *":                        "2026-11-23T02:00:05Z",
+		"@daily":                             "2026-11-23T23:00:00Z",
+		"at dawn":                            "",
+		"@every 5m":                          "",
+		"0 0 30 2 *":                         "",
+	} {
+		var c Cron
+		if err := c.IsValid(expression, in, now); (err == nil) != (want != "") {
+			t.Errorf("%s: %v", expression, err)
+		} else if want != "" && c.Next(now).UTC().Format(time.RFC3339) != want {
+			t.Errorf("%s: %v, want %s", expression, c.Next(now), want)
+		}
+	}
+}

@@ -185,13 +185,13 @@ func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 	}
 	broken := errors.New("out of paper")
 	for want, f := range map[string]func() error{
-		"out of paper": func() error { return broken },
-		"it panicked":  func() error { panic("boom") },
+		"out of paper":      func() error { return broken },
+		"it panicked: boom": func() error { panic("boom") },
 	} {
 		if err := run(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Unlock said %v, not %q", err, want)
 		}
-		if kept := outcomes(t, c); !slices.Equal(kept, []string{want}) {
+		if kept := outcomes(t, c); len(kept) != 1 || !strings.HasPrefix(kept[0], want) || strings.Contains(want, "boom") && !strings.Contains(kept[0], "locker_test.go") {
 			t.Errorf("kept: %q, not %q", kept, want)
 		}
 	}

@@ -2,14 +2,11 @@ package gocronlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/dblock-go/dblock"
 )
-
-// errPanicked is the outcome of a job that did not return.
-var errPanicked = errors.New("it panicked")
 
 // Task makes a function for gocron.NewTask that passes the lock on to the job. The context of fn
 // ends with the one that gocron gives to the job, and, with cause dblock.ErrLost, when the lock is
@@ -30,8 +27,19 @@ func (k *Locker) Task(name string, fn func(ctx context.Context, l dblock.Handle)
 		}
 		inner, cancel := until(ctx, r.lock.Context())
 		defer cancel()
-		r.outcome = errPanicked
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			value := recover()
+			r.outcome = fmt.Errorf("it panicked: %v\n%s", value, debug.Stack())
+			if value != nil {
+				panic(value)
+			}
+		}()
 		r.outcome = fn(inner, r.lock)
+		returned = true
 		return r.outcome
 	}
 }

@@ -4,7 +4,8 @@
 //	go run .
 //
 // Each server calls OnceAt when its own cron says so, and names the time that was planned: all
-// servers name the same one, whatever their clocks say. The recipe is the function once.
+// servers name the same one, whatever their clocks say. The recipe is the function once. A program
+// without a cron of its own has client.EveryAt.
 package main
 
 import (
@@ -49,17 +50,26 @@ type job = func(ctx context.Context, l *dblock.Lock[*sql.Tx], due time.Time) err
 // once adds a job to the crontab of this server that one of all servers runs each time that it is
 // due. Add it before the cron is started. The context of the job ends when its lock is lost.
 //
-// spec: a cron expression. Servers do not agree on the times of "@every 5m", which begin with each
-// server: for those there is OncePer.
-func once(ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], name, spec string, run job) error {
+// spec: a cron expression with seconds, in the zone. A night without 2:30 has its job of 2:30, and
+// a night with two has one. Servers do not agree on the times of "@every 5m", which begin with each
+// server: NewSchedule refuses those, and there is OncePer.
+func once(ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], name string, zone *time.Location, spec string, run job) error {
+	parsed, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
+	if err != nil {
+		return err
+	}
+	schedule, err := dblock.NewSchedule(zone, parsed)
+	if err != nil {
+		return err
+	}
 	var id cron.EntryID
-	id, err := c.AddFunc(spec, func() {
+	id = c.Schedule(schedule, cron.FuncJob(func() {
 		due := c.Entry(id).Prev // the time that was planned, not that at which it began
 		if _, err := client.OnceAt(ctx, name, due, run); err != nil {
 			log.Printf("job %s, due at %v: %v", name, due, err)
 		}
-	})
-	return err
+	}))
+	return nil
 }
 
 // serve is a server: it has a pool, a client and a cron of its own.
@@ -75,8 +85,8 @@ func serve(ctx context.Context, file string, run job) (stop func() error, err er
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	c := cron.New(cron.WithSeconds())
-	if err := once(ctx, c, client, "report", "* * * * * *", run); err != nil {
+	c := cron.New()
+	if err := once(ctx, c, client, "report", time.Local, "* * * * * *", run); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	c.Start()

@@ -62,7 +62,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		case away.tooLong(c, err):
 			return nil, err
 		case c.outage(err):
-			if !c.begun() || !wait && tries > 2 {
+			if !c.begun() {
 				return nil, err
 			}
 		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):

@@ -177,7 +177,7 @@ func TestAMemberThatGivesUpAtItsTurnPassesTheLockOn(t *testing.T) {
 				c := newPaperClient(t, newPaper(), nil)
 				s := aliveSession(t, clock.Func(func() time.Duration { return time.Since(began) }))
 				s.cohorts = newCohorts()
-				s.hub = wait.New(s.Context(), c.engine, s.ID, wait.Config{Clock: c.config.Clock})
+				s.hub = wait.New(s.Context(), listening{c.engine, s.Session}, s.ID, wait.Config{Clock: c.config.Clock})
 				s.cohorts.add(driver.Request{Name: "n"}) // whose statement is under way, so that nothing is sent
 				var of *cohort
 				ctx := leaving{t.Context(), make(chan struct{}), func() error {

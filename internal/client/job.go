@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
@@ -17,6 +19,7 @@ type Job struct {
 	Lock  *Want
 	Slot  driver.Slot
 	Retry driver.Retry
+	Zone  *time.Location                                             // in which its slots are told; nil: the machine's own
 	Run   func(ctx context.Context, l *Lock, begins time.Time) error // is told when its slot begins
 }
 
@@ -41,14 +44,14 @@ func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
 	defer func() { done.Failure = driver.Join(done.Failure, l.Unlock(ctx)) }()
 	run := driver.Run{Name: j.Name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
 	began, ours, err := c.beginRun(ctx, run, j.Slot, j.Retry)
-	if err != nil {
-		if errors.Is(err, driver.ErrFuture) {
-			return JobDone{Failure: fmt.Errorf("%w: %w", ErrInvalidOption, err)}
-		}
+	switch {
+	case err != nil:
 		c.disclaim(ctx, run, err)
 		return JobDone{Failure: err}
-	}
-	if !ours {
+	case ours:
+	case j.Slot.Early(began.Seen):
+		return JobDone{Failure: j.early(began.Seen)}
+	default:
 		return JobDone{Next: jobs.Next(began, j.Slot, j.Retry)}
 	}
 	if err := l.confirm(ctx); err != nil { // it may have been lost before the slot was claimed, and another be running
@@ -57,7 +60,7 @@ func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
 		return JobDone{Failure: err}
 	}
 	c.tellLeftOut(ctx, began, j.Slot)
-	begins := time.UnixMicro(began.SlotEnds.UnixMicro() - j.Slot.Length.Microseconds())
+	begins := j.told(time.UnixMicro(began.SlotEnds.UnixMicro() - j.Slot.Length.Microseconds()))
 	since := c.config.Clock.Now()
 	outcome, failure := c.run(ctx, l, began, func(ctx context.Context, l *Lock) error { return j.Run(ctx, l, begins) })
 	took := c.config.Clock.Now() - since
@@ -69,10 +72,25 @@ func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
 	return JobDone{true, outcome, failure, jobs.Next(began, j.Slot, j.Retry)}
 }
 
+// told is a time as the caller of a job has it.
+func (j Job) told(t time.Time) time.Time {
+	if j.Zone == nil {
+		return t
+	}
+	return t.In(j.Zone)
+}
+
+// early is the refusal of a slot that is too far ahead of the database's clock.
+func (j Job) early(now time.Time) error {
+	const form = "2006-01-02 15:04:05 -07:00 (MST)"
+	slot := j.told(time.UnixMicro(j.Slot.Moment))
+	return fmt.Errorf("%w: the slot %s is %v ahead of the database's clock, which shows %s, in the same zone %s: at most %v is allowed; this machine's clock, or the schedule's time zone, is wrong",
+		ErrInvalidOption, slot.Format(form), slot.Sub(now).Round(time.Second), now.UTC().Format(form), j.told(now).Format(form), driver.MaxAhead)
+}
+
 // Every does a job in each of its slots until ctx ends: nil. It returns what to try again does not
 // mend.
 func (c *Client) Every(ctx context.Context, j Job) error {
-	unknown := min(max(j.Slot.Length/10, 100*time.Millisecond), 10*time.Second)
 	for {
 		done := c.Do(ctx, j)
 		switch err := driver.Join(done.Outcome, done.Failure); {
@@ -84,7 +102,7 @@ func (c *Client) Every(ctx context.Context, j Job) error {
 			c.config.Log.Warn("dblock: a job failed", "name", j.Name, "error", err)
 		}
 		if done.Next == 0 {
-			done.Next = unknown
+			done.Next = min(max(j.Slot.Span(time.Now())/10, 100*time.Millisecond), 10*time.Second)
 		}
 		if !c.sleep(ctx, done.Next) {
 			return nil
@@ -134,6 +152,15 @@ func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Sl
 // to look whether the slot has been run is waited for: by then it may be the next slot.
 func (c *Client) lockJob(ctx context.Context, name string, w *Want) (*Lock, error) {
 	ctx = c.owners.without(ctx) // a job that asks for itself is another owner, and finds itself running
+	if !c.begun() {             // Acquire would fail at once where the database is away
+		err := c.insist(ctx, func(ctx context.Context) error {
+			_, err := c.sessions.tryOpen(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, c.explain(ctx, err)
+		}
+	}
 	for tries := 1; ; tries++ {
 		l, err := c.Acquire(ctx, w, false)
 		var refused refusal
@@ -152,7 +179,7 @@ func (c *Client) lockJob(ctx context.Context, name string, w *Want) (*Lock, erro
 
 // running reports whether the latest run of a job has this token, and has not ended.
 func (c *Client) running(ctx context.Context, name string, token int64) (running bool, err error) {
-	err = c.inquire(ctx, func(ctx context.Context) error {
+	err = c.insist(ctx, func(ctx context.Context) error {
 		latest, err := c.engine.Runs(ctx, name, time.Time{}, 1)
 		running = len(latest) > 0 && latest[0].Token == token && latest[0].Ended.IsZero()
 		return err
@@ -174,7 +201,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 // may be the next slot's turn.
 func (c *Client) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run, ours bool, err error) {
 	again := false
-	err = c.inquire(ctx, func(ctx context.Context) (err error) {
+	err = c.insist(ctx, func(ctx context.Context) (err error) {
 		if again {
 			latest, err := c.engine.Runs(ctx, r.Name, time.Time{}, 1)
 			if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
@@ -210,11 +237,23 @@ func (c *Client) disclaim(ctx context.Context, run driver.Run, why error) {
 
 // run runs f and writes what came of it, also when it panics.
 func (c *Client) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx context.Context, l *Lock) error) (outcome, failure error) {
-	run.Failed, run.Detail = true, "it panicked"
+	returned := false
 	defer func() {
+		var panicked any
+		if !returned {
+			panicked = recover()
+			outcome = Panicked(panicked)
+		}
+		run.Failed, run.Detail = outcome != nil, ""
+		if outcome != nil {
+			run.Detail = cleaned(outcome.Error(), maxOutcome)
+		}
 		failure = c.endRun(ctx, run)
 		if errors.Is(failure, driver.ErrNotHeld) { // another has taken the slot over, which a retry may do after a loss
 			failure = lost(errors.New("another runs the slot"))
+		}
+		if panicked != nil {
+			panic(panicked)
 		}
 	}()
 	outcome = l.Run(ctx, func(inner context.Context) error {
@@ -223,17 +262,34 @@ func (c *Client) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx co
 		}
 		return f(inner, l)
 	})
-	run.Failed, run.Detail = outcome != nil, ""
-	if outcome != nil {
-		run.Detail = Clean(outcome.Error())
-	}
+	returned = true
 	return outcome, nil
 }
 
-// endRun writes an outcome, also when ctx has ended.
+// Panicked is the outcome of a job that did not return: what it panicked with, and where. It is
+// called by a deferred function, with what recover returned; nil: the job ended its goroutine.
+func Panicked(value any) error {
+	if value == nil {
+		return errors.New("it ended its goroutine (runtime.Goexit)")
+	}
+	stack := string(debug.Stack())
+	if _, below, ok := strings.Cut(stack, "\npanic("); ok { // above it are the deferred functions
+		_, below, _ = strings.Cut(below, "\n\t") // the arguments, and the place in the runtime
+		_, stack, _ = strings.Cut(below, "\n")
+	}
+	return fmt.Errorf("it panicked: %s\n%s", Clean(fmt.Sprint(value)), stack)
+}
+
+// endRun writes an outcome. It tries for as long as Lock does, and for CleanupTimeout where ctx has
+// ended or once the client is being closed.
 func (c *Client) endRun(ctx context.Context, run driver.Run) error {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), contract.CleanupTimeout)
+	limit := contract.CleanupTimeout
+	if ctx.Err() == nil && !c.closing() {
+		limit = max(limit, c.config.TTL)
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
+	defer context.AfterFunc(c.background, func() { time.AfterFunc(contract.CleanupTimeout, cancel) })()
 	for {
 		err := c.statement(within, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
 		if !c.transient(err) || within.Err() != nil {

@@ -89,9 +89,7 @@ func (g rows) raise(ctx context.Context, h driver.Held, token int64) (raised int
 }
 
 func (g rows) confirm(ctx context.Context, h *hold) error {
-	ctx, cancel := contract.UntilClosed(ctx, g.answering)
-	defer cancel()
-	return g.inquire(ctx, func(ctx context.Context) error {
+	return g.insist(ctx, func(ctx context.Context) error {
 		state, err := g.engine.Look(ctx, g.in.ID, []string{h.name})
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -93,6 +94,26 @@ func (c *Client) inquire(ctx context.Context, f func(ctx context.Context) error)
 			return err
 		}
 		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// insist is inquire that tries for as long as Lock does: a TTL, with growing pauses, whatever the
+// reason to try again. Close ends it.
+func (c *Client) insist(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := contract.UntilClosed(ctx, c.answering)
+	defer cancel()
+	began := c.config.Clock.Now()
+	for tries := 1; ; tries++ {
+		err := c.statement(ctx, f)
+		switch {
+		case err == nil:
+			return nil
+		case c.closing():
+			return ErrClosed
+		case !c.transient(err), ctx.Err() != nil, errors.Is(err, errExhausted), c.config.Clock.Now()-began >= c.config.TTL:
+			return err
+		}
+		backOff(ctx, tries)
 	}
 }
 

@@ -19,7 +19,6 @@ var (
 	ErrNotHeld     = protocol.ErrNotHeld
 	ErrCapacity    = protocol.ErrCapacity
 	ErrGuarded     = protocol.ErrGuarded // joined to ErrBusy
-	ErrFuture      = errors.New("the slot is too far ahead of the database's clock")
 	ErrUnsupported = errors.New("not supported")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
 	ErrDenied      = errors.New("the server refuses the user or the password")
@@ -64,7 +63,7 @@ func Refused(err error) error {
 
 // effectless are the kinds of failure that say that nothing was done.
 var effectless = []error{
-	ErrRefused, ErrSchema, ErrReadOnly, ErrRetry, ErrBusy, ErrNotHeld, ErrCapacity, ErrFuture, ErrUnsupported, ErrConfig,
+	ErrRefused, ErrSchema, ErrReadOnly, ErrRetry, ErrBusy, ErrNotHeld, ErrCapacity, ErrUnsupported, ErrConfig,
 	ErrDenied,
 }
 

@@ -18,8 +18,9 @@ type Jobs interface {
 	// and a run of a slot that is over gives its row to a slot with the same number.
 	//
 	// A moment counts as run if a later one has a run, failed or not, or if a run under an interval
-	// began at it or later. ErrFuture for a moment that is more than MaxAhead ahead of the
-	// database's clock: then nothing was done.
+	// began at it or later. A schedule's slot is the latest of its moments by the database's clock.
+	// Where there is none, or a moment is too early, BeginRun returns false and a run of which
+	// nothing is set but Seen.
 	BeginRun(ctx context.Context, r Run, slot Slot, retry Retry) (Run, bool, error)
 
 	// EndRun writes the outcome of a run. ErrNotHeld unless the claim is still that of the run's
@@ -42,6 +43,45 @@ const MaxAhead = time.Minute
 type Slot struct {
 	Length time.Duration // the slot of the database's clock, of all slots of this length
 	Moment int64         // with Length 0: a moment, in microseconds since 1970, which is also its number and its end
+	Times  Schedule      // instead of both: the latest of these moments by the database's clock
+}
+
+// Schedule is moments in an order.
+type Schedule interface {
+	// Latest and Next return the zero time where there is none.
+	Latest(now time.Time) time.Time
+	Next(after time.Time) time.Time
+}
+
+// On returns the slot of a schedule by a clock, which is a moment; every other slot as it is. It
+// returns false where there is none.
+func (s Slot) On(now int64) (Slot, bool) {
+	if s.Times == nil {
+		return s, true
+	}
+	latest := s.Times.Latest(time.UnixMicro(now))
+	return Slot{Moment: latest.UnixMicro()}, !latest.IsZero()
+}
+
+// Next returns when the next slot begins, by a clock; the zero time: never.
+func (s Slot) Next(now int64) time.Time {
+	if s.Times != nil {
+		return s.Times.Next(time.UnixMicro(now))
+	}
+	_, _, ends := s.At(now)
+	return time.UnixMicro(ends)
+}
+
+// Span returns how far the slot's beginning and the next one's are apart, by a clock; 0: not known.
+func (s Slot) Span(now time.Time) time.Duration {
+	if s.Times == nil {
+		return s.Length
+	}
+	latest, next := s.Times.Latest(now), s.Times.Next(now)
+	if latest.IsZero() || next.IsZero() {
+		return 0
+	}
+	return next.Sub(latest)
 }
 
 // At returns the number of the slot, and when it begins and ends, by a clock.
@@ -54,8 +94,10 @@ func (s Slot) At(now int64) (number, begins, ends int64) {
 	return number, number * length, (number + 1) * length
 }
 
-// Early reports whether the slot is a moment that is too far ahead of a clock.
-func (s Slot) Early(now int64) bool { return s.Length == 0 && s.Moment > now+MaxAhead.Microseconds() }
+// Early reports whether the slot is a moment that is more than MaxAhead ahead of a clock.
+func (s Slot) Early(now time.Time) bool {
+	return s.Length == 0 && s.Times == nil && s.Moment > now.Add(MaxAhead).UnixMicro()
+}
 
 // Retry says when a slot is run again after a failed run. The zero value: never.
 type Retry struct {

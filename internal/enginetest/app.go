@@ -62,6 +62,7 @@ type Client interface {
 	TryLockAll(ctx context.Context, names []string, options ...dblock.LocksOption) (Locks, error)
 	OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context) error, options ...dblock.RunOption) (bool, error)
 	Every(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) error
+	EveryAt(ctx context.Context, name string, schedule *dblock.Schedule, fn job, options ...dblock.RunOption) error
 	OnceAt(ctx context.Context, name string, slot time.Time, fn job, options ...dblock.RunOption) (bool, error)
 	oncePer(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) (bool, error)
 	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
@@ -331,6 +332,10 @@ func (c client[TX]) oncePer(ctx context.Context, name string, interval time.Dura
 
 func (c client[TX]) Every(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) error {
 	return c.Client.Every(ctx, name, interval, typedJob[TX](fn), options...)
+}
+
+func (c client[TX]) EveryAt(ctx context.Context, name string, schedule *dblock.Schedule, fn job, options ...dblock.RunOption) error {
+	return c.Client.EveryAt(ctx, name, schedule, typedJob[TX](fn), options...)
 }
 
 func (c client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn job, options ...dblock.RunOption) (bool, error) {

@@ -41,7 +41,7 @@ type mover interface {
 	Timed(c *inside.Config)
 	Advance(by time.Duration)
 	Move(by time.Duration) // of its clients' clock alone
-	Micros() int64 // of the database's clock, since 1970
+	Micros() int64         // of the database's clock, since 1970
 }
 
 // move readies the database for advance. It MUST be called before anything uses the database.

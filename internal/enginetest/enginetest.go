@@ -82,7 +82,7 @@ func Run(t *testing.T, w Wiring) {
 		}
 		if !w.Again {
 			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts), deadlocks)
-			groups = append(groups, detaching, revoking, owners, names, once, moments, extending, inspecting, chains, listing, events, looking)
+			groups = append(groups, detaching, revoking, owners, names, once, moments, schedules, extending, inspecting, chains, listing, events, looking)
 			if w.Through == nil {
 				groups = append(groups, takingOver, detachingGuarded, people, roles, upgrading)
 			}

@@ -113,8 +113,9 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driv
 		if err != nil {
 			return driver.Run{}, false, err
 		}
-		if slot.Early(now) {
-			return driver.Run{}, false, driver.ErrFuture
+		slot, ok := slot.On(now)
+		if !ok || slot.Early(time.UnixMicro(now)) {
+			return driver.Run{Seen: time.UnixMicro(now)}, false, nil
 		}
 		number, begins, ends := slot.At(now)
 		due := Row{
@@ -171,10 +172,15 @@ func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int6
 	return due, over, true
 }
 
+// noMore is how long after a run the next one is not due where there are no more slots.
+const noMore = 366 * 24 * time.Hour
+
 // Next returns how long after a run was seen its slot, or the next one, may be due: more than 0.
 func Next(run driver.Run, slot driver.Slot, retry driver.Retry) time.Duration {
-	_, _, ends := slot.At(run.Seen.UnixMicro())
-	next := time.UnixMicro(ends)
+	next := slot.Next(run.Seen.UnixMicro())
+	if next.IsZero() {
+		next = run.Seen.Add(noMore)
+	}
 	if at, again := retry.At(run); again && at.Before(next) {
 		next = at
 	}

@@ -16,7 +16,7 @@ import (
 // kinds are those of an error that needs no interpretation any more.
 var kinds = []error{
 	driver.ErrRefused, driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy, driver.ErrNotHeld,
-	driver.ErrCapacity, driver.ErrFuture, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone, driver.ErrDenied,
+	driver.ErrCapacity, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone, driver.ErrDenied,
 }
 
 // Interpret turns an error of the driver into a kind of package driver, by its number. An error

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/dblock-go/dblock"
+)
+
+// zoneStep is the least by which two time zones differ.
+const zoneStep = 15 * time.Minute
+
+// slotPause is how long run waits before it asks again for a slot whose database was away.
+const slotPause = time.Second
+
+// times is the schedule of --slot-of, in the zone of --tz, or in that of the expression itself.
+func (h *holding) times() (*dblock.Schedule, *time.Location, error) {
+	zone, err := time.LoadLocation(h.zone)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--tz: %w", err)
+	}
+	parsed, err := cron.ParseStandard(h.slotOf)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--slot-of: %w", err)
+	}
+	expression, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, nil, errors.New("--slot-of: @every has no times of its own: use --once-per")
+	}
+	if expression.Location != time.Local { // CRON_TZ
+		zone, expression.Location = expression.Location, time.Local
+	}
+	schedule, err := dblock.NewSchedule(zone, expression)
+	return schedule, zone, err
+}
+
+// slot is the latest time of the cron expression. It returns false where that is too long ago, and
+// an error where it is so long ago that the expression must be meant for another time zone, or for
+// another time.
+func (h *holding) slot(now time.Time) (slot time.Time, due bool, err error) {
+	schedule, zone, err := h.times()
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	slot = schedule.Latest(now)
+	late := now.Sub(slot)
+	if !slot.IsZero() && late <= h.late {
+		return slot, true, nil
+	}
+	was := "there was none in ten years"
+	if !slot.IsZero() {
+		was = fmt.Sprintf("the latest was %s, %v ago", inZone(slot), late.Round(time.Second))
+	}
+	next := "there is none to come"
+	if at := schedule.Next(now); !at.IsZero() {
+		next = "the next is " + inZone(at)
+	}
+	why := fmt.Errorf("nothing is run: %q has no time within the last %v (--late) in the zone of --tz, %s: %s; %s; now it is %s there",
+		h.slotOf, h.late, zoneName(zone, now), was, next, inZone(now.In(zone)))
+	if slot.IsZero() || late >= h.late+zoneStep {
+		return slot, false, fmt.Errorf("%w: run this at the times of the expression, or give their zone with --tz", why)
+	}
+	complain(h.stderr, why)
+	return slot, false, nil
+}
+
+// inZone is a time with its zone.
+func inZone(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST (-07:00)") }
+
+// zoneName is the name of a zone, and what it is at a time.
+func zoneName(zone *time.Location, at time.Time) string {
+	name := zone.String()
+	if zone == time.Local {
+		name = "this host's"
+	}
+	return name + at.In(zone).Format(" (MST, -07:00)")
+}
+
+// once runs the command for a slot.
+func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command []string) error {
+	var options []dblock.RunOption
+	if h.retries != 0 {
+		options = append(options, dblock.RetryFailed(h.retries, h.backoff))
+	}
+	// A signal ends the attempt. It does not end a run: the outcome of a run must be written.
+	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer stop()
+	fn := func(_ context.Context, l *dblock.Lock[*sql.Tx], _ time.Time) error {
+		if !stop() {
+			return context.Cause(ctx)
+		}
+		return h.supervise(ctx, holdOf(l), command)
+	}
+	if h.oncePer != 0 {
+		_, err := c.OncePer(attempt, h.names[0], h.oncePer, fn, options...)
+		return err
+	}
+	slot, due, err := h.slot(time.Now())
+	if err != nil || !due {
+		return err
+	}
+	return h.insist(attempt, slot, func() (bool, error) { return c.OnceAt(attempt, h.names[0], slot, fn, options...) })
+}
+
+// insist asks for a slot until the database answers, or until the slot is too late.
+func (h *holding) insist(ctx context.Context, slot time.Time, ask func() (ran bool, err error)) error {
+	for told := false; ; told = true {
+		ran, err := ask()
+		away := errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrReadOnly)
+		if ran || !away || ctx.Err() != nil || time.Since(slot) > h.late {
+			return err
+		}
+		if !told {
+			complain(h.stderr, fmt.Errorf("the slot %s of %q is tried until it is %v late (--late): %w", inZone(slot), h.names[0], h.late, err))
+		}
+		select {
+		case <-time.After(slotPause):
+		case <-ctx.Done():
+		}
+	}
+}
