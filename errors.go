@@ -72,6 +72,11 @@ var (
 	// that has dblock's tables: the lock stays as it was.
 	ErrConfig = driver.ErrConfig
 
+	// ErrBusy: an open transaction of the application's is in the way. UnlockTx returns it where
+	// the lock guards another transaction: end that first. Guard returns it where another
+	// transaction has locked the lock's row. Nothing was done.
+	ErrBusy = driver.ErrBusy
+
 	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error
 	// matches the driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
 	ErrTxDone = driver.ErrTxDone

@@ -88,7 +88,12 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (f
 // the lock what it was before UnlockTx. Without it a Lock of the same owner waits for the lock that
 // this owner still has, until its context ends.
 //
-// ErrLost as Guard, which UnlockTx includes. ErrUnsupported where the lock was entered several
+// ErrLost as Guard, which UnlockTx includes. ErrBusy where the lock guards another transaction that
+// is open, also one whose COMMIT is on its way: its writes could land after those of the next
+// holder. Commit that transaction, or roll it back, and call UnlockTx again; or commit this one
+// without UnlockTx, and call Unlock. The transaction goes on, and the lock is held as before. On
+// MySQL and MariaDB the transaction keeps the lock's row locked until it ends. On SQLite UnlockTx
+// waits for the other transaction until ctx ends. ErrUnsupported where the lock was entered several
 // times: only the last entry can be released so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	return l.do("unlocktx", func(core *client.Lock) error {

@@ -63,11 +63,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
 	}
-	var look mysqldb.LookGuardRow
-	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		look, err = lookGuard(ctx, up.(upkeep).q, h)
-		return err
-	})
+	look, err := t.lookGuard(ctx, h, onSideConn)
 	switch {
 	case err != nil:
 		return err
@@ -92,6 +88,14 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 
 // lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or
 // its session is dead.
+func (t transactions) lookGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) (look mysqldb.LookGuardRow, err error) {
+	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+		look, err = lookGuard(ctx, up.(upkeep).q, h)
+		return err
+	})
+	return look, err
+}
+
 func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mysqldb.LookGuardRow, err error) {
 	var there bool
 	if h.Shared {

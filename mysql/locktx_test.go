@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -266,11 +267,15 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 		a := s.application(t)
 		for _, contended := range []bool{false, true} {
 			held := a.take(t, id())
+			must(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside)) // so that it does not look again
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
+			meanwhile := sync.OnceFunc(func() {
+				must(t, second(drivertest.Release(t.Context(), a, held, contended)))
+				a.take(t, held.Name) // the same session, with another token
+			})
 			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
-				must(t, second(drivertest.Release(ctx, a, held, contended)))
-				a.take(t, held.Name) // the same session, with another token
+				meanwhile()
 				return err
 			})
 			is(t, err, driver.ErrNotHeld)
@@ -280,6 +285,37 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Broken by an UnlockTx that goes by what it has seen before the name's row was locked.
+func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.application(t)
+		for _, shared := range []bool{false, true} {
+			held := a.take(t, id())
+			if shared {
+				held = a.share(t, a.reader(id()))
+			}
+			other, _ := a.begin(t, sql.LevelRepeatableRead)
+			tx, _ := a.begin(t, sql.LevelRepeatableRead)
+			meanwhile := sync.OnceFunc(func() { a.guard(t, other, held) })
+			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+				err := a.beside(ctx, do)
+				meanwhile()
+				return err
+			})
+			is(t, err, driver.ErrGuarded)
+			must(t, tx.Rollback())
+			must(t, other.Commit())
+		}
+	})
+}
+
+// guard has a transaction guard a hold.
+func (a application) guard(t *testing.T, tx *sql.Tx, held driver.Held) {
+	t.Helper()
+	must(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside))
+	must(t, a.engine.Transactions.Guard(t.Context(), tx, held, a.beside))
 }
 
 // Servers that take the whole transaction back for a lock wait that times out, and MariaDB for
@@ -319,6 +355,18 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 3 {
 				t.Fatalf("rows whose sum is %d, want 3", n)
 			}
+			held := a.take(t, "guarded")
+			holder, _ = a.begin(t, sql.LevelRepeatableRead)
+			a.guard(t, holder, held)
+			tx, _ = a.begin(t, sql.LevelRepeatableRead)
+			_, err = tx.Exec("INSERT INTO work VALUES (8)")
+			must(t, err)
+			is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside), driver.ErrGuarded)
+			must(t, tx.Commit())
+			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 11 {
+				t.Fatalf("rows whose sum is %d, want 11: refused, UnlockTx has undone the transaction", n)
+			}
+			must(t, holder.Rollback())
 		})
 	}
 }

@@ -23,12 +23,10 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 // ReleaseTx leaves the queue as it is: the next waiter could only be read by a locking read of a
 // range, which locks the neighbours' queues as well at the usual isolation level. It looks beside
 // the transaction first, as LockTx does: a row that is held is there.
+//
+// A guarded transaction that is open is in the way: ErrGuarded. The name's row stays locked then.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn) error {
-	var look mysqldb.LookGuardRow
-	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		look, err = lookGuard(ctx, up.(upkeep).q, h)
-		return err
-	})
+	look, err := t.lookGuard(ctx, h, onSideConn)
 	if err != nil {
 		return err
 	}
@@ -39,11 +37,16 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	case !there: // lookGuard has found it
 		return transaction.ErrUnproven
 	}
+	if !look.Made { // a Guard may have come in between, and none can from here on
+		if look, err = t.lookGuard(ctx, h, onSideConn); err != nil {
+			return err
+		}
+	}
 	q := t.queries(tx)
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	if look.Made { // not where it is missing: to look for it there would lock the gap
-		if err := (&source{ctx: quiet, q: q}).Seize(look.Attempt, false); err != nil {
+		if err := t.seize(quiet, q, look.Attempt); err != nil {
 			return mysqlserver.Interpret(err)
 		}
 	}
@@ -58,6 +61,25 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		return transaction.ErrUnproven
 	}
 	return driver.ErrNotHeld
+}
+
+// seize is Seize in the caller's transaction, of a guard that is there. Where MariaDB would take
+// the whole transaction back for NOWAIT, it skips a row that is locked, which keeps the gap after
+// it.
+func (t transactions) seize(ctx context.Context, q *mysqldb.Queries, attempt string) error {
+	s := &source{ctx: ctx, q: q}
+	if info := t.engine.info.Load(); !info.undoes || !info.mariaDB {
+		return s.Seize(attempt, false)
+	}
+	_, err := q.SkipGuard(ctx, attempt)
+	there, err := found(err)
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return driver.Fail(driver.ErrGuarded, driver.ErrBusy)
+	}
+	return q.TouchGuard(ctx, attempt)
 }
 
 // releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside

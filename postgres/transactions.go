@@ -47,7 +47,9 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 		return pgserver.Interpret(err)
 	}
 	n := s.read()
-	left, err := protocol.Remove(n, driver.Removal{Cause: driver.ByHolder, Name: h.Name, Session: h.Session, Token: h.Token, Shared: h.Shared})
+	r := protocol.Release(h, true, true)
+	r.Self = ""
+	left, err := protocol.Remove(n, r)
 	var row postgresdb.IsHeldRow
 	switch {
 	case err == nil && left:

@@ -88,7 +88,7 @@ func release(n *protocol.Name, h driver.Held, d driver.Detachment) error {
 		}
 		h.Token = d.Token
 	}
-	r := protocol.Release(h, true, false)
+	r := protocol.Release(h, true, true)
 	r.Self = ""
 	left, err := protocol.Remove(n, r)
 	if err == nil && !left {

@@ -244,6 +244,18 @@ func (q *Queries) ShareGuard(ctx context.Context, attempt string) (ShareGuardRow
 	return i, err
 }
 
+const skipGuard = `-- name: SkipGuard :one
+SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE SKIP LOCKED
+`
+
+// LockGuard of a guard that is there, where MariaDB would take the whole transaction back for NOWAIT.
+func (q *Queries) SkipGuard(ctx context.Context, attempt string) (int64, error) {
+	row := q.db.QueryRowContext(ctx, skipGuard, attempt)
+	var takeovers int64
+	err := row.Scan(&takeovers)
+	return takeovers, err
+}
+
 const touchGuard = `-- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = ?
 `

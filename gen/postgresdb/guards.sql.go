@@ -137,10 +137,12 @@ func (q *Queries) LockGuard(ctx context.Context, attempt string) (string, error)
 
 const MakeGuard = `-- name: MakeGuard :exec
 
-INSERT INTO dblock_guards (attempt, name, session_id)
-SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
- WHERE h.name = $1::text AND h.session_id = $2::text AND h.token = $3::bigint
-ON CONFLICT (attempt) DO NOTHING
+WITH made AS (
+    INSERT INTO dblock_guards (attempt, name, session_id)
+    SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
+     WHERE h.name = $1::text AND h.session_id = $2::text AND h.token = $3::bigint
+    ON CONFLICT (attempt) DO NOTHING RETURNING dblock_guards.name)
+UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = made.name
 `
 
 type MakeGuardParams struct {
@@ -151,7 +153,8 @@ type MakeGuardParams struct {
 
 // The guards of holds, which are known by their attempts.
 // Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
-// come before, and then the hold is not found here.
+// come before, and then the hold is not found here. The name's row is written, and not only locked:
+// an UnlockTx whose snapshot is older than the guard, and does not show it, fails there.
 func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) error {
 	_, err := q.db.Exec(ctx, MakeGuard, arg.Name, arg.Session, arg.Token)
 	return err

@@ -26,6 +26,9 @@ func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
 			d = g.detachmentTx(g.in, l.hold)
 		}
 		err = tx.Release(ctx, l.hold.held(), d, g.onSideConn)
+		if errors.Is(err, driver.ErrGuarded) {
+			err = fmt.Errorf("the lock guards another transaction that is open: end that first, or unlock after this one: %w", err)
+		}
 		if other := g.elsewhere(ctx, tx, "", err); other != nil {
 			err = other
 		}
@@ -100,13 +103,17 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 	return err
 }
 
-// makeGuard makes the row that Guard locks, unless that was done. After UnlockTx it is done again,
-// for what it finds out: the name's row is not locked, and the lock is held, so the transaction of
-// UnlockTx was rolled back. Once the lock is guarded, proven must be called.
+// makeGuard makes the row that Guard locks, unless that was done. After UnlockTx it is done again:
+// where the transaction of UnlockTx is open, that fails within a second, and a share lock would
+// wait for it. Once the lock is guarded, proven must be called: that transaction was rolled back.
 func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err error) {
 	h := l.hold
+	h.guarded.Store(true) // before the look: a release that does not see it has taken the hold out
 	released, proven := g.registry.releasedTx(h)
-	if h.guardable.Load() && !released {
+	switch {
+	case !released && !g.registry.relies(h):
+		return nil, g.unusable(h)
+	case !released && h.guardable.Load():
 		return proven, nil
 	}
 	done, err := g.fix(ctx, h, tx)
@@ -114,7 +121,6 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 		return nil, err
 	}
 	defer done()
-	h.guarded.Store(true)
 	for began := g.config.Clock.Now(); ; pause(ctx, 10*time.Millisecond) {
 		err := tx.MakeGuard(ctx, h.held(), g.onSideConn)
 		switch {
@@ -153,6 +159,9 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	case errors.Is(err, driver.ErrNotHeld):
 		if g.registry.relies(h) { // else a transaction is not told whether it was this one
 			g.lose(h, err)
+		}
+		if over := h.over(); over != nil {
+			return over
 		}
 		return lost(err)
 	case !g.in.Alive(): // it ended while the step was at work

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testlog"
 )
 
@@ -120,4 +122,44 @@ func TestAGrantAfterUnlockTxShowsItsCommit(t *testing.T) {
 	if shown(); r.relies(h) || !r.relies(next) {
 		t.Error("both are relied upon")
 	}
+}
+
+// unguarded is a transaction that fails the test where it is guarded.
+type unguarded struct {
+	Tx
+	t *testing.T
+}
+
+func (u unguarded) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error {
+	u.t.Error("a guard is made")
+	return nil
+}
+
+func (u unguarded) Guard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
+func (u unguarded) Exclusive() bool                                             { return true }
+
+// Broken by a Guard that begins after Unlock has asked whether there was any: the write of its
+// transaction could land after the next grant.
+func TestAGuardDoesNotBeginOnceTheLockIsBeingReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPaperClient(t, newPaper(), nil)
+		l := acquire(t, t.Context(), c, "n")
+		if !c.registry.take(l.hold, unlock) { // Unlock goes on after this moment
+			t.Fatal("it is not held")
+		}
+		guarded := make(chan error, 1)
+		go func() {
+			_, err := Guard(t.Context(), unguarded{t: t}, l)
+			guarded <- err
+		}()
+		synctest.Wait()
+		c.end(l.hold, errUnlocked)
+		if err := <-guarded; !errors.Is(err, driver.ErrNotHeld) || errors.Is(err, ErrLost) {
+			t.Errorf("guarded: %v", err)
+		}
+		if !l.hold.guarded.Load() {
+			t.Error("a release that comes later does not see it")
+		}
+		c.registry.transition(l.hold.attempt, finish)
+	})
 }

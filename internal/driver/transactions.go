@@ -30,8 +30,10 @@ type Transactions[TX any] interface {
 	// ReleaseTx releases the lock if tx commits. Where the engine cannot grant the lock inside the
 	// caller's transaction, it leaves the name free and the queue as it was, for TakeOver. Where d
 	// has a token, the lock is a cohort's, and the member is detached first, in the same
-	// transaction: only an Exclusive engine is asked so. ErrNotHeld where the lock is not held, and
-	// ErrRetry as Guard.
+	// transaction: only an Exclusive engine is asked so. It seizes the guard of the hold, without
+	// waiting: what tx guards is not in its way, and ErrGuarded tells of another transaction that
+	// does. ErrNotHeld where the lock is not held, and ErrRetry as Guard, also where tx has a
+	// snapshot that may be older than the guard.
 	ReleaseTx(ctx context.Context, tx TX, h Held, d Detachment, onSideConn OnSideConn) error
 
 	// Database identifies the database that tx is of, as Schema.Database does. The client asks

@@ -27,6 +27,9 @@ var guards = inPlaces(own{
 	{"a commit under the context of Do is not cut off by the release that it commits", committedInDo},
 	{"what was guarded goes to the next once its transactions have ended, and Unlock does not wait for them", unlockedBeforeEnd},
 	{"a COMMIT that lands after Unlock lands before the next grant", commitAfterUnlock},
+	{"UnlockTx is refused while another transaction is open that the lock guards, and both go on", unlockTxBesideGuard},
+	{"UnlockTx does not miss a guard that is newer than its snapshot", unlockTxOlderThanGuard},
+	{"a release of what an open transaction guards is refused, whoever waits", releaseOfGuarded},
 }, moving{
 	{"what UnlockTx has released keeps its context until Unlock, or for a TTL", departedContext},
 	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},

@@ -1,11 +1,17 @@
 package enginetest
 
 import (
+	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Broken by an Unlock that releases what was guarded as any other lock.
@@ -71,4 +77,101 @@ func commitAfterUnlock(t *testing.T, e *env) {
 		unlock(t, next)
 		e.free(t, name)
 	})
+}
+
+// Broken by a ReleaseTx that does not look for guards: the write of the guarded transaction would
+// land after the next holder's.
+func unlockTxBesideGuard(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c, other := e.clientOf(t, a), e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for i, end := range []func(testing.TB, Tx){e.commitOne, rollback} {
+			for j, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
+				name := fmt.Sprint(name, i, j)
+				l := lock(t, c, name, options...)
+				waiter := locking(t.Context(), other, name)
+				e.queued(t, name, 1)
+				first, tx := beginTx(t, a, level), beginTx(t, a, level)
+				is(t, l.Guard(t.Context(), first), nil)
+				if e.wiring.Kind == SQLite { // where the first transaction has locked everything
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					is(t, l.UnlockTx(ctx, tx), context.DeadlineExceeded)
+					cancel()
+					rollback(t, tx)
+				} else {
+					if i == 0 { // it guards, too
+						is(t, l.Guard(t.Context(), tx), nil)
+					}
+					is(t, l.UnlockTx(brief(t), tx), dblock.ErrBusy)
+					e.usable(t, tx)
+				}
+				again, err := c.TryLock(l.Context(), name, options...) // it is held as before
+				is(t, err, nil)
+				unlock(t, again)
+				end(t, first)
+				stillOpen(t, waiter)
+				tx = beginTx(t, a, level)
+				is(t, l.Guard(t.Context(), tx), nil) // its own guard is not in the way
+				is(t, l.UnlockTx(brief(t), tx), nil)
+				e.usable(t, tx)
+				unlock(t, l)
+				unlock(t, granted(t, soon, waiter))
+				e.idle(t, name)
+			}
+		}
+	})
+}
+
+// Broken by a guard that is looked for in the snapshot alone.
+func unlockTxOlderThanGuard(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where the second transaction waits for the first
+		return
+	}
+	a := e.app(t, 6)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, units := range map[string]int{"whole": 0, "share": 1} {
+			held, _ := e.takeFor(t, a, name+kind, takeover{units: units})
+			tx := beginTx(t, a, level)
+			snapshot(t, tx)
+			first := guardIn(t, a, e.readCommitted(), held)
+			if err := a.release(brief(t), tx, held); !errors.Is(err, driver.ErrGuarded) && !errors.Is(err, driver.ErrRetry) {
+				t.Errorf("%s: released beside a guard: %v", kind, err)
+			}
+			rollback(t, tx)
+			rollback(t, first)
+		}
+	})
+}
+
+// Broken by a short way that does not ask for guards.
+func releaseOfGuarded(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where nobody can write meanwhile
+		return
+	}
+	a := e.app(t, 6)
+	c := e.clientOf(t, a) // with which the engine has its short ways
+	e.exec(t, "CREATE TABLE app (n integer)")
+	for name, contended := range map[string]bool{"idle": false, "contended": true} {
+		held, _ := e.takeFor(t, a, name, takeover{})
+		var waiter <-chan outcome
+		if contended {
+			waiter = locking(t.Context(), c, name)
+			e.queued(t, name, 1)
+		}
+		tx := guardIn(t, a, e.readCommitted(), held)
+		release := func() error {
+			_, left, err := a.Backend.Remove(t.Context(), protocol.Release(held, contended, true))
+			if err == nil && !left {
+				err = driver.ErrNotHeld
+			}
+			return err
+		}
+		is(t, release(), driver.ErrGuarded)
+		e.commitOne(t, tx)
+		is(t, release(), nil)
+		if contended {
+			unlock(t, granted(t, soon, waiter))
+		}
+		e.free(t, name)
+	}
 }

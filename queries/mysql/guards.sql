@@ -42,6 +42,10 @@ SELECT takeovers, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR
 -- name: LockGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE NOWAIT;
 
+-- LockGuard of a guard that is there, where MariaDB would take the whole transaction back for NOWAIT.
+-- name: SkipGuard :one
+SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE SKIP LOCKED;
+
 -- After LockGuard, where the hold is taken over.
 -- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = sqlc.arg(attempt);

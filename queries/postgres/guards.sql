@@ -1,12 +1,15 @@
 -- The guards of holds, which are known by their attempts.
 
 -- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
--- come before, and then the hold is not found here.
+-- come before, and then the hold is not found here. The name's row is written, and not only locked:
+-- an UnlockTx whose snapshot is older than the guard, and does not show it, fails there.
 -- name: MakeGuard :exec
-INSERT INTO dblock_guards (attempt, name, session_id)
-SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
- WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
-ON CONFLICT (attempt) DO NOTHING;
+WITH made AS (
+    INSERT INTO dblock_guards (attempt, name, session_id)
+    SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
+     WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+    ON CONFLICT (attempt) DO NOTHING RETURNING dblock_guards.name)
+UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = made.name;
 
 -- After MakeGuard: the row is there, and so is the hold.
 -- name: FindGuard :one
