@@ -118,7 +118,8 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 func (c *Client[TX]) TTL() time.Duration { return c.Core().TTL() }
 
 // CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build
-// can work with: those of its own version, or of a later one that says so.
+// can work with: those of its own version, or of a later one that says so. ErrUnavailable where
+// nothing is answered within a TTL.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if err := c.Core().CheckSchema(ctx); err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)
@@ -132,7 +133,12 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 // with the session. When it returns nil, nothing of the client runs any more. If ctx ends before
 // the database has answered, Close says so, stops trying, and what is left expires with the
 // session. With a ctx that has already ended, such as that of a program which a signal ends, it
-// tries for a few seconds, as Unlock does. Close is idempotent.
+// tries for a few seconds, as Unlock does.
+//
+// Whatever ctx allows, Close stops trying after eight seconds and returns within ten: also where
+// the application has all connections of the pool or has closed it, where a table is locked, and
+// where a job, a callback or a driver does not end with its context. No heartbeat is sent then, so
+// that what is left expires within a TTL. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
 	if err := c.Core().Close(ctx); err != nil {
 		return fmt.Errorf("dblock: close: %w", err)

@@ -83,6 +83,11 @@
 // background. A waiter that finds itself in a cycle of waiters gets ErrDeadlock after about a
 // second. A lock that was lost ends its context with ErrLost as the cause.
 //
+// No call waits for a database for ever. A statement is given up after a TTL. Ping, CheckSchema,
+// Inspect, List, Why, Events, Sessions, Jobs and Runs return ErrUnavailable then, each page of a
+// list after two TTLs at most, and ErrClosed when the client is closed meanwhile. Close returns
+// within ten seconds.
+//
 // # Stability
 //
 // Before 1.0.0 a minor version may change the API, and the changelog says so. Tables serve at least

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,7 +27,7 @@ func New(engine driver.Backend, config Config) *Client {
 		calls: calls, config: config, engine: engine, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
 		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
 		telling: []*tell.Queue{observing, logging},
-		down:    make(chan struct{}), undoing: make(chan struct{}, parallelism),
+		down:    make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.connections, c.renew = engine.Connections, engine.DropReadOnly
 	if config.Events {
@@ -67,7 +68,9 @@ func (c *Client) serve() {
 
 // Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
 // any more. If ctx ends first, it stops trying. With one that has ended before, such as that of a
-// program which a signal ends, it tries for a few seconds.
+// program which a signal ends, it tries for a few seconds. It returns after
+// contract.CloseTimeout and contract.StuckTimeout whatever goes on: a function or a driver that does
+// not end with its context.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -79,10 +82,16 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	select {
 	case <-c.down:
-		return c.failure
 	case <-ctx.Done():
 		c.abort()
 		return context.Cause(ctx)
+	case <-c.stuck:
+	}
+	select {
+	case <-c.down:
+		return c.failure
+	default:
+		return contract.ErrStuck
 	}
 }
 
@@ -92,8 +101,16 @@ func (c *Client) shutDown() {
 	defer c.abort()
 	c.stop(ErrClosed)
 	defer time.AfterFunc(answerTimeout, c.hangUp).Stop()
-	holds := c.registry.close()
-	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.giveUp(holds[i]) })...)
+	limit := cmp.Or(c.config.Closing, contract.CloseTimeout)
+	defer time.AfterFunc(limit, c.abort).Stop()
+	defer time.AfterFunc(limit+contract.StuckTimeout, func() { close(c.stuck) }).Stop()
+	var holds []*hold
+	for _, h := range c.registry.close() {
+		if c.drop(h, ErrClosed) {
+			holds = append(holds, h)
+		}
+	}
+	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.takeBack(holds[i], ErrClosed) })...)
 	c.underWay.Wait()
 	if c.history.write != nil {
 		c.history.flush(c.tidying)

@@ -27,6 +27,9 @@ type Config struct {
 	Reaper    []reaper.Option
 	Observer  Observer // nil: nobody is told
 
+	// Closing is how long Close works on what it can; 0: contract.CloseTimeout. For tests.
+	Closing time.Duration
+
 	// Opened is told of each session, and returns what is to be told when all locks of the session
 	// are lost. nil: nobody is told. For tests that move the clock.
 	Opened func(s *session.Session) (lost func())
@@ -73,6 +76,7 @@ type Client struct {
 	telling   []*tell.Queue // the observer's, and then the logger's: the former's losses are logged
 
 	down    chan struct{} // closed when nothing runs any more
+	stuck   chan struct{} // closed when Close waits no longer for that
 	failure error         // why Close could not release everything; to be read once down is closed
 }
 

@@ -164,7 +164,9 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	first := m.latest == nil
 	m.latest = s
 	m.mu.Unlock()
+	stop := context.AfterFunc(m.calls.tidying, func() { in.End(ErrClosed) }) // however stuck the rest is
 	m.running.Go(func() {
+		defer stop()
 		idle := m.retire(s)
 		in.Stop(nil)
 		s.hub.Wait()

@@ -72,25 +72,32 @@ func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine
 		return err
 	}
 	defer c.done()
-	return c.explain(ctx, c.inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) }))
+	within, cancel := contract.UntilClosed(ctx, c.answering)
+	defer cancel()
+	err := c.explain(within, c.inquire(within, func(ctx context.Context) error { return f(ctx, c.engine) }))
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		return ErrClosed
+	}
+	return err
 }
 
 // explain says what is wrong with the tables, where that can be found out.
 func (c *Client) explain(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrSchema) {
-		if which := c.sessions.checkSchema(ctx); which != nil {
+		if which := c.statement(ctx, c.sessions.checkSchema); which != nil {
 			return which
 		}
 	}
 	return err
 }
 
-// inquire is Inquire within a call.
+// inquire is Inquire within a call. It begins no try after a TTL.
 func (c *Client) inquire(ctx context.Context, f func(ctx context.Context) error) error {
-	away := c.absent()
+	began := c.config.Clock.Now()
 	for tries := 1; ; tries++ {
 		err := c.statement(ctx, f)
-		if err == nil || !c.transient(err) || away.tooLong(c, err) || ctx.Err() != nil || tries >= 5 {
+		late := c.config.Clock.Now()-began >= c.config.TTL || errors.Is(err, errExhausted)
+		if err == nil || !c.transient(err) || late || ctx.Err() != nil || tries >= 5 {
 			return err
 		}
 		pause(ctx, 20*time.Millisecond)
@@ -122,7 +129,7 @@ func (c *Client) CheckSchema(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	return c.sessions.checkSchema(ctx)
+	return c.statement(ctx, c.sessions.checkSchema)
 }
 
 // begun reports whether the client has ever had a session.

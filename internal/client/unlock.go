@@ -61,14 +61,6 @@ func (c *Client) drop(h *hold, cause error) bool {
 	return held
 }
 
-// giveUp releases what Close finds still held.
-func (c *Client) giveUp(h *hold) error {
-	if !c.drop(h, ErrClosed) {
-		return nil
-	}
-	return c.takeBack(h, ErrClosed)
-}
-
 // takeBack releases a dropped hold for its holder, who did not unlock it.
 func (c *Client) takeBack(h *hold, cause error) error {
 	h.mu.Lock()

@@ -9,6 +9,18 @@ import (
 // CleanupTimeout is how long Unlock tries when its context has already ended.
 const CleanupTimeout = 5 * time.Second
 
+const (
+	// CloseTimeout is how long Close works on what it can: longer than CleanupTimeout, for which it
+	// waits for the application's transactions.
+	CloseTimeout = 8 * time.Second
+	// StuckTimeout is how long Close waits then for what was cut off. A function or a driver of the
+	// application's may not end with its context.
+	StuckTimeout = 2 * time.Second
+)
+
+// ErrStuck is what Close returns after that.
+var ErrStuck = errors.New("a call of the client goes on that does not end with its context: what is left ends with its session")
+
 // ToUnlock is the context to unlock with: one of its own for CleanupTimeout where ctx has ended, or
 // is under what is unlocked, which is a key of it then.
 func ToUnlock(ctx context.Context, under any) (context.Context, context.CancelFunc) {

@@ -76,7 +76,7 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, input, mistakes, w.tests()}
+		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, closings, input, mistakes, w.tests()}
 		if w.Through == nil {
 			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, otherDatabase, refusals)
 		}

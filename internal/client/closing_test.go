@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
+)
+
+// endless is an observer whose AcquireStart does not return before a channel is closed.
+type endless struct {
+	diary
+	end chan struct{}
+}
+
+func (e *endless) AcquireStart(ctx context.Context, a Acquisition) context.Context {
+	if a.Name == "endless" {
+		<-e.end
+	}
+	return ctx
+}
+
+// Broken by a Close that waits for a call, whatever the call waits for, and by a session that ends
+// when that is over.
+func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"in time": time.Hour, "with its context": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, o := newPaper(), &endless{end: make(chan struct{})}
+				c := newPaperClient(t, p, func(c *Config) { c.Observer = o })
+				l := acquire(t, t.Context(), c, "n")
+				got := make(chan error)
+				go func() {
+					_, err := c.Acquire(context.Background(), new(want("endless")), true)
+					got <- err
+				}()
+				synctest.Wait()
+				s := c.sessions.last()
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				began := time.Now()
+				err := c.Close(ctx)
+				if took := time.Since(began); err == nil || took > min(timeout, contract.CloseTimeout+contract.StuckTimeout) {
+					t.Errorf("Close returns %v after %v", err, took)
+				}
+				if synctest.Wait(); s.Context().Err() == nil || l.Context().Err() == nil {
+					t.Error("the session goes on")
+				}
+				before := p.asked()
+				time.Sleep(time.Hour)
+				if n := p.asked(); n != before {
+					t.Errorf("%d statements were sent after Close", n-before)
+				}
+				close(o.end)
+				if err := <-got; !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
