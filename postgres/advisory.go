@@ -131,7 +131,8 @@ func (c *AdvisoryClient) TryLockTx(ctx context.Context, tx pgx.Tx, names ...stri
 
 // Close releases every lock that the client still holds, ends their contexts with cause ErrClosed,
 // calls off all waiters (ErrClosed), and closes the client's connections. When it returns nil,
-// nothing of the client runs any more. It is idempotent.
+// nothing of the client runs any more. It returns within ten seconds, whatever is stuck. It is
+// idempotent.
 func (c *AdvisoryClient) Close(ctx context.Context) error { return c.client.Close(ctx) }
 
 // AdvisoryKey is the key of a name: what pg_locks shows, as classid (the upper half) and objid (the

@@ -126,6 +126,7 @@ type upkeep struct {
 func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	conn, err := e.db.reserve(ctx, e.appName())
 	if err != nil {
+		e.side.Drop() // the pool may have none left, or be closed: its Close waits for these
 		return nil, pgserver.Interpret(err)
 	}
 	if _, early := e.db.spare(); early {

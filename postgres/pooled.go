@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -14,8 +15,9 @@ import (
 // WithinPool has a client of New take the connections of its own out of its pool, where it
 // otherwise opens them beside it: one for heartbeats and to listen, and one for work beside the
 // application's transactions (up to two where the pool allows 8). The pool must allow 3; fewer is
-// ErrConfig. Close the client before the pool: pgxpool's Close waits for all connections. NewSQL
-// always does so, and ignores it.
+// ErrConfig. Close the client before the pool: pgxpool's Close waits for all connections, and so for
+// the client's next heartbeat, which finds the pool closed and gives them back. The locks then end
+// with the session. NewSQL always does so, and ignores it.
 func WithinPool() Option {
 	return func(e *engine) {
 		if d, beside := e.db.(pgxDB); beside {
@@ -50,8 +52,8 @@ func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := pooledConn{pgxConn{lent.Conn()}, lent}
-	if err := conn.exec(ctx, named(app)); err != nil {
+	conn := pooledConn{pgxConn{lent.Conn()}, d, lent}
+	if err := conn.pgxConn.exec(ctx, named(app)); err != nil {
 		_ = conn.close()
 		return nil, err
 	}
@@ -77,7 +79,39 @@ func (d pooledDB) spare() (most int, early bool) { return spareOf(int(d.pool.Sta
 // pooledConn is a connection of the pool, which does not get it back: close ends it.
 type pooledConn struct {
 	pgxConn
+	of   pooledDB
 	lent *pgxpool.Conn
+}
+
+// exec fails where the pool was closed. Such a pool has no idle connection.
+func (c pooledConn) exec(ctx context.Context, s statement) error {
+	if c.of.pool.Stat().IdleConns() == 0 {
+		err := closed(func(ctx context.Context) (giveBack func(), err error) {
+			conn, err := c.of.pool.Acquire(ctx)
+			return conn.Release, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return c.pgxConn.exec(ctx, s)
+}
+
+// closedTimeout is time enough for a pool to say that it is closed. One that has no free connection
+// would say nothing.
+const closedTimeout = 10 * time.Millisecond
+
+// closed is ErrConfig where a pool is closed, whose Close waits for the connections that it has
+// lent; else nil.
+func closed(acquire func(ctx context.Context) (giveBack func(), err error)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closedTimeout)
+	defer cancel()
+	giveBack, err := acquire(ctx)
+	if err != nil {
+		return driver.PoolClosed(err)
+	}
+	giveBack()
+	return nil
 }
 
 func (c pooledConn) close() error {

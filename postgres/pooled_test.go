@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -68,6 +71,53 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d connections bear our name, %v", named, err)
 		}
+	}
+}
+
+// Broken by connections that a pool has lent and that nobody gives back: pgxpool's Close waits for
+// them, and the client's comes after it.
+func TestAPoolThatIsClosedBeforeItsClientGetsItsConnectionsBack(t *testing.T) {
+	t.Run("within the pool", func(t *testing.T) {
+		pool := poolOf(t, dbtest.Postgres(t), 6)
+		closePoolFirst(t, pool, New(pool, WithinPool()))
+	})
+	t.Run("behind OpenDBFromPool", func(t *testing.T) {
+		pool := poolOf(t, dbtest.Postgres(t), 6)
+		db := stdlib.OpenDBFromPool(pool)
+		defer db.Close()
+		closePoolFirst(t, pool, NewSQL(db))
+	})
+}
+
+func closePoolFirst[TX any](t *testing.T, pool *pgxpool.Pool, engine dblock.Engine[TX]) {
+	client, err := dblock.New(engine, dblock.WithTTL(5*time.Second), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := client.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the client has not reserved its connections")
+		}
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience()):
+		t.Fatalf("%d connections are in use still", pool.Stat().AcquiredConns())
+	}
+	if err := client.Close(context.Background()); !errors.Is(err, dblock.ErrConfig) {
+		t.Errorf("close: %v", err)
+	}
+	if l.Context().Err() == nil {
+		t.Error("the lock is held still")
 	}
 }
 

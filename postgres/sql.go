@@ -184,6 +184,9 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 		_ = reserved.close()
 		return nil, err
 	}
+	if d.lent(conn) {
+		return lentConn{reserved, d.db}, nil
+	}
 	return reserved, nil
 }
 
@@ -239,6 +242,24 @@ func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
 		err = driver.Fail(driver.ErrUnavailable, err)
 	}
 	return err
+}
+
+// lentConn is a connection of a pgxpool, behind stdlib.OpenDBFromPool.
+type lentConn struct {
+	sqlConn
+	of *sql.DB
+}
+
+// exec fails where the pool was closed.
+func (c lentConn) exec(ctx context.Context, s statement) error {
+	err := closed(func(ctx context.Context) (giveBack func(), err error) {
+		conn, err := c.of.Conn(ctx)
+		return func() { _ = conn.Close() }, err
+	})
+	if err != nil {
+		return err
+	}
+	return c.sqlConn.exec(ctx, s)
 }
 
 // listenable is used outside of Raw, which would keep the mutex of database/sql's connection for as

@@ -102,7 +102,7 @@ func (c *Pool[C]) leave(me *client) {
 	stopped := c.stopped
 	c.mu.Unlock()
 	<-stopped
-	c.drop()
+	c.Drop()
 }
 
 // setLimit MUST be called with mu locked.
@@ -149,7 +149,7 @@ func (c *Pool[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) e
 			return err
 		}
 	}
-	c.drop() // the idle connections broke together with this one, or were idle for too long
+	c.Drop() // the idle connections broke together with this one, or were idle for too long
 	c.mu.Lock()
 	limit := c.limit
 	c.mu.Unlock()
@@ -222,8 +222,8 @@ func (c *Pool[C]) put(one idle[C]) bool {
 	return true
 }
 
-// drop closes all idle connections.
-func (c *Pool[C]) drop() {
+// Drop closes all idle connections.
+func (c *Pool[C]) Drop() {
 	c.mu.Lock()
 	old := c.idle
 	c.idle = nil
