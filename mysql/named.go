@@ -104,7 +104,8 @@ func (c *NamedClient) Do(ctx context.Context, name string, fn func(ctx context.C
 
 // Close releases every lock that the client still holds, ends their contexts with cause ErrClosed,
 // calls off all waiters (ErrClosed), and closes the client's connections. When it returns nil,
-// nothing of the client runs any more. It is idempotent.
+// nothing of the client runs any more. It returns within ten seconds, whatever is stuck. It is
+// idempotent.
 func (c *NamedClient) Close(ctx context.Context) error { return c.client.Close(ctx) }
 
 // NamedKey is what a name is to GET_LOCK, and to IS_USED_LOCK in a console, for ever: "dblock/" and

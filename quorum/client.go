@@ -179,7 +179,8 @@ func (c *Client) begin() bool {
 // Close releases every lock that the client still holds, and calls off every waiting call. The
 // contexts of the locks end with cause dblock.ErrClosed. The nodes' clients are the application's
 // and stay open. When Close returns nil, no goroutine of the client runs any more. If ctx ends
-// before that, the rest goes on for no longer than the nodes' time limits. Close is idempotent.
+// before that, the rest goes on for no longer than the nodes' time limits. Close returns within ten
+// seconds and three of these limits, whatever is stuck. Close is idempotent.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "close", Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -203,11 +204,15 @@ func (c *Client) Close(ctx context.Context) error {
 			close(c.down)
 		}()
 	}
+	limit := time.NewTimer(contract.CloseTimeout + contract.StuckTimeout + 3*c.limit)
+	defer limit.Stop()
 	select {
 	case <-c.down:
 		return nil
 	case <-ctx.Done():
 		return &Error{Op: "close", Err: context.Cause(ctx)}
+	case <-limit.C:
+		return &Error{Op: "close", Err: contract.ErrStuck}
 	}
 }
 

@@ -62,6 +62,7 @@ type Client struct {
 	abort    context.CancelFunc
 	underWay sync.WaitGroup // calls
 	down     chan struct{}  // closed when nothing runs any more
+	stuck    chan struct{}  // closed when Close waits no longer for that
 	failure  error          // why Close could not release everything; to be read once down is closed
 
 	mu     sync.Mutex // protects what follows, and the entries of holds
@@ -77,7 +78,7 @@ type keeper interface {
 
 // NewClient makes a client of a keeper. shares says whether the server has shared locks.
 func NewClient[K comparable](k *Keeper[K], shares bool) *Client {
-	c := &Client{keeper: k, shares: shares, down: make(chan struct{}), holds: map[claim]*hold{}}
+	c := &Client{keeper: k, shares: shares, down: make(chan struct{}), stuck: make(chan struct{}), holds: map[claim]*hold{}}
 	c.open, c.closing = context.WithCancel(context.Background())
 	c.tidying, c.abort = context.WithCancel(context.Background())
 	return c
@@ -251,7 +252,7 @@ func (c *Client) InTx(ctx context.Context, op string, names []string, wait bool,
 }
 
 // Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
-// any more.
+// any more. It returns after contract.CloseTimeout and contract.StuckTimeout whatever goes on.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return contract.ErrNilContext
@@ -267,6 +268,12 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		c.abort()
 		return fmt.Errorf("dblock: close: %w", context.Cause(ctx))
+	case <-c.stuck:
+		select {
+		case <-c.down:
+		default:
+			return fmt.Errorf("dblock: close: %w", contract.ErrStuck)
+		}
 	}
 	if c.failure != nil {
 		return fmt.Errorf("dblock: close: %w", c.failure)
@@ -278,6 +285,8 @@ func (c *Client) Close(ctx context.Context) error {
 func (c *Client) shutDown() {
 	defer close(c.down)
 	defer c.abort()
+	defer time.AfterFunc(contract.CloseTimeout, c.abort).Stop()
+	defer time.AfterFunc(contract.CloseTimeout+contract.StuckTimeout, func() { close(c.stuck) }).Stop()
 	c.closing()
 	c.mu.Lock()
 	var held []*hold
@@ -300,5 +309,7 @@ func (c *Client) shutDown() {
 	}
 	all.Wait()
 	c.underWay.Wait()
-	c.failure = driver.Join(append(failures, c.keeper.Close(c.tidying))...)
+	ctx, cancel := contract.ToUnlock(c.tidying, c)
+	defer cancel()
+	c.failure = driver.Join(append(failures, c.keeper.Close(ctx))...)
 }
