@@ -54,12 +54,16 @@ func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
 	if err := g.detachable(h); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout) // also where the application has locked the whole database
+	defer cancel()
 	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: rand.Text()}
-	err := g.statement(ctx, func(ctx context.Context) error {
-		return g.engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: g.config.Host, App: g.config.App, PID: os.Getpid(), TTL: d})
+	err := g.insist(ctx, func() error {
+		return g.statement(ctx, func(ctx context.Context) error {
+			return g.engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: g.config.Host, App: g.config.App, PID: os.Getpid(), TTL: d})
+		})
 	})
 	if err == nil {
-		err = g.giveTo(ctx, h, to)
+		err = g.giveTo(ctx, h, to, d)
 	}
 	if err != nil {
 		g.endSession(to.Session)
@@ -67,17 +71,27 @@ func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
 	return err
 }
 
-// giveTo ends a hold here, and gives it to another session. MUST be called with mu locked.
-func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request) error {
+// giveTo ends a hold here, and gives it to another session, which lasts for d from then on. MUST be
+// called with mu locked.
+func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request, d time.Duration) error {
 	h.entries = 0
 	if !g.drop(h, errDetached) { // another has taken it out of the registry, and ends it
 		<-h.ctx.Done()
 		return h.ended()
 	}
-	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout)
-	defer cancel()
-	held := h.held()
-	err := g.move(ctx, g.in, h.name, func(n *protocol.Name) error { return protocol.Move(n, held, to) })
+	if h.bereave != nil { // it is alone: its cohort ends with it
+		h.bereave()
+	}
+	held, waited := h.held(), false
+	err := g.insist(ctx, func() error {
+		if waited { // behind a guarded transaction: its time begins anew
+			if err := g.lengthen(ctx, to.Session, d); err != nil {
+				return err
+			}
+		}
+		waited = true
+		return g.change(ctx, g.in, h.name, func(n *protocol.Name) error { return protocol.Move(n, held, to) })
+	})
 	g.tellEnded(h, err)
 	switch {
 	case err == nil:
@@ -111,15 +125,35 @@ func (g rows) detachable(h *hold) error {
 	return h.once()
 }
 
-// move runs a transition that moves a lock. It tries for as long as that may help.
-func (c *Client) move(ctx context.Context, in *clientSession, name string, transition func(n *protocol.Name) error) error {
-	for away := c.absent(); ; {
-		err := c.change(ctx, in, name, transition)
-		if err == nil || !c.transient(err) || away.tooLong(c, err) || ctx.Err() != nil {
+// insist tries for as long as that may help, and until ctx ends: the error then says what was in
+// the way.
+func (c *Client) insist(ctx context.Context, try func() error) error {
+	away := c.absent()
+	var before error
+	for tries := 1; ; tries++ {
+		err := try()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return driver.Join(err, before)
+		case !c.transient(err), away.tooLong(c, err):
 			return err
 		}
-		pause(ctx, 10*time.Millisecond)
+		before = err
+		backOff(ctx, tries)
 	}
+}
+
+// lengthen has a session that nobody beats last for d from now.
+func (c *Client) lengthen(ctx context.Context, session string, d time.Duration) error {
+	return c.statement(ctx, func(ctx context.Context) error {
+		alive, err := c.engine.Beat(ctx, session, d)
+		if err == nil && !alive {
+			err = fmt.Errorf("%v was over before the lock could be detached", d)
+		}
+		return err
+	})
 }
 
 // endSession ends a session that is to have no lock, and gives back what a late statement has given
@@ -175,7 +209,9 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	k := c.registry.request(r.Name, r.Attempt)
 	got := &receipt{grant: driver.Grant{First: token, Token: token, Contended: true}, asked: c.config.Clock.Now()}
 	from := driver.Held{Name: r.Name, Session: holder.Session, Token: token}
-	err = c.move(ctx, s, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
+	err = c.insist(ctx, func() error {
+		return c.change(ctx, s, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
+	})
 	if err == nil {
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
 			c.endSession(holder.Session)

@@ -323,12 +323,13 @@ func (r *registry) isContended(name string) bool {
 	return r.contended[name]
 }
 
-// crowded are the holds that an owner has as a member of a cohort.
+// crowded are the holds that an owner has as a member of a cohort. It is the owner that the
+// database knows: also on an errand.
 func (r *registry) crowded(o Owner) (holds []*hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.holds {
-		if h.owner == o && h.cohort != nil {
+		if h.owner.Host == o.Host && h.owner.Thread == o.Thread && h.cohort != nil {
 			holds = append(holds, h)
 		}
 	}

@@ -20,9 +20,11 @@ var detaching = inPlaces(own{
 	{"what is not held whole, once and for as long as its client lives is not detached", notDetached},
 	{"nobody takes up what is not detached", notTakenUp},
 	{"a member of a cohort is detached, and the others wait on", memberOutlived},
+	{"a lock that was waited for leaves nothing in its client, however it ends", nothingLeft},
 	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back", movedWithoutAnswer},
 }, moving{
 	{"a detached lock goes to the next when its time is over, and cannot be taken up any more", detachedForLong},
+	{"the time of a detached lock begins once nothing is in the way of detaching it", detachedLate},
 })
 
 var detachingGuarded = inPlaces(own{
@@ -201,17 +203,106 @@ func detachedForLong(t *testing.T, e *env) {
 	}
 }
 
-// unheardOf is a database. While deaf is set, the answers to its changes are lost.
+// nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once when
+// it is free, and joins no queue.
+func nothingLeft(t *testing.T, e *env) {
+	ways := map[string]func(r *relay, l Lock){
+		"Unlock": func(_ *relay, l Lock) { unlock(t, l) },
+		"Detach": func(r *relay, l Lock) {
+			detach(t, l, time.Hour)
+			unlock(t, resume(t, e.client(t), l.Name(), l.Token()))
+		},
+		"Break": func(_ *relay, l Lock) {
+			if n, err := e.client(t).Break(t.Context(), l.Name(), "a test wants it"); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			is(t, l.Unlock(t.Context()), dblock.ErrLost)
+		},
+		"Downgrade": func(_ *relay, l Lock) {
+			if err := l.Downgrade(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, l)
+		},
+		"UnlockTx": func(r *relay, l Lock) {
+			tx := beginTx(t, r.app, e.levels()[0])
+			if err := l.UnlockTx(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			commit(t, tx)
+			unlock(t, l)
+		},
+		"Raise": func(_ *relay, l Lock) {
+			if _, err := l.Raise(t.Context(), l.Token()+5); err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, l)
+		},
+	}
+	for way, end := range ways {
+		for _, n := range []int{1, 3} { // members of the cohort, of which the last ends so
+			r := e.relay(t, fmt.Sprint(way, n), n)
+			unlock(t, r.before)
+			for _, waiter := range r.waiters[:n-1] {
+				unlock(t, granted(t, soon, waiter))
+			}
+			l := granted(t, soon, r.waiters[n-1])
+			end(r, l)
+			e.free(t, l.Name())
+			joined := r.came.Load()
+			unlock(t, lock(t, r.client, l.Name()))
+			if r.came.Load() != joined {
+				t.Errorf("after %s by the last of %d the client joins the queue of a name that is free", way, n)
+			}
+		}
+	}
+}
+
+// Broken by a time that counts from the first try.
+func detachedLate(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	u := &unheardOf{Backend: a.Backend}
+	a.client = a.clientOn(u)
+	l := lock(t, e.clientOf(t, a, dblock.WithoutReaper()), "n")
+	u.busy.Store(true)
+	done := make(chan error, 1)
+	go func() { done <- l.Detach(context.Background(), longTTL) }()
+	eventually(t, soon, "it has tried", func() bool { return u.changed.Load() > 0 })
+	e.advance(t, longTTL*3/4)
+	u.busy.Store(false)
+	is(t, within(t, soon, "Detach returns", done), nil)
+	e.advance(t, longTTL*3/4)
+	unlock(t, resume(t, e.client(t, dblock.WithoutReaper()), "n", l.Token()))
+}
+
+// unheardOf is a database. While deaf is set, the answers to its changes are lost, or with unsent
+// the changes themselves; while busy is, they are refused.
 type unheardOf struct {
 	driver.Backend
-	deaf    atomic.Pointer[func()] // called with each lost answer
-	changed atomic.Int64
+	deaf            atomic.Pointer[func()] // called with each lost answer
+	unsent, busy    atomic.Bool
+	changed, opened atomic.Int64
+}
+
+func (u *unheardOf) OpenSession(ctx context.Context, s driver.Session) error {
+	err := u.Backend.OpenSession(ctx, s)
+	u.opened.Add(1)
+	return err
 }
 
 func (u *unheardOf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	next, err := u.Backend.Change(ctx, how, transition)
+	if u.busy.Load() {
+		u.changed.Add(1)
+		return nil, driver.ErrBusy
+	}
+	lost := u.deaf.Load()
+	var next []driver.Handoff
+	var err error
+	if lost == nil || !u.unsent.Load() {
+		next, err = u.Backend.Change(ctx, how, transition)
+	}
 	u.changed.Add(1)
-	if lost := u.deaf.Load(); lost != nil {
+	if lost != nil {
 		(*lost)()
 		return nil, driver.Fail(driver.ErrUnavailable, errors.New("the answer is lost"))
 	}
@@ -248,11 +339,14 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 	live(t, again)
 	unlock(t, again)
 
-	held := lock(t, c, "n")
-	during(func(ctx context.Context) error { return held.Detach(ctx, time.Hour) })
-	next := granted(t, soon, locking(t.Context(), other, "n"))
-	rising(t, []int64{held.Token(), next.Token()})
-	unlock(t, next)
+	for _, unsent := range []bool{false, true} { // it is the new session's, or still this one's: the client does not know
+		held := lock(t, c, "n")
+		u.unsent.Store(unsent)
+		during(func(ctx context.Context) error { return held.Detach(ctx, time.Hour) })
+		next := granted(t, soon, locking(t.Context(), other, "n"))
+		rising(t, []int64{held.Token(), next.Token()})
+		unlock(t, next)
+	}
 }
 
 func detachedBehindGuards(t *testing.T, e *env) {
@@ -266,15 +360,17 @@ func detachedBehindGuards(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- l.Detach(context.Background(), time.Hour) }()
-	if e.wiring.Kind != SQLite { // where the transaction has locked the whole database
-		eventually(t, soon, "it has tried twice", func() bool {
-			if len(done) > 0 {
-				t.Fatal("it is detached beside a guarded transaction")
-			}
-			return u.changed.Load() > 1
-		})
+	tried, before := &u.changed, u.changed.Load()
+	if e.wiring.Kind == SQLite { // where the transaction has locked the whole database
+		tried, before = &u.opened, u.opened.Load()
 	}
+	go func() { done <- l.Detach(context.Background(), time.Hour) }()
+	eventually(t, soon, "it has tried twice", func() bool {
+		if len(done) > 0 {
+			t.Fatalf("Detach beside a guarded transaction: %v", <-done)
+		}
+		return tried.Load() > before+1
+	})
 	e.commitOne(t, tx)
 	if err := within(t, patience, "Detach returns", done); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ var passing = inPlaces(own{
 	{"a transaction that has written guards a lock that was passed on", guardedByAWriter},
 	{"a transaction that has written releases a lock that was passed on, if it commits", releasedByAWriter},
 	{"a cycle of waiters through a lock that was passed on is found", cycleThroughPassing},
+	{"a cycle of waiters through LockTx under a lock that was passed on is found", cycleThroughLockTx},
 	{"Close of a client that passes a lock on leaves it to another client", closedWhilePassing},
 	{"waiters that give up before the grant or while the lock is passed on are passed over", leftWhilePassing},
 	{"waiters that all give up leave neither a place nor the lock", allLeft},
@@ -418,6 +419,39 @@ func cycleThroughPassing(t *testing.T, e *env) {
 		t.Fatal("nobody is told")
 	}
 	unlock(t, granted(t, soon, r.waiters[2]))
+}
+
+// Broken by a LockTx that waits while the database shows another member as the holder: the next
+// heartbeat but one shows the right one, and comes after a long time here.
+func cycleThroughLockTx(t *testing.T, e *env) {
+	options := []dblock.Option{dblock.WithTTL(time.Hour), dblock.WithDeadlockCheck(50 * time.Millisecond)}
+	r := e.relay(t, "n", 3, options...)
+	other := e.client(t, options...)
+	m := lock(t, other, "m")
+	l := r.second(t)
+	back := locking(m.Context(), other, "n") // behind the third
+	e.queued(t, "n", 1)
+	tx := beginTx(t, r.app, e.levels()[0])
+	ahead := make(chan error, 1)
+	go func() { ahead <- r.client.LockTx(l.Context(), tx, "m") }()
+	select {
+	case o := <-back:
+		is(t, o.err, dblock.ErrDeadlock)
+		unlock(t, m)
+		is(t, within(t, soon, "LockTx has it", ahead), nil)
+		rollback(t, tx)
+		unlock(t, l)
+		unlock(t, granted(t, soon, r.waiters[2]))
+	case err := <-ahead:
+		is(t, err, dblock.ErrDeadlock)
+		rollback(t, tx)
+		unlock(t, l)
+		unlock(t, granted(t, soon, r.waiters[2]))
+		unlock(t, granted(t, soon, back))
+		unlock(t, m)
+	case <-time.After(patience):
+		t.Fatal("nobody is told")
+	}
 }
 
 func closedWhilePassing(t *testing.T, e *env) {
