@@ -140,3 +140,20 @@ func TestACommitIsTriedAgainForASecondAndThenGivesWay(t *testing.T) {
 		}
 	})
 }
+
+// Broken by heartbeats that have a turn: a client with much to write would lose its locks by that.
+func TestAHeartbeatDoesNotQueueBehindTheClientsOwnWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, e := onFake(t)
+		e.db.turn <- struct{}{} // a writer that waits for the database
+		up, err := e.Upkeep(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := up.Heartbeat(ctx, "s", time.Hour); errors.Is(err, context.DeadlineExceeded) || len(f.ran) == 0 {
+			t.Errorf("%v, after %q", err, f.ran)
+		}
+	})
+}

@@ -33,7 +33,13 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 			if is := c.Stats().Session; is == "" || is != was {
 				t.Errorf("the session is %q, and was %q", is, was)
 			}
+			if p.attending != 1 {
+				t.Errorf("the engine keeps connections for %d clients, want this one", p.attending)
+			}
 			time.Sleep(2 * c.TTL())
+			if p.attending != 0 {
+				t.Error("the engine keeps connections for an idle client")
+			}
 			before := p.asked()
 			time.Sleep(1000 * c.TTL())
 			if is, n := c.Stats().Session, p.asked()-before; is != "" || n != 0 {

@@ -27,6 +27,7 @@ type paper struct {
 	names memory.Names
 
 	statements, opened, ended int
+	attending                 int // clients
 }
 
 func newPaper() *paper {
@@ -109,10 +110,20 @@ func (p *paper) Change(_ context.Context, how driver.How, transition func(n *pro
 	return changes.Handoffs, err
 }
 
-func (p *paper) Validate() error                             { return nil }
-func (p *paper) Connections() (inUse, most int)              { return 0, 0 }
-func (p *paper) Attend(string, time.Duration) (leave func()) { return func() {} }
-func (p *paper) Close() error                                { return nil }
+func (p *paper) Validate() error                { return nil }
+func (p *paper) Connections() (inUse, most int) { return 0, 0 }
+func (p *paper) Close() error                   { return nil }
+
+func (p *paper) Attend(string, time.Duration) (leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attending++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.attending--
+	}
+}
 
 func (p *paper) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion}, p.reach()

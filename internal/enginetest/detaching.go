@@ -203,8 +203,8 @@ func detachedForLong(t *testing.T, e *env) {
 	}
 }
 
-// nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once when
-// it is free, and joins no queue.
+// nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once
+// when it is free, and joins no queue.
 func nothingLeft(t *testing.T, e *env) {
 	ways := map[string]func(r *relay, l Lock){
 		"Unlock": func(_ *relay, l Lock) { unlock(t, l) },

@@ -40,6 +40,10 @@ func detaching(h protocol.Held, d protocol.Detachment) func(n *protocol.Name) (s
 	return func(n *protocol.Name) (string, error) { return "", protocol.Detach(n, h, d) }
 }
 
+func moving(h protocol.Held, to protocol.Request) func(n *protocol.Name) (string, error) {
+	return func(n *protocol.Name) (string, error) { return "", protocol.Move(n, h, to) }
+}
+
 const notHeld = "error: not held by this session and token"
 
 func TestExtend(t *testing.T) {
@@ -136,4 +140,23 @@ func TestADetachedMemberIsTheOwner(t *testing.T) {
 	if row, _ := tab.Row("n"); row.Host != "h" || row.Thread != "t" || row.Attempt != "a" {
 		t.Errorf("%+v", row)
 	}
+}
+
+func TestMove(t *testing.T) {
+	to := request("d")
+	guarded := func(tab *table) { tab.guarded = "a" }
+	again := func(tab *table) { tab.does(moving(held("A", 0), to)) }
+	run(t, []row{
+		{"another session has the name, with its token", requests(request("a")), nil, moving(held("A", 0), to), ": d=0; seize a"},
+		{"and the first waiter is told, since it ends at another time", requests(request("a"), request("b"), request("c")), nil, moving(held("A", 0), to),
+			": d=0 < b c; tell B b; seize a"},
+		{"the first that lives", requests(request("a"), request("b"), request("c")), over("B"), moving(held("A", 0), to), ": d=0 < b c; tell C c; seize a"},
+		{"it is safe to repeat", requests(request("a")), again, moving(held("A", 0), to), ": d=0; seize a"},
+		{"not to another session meanwhile", requests(request("a")), again, moving(held("A", 0), request("e")), notHeld},
+		{"not by another's token", requests(request("a")), nil, moving(held("A", 1), to), notHeld},
+		{"not of a cohort", requests(request("a", members(2))), nil, moving(held("A", 1), to), notHeld},
+		{"not of a share", requests(request("a", reads)), nil, moving(held("A", 0), to), notHeld},
+		{"not from one that is over its time", requests(request("a")), over("A"), moving(held("A", 0), to), notHeld},
+		{"not beside a transaction that it guards", requests(request("a")), guarded, moving(held("A", 0), to), "error: another transaction has locked the row"},
+	})
 }
