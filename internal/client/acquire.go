@@ -43,6 +43,11 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		} else if entered {
 			return h, nil
 		}
+		if wait {
+			if err := c.checkEnclosing(ctx, r, o); err != nil {
+				return nil, err
+			}
+		}
 		h, err := c.tryAcquire(ctx, r, o, wait)
 		switch {
 		case err == nil:
@@ -95,6 +100,23 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o Owner) e
 		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number", ErrInvalidOption, r.Units, r.Of, mine, of)
 	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
 		return c.selfDeadlock(o, r.Name, r.Units)
+	}
+	return nil
+}
+
+// checkEnclosing refuses what would wait for a lock that its own caller has by another client of this
+// process. Names of two databases are not in each other's way: the other client's session must have
+// the lock here.
+func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o Owner) error {
+	for _, by := range c.owners.elsewhere(ctx, r.Name) {
+		beside := r.Units > 0 && by.units > 0 && r.Of == by.of && (r.Of == driver.Readers || r.Units+by.units <= r.Of)
+		if beside || o.Explicit && o == by.Owner { // which takes over
+			continue
+		}
+		if state, err := c.look(ctx, by.session, r.Name); err == nil && len(state.Granted) > 0 {
+			cycle := deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: r.Name, Units: r.Units, HeldHost: by.Host, HeldThread: by.Thread}}
+			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that lock", c.config.Deadlocked(cycle))
+		}
 	}
 	return nil
 }

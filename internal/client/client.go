@@ -24,11 +24,12 @@ func New(engine driver.Backend, config Config) *Client {
 	}
 	calls := newCalls(config.TTL)
 	c := &Client{
-		calls: calls, config: config, engine: engine, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
+		calls: calls, config: config, engine: engine, owners: &owners{host: config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
 		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
 		telling: []*tell.Queue{observing, logging},
 		down:    make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
+	c.owners.holds = c.registry.enclosing
 	c.connections, c.renew = engine.Connections, engine.DropReadOnly
 	if config.Events {
 		c.history.write = engine.Record

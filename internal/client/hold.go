@@ -95,6 +95,11 @@ func (h *hold) under(ctx context.Context, o *owners) context.Context {
 	return context.WithValue(o.with(ctx, h.owner, deadlock.PathOf(h.id)), h, true)
 }
 
+// encloses reports whether ctx is under the hold. MUST be called with the registry's mutex locked.
+func (h *hold) encloses(ctx context.Context) bool {
+	return ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil
+}
+
 // ask passes on why others want the lock, once. MUST be called with the registry's mutex locked.
 func (h *hold) ask(reason string) {
 	if reason == "" || reason == h.reason {

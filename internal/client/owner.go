@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -19,15 +20,30 @@ type Owner struct {
 }
 
 // owners finds out whose call it is. Another client is another session, and so another owner.
-type owners struct{ host string }
+type owners struct {
+	host  string
+	holds func(ctx context.Context, name string) []enclosing // what the client has of a name that ctx is under
+}
 
-type ownerKey struct{ of *owners }
+// enclosing is a lock that a context is under.
+type enclosing struct {
+	Owner
+	session   string
+	units, of int
+}
+
+// callerKey is the key of the callers in a context, the latest first.
+type callerKey struct{}
 
 // caller is the owner in a context, with its place among the locks.
 type caller struct {
 	Owner
 	path  string // of the attempt whose lock the context is of: see deadlock.PathOf
 	joint bool   // attempts have this path themselves: they are for locks that are held as one
+
+	of    *owners // of which client
+	none  bool    // from here on the context has no owner of the client
+	outer *caller // of what the context was made of, also of other clients
 }
 
 // threads numbers the owners of this process.
@@ -46,8 +62,47 @@ func (w *owners) of(ctx context.Context, chosen *Owner) Owner {
 
 // in is the owner in ctx; false: there is none.
 func (w *owners) in(ctx context.Context) (o Owner, ok bool) {
-	c, ok := ctx.Value(ownerKey{w}).(caller)
-	return c.Owner, ok
+	if c := w.caller(ctx); c != nil {
+		return c.Owner, true
+	}
+	return Owner{}, false
+}
+
+// caller is the client's own in ctx, or nil.
+func (w *owners) caller(ctx context.Context) *caller {
+	for c := latest(ctx); c != nil; c = c.outer {
+		if c.of == w {
+			if c.none {
+				return nil
+			}
+			return c
+		}
+	}
+	return nil
+}
+
+// latest is the caller that ctx got last, of whatever client, or nil.
+func latest(ctx context.Context) *caller {
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	return c
+}
+
+// put is ctx with a caller of the client's.
+func (w *owners) put(ctx context.Context, c caller) context.Context {
+	c.of, c.outer = w, latest(ctx)
+	return context.WithValue(ctx, callerKey{}, &c)
+}
+
+// elsewhere are the locks of a name that ctx is under, of other clients of this process.
+func (w *owners) elsewhere(ctx context.Context, name string) (all []enclosing) {
+	asked := []*owners{w}
+	for c := latest(ctx); c != nil; c = c.outer {
+		if !slices.Contains(asked, c.of) {
+			asked = append(asked, c.of)
+			all = append(all, c.of.holds(ctx, name)...)
+		}
+	}
+	return all
 }
 
 // attempt names an attempt of an owner's, which is asked for in ctx. What is named so is in the way
@@ -59,11 +114,11 @@ func (w *owners) attempt(ctx context.Context, o Owner) string {
 // path is that of an attempt. An owner that the application has named is one thread, whatever the
 // contexts are. So is a transaction, which holds what it has locked until its end.
 func (w *owners) path(ctx context.Context, o Owner) string {
-	c, under := ctx.Value(ownerKey{w}).(caller)
+	c := w.caller(ctx)
 	switch {
-	case o.Explicit:
+	case o.Explicit, c == nil:
 		return ""
-	case !under, c.joint, o.errand != 0:
+	case c.joint, o.errand != 0:
 		return c.path
 	}
 	return deadlock.Below(c.path)
@@ -80,25 +135,28 @@ func (w *owners) errand(ctx context.Context) Owner {
 // with is ctx for what is called under a lock of an owner's, which an attempt with a path has got.
 // An owner that enters a lock again stays under those that it has come to since.
 func (w *owners) with(ctx context.Context, o Owner, path string) context.Context {
-	if c, _ := ctx.Value(ownerKey{w}).(caller); c.Owner == o && deadlock.Under(c.path, path) {
+	if c := w.caller(ctx); c != nil && c.Owner == o && deadlock.Under(c.path, path) {
 		path = c.path
 	}
-	return context.WithValue(ctx, ownerKey{w}, caller{Owner: o, path: path})
+	return w.put(ctx, caller{Owner: o, path: path})
 }
 
 // joint is ctx for attempts of an owner's at locks that are held as one.
 func (w *owners) joint(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{w}, caller{o, w.path(ctx, o), true})
+	return w.put(ctx, caller{Owner: o, path: w.path(ctx, o), joint: true})
 }
 
 // as is ctx with the caller of another context.
 func (w *owners) as(ctx, other context.Context) context.Context {
-	return context.WithValue(ctx, ownerKey{w}, other.Value(ownerKey{w}))
+	if c := w.caller(other); c != nil {
+		return w.put(ctx, *c)
+	}
+	return w.without(ctx)
 }
 
 // without is ctx for a call that is another owner's.
 func (w *owners) without(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownerKey{w}, nil)
+	return w.put(ctx, caller{none: true})
 }
 
 // entry is a name as one owner enters it.

@@ -233,11 +233,24 @@ func (r *registry) units(ctx context.Context, name string, o Owner) (n, of int) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.names[name] {
-		if m := h.mode.Load(); m.permit() && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
+		if m := h.mode.Load(); m.permit() && h.owner == o && h.encloses(ctx) {
 			n, of = n+m.units, m.of
 		}
 	}
 	return n, of
+}
+
+// enclosing are the holds of a name that ctx is under.
+func (r *registry) enclosing(ctx context.Context, name string) (all []enclosing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.names[name] {
+		if h.encloses(ctx) && h.ctx.Err() == nil && h.in.over() == nil {
+			m := h.mode.Load()
+			all = append(all, enclosing{h.owner, h.in.ID, m.units, m.of})
+		}
+	}
+	return all
 }
 
 // close lets nothing be added any more, and returns what is held.

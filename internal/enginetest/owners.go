@@ -21,10 +21,77 @@ var owners = inPlaces(own{
 	{"the same Owner takes over from a client that died", ownerAfterCrash},
 	{"a take-over by the Owner does not touch the queue", ownerBeforeQueue},
 	{"two goroutines of one Owner lock again and again, and lose nothing", ownerTwice},
+	{"a client that waits for a lock of its own caller, by another client, gets ErrDeadlock", waitsForItself},
 	{"to lock and unlock again under a lock sends nothing to the database", silentAgain},
 }, moving{
 	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
 })
+
+// Broken by a client that takes the locks of another one for a stranger's, and by one that takes what
+// is not in its way for a deadlock.
+func waitsForItself(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	one, two := e.clientOf(t, a), e.clientOf(t, a)
+	shared := []dblock.LockOption{dblock.Shared()}
+	three := []dblock.LockOption{dblock.Permits(3, 4)}
+	for _, c := range []struct {
+		says        string
+		first, then []dblock.LockOption
+		deadlock    bool
+	}{
+		{"the whole name twice", nil, nil, true},
+		{"the whole name, then a share", nil, shared, true},
+		{"a share, then the whole name", shared, nil, true},
+		{"two shares", shared, shared, false},
+		{"more permits than there are", three, three, true},
+		{"as many permits as there are", three, []dblock.LockOption{dblock.Permits(1, 4)}, false},
+	} {
+		err := one.Do(t.Context(), c.says, func(ctx context.Context, _ Lock) error {
+			return two.Do(ctx, c.says, func(context.Context, Lock) error { return nil }, c.then...)
+		}, c.first...)
+		if errors.Is(err, dblock.ErrDeadlock) != c.deadlock || err != nil && !c.deadlock {
+			t.Errorf("%s: %v", c.says, err)
+		}
+		e.idle(t, c.says)
+	}
+	all, err := one.LockAll(t.Context(), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = two.Lock(all.Context(), "b")
+	is(t, err, dblock.ErrDeadlock)
+	_, err = two.LockAll(all.Context(), []string{"0", "a"})
+	is(t, err, dblock.ErrDeadlock)
+	e.free(t, "0")
+	is(t, all.Unlock(t.Context()), nil)
+
+	first := lock(t, one, "n")
+	ctx := first.Context()
+	_, err = two.TryLock(ctx, "n")
+	is(t, err, dblock.ErrNotAcquired)
+	unlock(t, lock(t, two, "another")) // of another name
+	waiter := locking(t.Context(), two, "n")
+	e.queued(t, "n", 1) // the context of nobody
+	unlock(t, first)
+	unlock(t, granted(t, soon, waiter))
+	held := lock(t, e.client(t), "n")
+	waiter = locking(context.WithoutCancel(ctx), two, "n") // under a lock that was released
+	e.queued(t, "n", 1)
+	unlock(t, held)
+	unlock(t, granted(t, soon, waiter))
+	if e.wiring.Through != nil {
+		return
+	}
+	is(t, one.Do(t.Context(), "known", func(ctx context.Context, _ Lock) error { // the same name elsewhere
+		c := e.clientOf(t, e.other(t))
+		return c.Do(ctx, "known", func(context.Context, Lock) error { return nil })
+	}), nil)
+	first = lock(t, one, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, two.LockTx(first.Context(), tx, "n"), dblock.ErrDeadlock)
+	rollback(t, tx)
+	unlock(t, first)
+}
 
 func reentrancy(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
