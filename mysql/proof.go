@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 
 	"github.com/dblock-go/dblock/internal/transaction"
 )
@@ -15,7 +14,7 @@ import (
 // UPDATE that changes nothing, unless the pool has clientFoundRows: such a statement sets
 // LAST_INSERT_ID.
 func proven(text string, result sql.Result, err error) (sql.Result, error) {
-	if kind, _, _ := strings.Cut(text, "\n"); err != nil || !strings.HasSuffix(kind, " :exec") {
+	if err != nil || !transaction.MustAct(text) {
 		return result, err
 	}
 	rows, err := result.RowsAffected()

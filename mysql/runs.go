@@ -56,13 +56,15 @@ func (t runTables) Claim(r jobs.Row, over int64) (bool, error) {
 }
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
-	ended, err := e.queries().EndRun(ctx, mysqldb.EndRunParams{
-		Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
-	})
-	if err == nil && ended == 0 {
-		return driver.ErrNotHeld
+	for range 2 { // the first may have been cut short
+		ended, err := e.queries().EndRun(ctx, mysqldb.EndRunParams{
+			Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
+		})
+		if err != nil || ended != 0 {
+			return mysqlserver.Interpret(err)
+		}
 	}
-	return mysqlserver.Interpret(err)
+	return driver.ErrNotHeld
 }
 
 func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -69,21 +71,34 @@ type statement struct {
 	sql  string
 	args []any
 	row  func(row scanner) error
+	acts bool // it must do a row
 }
 
 type scanner interface{ Scan(dest ...any) error }
 
 // query is a generated query with its generated parameters: a struct of them, or the single one.
 func query(sql string, params any) statement {
+	s := statement{sql: sql, acts: transaction.MustAct(sql)}
+	if s.acts {
+		s.sql = proven(sql)
+	}
 	v := reflect.ValueOf(params)
 	if v.Kind() != reflect.Struct {
-		return statement{sql: sql, args: []any{params}}
+		s.args = []any{params}
+		return s
 	}
-	args := make([]any, v.NumField())
-	for i := range args {
-		args[i] = v.Field(i).Interface()
+	s.args = make([]any, v.NumField())
+	for i := range s.args {
+		s.args[i] = v.Field(i).Interface()
 	}
-	return statement{sql: sql, args: args}
+	return s
+}
+
+// proven is a statement that fails where it does nothing, by a division by zero. That happens in
+// the server: the COMMIT may travel with the statement, and nobody would be asked in between.
+func proven(text string) string {
+	kind, text, _ := strings.Cut(text, "\n")
+	return kind + "\nWITH done AS (" + text + " RETURNING 1) SELECT 1 / count(*) FROM done"
 }
 
 // into scans each row into a generated row, or the single column, and then calls seen.

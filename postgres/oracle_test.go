@@ -1,12 +1,18 @@
 package postgres
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/oracle"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/swallow"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // Whatever is asked, by the short ways and by the general way, the engine leaves the rows that
@@ -22,5 +28,59 @@ func TestTheEngineDoesWhatTheProtocolDoes(t *testing.T) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) { oracle.Compare(t, backend, seed, 200) })
 			}
 		})
+	}
+}
+
+// A write that the database answers without having done it is an error, whichever it is, and
+// nothing is done by halves.
+func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
+	db := dbtest.Postgres(t)
+	var statements swallow.Statements
+	pool := statements.Pool(swallow.Connector(db.SQL(t).Driver(), db.DSN))
+	t.Cleanup(func() { _ = pool.Close() })
+	swallowing := &oracle.Swallowing{
+		Engine: NewSQL(pool).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed, Count: map[string]int{},
+		Spare: func(text string) bool { return !transaction.MustAct(text) },
+	}
+	oracle.Compare(t, swallowing, 0, 250)
+	for _, name := range []string{"WriteName", "PutPlaces", "DropPlaces", "PutShares", "DropShares", "AddEvent"} {
+		if swallowing.Count[name] == 0 {
+			t.Errorf("%s was never swallowed", name)
+		}
+	}
+}
+
+// The same where the COMMIT travels with the write: then the server is to find it out.
+func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
+	db := dbtest.Postgres(t)
+	look := db.SQL(t)
+	for name, backend := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(look).Backend} {
+		must := func(text string) {
+			t.Helper()
+			if _, err := look.ExecContext(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		session := driver.Session{ID: "session of " + name, TTL: time.Hour}
+		if err := backend.OpenSession(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		must("CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+		for table, events := range map[string]string{"dblock_locks": "UPDATE", "dblock_shares": "INSERT"} {
+			r := driver.Request{Name: name + table, Session: session.ID, Attempt: name + table, Units: 1, Of: 2}
+			must("CREATE TRIGGER swallow BEFORE " + events + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION swallow()")
+			_, err := backend.Change(t.Context(), driver.How{Name: r.Name, Self: r.Session, Make: true}, func(n *protocol.Name) error {
+				protocol.Take(n, r)
+				return nil
+			})
+			must("DROP TRIGGER swallow ON " + table)
+			var units int
+			if err := look.QueryRowContext(t.Context(), "SELECT shared_units + (SELECT count(*) FROM dblock_shares) FROM dblock_locks WHERE name = $1", r.Name).Scan(&units); err != nil && !errors.Is(err, sql.ErrNoRows) {
+				t.Fatal(err)
+			}
+			if !errors.Is(err, transaction.ErrSwallowed) || units != 0 {
+				t.Errorf("%s without %s of %s: %v, and %d units and shares are left", name, events, table, err, units)
+			}
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
@@ -59,9 +60,14 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.db.room(ctx, e.side); err != nil {
 		return pgserver.Interpret(err)
 	}
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
+	var opened int64
+	err := e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
 		ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App, Ttl: s.TTL.Microseconds(),
-	})))
+	}).into(&opened, func() {}))
+	if err == nil && opened == 0 {
+		return transaction.ErrSwallowed
+	}
+	return pgserver.Interpret(err)
 }
 
 func (e *engine) EndSession(ctx context.Context, session string) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // sqlDB is a database over database/sql.
@@ -151,7 +152,9 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 		return err
 	}
 	defer func() { err = driver.Join(err, rows.Close()) }()
+	answered := false
 	for rows.Next() {
+		answered = true
 		if s.row == nil {
 			continue
 		}
@@ -159,7 +162,10 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 			return err
 		}
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil || answered || !s.acts {
+		return err
+	}
+	return transaction.ErrSwallowed
 }
 
 // full reports whether all connections of the pool are in use, and how many it allows; 0: any

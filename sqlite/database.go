@@ -137,7 +137,7 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 // read runs fn, which must be a single statement: it sees one state of the database.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	return d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
-		return fn(quiet, sqlitedb.New(conn))
+		return fn(quiet, queriesOn(conn))
 	})
 }
 
@@ -189,7 +189,7 @@ func transact(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration
 	if _, err := conn.ExecContext(quiet, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if err := fn(quiet, sqlitedb.New(conn)); err != nil {
+	if err := fn(quiet, queriesOn(conn)); err != nil {
 		return err
 	}
 	if patience == 0 {

@@ -68,7 +68,8 @@ func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after str
 
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		return q.Watch(ctx, sqlitedb.WatchParams{Name: name, Watch: watch, Session: session})
+		_, err := q.Watch(ctx, sqlitedb.WatchParams{Name: name, Watch: watch, Session: session})
+		return err
 	})
 	wake(session) // after an error too: the commit may have been made
 	return err
@@ -76,7 +77,8 @@ func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
 	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		return q.Unwatch(ctx, sqlitedb.UnwatchParams{Name: name, Watch: watch})
+		_, err := q.Unwatch(ctx, sqlitedb.UnwatchParams{Name: name, Watch: watch})
+		return err
 	})
 }
 

@@ -40,16 +40,17 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 
 func (e *engine) EndSession(ctx context.Context, session string) error {
 	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		if err := q.EndSession(ctx, session); err != nil {
+		if _, err := q.EndSession(ctx, session); err != nil {
 			return err
 		}
-		if err := q.DropHeartbeat(ctx, session); err != nil {
+		if _, err := q.DropHeartbeat(ctx, session); err != nil {
 			return err
 		}
-		if err := q.DropWatchers(ctx, session); err != nil {
+		if _, err := q.DropWatchers(ctx, session); err != nil {
 			return err
 		}
-		return q.ForgetSession(ctx, session)
+		_, err := q.ForgetSession(ctx, session)
+		return err
 	})
 }
 
@@ -64,13 +65,13 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 // expire ends a session whose time is over or whose row is missing, and reports whether it is dead
 // now.
 func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, error) {
-	if err := q.BurySession(ctx, session); err != nil {
+	if _, err := q.BurySession(ctx, session); err != nil {
 		return false, err
 	}
-	if err := q.ExpireSession(ctx, session); err != nil {
+	if _, err := q.ExpireSession(ctx, session); err != nil {
 		return false, err
 	}
-	if err := q.DropHeartbeat(ctx, session); err != nil {
+	if _, err := q.DropHeartbeat(ctx, session); err != nil {
 		return false, err
 	}
 	return q.SessionDead(ctx, session)
@@ -205,7 +206,7 @@ func (e *engine) DropGuards(context.Context, int) (int, error) { return 0, nil }
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	var forgotten int64
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		if err := q.DropDeadWatchers(ctx); err != nil {
+		if _, err := q.DropDeadWatchers(ctx); err != nil {
 			return err
 		}
 		forgotten, err = q.ForgetSessions(ctx, sqlitedb.ForgetSessionsParams{Idle: idle.Microseconds(), Most: int64(limit)})

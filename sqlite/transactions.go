@@ -38,7 +38,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ dr
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
-	held, err := guarded(context.WithoutCancel(ctx), sqlitedb.New(tx), h)
+	held, err := guarded(context.WithoutCancel(ctx), queriesOn(tx), h)
 	if err == nil && !held {
 		err = driver.ErrNotHeld
 	}
@@ -65,7 +65,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
-	c, err := change(quiet, &writer{Queries: sqlitedb.New(tx)}, driver.How{Name: h.Name}, func(n *protocol.Name) error {
+	c, err := change(quiet, &writer{Queries: queriesOn(tx)}, driver.How{Name: h.Name}, func(n *protocol.Name) error {
 		return release(n, h, d)
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 			return driver.State{}, false, driver.Fail(over, err)
 		}
 	}
-	state, err := lookAt(context.WithoutCancel(ctx), sqlitedb.New(tx), name)
+	state, err := lookAt(context.WithoutCancel(ctx), queriesOn(tx), name)
 	switch {
 	case err != nil:
 		return driver.State{}, false, interpret(err)
@@ -144,7 +144,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 }
 
 func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
-	id, err := sqlitedb.New(tx).Database(context.WithoutCancel(ctx))
+	id, err := queriesOn(tx).Database(context.WithoutCancel(ctx))
 	return id, interpret(err)
 }
 
@@ -163,7 +163,7 @@ func (t transactions) lookOnSide(ctx context.Context, name string) (state driver
 	moment, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	err = t.db.borrow(moment, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
-		state, err = lookAt(quiet, sqlitedb.New(conn), name)
+		state, err = lookAt(quiet, queriesOn(conn), name)
 		return err
 	})
 	switch {
@@ -225,7 +225,7 @@ func try(ctx context.Context, tx *sql.Tx) (err error) {
 			}
 		}()
 	}
-	err = sqlitedb.New(tx).LockDatabase(quiet)
+	_, err = queriesOn(tx).LockDatabase(quiet)
 	code, coded := codeOf(err)
 	switch {
 	case coded && code == sqliteBusySnapshot:

@@ -82,7 +82,7 @@ func (q *Queries) BatchRows(ctx context.Context, wants string) ([]BatchRowsRow, 
 	return items, nil
 }
 
-const EnsureRows = `-- name: EnsureRows :exec
+const EnsureRows = `-- name: EnsureRows :execrows
 
 INSERT INTO dblock_locks (name, token, acquired_at)
 SELECT n.name, dblock_now(), dblock_now()
@@ -96,7 +96,10 @@ ON CONFLICT (name) DO NOTHING
 // an array, which is looked up in the index whatever the planner believes. Whatever wants several rows makes and locks
 // them in the order of their names, so that no two transactions wait for each other.
 // A row that is there is not touched: the insert would wait for a transaction that has changed it.
-func (q *Queries) EnsureRows(ctx context.Context, names string) error {
-	_, err := q.db.Exec(ctx, EnsureRows, names)
-	return err
+func (q *Queries) EnsureRows(ctx context.Context, names string) (int64, error) {
+	result, err := q.db.Exec(ctx, EnsureRows, names)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

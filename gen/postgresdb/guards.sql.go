@@ -135,7 +135,7 @@ func (q *Queries) LockGuard(ctx context.Context, attempt string) (string, error)
 	return attempt_2, err
 }
 
-const MakeGuard = `-- name: MakeGuard :exec
+const MakeGuard = `-- name: MakeGuard :execrows
 
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
@@ -155,9 +155,12 @@ type MakeGuardParams struct {
 // Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
 // come before, and then the hold is not found here. The name's row is written, and not only locked:
 // an UnlockTx whose snapshot is older than the guard, and does not show it, fails there.
-func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) error {
-	_, err := q.db.Exec(ctx, MakeGuard, arg.Name, arg.Session, arg.Token)
-	return err
+func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) (int64, error) {
+	result, err := q.db.Exec(ctx, MakeGuard, arg.Name, arg.Session, arg.Token)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const ShareGuard = `-- name: ShareGuard :one
@@ -186,17 +189,20 @@ func (q *Queries) ShareGuard(ctx context.Context, arg ShareGuardParams) (string,
 	return attempt, err
 }
 
-const TouchGuard = `-- name: TouchGuard :exec
+const TouchGuard = `-- name: TouchGuard :execrows
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = $1
 `
 
 // After LockGuard, whatever comes of the takeover.
-func (q *Queries) TouchGuard(ctx context.Context, attempt string) error {
-	_, err := q.db.Exec(ctx, TouchGuard, attempt)
-	return err
+func (q *Queries) TouchGuard(ctx context.Context, attempt string) (int64, error) {
+	result, err := q.db.Exec(ctx, TouchGuard, attempt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const WantHold = `-- name: WantHold :exec
+const WantHold = `-- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until) VALUES ($1, dblock_now() + $2::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
  WHERE dblock_wanted.wanted_until < excluded.wanted_until - $2::bigint / 2
@@ -209,7 +215,10 @@ type WantHoldParams struct {
 
 // A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
 // and not each time.
-func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) error {
-	_, err := q.db.Exec(ctx, WantHold, arg.Attempt, arg.Announced)
-	return err
+func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) (int64, error) {
+	result, err := q.db.Exec(ctx, WantHold, arg.Attempt, arg.Announced)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -20,15 +20,18 @@ func (q *Queries) Clock(ctx context.Context) (int64, error) {
 	return now_us, err
 }
 
-const DropHeartbeat = `-- name: DropHeartbeat :exec
+const DropHeartbeat = `-- name: DropHeartbeat :execrows
 DELETE FROM dblock_heartbeats h
  WHERE h.session_id = $1 AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND s.dead)
 `
 
 // After ExpireSession or EndSession: a clock that steps back must not revive the dead.
-func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
-	_, err := q.db.Exec(ctx, DropHeartbeat, session)
-	return err
+func (q *Queries) DropHeartbeat(ctx context.Context, session string) (int64, error) {
+	result, err := q.db.Exec(ctx, DropHeartbeat, session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const Heartbeat = `-- name: Heartbeat :one

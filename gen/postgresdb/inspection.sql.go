@@ -307,7 +307,7 @@ func (q *Queries) Stir(ctx context.Context, name string) ([]string, error) {
 	return items, nil
 }
 
-const Unwatch = `-- name: Unwatch :exec
+const Unwatch = `-- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = $1 AND watch = $2
 `
 
@@ -316,12 +316,15 @@ type UnwatchParams struct {
 	Watch string
 }
 
-func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) error {
-	_, err := q.db.Exec(ctx, Unwatch, arg.Name, arg.Watch)
-	return err
+func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) (int64, error) {
+	result, err := q.db.Exec(ctx, Unwatch, arg.Name, arg.Watch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const Watch = `-- name: Watch :exec
+const Watch = `-- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT $1::text, $2::text, s.id FROM dblock_sessions s WHERE s.id = $3::text AND NOT s.dead
 ON CONFLICT (name, watch) DO NOTHING
@@ -334,9 +337,12 @@ type WatchParams struct {
 }
 
 // For a session that lives: nobody would forget what another watches.
-func (q *Queries) Watch(ctx context.Context, arg WatchParams) error {
-	_, err := q.db.Exec(ctx, Watch, arg.Name, arg.Watch, arg.Session)
-	return err
+func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
+	result, err := q.db.Exec(ctx, Watch, arg.Name, arg.Watch, arg.Session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const Why = `-- name: Why :many

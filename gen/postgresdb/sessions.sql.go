@@ -9,15 +9,18 @@ import (
 	"context"
 )
 
-const BurySession = `-- name: BurySession :exec
+const BurySession = `-- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 VALUES ($1, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING
 `
 
 // The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot.
-func (q *Queries) BurySession(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, BurySession, id)
-	return err
+func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.Exec(ctx, BurySession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const Claims = `-- name: Claims :many
@@ -59,26 +62,32 @@ func (q *Queries) Claims(ctx context.Context, session string) ([]ClaimsRow, erro
 	return items, nil
 }
 
-const EndSession = `-- name: EndSession :exec
+const EndSession = `-- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = $1
 `
 
 // After LockSession: dies, whatever its time.
-func (q *Queries) EndSession(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, EndSession, id)
-	return err
+func (q *Queries) EndSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.Exec(ctx, EndSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const ExpireSession = `-- name: ExpireSession :exec
+const ExpireSession = `-- name: ExpireSession :execrows
 UPDATE dblock_sessions SET dead = true
  WHERE id = $1 AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = $1 AND h.expires_at > dblock_now())
 `
 
 // After LockLiving and LockHeartbeat: dies if its time is over.
-func (q *Queries) ExpireSession(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, ExpireSession, id)
-	return err
+func (q *Queries) ExpireSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.Exec(ctx, ExpireSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const Expired = `-- name: Expired :many
@@ -112,7 +121,7 @@ func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {
 	return items, nil
 }
 
-const ForgetSession = `-- name: ForgetSession :exec
+const ForgetSession = `-- name: ForgetSession :execrows
 WITH gone AS (
     DELETE FROM dblock_sessions s
      WHERE s.id = $1 AND s.dead
@@ -124,9 +133,12 @@ DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone)
 `
 
 // A late statement may still put a lock under a session that is gone: BurySession is for that.
-func (q *Queries) ForgetSession(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, ForgetSession, id)
-	return err
+func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.Exec(ctx, ForgetSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const ForgetSessions = `-- name: ForgetSessions :many
@@ -193,32 +205,35 @@ func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
 	return dead, err
 }
 
-const OpenSession = `-- name: OpenSession :exec
+const OpenSession = `-- name: OpenSession :one
 WITH s AS (
     INSERT INTO dblock_sessions (id, host, pid, app, started_at)
-    VALUES ($2, $3, $4, $5, dblock_now()) RETURNING id
-)
-INSERT INTO dblock_heartbeats (session_id, expires_at)
-SELECT s.id, dblock_now() + $1::bigint FROM s
+    VALUES ($1, $2, $3, $4, dblock_now()) RETURNING id
+), opened AS (
+    INSERT INTO dblock_heartbeats (session_id, expires_at)
+    SELECT s.id, dblock_now() + $5::bigint FROM s RETURNING 1
+) SELECT count(*) FROM opened
 `
 
 type OpenSessionParams struct {
-	Ttl  int64
 	ID   string
 	Host string
 	Pid  int64
 	App  string
+	Ttl  int64
 }
 
-func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error {
-	_, err := q.db.Exec(ctx, OpenSession,
-		arg.Ttl,
+func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) (int64, error) {
+	row := q.db.QueryRow(ctx, OpenSession,
 		arg.ID,
 		arg.Host,
 		arg.Pid,
 		arg.App,
+		arg.Ttl,
 	)
-	return err
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const Orphans = `-- name: Orphans :many

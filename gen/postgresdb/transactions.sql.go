@@ -76,15 +76,18 @@ func (q *Queries) Database(ctx context.Context) (string, error) {
 	return database_id, err
 }
 
-const EnsureRow = `-- name: EnsureRow :exec
+const EnsureRow = `-- name: EnsureRow :execrows
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES ($1, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING
 `
 
 // Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
 // waited for.
-func (q *Queries) EnsureRow(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, EnsureRow, name)
-	return err
+func (q *Queries) EnsureRow(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, EnsureRow, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const LockRowTx = `-- name: LockRowTx :one

@@ -22,16 +22,19 @@ func (q *Queries) CountGrant(ctx context.Context, session string) (int64, error)
 	return grants, err
 }
 
-const dropHeartbeat = `-- name: DropHeartbeat :exec
+const dropHeartbeat = `-- name: DropHeartbeat :execrows
 DELETE FROM dblock_heartbeats
  WHERE session_id = ?1
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_heartbeats.session_id AND s.dead)
 `
 
 // After ExpireSession or EndSession: a clock that steps back must not revive the dead.
-func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
-	_, err := q.db.ExecContext(ctx, dropHeartbeat, session)
-	return err
+func (q *Queries) DropHeartbeat(ctx context.Context, session string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropHeartbeat, session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const grants = `-- name: Grants :one

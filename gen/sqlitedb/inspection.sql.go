@@ -156,23 +156,29 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 	return items, nil
 }
 
-const dropDeadWatchers = `-- name: DropDeadWatchers :exec
+const dropDeadWatchers = `-- name: DropDeadWatchers :execrows
 DELETE FROM dblock_watchers
  WHERE NOT EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_watchers.session_id AND NOT s.dead)
 `
 
-func (q *Queries) DropDeadWatchers(ctx context.Context) error {
-	_, err := q.db.ExecContext(ctx, dropDeadWatchers)
-	return err
+func (q *Queries) DropDeadWatchers(ctx context.Context) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropDeadWatchers)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
-const dropWatchers = `-- name: DropWatchers :exec
+const dropWatchers = `-- name: DropWatchers :execrows
 DELETE FROM dblock_watchers WHERE session_id = ?1
 `
 
-func (q *Queries) DropWatchers(ctx context.Context, session string) error {
-	_, err := q.db.ExecContext(ctx, dropWatchers, session)
-	return err
+func (q *Queries) DropWatchers(ctx context.Context, session string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropWatchers, session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const names = `-- name: Names :many
@@ -309,7 +315,7 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 	return items, nil
 }
 
-const unwatch = `-- name: Unwatch :exec
+const unwatch = `-- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = ?1 AND watch = ?2
 `
 
@@ -318,12 +324,15 @@ type UnwatchParams struct {
 	Watch string
 }
 
-func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) error {
-	_, err := q.db.ExecContext(ctx, unwatch, arg.Name, arg.Watch)
-	return err
+func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, unwatch, arg.Name, arg.Watch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
-const watch = `-- name: Watch :exec
+const watch = `-- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS TEXT), s.id FROM dblock_sessions s WHERE s.id = ?3 AND NOT s.dead
 ON CONFLICT (name, watch) DO UPDATE SET session_id = excluded.session_id
@@ -336,9 +345,12 @@ type WatchParams struct {
 }
 
 // A session that has ended watches nothing.
-func (q *Queries) Watch(ctx context.Context, arg WatchParams) error {
-	_, err := q.db.ExecContext(ctx, watch, arg.Name, arg.Watch, arg.Session)
-	return err
+func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, watch, arg.Name, arg.Watch, arg.Session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const watchers = `-- name: Watchers :many

@@ -9,16 +9,19 @@ import (
 	"context"
 )
 
-const burySession = `-- name: BurySession :exec
+const burySession = `-- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT CAST(?1 AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE true
 ON CONFLICT (id) DO NOTHING
 `
 
 // The row that an operator or a restore took away comes back dead.
-func (q *Queries) BurySession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, burySession, id)
-	return err
+func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, burySession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const claims = `-- name: Claims :many
@@ -72,17 +75,20 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 	return items, nil
 }
 
-const endSession = `-- name: EndSession :exec
+const endSession = `-- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = ?1
 `
 
 // Dies, whatever its time.
-func (q *Queries) EndSession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, endSession, id)
-	return err
+func (q *Queries) EndSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, endSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
-const expireSession = `-- name: ExpireSession :exec
+const expireSession = `-- name: ExpireSession :execrows
 UPDATE dblock_sessions SET dead = true
  WHERE id = ?1 AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h
@@ -90,12 +96,15 @@ UPDATE dblock_sessions SET dead = true
 `
 
 // Dies if its time is over.
-func (q *Queries) ExpireSession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, expireSession, id)
-	return err
+func (q *Queries) ExpireSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, expireSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
-const forgetSession = `-- name: ForgetSession :exec
+const forgetSession = `-- name: ForgetSession :execrows
 DELETE FROM dblock_sessions
  WHERE id = ?1 AND dead
    AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)
@@ -103,9 +112,12 @@ DELETE FROM dblock_sessions
    AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = dblock_sessions.id)
 `
 
-func (q *Queries) ForgetSession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, forgetSession, id)
-	return err
+func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, forgetSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const forgetSessions = `-- name: ForgetSessions :execrows

@@ -62,14 +62,17 @@ func (q *Queries) IsShareHeld(ctx context.Context, arg IsShareHeldParams) (int64
 	return token, err
 }
 
-const lockDatabase = `-- name: LockDatabase :exec
+const lockDatabase = `-- name: LockDatabase :execrows
 
 UPDATE dblock_sessions SET dead = dead WHERE id = ''
 `
 
 // Inside transactions of the caller's.
 // Takes the database's write lock, which stays until the transaction ends, and changes no row: no session has this id.
-func (q *Queries) LockDatabase(ctx context.Context) error {
-	_, err := q.db.ExecContext(ctx, lockDatabase)
-	return err
+func (q *Queries) LockDatabase(ctx context.Context) (int64, error) {
+	result, err := q.db.ExecContext(ctx, lockDatabase)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

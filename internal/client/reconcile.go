@@ -21,6 +21,9 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	believed := c.registry.heldBy(s) // before the question: what is granted after it is not in the answer
 	overdue := c.registry.overdue()
 	listed, err := list(ctx)
+	if err == nil && lacks(listed, believed) { // no loss is believed of a single answer
+		listed, err = list(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -43,6 +46,17 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	}
 	c.loseAll(errDisowned, slices.Collect(maps.Values(believed))...)
 	return nil
+}
+
+// lacks reports whether a hold is missing in a list of what the session has.
+func lacks(listed []driver.Attempt, believed map[string]*hold) bool {
+	found := 0
+	for _, has := range listed {
+		if believed[has.Attempt] != nil {
+			found++
+		}
+	}
+	return found < len(believed)
 }
 
 // unknownGrant follows a hint about an attempt that nobody waits with, or about none in particular

@@ -11,11 +11,12 @@ import (
 )
 
 // Swallowing is an engine one of whose statements is swallowed in each request, and another one when
-// the request is repeated, for as long as it fails with ErrRetry. Such a request must have done
-// nothing, and any other must have done all.
+// the request is repeated, for as long as it fails with the error of a statement that did nothing.
+// Such a request must have done nothing, and any other must have done all.
 type Swallowing struct {
 	Engine
 	Statements *swallow.Statements
+	Unproven   error
 	Spare      func(text string) bool // which statements are never swallowed
 	Count      map[string]int         // by the name of a statement, how often it was swallowed
 
@@ -25,7 +26,7 @@ type Swallowing struct {
 // often is how often each statement is swallowed at least, wherever it stands.
 const often = 3
 
-// each makes a request until it does not fail with ErrRetry.
+// each makes a request until it does not fail for a statement that was swallowed.
 func (s *Swallowing) each(request func() error) (err error) {
 	s.requests++
 	for skip := s.requests % often; ; skip++ {
@@ -37,7 +38,7 @@ func (s *Swallowing) each(request func() error) (err error) {
 		if text != "" {
 			s.Count[name(text)]++
 		}
-		if text == "" || !errors.Is(err, driver.ErrRetry) {
+		if text == "" || !errors.Is(err, s.Unproven) {
 			return err
 		}
 	}

@@ -32,6 +32,9 @@ func Interpret(err error) error {
 		return driver.Fail(driver.ErrTxDone, err)
 	}
 	state := State(err)
+	if state == divisionByZero { // see proven of package postgres
+		return driver.Join(transaction.ErrSwallowed, err)
+	}
 	if state == "" {
 		if server := transaction.Server(err); server != "" {
 			return driver.Fail(driver.ErrConfig, fmt.Errorf("package postgres was given a pool of %s: %w", server, err))
@@ -83,6 +86,7 @@ func singleStatements(state string, err error) bool {
 
 // The SQLSTATEs that callers ask for.
 const (
+	divisionByZero       = "22012"
 	LockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
 	SerializationFailure = "40001"
 	QueryCanceled        = "57014" // a request to cancel, or statement_timeout

@@ -4,22 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
-
-	"github.com/dblock-go/dblock/internal/driver"
 )
-
-// ErrUnproven is the error of a statement that the server has answered, and that did nothing.
-// MariaDB answers "OK, 0 rows" to some statements that a KILL QUERY or max_statement_time has cut
-// short, and the transaction could commit the rest. A trigger can swallow a write, too.
-var ErrUnproven = driver.Fail(driver.ErrRetry, stale("the server answered that a statement was done, and it did nothing: "+
-	"a KILL QUERY or a limit for the time of statements may have cut it short: roll back, and begin the transaction anew"))
-
-// stale is why a transaction has to be run again, with the SQLSTATE of a serialization failure.
-type stale string
-
-func (s stale) Error() string { return string(s) }
-
-func (stale) SQLState() string { return "40001" }
 
 // Retryable reports whether an error means that the whole transaction lost a race and may succeed
 // when it is run again. It decides by code, never by message. An error of a driver that is not

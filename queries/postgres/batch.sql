@@ -3,7 +3,7 @@
 -- them in the order of their names, so that no two transactions wait for each other.
 
 -- A row that is there is not touched: the insert would wait for a transaction that has changed it.
--- name: EnsureRows :exec
+-- name: EnsureRows :execrows
 INSERT INTO dblock_locks (name, token, acquired_at)
 SELECT n.name, dblock_now(), dblock_now()
   FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n

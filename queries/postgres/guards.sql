@@ -3,7 +3,7 @@
 -- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
 -- come before, and then the hold is not found here. The name's row is written, and not only locked:
 -- an UnlockTx whose snapshot is older than the guard, and does not show it, fails there.
--- name: MakeGuard :exec
+-- name: MakeGuard :execrows
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
     SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
@@ -52,12 +52,12 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
 SELECT attempt FROM dblock_guards WHERE attempt = @attempt FOR UPDATE NOWAIT;
 
 -- After LockGuard, whatever comes of the takeover.
--- name: TouchGuard :exec
+-- name: TouchGuard :execrows
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = @attempt;
 
 -- A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
 -- and not each time.
--- name: WantHold :exec
+-- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until) VALUES (@attempt, dblock_now() + sqlc.arg(announced)::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
  WHERE dblock_wanted.wanted_until < excluded.wanted_until - sqlc.arg(announced)::bigint / 2;

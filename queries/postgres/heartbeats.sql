@@ -13,7 +13,7 @@ RETURNING session_id, dblock_durable() AS durable;
 SELECT expires_at FROM dblock_heartbeats WHERE session_id = @session FOR UPDATE;
 
 -- After ExpireSession or EndSession: a clock that steps back must not revive the dead.
--- name: DropHeartbeat :exec
+-- name: DropHeartbeat :execrows
 DELETE FROM dblock_heartbeats h
  WHERE h.session_id = @session AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND s.dead);
 

@@ -75,12 +75,12 @@ SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires
   FROM page p ORDER BY p.id;
 
 -- For a session that lives: nobody would forget what another watches.
--- name: Watch :exec
+-- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT sqlc.arg(name)::text, sqlc.arg(watch)::text, s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session)::text AND NOT s.dead
 ON CONFLICT (name, watch) DO NOTHING;
 
--- name: Unwatch :exec
+-- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = @name AND watch = @watch;
 
 -- name: Stir :many

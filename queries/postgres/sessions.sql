@@ -1,13 +1,14 @@
--- name: OpenSession :exec
+-- name: OpenSession :one
 WITH s AS (
     INSERT INTO dblock_sessions (id, host, pid, app, started_at)
     VALUES (@id, @host, @pid, @app, dblock_now()) RETURNING id
-)
-INSERT INTO dblock_heartbeats (session_id, expires_at)
-SELECT s.id, dblock_now() + sqlc.arg(ttl)::bigint FROM s;
+), opened AS (
+    INSERT INTO dblock_heartbeats (session_id, expires_at)
+    SELECT s.id, dblock_now() + sqlc.arg(ttl)::bigint FROM s RETURNING 1
+) SELECT count(*) FROM opened;
 
 -- The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot.
--- name: BurySession :exec
+-- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 VALUES (@id, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING;
 
@@ -20,20 +21,20 @@ SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
 SELECT dead FROM dblock_sessions WHERE id = @id AND NOT dead FOR UPDATE NOWAIT;
 
 -- After LockLiving and LockHeartbeat: dies if its time is over.
--- name: ExpireSession :exec
+-- name: ExpireSession :execrows
 UPDATE dblock_sessions SET dead = true
  WHERE id = @id AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = @id AND h.expires_at > dblock_now());
 
 -- After LockSession: dies, whatever its time.
--- name: EndSession :exec
+-- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = @id;
 
 -- name: SessionDead :one
 SELECT dead FROM dblock_sessions WHERE id = @id;
 
 -- A late statement may still put a lock under a session that is gone: BurySession is for that.
--- name: ForgetSession :exec
+-- name: ForgetSession :execrows
 WITH gone AS (
     DELETE FROM dblock_sessions s
      WHERE s.id = @id AND s.dead

@@ -26,7 +26,7 @@ SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true):
 
 -- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
 -- waited for.
--- name: EnsureRow :exec
+-- name: EnsureRow :execrows
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;
 
 -- An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It

@@ -10,7 +10,7 @@ INSERT INTO dblock_heartbeats (session_id, expires_at)
 SELECT CAST(sqlc.arg(session) AS TEXT), c.now_us + CAST(sqlc.arg(ttl) AS INTEGER) FROM dblock_clock c;
 
 -- After ExpireSession or EndSession: a clock that steps back must not revive the dead.
--- name: DropHeartbeat :exec
+-- name: DropHeartbeat :execrows
 DELETE FROM dblock_heartbeats
  WHERE session_id = @session
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_heartbeats.session_id AND s.dead);

@@ -86,20 +86,20 @@ SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, CAST(p.expires_at AS 
  ORDER BY p.id;
 
 -- A session that has ended watches nothing.
--- name: Watch :exec
+-- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT CAST(@name AS TEXT), CAST(@watch AS TEXT), s.id FROM dblock_sessions s WHERE s.id = @session AND NOT s.dead
 ON CONFLICT (name, watch) DO UPDATE SET session_id = excluded.session_id;
 
--- name: Unwatch :exec
+-- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = @name AND watch = @watch;
 
 -- name: Watchers :many
 SELECT o.session_id, o.watch FROM dblock_watchers o WHERE o.name = @name ORDER BY o.watch;
 
--- name: DropWatchers :exec
+-- name: DropWatchers :execrows
 DELETE FROM dblock_watchers WHERE session_id = @session;
 
--- name: DropDeadWatchers :exec
+-- name: DropDeadWatchers :execrows
 DELETE FROM dblock_watchers
  WHERE NOT EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_watchers.session_id AND NOT s.dead);

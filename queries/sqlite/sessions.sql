@@ -3,26 +3,26 @@ INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 SELECT CAST(@id AS TEXT), CAST(@host AS TEXT), CAST(@pid AS INTEGER), CAST(@app AS TEXT), c.now_us FROM dblock_clock c;
 
 -- The row that an operator or a restore took away comes back dead.
--- name: BurySession :exec
+-- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT CAST(@id AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- Dies if its time is over.
--- name: ExpireSession :exec
+-- name: ExpireSession :execrows
 UPDATE dblock_sessions SET dead = true
  WHERE id = @id AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h
                     WHERE h.session_id = dblock_sessions.id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c));
 
 -- Dies, whatever its time.
--- name: EndSession :exec
+-- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = @id;
 
 -- name: SessionDead :one
 SELECT dead FROM dblock_sessions WHERE id = @id;
 
--- name: ForgetSession :exec
+-- name: ForgetSession :execrows
 DELETE FROM dblock_sessions
  WHERE id = @id AND dead
    AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)

@@ -1,7 +1,7 @@
 -- Inside transactions of the caller's.
 
 -- Takes the database's write lock, which stays until the transaction ends, and changes no row: no session has this id.
--- name: LockDatabase :exec
+-- name: LockDatabase :execrows
 UPDATE dblock_sessions SET dead = dead WHERE id = '';
 
 -- After LockDatabase: nothing that is read here can change before the transaction ends.

@@ -1,0 +1,34 @@
+package transaction
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// ErrUnproven is the error of a statement that the server has answered, and that did nothing.
+// MariaDB answers "OK, 0 rows" to some statements that a KILL QUERY or max_statement_time has cut
+// short, and the transaction could commit the rest. A trigger can swallow a write, too.
+var ErrUnproven = driver.Fail(driver.ErrRetry, stale("the server answered that a statement was done, and it did nothing: "+
+	"a KILL QUERY or a limit for the time of statements may have cut it short: roll back, and begin the transaction anew"))
+
+// stale is why a transaction has to be run again, with the SQLSTATE of a serialization failure.
+type stale string
+
+func (s stale) Error() string { return string(s) }
+
+func (stale) SQLState() string { return "40001" }
+
+// ErrSwallowed is ErrUnproven on PostgreSQL and SQLite, which cut no statement short without an
+// error: it would be the same in the next try.
+var ErrSwallowed = driver.Fail(driver.ErrConfig, errors.New("the database answered that a statement was done, and it did nothing: "+
+	"a trigger, a rule or a row level policy on dblock's tables swallows what is written"))
+
+// MustAct reports whether a statement must do at least one row: its kind, which sqlc has in the
+// first line, is :exec. A statement that may find nothing to do is of another kind, and its caller
+// looks at the answer.
+func MustAct(text string) bool {
+	kind, _, _ := strings.Cut(text, "\n")
+	return strings.HasSuffix(kind, " :exec")
+}
