@@ -14,7 +14,7 @@ import (
 
 // settings are those of a session that decide whether what dblock sends is what arrives, and stays,
 // and the clock.
-const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode, @@sql_select_limit," +
+const settings = "SELECT @@autocommit, @@sql_log_bin, @@completion_type, @@sql_mode, @@sql_select_limit," +
 	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary'), @@timestamp"
 
 // unset takes back, on a connection of the engine's own, what cuts lists short, a clock that stands
@@ -39,11 +39,11 @@ type querier interface {
 // from its DSN, from init_connect, or the server's. What the application sets on a single connection
 // that it has borrowed is not seen here. examine returns the character set.
 func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
-	var autocommit bool
+	var autocommit, logged bool
 	var completion, mode, client, connection, results string
 	var limit uint64
 	var now, later string // of two statements, in microseconds
-	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &limit, &client, &connection, &results, &now); err != nil {
+	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &logged, &completion, &mode, &limit, &client, &connection, &results, &now); err != nil {
 		return "", err
 	}
 	if err := on.QueryRowContext(ctx, "SELECT @@timestamp").Scan(&later); err != nil {
@@ -55,6 +55,8 @@ func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	switch {
 	case !autocommit:
 		return refuse("autocommit off, so that no statement of dblock would commit: leave it on in the DSN")
+	case !logged:
+		return refuse("sql_log_bin off, so that no other node of a cluster, and no replica, would have the locks: leave it on")
 	case completion != "NO_CHAIN":
 		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what comes next is not committed: leave it at NO_CHAIN", completion)
 	case limit < math.MaxInt32:

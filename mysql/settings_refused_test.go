@@ -21,6 +21,7 @@ import (
 func TestSettingsThatAreRefused(t *testing.T) {
 	for _, refused := range []struct{ kind, variable, value string }{
 		{"", "autocommit", "0"},
+		{"", "sql_log_bin", "0"},
 		{"", "completion_type", "1"},
 		{"", "completion_type", "'RELEASE'"},
 		{"", "character_set_connection", "latin1"},

@@ -35,6 +35,15 @@ var settings = []setting{
 	{"no mode", "", variable("sql_mode", "''")},
 	{"simultaneous assignment", dbtest.KindMariaDB, variable("sql_mode", "'SIMULTANEOUS_ASSIGNMENT'")},
 	{"safe updates", "", variable("sql_safe_updates", "1")},
+	{"small joins", "", variable("max_join_size", "1000")},
+	{"a number for the next insert", "", variable("insert_id", "7")},
+	{"other steps of numbers", "", func(c *sqldriver.Config) {
+		variable("auto_increment_increment", "7")(c)
+		variable("auto_increment_offset", "3")(c)
+	}},
+	{"short recursions", dbtest.KindMySQL, variable("cte_max_recursion_depth", "1")},
+	{"short recursions", dbtest.KindMariaDB, variable("max_recursive_iterations", "1")},
+	{"keys that must be there", dbtest.KindMySQL, variable("sql_require_primary_key", "1")},
 	{"short statements", dbtest.KindMySQL, variable("max_execution_time", "300")},
 	{"short statements", dbtest.KindMariaDB, variable("max_statement_time", "0.3")},
 	{"snapshot isolation", dbtest.KindMariaDB, variable("innodb_snapshot_isolation", "1")},

@@ -48,8 +48,13 @@ var PostgresSettings = []Setting{
 	Params("lock_timeout of 200ms", "lock_timeout", "200"),
 	Params("statement_timeout of 500ms", "statement_timeout", "500", "idle_in_transaction_session_timeout", "500"),
 	Params("synchronous_commit off", "synchronous_commit", "off"),
+	Params("values as text otherwise", "bytea_output", "escape", "intervalstyle", "sql_standard", "extra_float_digits", "-15"),
+	Params("other plans", "plan_cache_mode", "force_generic_plan", "enable_seqscan", "off", "enable_nestloop", "off", "enable_indexonlyscan", "off",
+		"join_collapse_limit", "1", "jit", "off"),
+	Params("NULL by equality", "transform_null_equals", "on", "row_security", "off", "session_replication_role", "replica", "client_min_messages", "debug1"),
 	Params("the simple protocol", "default_query_exec_mode", "simple_protocol"),
 	Params("no prepared statements", "default_query_exec_mode", "exec"),
+	Params("backslashes in strings", "standard_conforming_strings", "off"), // not with the simple protocol, which pgx refuses then
 }
 
 // PostgresReadOnly is how PostgreSQL is read-only, short of a standby.
@@ -68,6 +73,8 @@ var (
 		Params("isolation level repeatable read", "tx_isolation", "'REPEATABLE-READ'", "innodb_snapshot_isolation", "1"),
 		Params("isolation level serializable", "tx_isolation", "'SERIALIZABLE'"),
 		Params("max_statement_time of 200ms", "max_statement_time", "0.2", "innodb_lock_wait_timeout", "1"),
+		Params("sql_mode ORACLE", "sql_mode", "'ORACLE'"),
+		Params("lists as joins", "in_predicate_conversion_threshold", "2", "optimizer_use_condition_selectivity", "5"),
 	}, bothSettings...)
 
 	bothSettings = []Setting{
@@ -77,6 +84,8 @@ var (
 		Params("interpolateParams", "interpolateParams", "true"),
 		Params("sql_mode empty", "sql_mode", "''"),
 		Params("sql_mode strict and ANSI", "sql_mode", "'ANSI,TRADITIONAL,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO,PAD_CHAR_TO_FULL_LENGTH,NO_UNSIGNED_SUBTRACTION'"),
+		Params("limits of sorts and joins", "max_sort_length", "8", "sql_buffer_result", "1", "group_concat_max_len", "4", "div_precision_increment", "0"),
+		Params("checks off", "unique_checks", "0", "foreign_key_checks", "0", "sql_auto_is_null", "1", "low_priority_updates", "1", "sql_notes", "0"),
 		Params("sql_mode NO_BACKSLASH_ESCAPES", "sql_mode", "'NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'"),
 	}
 )
@@ -96,6 +105,9 @@ var SQLiteSettings = []Setting{
 	Params("exclusive transactions", "_txlock", "exclusive"),
 	Params("a shared cache", "cache", "shared", "_pragma", "read_uncommitted(1)"),
 	Params("times as text", "_time_format", "sqlite", "_inttotime", "true"),
+	Params("rows in another order", "_pragma", "reverse_unordered_selects(1)", "_pragma", "automatic_index(0)", "_pragma", "temp_store(2)"),
+	Params("recursive triggers", "_pragma", "recursive_triggers(1)", "_pragma", "ignore_check_constraints(1)", "_pragma", "cell_size_check(1)",
+		"_pragma", "case_sensitive_like(1)"),
 }
 
 // SQLiteUsual is how SQLite's own documentation sets up a WAL database.

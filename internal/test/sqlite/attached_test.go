@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,45 @@ func TestSettingsThatCannotKeepLocksAreRefused(t *testing.T) {
 	f := open(t, newFixtureIn(t, "delete").path, "_pragma=locking_mode(EXCLUSIVE)")
 	f.pool.SetMaxOpenConns(1)
 	f.release(f.take("n", f.session()), false)
+}
+
+// A database of UTF-16 stores other bytes for a name, and connections that do not trust its schema
+// refuse some functions in its views.
+func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
+	for _, encoding := range []string{"UTF-8", "UTF-16le", "UTF-16be"} {
+		path := filepath.Join(t.TempDir(), "locks.db")
+		pool := openPool(t, path, "_pragma=encoding('"+encoding+"')&_pragma=journal_mode(WAL)&_pragma=trusted_schema(0)")
+		must(t, migrate.Up(t.Context(), pool, migrate.SQLite))
+		use(t, pool)
+		var is string
+		must(t, pool.QueryRowContext(t.Context(), "PRAGMA encoding").Scan(&is))
+		if is != encoding {
+			t.Fatalf("the database is of %s, want %s", is, encoding)
+		}
+		f, other := on(t, pool, path), on(t, openPool(t, path, ""), path)
+		mine, theirs := f.session(), other.session()
+		f.exec("DELETE FROM dblock_locks")
+		names := []string{"a", "über", "\uffee", "😀", strings.Repeat("ü", 127)}
+		for _, name := range names {
+			f.take(name, mine)
+			if _, taken, err := other.Take(t.Context(), request(name, theirs)); err != nil || taken {
+				t.Errorf("%s: %q was taken twice: %t, %v", encoding, name, taken, err)
+			}
+		}
+		var filter driver.Filter
+		var listed []string // in the order of the database's own bytes
+		for range len(names) + 1 {
+			page, err := f.Names(t.Context(), filter, 2)
+			must(t, err)
+			if listed = append(listed, page...); len(page) > 0 {
+				filter.After = page[len(page)-1]
+			}
+		}
+		slices.Sort(listed)
+		if slices.Sort(names); !slices.Equal(listed, names) {
+			t.Errorf("%s: %q, want %q", encoding, listed, names)
+		}
+	}
 }
 
 // Journals differ in what they cost and in who waits for whom, and not in what a lock is.

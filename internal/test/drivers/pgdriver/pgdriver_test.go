@@ -23,6 +23,6 @@ func TestBehaviour(t *testing.T) {
 	enginetest.Run(t, enginetest.Wiring{
 		Name: "pgdriver", Kind: enginetest.Postgres, Open: enginetest.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
 		// It knows no modes of execution.
-		Settings: enginetest.PostgresSettings[:7], ReadOnly: enginetest.PostgresReadOnly,
+		Settings: enginetest.PostgresSettings[:10], ReadOnly: enginetest.PostgresReadOnly,
 	})
 }

@@ -23,6 +23,6 @@ func TestBehaviour(t *testing.T) {
 	enginetest.Run(t, enginetest.Wiring{
 		Name: "pq", Kind: enginetest.Postgres, Open: enginetest.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
 		// lib/pq knows one style of dates, and no modes of execution.
-		Settings: enginetest.PostgresSettings[1:7], ReadOnly: enginetest.PostgresReadOnly,
+		Settings: enginetest.PostgresSettings[1:10], ReadOnly: enginetest.PostgresReadOnly,
 	})
 }
