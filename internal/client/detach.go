@@ -57,7 +57,7 @@ func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout) // also where the application has locked the whole database
 	defer cancel()
 	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: rand.Text()}
-	err := g.insist(ctx, func() error {
+	err := g.persist(ctx, func() error {
 		return g.statement(ctx, func(ctx context.Context) error {
 			return g.engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: g.config.Host, App: g.config.App, PID: os.Getpid(), TTL: d})
 		})
@@ -83,7 +83,7 @@ func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request, d time.D
 		h.bereave()
 	}
 	held, waited := h.held(), false
-	err := g.insist(ctx, func() error {
+	err := g.persist(ctx, func() error {
 		if waited { // behind a guarded transaction: its time begins anew
 			if err := g.lengthen(ctx, to.Session, d); err != nil {
 				return err
@@ -125,9 +125,9 @@ func (g rows) detachable(h *hold) error {
 	return h.once()
 }
 
-// insist tries for as long as that may help, and until ctx ends: the error then says what was in
+// persist tries for as long as that may help, and until ctx ends: the error then says what was in
 // the way.
-func (c *Client) insist(ctx context.Context, try func() error) error {
+func (c *Client) persist(ctx context.Context, try func() error) error {
 	away := c.absent()
 	var before error
 	for tries := 1; ; tries++ {
@@ -209,7 +209,7 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	k := c.registry.request(r.Name, r.Attempt)
 	got := &receipt{grant: driver.Grant{First: token, Token: token, Contended: true}, asked: c.config.Clock.Now()}
 	from := driver.Held{Name: r.Name, Session: holder.Session, Token: token}
-	err = c.insist(ctx, func() error {
+	err = c.persist(ctx, func() error {
 		return c.change(ctx, s, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
 	})
 	if err == nil {
