@@ -105,7 +105,8 @@ func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	})
 }
 
-// UnlockTx is Lock.UnlockTx for all of them.
+// UnlockTx is Lock.UnlockTx for all of them. After an error the transaction may have released some:
+// roll it back.
 func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	for _, one := range l.locks {
 		if err := one.UnlockTx(ctx, tx); err != nil {

@@ -336,7 +336,9 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	}
 	stillOpen(t, r.waiters[2])
 	commit(t, tx)
-	_ = l.Unlock(context.Background())
+	_, err := r.client.TryLock(l.Context(), "n") // the third waits
+	is(t, err, dblock.ErrNotAcquired)
+	is(t, l.Unlock(context.Background()), nil)
 	r.rest(t, e, l, r.waiters[2])
 }
 
