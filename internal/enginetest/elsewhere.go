@@ -144,7 +144,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	oracle.Compare(t, unheard{engine, engine}, 1, 100)
 }
 
-// unheard is an engine without Listen: its hints are not compared.
+// unheard is an engine without Upkeep: its hints are not compared.
 type unheard struct {
 	driver.Names
 	opener

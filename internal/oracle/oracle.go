@@ -19,7 +19,8 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Engine is what is compared. Where it has a method Listen (driver.Queue), hints are compared too.
+// Engine is what is compared. Where it has a method Upkeep (driver.Sessions), hints are compared
+// too.
 type Engine interface {
 	driver.Names
 	OpenSession(ctx context.Context, s driver.Session) error

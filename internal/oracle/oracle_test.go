@@ -23,6 +23,7 @@ type double struct {
 	take   func(n *protocol.Name, r driver.Request, g driver.Grant)
 	join   func(n *protocol.Name)
 	remove func(n *protocol.Name, r driver.Removal, left bool) bool
+	change func(n *protocol.Name, before protocol.Row)
 	hears  bool
 }
 
@@ -72,7 +73,14 @@ func (d hearing) Listen(ctx context.Context, session string, ready func(), wake 
 }
 
 func (d *double) Change(_ context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	changes, err := d.Names.Change(how.Name, how.Make, transition)
+	changes, err := d.Names.Change(how.Name, how.Make, func(n *protocol.Name) error {
+		before := n.Row
+		err := transition(n)
+		if d.change != nil {
+			d.change(n, before)
+		}
+		return err
+	})
 	if d.hears {
 		for _, t := range changes.Told {
 			d.told(t.Session, t.Hint)
@@ -193,6 +201,13 @@ func TestAWrongShortWayIsSeen(t *testing.T) {
 		},
 		"a denial": func(d *double) {
 			d.remove = func(*protocol.Name, driver.Removal, bool) bool { return false }
+		},
+		"a lock that moves, and keeps its attempt": func(d *double) {
+			d.change = func(n *protocol.Name, before protocol.Row) {
+				if n.Last == before.Last && n.Session != "" && n.Session != before.Session {
+					n.Attempt = before.Attempt
+				}
+			}
 		},
 		"silence": func(d *double) { d.hears = false },
 	} {

@@ -261,7 +261,7 @@ func (c *comparison) convert(name string) {
 	how, r := driver.How{Name: name, Self: h.session}, c.asks(name)
 	event, d := driver.Event{Name: name, Kind: "asked", Session: h.session}, c.duration()
 	by, member := c.IntN(7200)-3600, h.first+c.Int64N(h.token-h.first+1)
-	switch kind := c.IntN(9); kind {
+	switch kind := c.IntN(10); kind {
 	case 0:
 		c.doing = fmt.Sprintf("Extend %+v by %v", h, d)
 		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
@@ -321,6 +321,14 @@ func (c *comparison) convert(name string) {
 		c.general(how, func(n *protocol.Name, mine bool) answer {
 			return answer{err: protocol.Announce(n, lock(mine), event)}
 		})
+	case 9:
+		to := driver.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
+		c.doing = fmt.Sprintf("Move %+v to %+v", h, to)
+		for range 1 + c.IntN(2) { // also once more, as after an answer that was lost
+			c.general(how, func(n *protocol.Name, mine bool) answer {
+				return answer{err: protocol.Move(n, lock(mine), to)}
+			})
+		}
 	}
 }
 
