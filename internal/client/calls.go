@@ -133,6 +133,21 @@ func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error
 	return err
 }
 
+// pastBroken runs again what may be repeated while it meets connections that broke before it: all
+// that the pool keeps idle may have, since the server was restarted. Each try takes one out of it.
+func (c *calls) pastBroken(ctx context.Context, f func() error) error {
+	most := 0
+	if c.connections != nil {
+		_, most = c.connections()
+	}
+	for tries := 0; ; tries++ {
+		err := f()
+		if !broken(err) || tries > max(most, 10) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // usage says how the pool is used, where that may be why nothing was answered. It is errExhausted
 // where there is no free connection.
 func (c *calls) usage() error {

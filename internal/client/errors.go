@@ -2,8 +2,12 @@ package client
 
 import (
 	"context"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -59,6 +63,20 @@ func transient(err error, begun bool) bool {
 // isRefusal reports whether a statement of several requests was refused, and may do without one of
 // them: nothing was done, and it is neither an outage nor a race that was lost.
 func isRefusal(err error) bool { return err != nil && !driver.InDoubt(err) && !transient(err, true) }
+
+// broken reports whether an error is of a connection that broke, or that its server has ended.
+func broken(err error) bool {
+	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, sqldriver.ErrBadConn, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	var server interface{ SQLState() string }
+	if errors.As(err, &server) {
+		return server.SQLState() == "57P01" || server.SQLState() == "57P02" // shutdown, crash
+	}
+	return false
+}
 
 // residue is what an attempt that failed may have left in the database.
 type residue int

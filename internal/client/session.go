@@ -135,9 +135,13 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 		return nil, err
 	}
 	m.attend()
-	in, err := session.Open(ctx, m.engine, session.Config{
-		Host: m.host, App: m.app, PID: os.Getpid(), TTL: m.calls.ttl, Clock: m.clock, Beating: m.beating, Connecting: m.connecting, Beaten: m.beaten,
-		Reconcile: m.reconcile, Holding: m.holding,
+	var in *session.Session
+	err := m.calls.pastBroken(ctx, func() (err error) {
+		in, err = session.Open(ctx, m.engine, session.Config{
+			Host: m.host, App: m.app, PID: os.Getpid(), TTL: m.calls.ttl, Clock: m.clock, Beating: m.beating, Connecting: m.connecting, Beaten: m.beaten,
+			Reconcile: m.reconcile, Holding: m.holding,
+		})
+		return err
 	})
 	if err != nil {
 		m.depart()
@@ -182,7 +186,11 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 }
 
 func (m *sessions) checkSchema(ctx context.Context) error {
-	schema, err := m.engine.Schema(ctx)
+	var schema driver.Schema
+	err := m.calls.pastBroken(ctx, func() (err error) {
+		schema, err = m.engine.Schema(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -309,7 +317,7 @@ func (m *sessions) remove(id string) error {
 func (m *sessions) bury(id string) error {
 	var left []driver.Attempt
 	err := m.calls.statement(m.calls.tidying, func(ctx context.Context) (err error) {
-		if err = m.engine.EndSession(ctx, id); err == nil {
+		if err = m.calls.pastBroken(ctx, func() error { return m.engine.EndSession(ctx, id) }); err == nil {
 			left, err = m.engine.Orphans(ctx, id, 64)
 		}
 		return err

@@ -95,7 +95,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 func (c *Client) inquire(ctx context.Context, f func(ctx context.Context) error) error {
 	began := c.config.Clock.Now()
 	for tries := 1; ; tries++ {
-		err := c.statement(ctx, f)
+		err := c.pastBroken(ctx, func() error { return c.statement(ctx, f) })
 		late := c.config.Clock.Now()-began >= c.config.TTL || errors.Is(err, errExhausted)
 		if err == nil || !c.transient(err) || late || ctx.Err() != nil || tries >= 5 {
 			return err

@@ -10,7 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-var faults = inPlaces(flowing{
+var faults = inPlaces(own{
+	{"a first lock over a pool whose idle connections are all dead is taken", deadPool},
+}, flowing{
 	{"killing the connections that listen loses no wake-up", func(t *testing.T, e *env) { killed(t, e, listeners) }},
 	{"killing the connections that do not listen loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, others) }},
 	{"killing every connection loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, everything) }},
@@ -72,6 +74,30 @@ func (e *env) kill(t testing.TB, w which) int {
 
 // polled reports whether there is no listener: of PostgreSQL's drivers pgx alone can listen.
 func (e *env) polled() bool { return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" }
+
+// Broken by a client that gives up where the first connection is dead, or the second.
+func deadPool(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	if a.borrow == nil || e.wiring.Kind == SQLite {
+		t.Skip("no connection that the server could end")
+	}
+	for _, first := range map[string]func(c Client) error{
+		"Lock": func(c Client) error {
+			l, err := c.Lock(t.Context(), "n")
+			if err == nil {
+				err = l.Unlock(t.Context())
+			}
+			return err
+		},
+		"Inspect": func(c Client) error { _, err := c.Inspect(t.Context(), "n"); return err },
+	} {
+		c := e.clientOf(t, a)
+		giveBack := e.exhaust(t, a)
+		giveBack()
+		e.kill(t, everything)
+		is(t, first(c), nil)
+	}
+}
 
 func killed(t *testing.T, e *env, w which) {
 	holder := e.client(t)
