@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,10 +23,17 @@ import (
 // otherwise: that of flock.
 const exitNotAcquired = 1
 
+// What a command finds in its environment.
+const (
+	nameVariable  = "DBLOCK_NAME"
+	tokenVariable = "DBLOCK_TOKEN"
+)
+
 const runHelp = `run takes the locks, runs the command while it holds them, and releases them. It ends with the command's exit status.
 
 The command finds DBLOCK_NAME and DBLOCK_TOKEN in its environment: a token is higher than all before it of the name, so that what the lock
-protects can refuse an older one. Of several names both are lists, separated by spaces.
+protects can refuse an older one. Of several names both are lists, separated by spaces. By them a run within the command that would wait for
+the same lock, and so for its own end, finds that out and ends with status 1.
 
 Signals that run gets (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all that it has started (its process group). While run waits
 for the lock, INT, TERM and HUP end the wait.
@@ -67,6 +75,7 @@ type holding struct {
 	backoff  time.Duration
 	notGot   int
 
+	getenv  func(string) string
 	stderr  io.Writer
 	release func() // from then on no signal ends the context
 }
@@ -96,7 +105,7 @@ func execute(o *options) *cobra.Command {
 			}
 			stderr := queuedWriter{o.stderr, tell.New(func(int) {})}
 			defer tell.Flush(stderr.queue)
-			h.stderr, h.release = stderr, o.release
+			h.getenv, h.stderr, h.release = o.getenv, stderr, o.release
 			return o.using(c.Context(), func(d database) error { return h.execute(c.Context(), d, args[dash:]) })
 		},
 	}
@@ -258,6 +267,9 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 		ctx, cancel = context.WithTimeoutCause(ctx, h.wait, errWait)
 		defer cancel()
 	}
+	if err := h.checkOuter(ctx, c); err != nil {
+		return hold{}, err
+	}
 	if len(h.names) == 1 {
 		take := c.Lock
 		if h.noWait {
@@ -285,6 +297,32 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 		list = append(list, fmt.Sprint(all.Token(name)))
 	}
 	return hold{held: all, until: func() time.Time { return c.Stats().AliveUntil }, tokens: strings.Join(list, " ")}, nil
+}
+
+// checkOuter refuses a name that a run has which this process was started by: it would wait for its
+// own end. The token tells whether the name is held so in this database.
+func (h *holding) checkOuter(ctx context.Context, c *dblock.Client[*sql.Tx]) error {
+	outer, tokens := h.getenv(nameVariable), strings.Fields(h.getenv(tokenVariable))
+	if outer == "" || h.noWait || h.owner != "" {
+		return nil
+	}
+	for _, name := range h.names {
+		if name != outer && !slices.Contains(strings.Fields(outer), name) {
+			continue
+		}
+		info, err := c.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, by := range info.Holders {
+			beside := by.Shared && h.shared || by.Permits > 0 && h.permits != ""
+			if by.Alive && !beside && slices.Contains(tokens, fmt.Sprint(by.Token)) {
+				return fmt.Errorf("%w: this command was started by a dblock run that holds %q (%s, %s), and would wait for its own end: leave the inner run out, or unset %[3]s if that run does not wait for this command",
+					dblock.ErrDeadlock, name, nameVariable, tokenVariable)
+			}
+		}
+	}
+	return nil
 }
 
 // notAcquired gives an error the exit status that was asked for.

@@ -279,3 +279,28 @@ func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
 	}
 	contains(t, w.must("jobs"), "ok")
 }
+
+func TestARunWithinARunOfTheSameNameIsRefused(t *testing.T) {
+	eachKind(t, func(w *world) {
+		for _, c := range []struct {
+			says   string
+			outer  []string
+			inner  string
+			status int
+		}{
+			{"the same", []string{"n"}, `exec "$0" run n -- true`, exitFailed},
+			{"one of several", []string{"a", "n"}, `exec "$0" run n -- true`, exitFailed},
+			{"the same for a while", []string{"n"}, `exec "$0" run --wait 1h n -- true`, exitFailed},
+			{"a share", []string{"n"}, `exec "$0" run --shared n -- true`, exitFailed},
+			{"shares", []string{"--shared", "n"}, `exec "$0" run --shared n -- true`, 0},
+			{"another", []string{"n"}, `exec "$0" run other -- true`, 0},
+			{"in another database", []string{"n"}, `exec "$0" run --local n -- true`, 0},
+			{"without waiting", []string{"n"}, `exec "$0" run --no-wait -E 75 n -- true`, 75},
+		} {
+			s := w.process(append(append([]string{"run"}, c.outer...), "--", "sh", "-c", c.inner, os.Args[0])...)
+			if s.status != c.status || (c.status == exitFailed) != strings.Contains(s.err, "DBLOCK_NAME") {
+				w.Errorf("%s: %+v, want status %d", c.says, s, c.status)
+			}
+		}
+	})
+}
