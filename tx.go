@@ -122,11 +122,19 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // and Lock excludes LockTx. It needs no heartbeat and no token: the transaction that writes is the
 // one that holds.
 //
-// It waits until ctx ends, for other transactions in the order that the database has (over
-// database/sql on PostgreSQL, in turns of a little more than deadlock_timeout), and for a lease in
-// its queue, like any Lock; for that it needs a connection of the pool for a moment, and the lease
-// that it is then granted stands behind the transaction until that ends. The connection of the
-// transaction is of course busy all the while.
+// It waits until ctx ends, for other transactions and for a lease. For a lease it waits in its
+// queue, like any Lock. For that it needs a connection of the pool for a moment, and the lease that
+// it is then granted stands behind the transaction until that ends. For other transactions it waits
+// in turns, of a little more than deadlock_timeout on PostgreSQL and of half a second on MySQL and
+// MariaDB. Within a turn the server serves transactions in their order. At the end of a turn ctx is
+// looked at, and the transaction goes back to the end of the server's queue: so a transaction that
+// came later may be served first. On SQLite chance decides. The connection of the transaction is
+// busy all the while.
+//
+// LockTx, Guard and UnlockTx change no setting of the transaction's connection, take no named lock
+// on it, and have no statement on it cancelled. So ctx may be the context that the transaction was
+// begun with: when that ends, the connection goes back to the pool as it came from there. If only
+// that context ends, and not ctx, the error is ErrTxDone.
 //
 // Several names are locked in the order of their bytes, whatever the order in which they are given,
 // so that two transactions that want the same ones cannot wait for each other. Names that were
@@ -158,6 +166,8 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first name) nobody
 // can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx
 // looking and locking, or the pool has no second connection to look with, it says so, as on MySQL.
+// In these cases it may also wait inside SQLite, for as long as the application's busy_timeout says,
+// before it looks at ctx.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, names ...string) error {
 	return c.lockTx(ctx, "locktx", tx, names, true)
 }

@@ -40,8 +40,13 @@
 // to check a resource is rolled back while several others wait for it. Roll the transaction back
 // nevertheless, and soon: on MySQL, MariaDB and SQLite it keeps the row, or the one write lock,
 // until it ends. Waiting for another transaction ends with the context: on PostgreSQL at its
-// deadline, or within deadlock_timeout and 250 ms of being cancelled, on MySQL and MariaDB within
-// two seconds, on SQLite at once.
+// deadline, or within deadlock_timeout and 250 ms of being cancelled, on MySQL and MariaDB within a
+// second. There are two exceptions. On MySQL the first Check of a resource in a process waits as an
+// INSERT does: five seconds after the context has ended the connection is broken, and the transaction
+// with it. On SQLite a transaction that has neither read nor written waits for as long as its
+// busy_timeout says. No wait is longer than the session's own lock timeout.
+//
+// Check changes no setting of the connection: ctx may be the one that the transaction was begun with.
 //
 // # Tables
 //
@@ -49,15 +54,16 @@
 // database needs neither a client nor the locks' tables. One row per resource stays for ever.
 // Deleting it forgets the token: do that only when no writer with an old token is left.
 //
-// A Check is one statement on PostgreSQL and SQLite, and two on MySQL and MariaDB. Two round trips
-// around it make it harmless to the transaction. In a *sql.Tx one more asks the server for its
-// version.
+// A Check is one statement on PostgreSQL and SQLite, and two on MySQL and MariaDB, or three. One more
+// round trip on MySQL, MariaDB and SQLite, two on PostgreSQL, make it harmless to the transaction. In
+// a *sql.Tx one more asks the server for its version.
 package fence
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock/gen/fences/mysqldb"
 	"github.com/dblock-go/dblock/gen/fences/postgresdb"
@@ -107,6 +113,9 @@ func Check(ctx context.Context, tx any, resource string, token int64) error {
 	return fmt.Errorf("dblock: fence %q: %w", resource, err)
 }
 
+// rows are those of dblock_fences.
+var rows transaction.Rows
+
 func check(ctx context.Context, tx any, resource string, token int64) error {
 	if ctx == nil {
 		return fmt.Errorf("%w: the context is nil", ErrInvalid)
@@ -143,11 +152,24 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 			return decide(highest, err)
 		},
 		MySQL: func(ctx context.Context, q transaction.Queries) error {
-			var highest int64
 			name := transaction.Hex(resource)
-			err := q.Exec(ctx, mysqldb.See, name, token, token)
-			if err == nil {
-				_, err = q.Row(ctx, mysqldb.Highest, []any{name}, &highest)
+			lock := func() (highest int64, there bool, err error) {
+				there, err = transaction.LockInTurn(ctx, q, mysqldb.Highest, []any{name}, &highest)
+				return highest, there, err
+			}
+			if rows.Known(q, resource) {
+				if highest, there, err := lock(); err != nil || there && highest >= token {
+					return decide(highest, err)
+				}
+			}
+			began := time.Now()
+			if err := q.Exec(ctx, transaction.InTurn(mysqldb.See, transaction.Turn), name, token, token); err != nil {
+				return err
+			}
+			rows.Add(q, resource)
+			highest, there, err := lock()
+			if err == nil && (!there || highest < token) {
+				err = transaction.CutSince(began)
 			}
 			return decide(highest, err)
 		},

@@ -77,7 +77,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	guard, there, err := find(quiet, t.queries(tx).ShareGuard, look.Attempt)
 	switch here, other := text(guard.Server), text(look.Server); {
 	case err != nil:
-		return mysqlserver.Interpret(err)
+		return ended(quiet, err)
 	case !there || guard.Takeovers > 0:
 		return driver.ErrNotHeld
 	case here != other:

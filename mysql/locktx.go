@@ -41,7 +41,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	if err != nil || !open {
 		return state, false, err
 	}
-	row, there, err := t.lock(ctx, tx, name, wait, onSideConn)
+	row, there, err := t.lock(ctx, tx, name, wait)
 	switch {
 	case errors.Is(err, driver.ErrBusy) && !wait:
 		return driver.State{}, false, nil
@@ -57,7 +57,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 		defer cancel()
 		now, err := t.queries(tx).Clock(quiet) // after the lock, which may have been waited for
 		if err != nil {
-			return driver.State{}, false, mysqlserver.Interpret(err)
+			return driver.State{}, false, ended(quiet, err)
 		}
 		if row.RestsUntil > now {
 			return driver.State{}, false, errRests
@@ -80,7 +80,7 @@ func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) 
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	id, err := mysqldb.New(plainTx{tx, t.engine.prepared.in}).Database(quiet) // no statement of the engine's: tx may be of another pool
-	return id, mysqlserver.Interpret(err)
+	return id, ended(quiet, err)
 }
 
 // open reports whether a name is free for LockTx, and if so has made sure that its row is there and
@@ -143,37 +143,45 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 }
 
 // lock locks a name's row in the caller's transaction. It reports false where the row is missing,
-// and is ErrBusy where the row is locked and must not be waited for. It runs after aside has run:
-// the server is known.
-func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, onSideConn driver.OnSideConn) (mysqldb.AwaitRowRow, bool, error) {
+// and is ErrBusy where the row is locked and must not be waited for. It runs after OnSideConn has
+// run: the server is known. It waits in turns, of which the server knows: it serves those that wait
+// in their order, but for the end of a turn, and finds deadlocks.
+func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	q, info := t.queries(tx), t.engine.info.Load()
-	if !info.undoes || !info.mariaDB { // to which NOWAIT is a wait that times out at once
-		row, err := q.LockRowNow(quiet, transaction.Hex(name))
+	limit := transaction.Turn
+	if info := t.engine.info.Load(); !wait && info.undoes && info.mariaDB { // a refused NOWAIT would end the transaction
+		limit = t.engine.rowTimeout
+	} else if !wait {
+		row, err := t.queries(tx).LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
-		if !wait || !errors.Is(err, driver.ErrBusy) {
-			return mysqldb.AwaitRowRow(row), there, err
+		return mysqldb.AwaitRowRow(row), there, transaction.Ended(ctx, quiet, err)
+	}
+	q := mysqldb.New(inTurn{preparedTx{t.engine.prepared, tx}, limit})
+	for {
+		began := time.Now()
+		row, err := q.AwaitRow(quiet, transaction.Hex(name))
+		there, err := found(err)
+		if err == nil && !there && time.Since(began) >= limit {
+			err = transaction.ErrCut
+		}
+		switch over := transaction.IsTurnOver(err); {
+		case !over:
+			return row, there, transaction.Ended(ctx, quiet, err)
+		case ctx.Err() != nil:
+			return row, false, driver.Join(ctx.Err(), err)
+		case !wait:
+			return row, false, driver.Fail(driver.ErrBusy, err)
 		}
 	}
-	within := ctx
-	if !wait {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeout(ctx, t.engine.rowTimeout)
-		defer cancel()
-	}
-	var row mysqldb.AwaitRowRow
-	err := interruptible(within, quiet, tx, onSideConn, func() (err error) {
-		for {
-			row, err = q.AwaitRow(quiet, transaction.Hex(name))
-			if mysqlserver.Number(err) != mysqlserver.LockWaitTimeout || info.undoes || within.Err() != nil {
-				return err
-			} // else the server's patience is over, not ours
-		}
-	})
-	if !wait && mysqlserver.WasKilled(err) && ctx.Err() == nil {
-		err = driver.Fail(driver.ErrBusy, err)
-	}
-	there, err := found(err)
-	return row, there, err
+}
+
+// inTurn has queries that wait for a row for no longer than a limit.
+type inTurn struct {
+	mysqldb.DBTX
+	limit time.Duration
+}
+
+func (t inTurn) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	return t.DBTX.QueryRowContext(ctx, transaction.InTurn(text, t.limit), args...)
 }

@@ -3,16 +3,17 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -327,6 +328,7 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			db := own.Empty(t)
 			s := server{db, db.SQL(t)}
 			s.migrate(t)
+			must(t, migrate.Up(t.Context(), s.pool, migrate.MySQL, migrate.Fences))
 			s.exec(t, "CREATE TABLE work (n INT PRIMARY KEY)")
 			a := s.application(t)
 			holder, _ := a.begin(t, sql.LevelRepeatableRead)
@@ -345,15 +347,21 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 3 {
 				t.Fatalf("rows whose sum is %d, want 3: refused, TryLockTx has undone the transaction", n)
 			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
 			tx, _ = a.begin(t, sql.LevelRepeatableRead)
 			_, err = tx.Exec("INSERT INTO work VALUES (4)")
 			must(t, err)
-			_, err = a.lock(t.Context(), tx, "n", true) // until the server's patience is over
-			is(t, err, driver.ErrRetry)
-			_ = tx.Rollback()
+			_, err = a.lock(ctx, tx, "n", true)
+			is(t, err, context.DeadlineExceeded)
+			must(t, fence.Check(t.Context(), holder, "r", 7))
+			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			is(t, fence.Check(ctx, tx, "r", 8), context.DeadlineExceeded)
+			must(t, tx.Commit())
 			must(t, holder.Rollback())
-			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 3 {
-				t.Fatalf("rows whose sum is %d, want 3", n)
+			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 7 {
+				t.Fatalf("rows whose sum is %d, want 7: a wait that its context ended has undone the transaction", n)
 			}
 			held := a.take(t, "guarded")
 			holder, _ = a.begin(t, sql.LevelRepeatableRead)
@@ -392,56 +400,6 @@ func TestLockTxOutlastsTheServersPatience(t *testing.T) {
 		must(t, holder.Rollback())
 		if got := <-locking; got.err != nil || !got.value {
 			t.Fatalf("%+v, want locked", got)
-		}
-	})
-}
-
-// A KILL must not come after the statement that it was meant for, and must leave nothing behind.
-func TestAnInterruptionHitsNothingButTheWait(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		var last error
-		for _, late := range []bool{false, true} {
-			proxy := dbtest.NewProxy(t, s.Addr(t))
-			a := s.application(t)
-			a.beside = onSideConn(t, server{s.Through(t, proxy), s.pool}.engine(t))
-			killing, goOn := stopAt(t, proxy, "KILL QUERY", 1)
-			holder, _ := a.begin(t, sql.LevelRepeatableRead)
-			if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {
-				t.Fatal(locked, err)
-			}
-			tx, on := a.begin(t, sql.LevelRepeatableRead)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			locking := start(t, func(context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
-			s.blocked(t, on)
-			cancel()
-			soon(t, "the KILL", killing)
-			if late {
-				must(t, holder.Commit())
-				select {
-				case got := <-locking:
-					t.Errorf("%+v while a KILL is on its way", got)
-				case <-time.After(200 * time.Millisecond):
-				}
-			}
-			goOn()
-			got := <-locking
-			if late && (got.err != nil || !got.value) || !late && !errors.Is(got.err, context.Canceled) {
-				t.Errorf("late %v: %+v", late, got)
-			}
-			var tags int
-			must(t, tx.QueryRow("SELECT RELEASE_ALL_LOCKS()").Scan(&tags))
-			if tags != 0 {
-				t.Errorf("%d named locks are left to the application", tags)
-			}
-			for range 20 {
-				if _, err := tx.Exec("DO 0"); err != nil {
-					last = err
-				}
-			}
-			must(t, last)
-			must(t, tx.Rollback())
-			_ = holder.Rollback()
 		}
 	})
 }

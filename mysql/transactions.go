@@ -30,7 +30,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if err != nil {
 		return err
 	}
-	row, there, err := t.lock(ctx, tx, h.Name, true, onSideConn)
+	row, there, err := t.lock(ctx, tx, h.Name, true)
 	switch {
 	case err != nil:
 		return mysqlserver.Interpret(err)
@@ -47,7 +47,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	defer cancel()
 	if look.Made { // not where it is missing: to look for it there would lock the gap
 		if err := t.seize(quiet, q, look.Attempt); err != nil {
-			return mysqlserver.Interpret(err)
+			return ended(quiet, err)
 		}
 	}
 	if h.Shared {
@@ -56,11 +56,16 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: transaction.Hex(h.Name), Session: h.Session, Token: h.Token})
 	switch {
 	case err != nil || released > 0:
-		return mysqlserver.Interpret(err)
+		return ended(quiet, err)
 	case row.SessionID == h.Session && row.LastToken == h.Token && row.FirstToken == h.Token:
 		return transaction.ErrUnproven
 	}
 	return driver.ErrNotHeld
+}
+
+// ended interprets an error of a statement in the caller's transaction.
+func ended(quiet context.Context, err error) error {
+	return mysqlserver.Interpret(transaction.Ended(quiet, quiet, err))
 }
 
 // seize is Seize in the caller's transaction, of a guard that is there. Where MariaDB would take
@@ -107,7 +112,7 @@ func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h dr
 	}
 	switch {
 	case err != nil || dropped == 0: // this transaction has released it before
-		return notHeld(err)
+		return notHeld(ended(quiet, err))
 	case !counted:
 		return nil
 	}

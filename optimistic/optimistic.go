@@ -87,6 +87,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock/gen/versions/mysqldb"
 	"github.com/dblock-go/dblock/gen/versions/postgresdb"
@@ -158,6 +159,9 @@ func Bump(ctx context.Context, tx any, name string, version int64) error {
 	return fmt.Errorf("dblock: bump %q: %w", name, err)
 }
 
+// rows are those of dblock_versions.
+var rows transaction.Rows
+
 func bump(ctx context.Context, tx any, name string, version int64) error {
 	if version < 0 {
 		return fmt.Errorf("%w: version %d: they begin at 0", ErrInvalid, version)
@@ -181,26 +185,37 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 			return conflict
 		},
 		MySQL: func(ctx context.Context, q transaction.Queries) error {
-			name := transaction.Hex(name)
-			if version == 0 {
-				if err := q.Exec(ctx, mysqldb.Begin, name); err != nil {
-					return err
-				}
+			hex := transaction.Hex(name)
+			lock := func() (now int64, there bool, err error) {
+				there, err = transaction.LockInTurn(ctx, q, mysqldb.LockVersion, []any{hex}, &now)
+				return now, there, err
 			}
 			var now, next int64
-			there, err := q.Row(ctx, mysqldb.LockVersion, []any{name}, &now)
+			var there bool
+			var err error
+			if version > 0 || rows.Known(q, name) {
+				now, there, err = lock()
+			}
+			if version == 0 && !there && err == nil {
+				began := time.Now()
+				if err := q.Exec(ctx, transaction.InTurn(mysqldb.Begin, transaction.Turn), hex); err != nil {
+					return err
+				}
+				rows.Add(q, name)
+				if now, there, err = lock(); err == nil && !there {
+					err = transaction.CutSince(began)
+				}
+			}
 			switch {
 			case err != nil:
 				return err
-			case !there && version == 0: // Begin has made no row
-				return transaction.ErrUnproven
 			case !there || now != version:
 				return conflict
 			}
-			if err := q.Exec(ctx, mysqldb.Bump, name); err != nil {
+			if err := q.Exec(ctx, mysqldb.Bump, hex); err != nil {
 				return err
 			}
-			_, err = q.Row(ctx, mysqldb.LockVersion, []any{name}, &next)
+			_, err = q.Row(ctx, mysqldb.LockVersion, []any{hex}, &next)
 			return proven(next == version+1, err)
 		},
 		SQLite: func(ctx context.Context, q transaction.Queries) error {

@@ -6,7 +6,6 @@ import (
 	sqldriver "database/sql/driver"
 	"fmt"
 
-	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -73,13 +72,6 @@ func (own settings) forBorrowing() (set, reset string) {
 		reset += fmt.Sprintf("PRAGMA busy_timeout = %d", own.patience)
 	}
 	return set, reset
-}
-
-// setBusyTimeout sets that of a transaction's connection: the pragma is none of what a transaction
-// undoes.
-func setBusyTimeout(ctx context.Context, tx sqlitedb.DBTX, milliseconds int64) error {
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
-	return err
 }
 
 // discard closes the connection, instead of giving it back to the pool.

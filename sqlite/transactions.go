@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // connectTimeout is how long LockTx waits for a second connection, to look before it locks. The
@@ -38,11 +39,12 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ dr
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
-	held, err := guarded(context.WithoutCancel(ctx), queriesOn(tx), h)
+	quiet := context.WithoutCancel(ctx)
+	held, err := guarded(quiet, queriesOn(tx), h)
 	if err == nil && !held {
 		err = driver.ErrNotHeld
 	}
-	return interpret(err)
+	return interpret(transaction.Ended(quiet, quiet, err))
 }
 
 func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool, err error) {
@@ -112,11 +114,11 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	began := time.Now()
 	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, tx) }
 	for b := (backoff{}); ; {
-		state, err := t.lookOnSide(ctx, name)
+		state, obstacle, err := t.lookOnSide(ctx, name)
 		if err != nil || !unleased(state, own) {
 			return state, false, err
 		}
-		err = try(ctx, tx)
+		err = try(ctx, tx, obstacle)
 		if err == nil {
 			break
 		}
@@ -130,10 +132,11 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 			return driver.State{}, false, driver.Fail(over, err)
 		}
 	}
-	state, err := lookAt(context.WithoutCancel(ctx), queriesOn(tx), name)
+	quiet := context.WithoutCancel(ctx)
+	state, err := lookAt(quiet, queriesOn(tx), name)
 	switch {
 	case err != nil:
-		return driver.State{}, false, interpret(err)
+		return driver.State{}, false, interpret(transaction.Ended(quiet, quiet, err))
 	case unleased(state, own):
 		id, err := t.Database(ctx, tx)
 		return driver.State{Database: id}, true, err
@@ -144,8 +147,9 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 }
 
 func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
-	id, err := queriesOn(tx).Database(context.WithoutCancel(ctx))
-	return id, interpret(err)
+	quiet := context.WithoutCancel(ctx)
+	id, err := queriesOn(tx).Database(quiet)
+	return id, interpret(transaction.Ended(quiet, quiet, err))
 }
 
 // unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it
@@ -154,25 +158,46 @@ func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) b
 	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
 }
 
-// lookOnSide looks on another connection of the pool. The zero value where there is none, or where
-// it cannot look now.
-func (t transactions) lookOnSide(ctx context.Context, name string) (state driver.State, err error) {
-	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
-		return state, err
-	}
-	moment, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	err = t.db.borrow(moment, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
+// lookOnSide looks on another connection of the pool, and returns what stopped that from writing.
+// The zero values where there is none, or where it cannot look now.
+func (t transactions) lookOnSide(ctx context.Context, name string) (state driver.State, obstacle, err error) {
+	obstacle, err = t.onSide(ctx, func(quiet context.Context, conn *sql.Conn) (err error) {
 		state, err = lookAt(quiet, queriesOn(conn), name)
 		return err
 	})
+	if busy(err) {
+		return driver.State{}, obstacle, nil
+	}
+	return state, obstacle, interpret(err)
+}
+
+// onSide uses another connection of the pool, if there is one now, and then tries to write on it.
+// obstacle is why it cannot: the caller's transaction, or another, has the write lock.
+func (t transactions) onSide(ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error) (obstacle, err error) {
+	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
+		return nil, err
+	}
+	moment, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err = t.db.borrow(moment, asSet, func(quiet context.Context, conn *sql.Conn) error {
+		if err := use(quiet, conn); err != nil {
+			return err
+		}
+		if _, obstacle = conn.ExecContext(quiet, "BEGIN IMMEDIATE"); obstacle == nil {
+			rollBack(quiet, conn)
+		}
+		return nil
+	})
+	if !busy(obstacle) {
+		obstacle = nil
+	}
 	switch {
 	case ctx.Err() != nil:
-		return driver.State{}, ctx.Err()
-	case busy(err), errors.Is(err, context.DeadlineExceeded):
-		return driver.State{}, nil
+		return nil, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, nil
 	}
-	return state, interpret(err)
+	return obstacle, err
 }
 
 func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State, error) {
@@ -190,10 +215,10 @@ func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for b := (backoff{}); ; {
-		if err := ctx.Err(); err != nil {
-			return err
+		obstacle, err := t.onSide(ctx, func(context.Context, *sql.Conn) error { return nil })
+		if err == nil || busy(err) {
+			err = try(ctx, tx, obstacle)
 		}
-		err := try(ctx, tx)
 		if !inTheWay(err) {
 			return interpret(err)
 		}
@@ -206,26 +231,15 @@ func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 // inTheWay: to try again may help. A snapshot that is too old stays so.
 func inTheWay(err error) bool { return busy(err) && !errors.Is(err, driver.ErrRetry) }
 
-// try takes the write lock, or fails at once. The busy timeout is not the application's for these
-// microseconds only: were the transaction ended meanwhile, by the context it was begun with, its
-// connection could not be reached any more.
-func try(ctx context.Context, tx *sql.Tx) (err error) {
+// try takes the write lock, or returns the obstacle if the statement would wait for that inside
+// SQLite. No context ends such a wait, and the application's busy timeout stays as it is: were the
+// transaction ended meanwhile, by the context it was begun with, nobody could restore it.
+func try(ctx context.Context, tx *sql.Tx, obstacle error) error {
 	quiet := context.WithoutCancel(ctx)
-	var patience int64
-	if err := tx.QueryRowContext(quiet, "PRAGMA busy_timeout").Scan(&patience); err != nil {
-		return err
+	if obstacle != nil && waitsInside(quiet, tx) {
+		return obstacle
 	}
-	if patience != 0 {
-		if err := setBusyTimeout(quiet, tx, 0); err != nil {
-			return err
-		}
-		defer func() {
-			if restored := setBusyTimeout(quiet, tx, patience); err == nil {
-				err = restored
-			}
-		}()
-	}
-	_, err = queriesOn(tx).LockDatabase(quiet)
+	_, err := queriesOn(tx).LockDatabase(quiet)
 	code, coded := codeOf(err)
 	switch {
 	case coded && code == sqliteBusySnapshot:
@@ -234,4 +248,16 @@ func try(ctx context.Context, tx *sql.Tx) (err error) {
 		return driver.Fail(driver.ErrSchema, err)
 	}
 	return err
+}
+
+// waitsInside reports whether SQLite waits, in a statement that writes, for another writer: it does
+// where there is a busy timeout, and the transaction has neither read nor written. A transaction
+// that has is answered at once: it has the write lock, or its snapshot forbids to wait. SQLite
+// refuses a checkpoint to a transaction that has, and no statement but a checkpoint tells.
+func waitsInside(ctx context.Context, tx *sql.Tx) bool {
+	var patience, busy, frames, done int64
+	if err := tx.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience); err != nil || patience == 0 {
+		return false
+	}
+	return tx.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &done) == nil
 }

@@ -53,17 +53,6 @@ func (t Tag) Tie(ctx context.Context, on Querier) error {
 	return nil
 }
 
-// Untie takes the tag away again. A KILL that came late may hit this statement, which is then
-// repeated.
-func (t Tag) Untie(ctx context.Context, on Querier) error {
-	for {
-		var gave sql.NullInt64
-		if err := on.QueryRowContext(ctx, "SELECT RELEASE_LOCK('"+t.Name()+"')").Scan(&gave); !WasKilled(err) {
-			return err
-		}
-	}
-}
-
 var plainTag = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
 // Kill ends what the connection with a tag does: its QUERY, or the CONNECTION itself. It sends no

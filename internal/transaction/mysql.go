@@ -3,17 +3,37 @@ package transaction
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"time"
-
-	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// A turn is one second, the shortest possible. MySQL accepts an integer of one signedness only.
-const (
-	borrowTimeout = "SET @dblock_patience = CAST(@@SESSION.innodb_lock_wait_timeout AS SIGNED), SESSION innodb_lock_wait_timeout = " +
-		"CAST(IF(@@GLOBAL.innodb_rollback_on_timeout, @@SESSION.innodb_lock_wait_timeout, 1) AS SIGNED)"
-	restoreTimeout = "SET SESSION innodb_lock_wait_timeout = @dblock_patience"
-)
+// Turn is how long a statement waits for a row before the caller's context is looked at again. It is
+// shorter than the shortest innodb_lock_wait_timeout of MySQL: an error of that limit may roll back
+// the whole transaction.
+const Turn = 500 * time.Millisecond
+
+// InTurn limits how long a locking SELECT waits on MySQL and MariaDB, and any statement on MariaDB.
+// The limit is the statement's alone: no setting of the connection has to be restored, which may be
+// the pool's again by then. Each of the two servers takes the other's words for a comment. What the
+// limit ends is undone as one statement, whatever innodb_rollback_on_timeout says.
+func InTurn(text string, limit time.Duration) string {
+	mysql := fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d) */", limit.Milliseconds())
+	mariaDB := fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = %g FOR */ ", limit.Seconds())
+	return mariaDB + strings.Replace(text, "SELECT", mysql, 1)
+}
+
+// IsTurnOver reports whether an error is of a limit of InTurn.
+func IsTurnOver(err error) bool {
+	n := mysqlNumber(err)
+	return n == 3024 || n == 1969 || errors.Is(err, ErrCut)
+}
+
+// ErrCut is of a statement of MariaDB that reported success where its limit had ended it. Only what
+// the statement has not done tells.
+var ErrCut = errors.New("the statement was ended by its time limit, and reported success")
 
 // Hex is a name as it travels, in hexadecimal digits, which are the same in every character set.
 // PostgreSQL takes the bytes of a parameter for those of client_encoding. Statements read the digits
@@ -40,22 +60,91 @@ var mysql = engine{
 
 // runMySQL has no use for a savepoint. An error rolls back its statement alone, a deadlock the
 // whole transaction. A savepoint would not release row locks either.
-func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
-	if err := q.Exec(quiet, borrowTimeout); err != nil {
+func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error {
+	on := onMySQL{Queries: q}
+	var seconds int64
+	if _, err := q.Row(quiet, where, nil, &seconds, &on.mariaDB, &on.database); err != nil {
 		return err
 	}
-	defer func() { // the setting is the session's, which outlives the transaction
-		if second := q.Exec(quiet, restoreTimeout); err == nil {
-			err = second
-		} else if second != nil && mysqlNumber(err) != 0 {
-			err = driver.Join(err, second)
-		}
-	}()
-	ended := func(err error) bool { return mysqlNumber(err) == lockWaitTimeout }
-	patience := func() (time.Duration, error) {
-		var seconds int64
-		_, err := q.Row(quiet, "SELECT @dblock_patience", nil, &seconds)
-		return time.Duration(seconds) * time.Second, err
+	patience := func() (time.Duration, error) { return time.Duration(seconds) * time.Second, nil }
+	err := turns(ctx, func() error { return work(quiet, on) }, IsTurnOver, patience)
+	if IsTurnOver(err) && ctx.Err() == nil {
+		err = impatient{err}
 	}
-	return turns(ctx, func() error { return work(quiet, q) }, ended, patience)
+	return err
+}
+
+// where reads no table: at REPEATABLE READ that would begin the transaction's snapshot.
+const where = "SELECT @@SESSION.innodb_lock_wait_timeout, VERSION() LIKE '%MariaDB%', CONCAT_WS('/', @@hostname, @@port, DATABASE())"
+
+// onMySQL are Queries of MySQL or MariaDB.
+type onMySQL struct {
+	Queries
+	mariaDB  bool
+	database string
+}
+
+// impatient is the error of a wait that lasted as long as innodb_lock_wait_timeout allows. It is
+// retryable, as the server's own would be. The transaction goes on.
+type impatient struct{ cause error }
+
+func (e impatient) Error() string {
+	return "another transaction is in the way for longer than innodb_lock_wait_timeout: " + e.cause.Error()
+}
+
+func (e impatient) Unwrap() error { return e.cause }
+
+func (impatient) SQLState() string { return "40001" }
+
+// LockInTurn locks a row by a SELECT with its whole key, for a turn at most. It returns false if
+// there is no row.
+func LockInTurn(ctx context.Context, q Queries, text string, args []any, into ...any) (bool, error) {
+	began := time.Now()
+	there, err := q.Row(ctx, InTurn(text, Turn), args, into...)
+	if err == nil && !there && time.Since(began) >= Turn {
+		err = ErrCut
+	}
+	return there, err
+}
+
+// CutSince is the error of a statement that was begun then, was answered, and did nothing: ErrCut if
+// its limit may have ended it, else ErrUnproven.
+func CutSince(began time.Time) error {
+	if time.Since(began) >= Turn {
+		return ErrCut
+	}
+	return ErrUnproven
+}
+
+// Rows remembers which rows this process has inserted on MySQL, whatever became of them. It decides
+// what comes first where a row may be missing, and nothing else. An INSERT waits without a limit
+// for a row that another transaction has locked. A locking SELECT of a missing row locks the gap,
+// and two transactions that have locked one gap stop each other's INSERT.
+type Rows struct {
+	mu    sync.Mutex
+	names map[string]struct{}
+}
+
+// manyRows is after how many rows all are forgotten.
+const manyRows = 10_000
+
+// Known reports whether a locking SELECT comes first. On MariaDB it never does: there an INSERT has
+// a limit.
+func (r *Rows) Known(q Queries, name string) bool {
+	on := q.(onMySQL)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.names[on.database+"/"+name]
+	return known && !on.mariaDB
+}
+
+// Add remembers a row. It MUST be called after the INSERT: before it, a SELECT would lock the gap.
+func (r *Rows) Add(q Queries, name string) {
+	on := q.(onMySQL)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names == nil || len(r.names) >= manyRows {
+		r.names = map[string]struct{}{}
+	}
+	r.names[on.database+"/"+name] = struct{}{}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/dblock-go/dblock/internal/driver"
 )
 
 const (
@@ -36,24 +34,21 @@ var sqlite = engine{
 	},
 }
 
-// runSQLite waits for the write lock as long as the caller's busy_timeout and ctx allow. It does
-// not wait when the snapshot is stale, since waiting cannot renew it.
-func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
+// runSQLite waits for the write lock as long as the caller's busy_timeout allows: inside SQLite, where
+// ctx ends no wait, if the transaction has neither read nor written. In one that has, SQLite answers
+// at once, and runSQLite tries again until ctx ends. It does not wait when the snapshot is stale,
+// since waiting cannot renew it.
+func runSQLite(ctx, _ context.Context, q Queries, work func(context.Context, Queries) error) error {
+	quiet := context.WithoutCancel(ctx) // there is no connection to break
 	var ms int64
 	if _, err := q.Row(quiet, "PRAGMA busy_timeout", nil, &ms); err != nil {
 		return err
-	}
-	if ms > 0 {
-		if err := setBusyTimeout(quiet, q, 0); err != nil {
-			return err
-		}
-		defer func() { err = driver.Join(err, setBusyTimeout(quiet, q, ms)) }()
 	}
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := work(quiet, q)
 		code, _ := sqliteCode(err)
-		if kind := code & 0xff; kind != sqliteBusy && kind != sqliteLocked || code == sqliteBusySnapshot || !time.Now().Before(end) {
+		if kind := code & 0xff; kind != sqliteBusy && kind != sqliteLocked || code == sqliteBusySnapshot || ctx.Err() == nil && !time.Now().Before(end) {
 			return err
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause))
@@ -64,9 +59,4 @@ func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context,
 			return fmt.Errorf("another transaction is in the way: %w: %w", ctx.Err(), err)
 		}
 	}
-}
-
-func setBusyTimeout(ctx context.Context, q Queries, ms int64) error {
-	_, err := q.Row(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", ms), nil, new(int64))
-	return err
 }

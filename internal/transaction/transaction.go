@@ -15,17 +15,24 @@
 //   - PostgreSQL: lock_timeout, behind a savepoint. A turn is longer than deadlock_timeout: with
 //     shorter turns, two transactions that wait for each other would never wait long enough for the
 //     server to find the deadlock.
-//   - MySQL, MariaDB: innodb_lock_wait_timeout, in whole seconds; deadlocks are found at once.
-//     There are no turns where innodb_rollback_on_timeout is on, since a timeout would roll back
-//     the whole transaction: there the caller's own setting applies.
-//   - SQLite: busy_timeout = 0, and a retry after a pause. SQLite's own busy handler knows of no
-//     context.
+//   - MySQL, MariaDB: a limit that belongs to the statement alone (InTurn). The server finds
+//     deadlocks at once. MySQL has none for an INSERT: see Rows.
+//   - SQLite: there are no turns. One try waits as long as the caller's own busy_timeout says, as
+//     any statement of the caller's does.
 //
-// The caller's own setting is restored, and the total wait is no longer than that setting allows.
+// The total wait is no longer than the caller's own setting allows.
+//
+// # Nothing is borrowed
+//
+// The connection may go back to its pool at any moment: database/sql takes it back when the context
+// ends that the transaction was begun with. So no step changes a setting of the connection, takes a
+// named lock, or has the server end a statement of it: what restores that could come too late.
+// PostgreSQL's settings are local to the transaction and end with it.
 package transaction
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -116,10 +123,10 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 	if e == nil {
 		var err error
 		if e, err = detect(quiet, t.queries); err != nil {
-			return err
+			return Ended(ctx, quiet, err)
 		}
 	}
-	err := e.run(ctx, quiet, t.queries, e.work(w))
+	err := Ended(ctx, quiet, e.run(ctx, quiet, t.queries, e.work(w)))
 	if err != nil && e.missing(quiet, t.queries, w.Table, err) {
 		return driver.Fail(driver.ErrSchema, fmt.Errorf("%s is not there; run migrate.Up(ctx, db, engine, %s) on this database: %w", w.Table, w.Set, err))
 	}
@@ -134,7 +141,7 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 	switch {
 	case err != nil:
 		if _, second := q.Row(ctx, "SELECT sqlite_version()", nil, &version); second != nil {
-			return nil, err
+			return nil, driver.Join(err, second)
 		}
 		return &sqlite, nil
 	case strings.HasPrefix(version, "PostgreSQL "):
@@ -143,6 +150,25 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 		return &mysql, nil
 	}
 	return nil, fmt.Errorf("%w: the transaction is on %q, which is none of PostgreSQL, MySQL, MariaDB and SQLite", driver.ErrUnsupported, version)
+}
+
+// Ended turns an error of a statement that says, in whatever words, that the caller's transaction
+// has ended into ErrTxDone. database/sql ends it with the context that it was begun with, closes the
+// rows of a statement, and reports that context's error. quiet is the statement's own context. If
+// ctx has ended, too, the error says so.
+func Ended(ctx, quiet context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		if quiet.Err() != nil || ctx.Err() != nil {
+			return err
+		}
+	case err.Error() != "sql: Rows are closed": // there is no value for that
+		return err
+	}
+	return driver.Fail(driver.ErrTxDone, driver.Join(ctx.Err(), err))
 }
 
 // Lenient returns a context for statements in the caller's transaction. It ends Grace after ctx.

@@ -245,7 +245,7 @@ func (w World) Waiting(t *testing.T, x *Tx, do func() error) (result func() erro
 	t.Helper()
 	var rows chan struct{}
 	if c, counted := x.TX.(*Counted); counted {
-		rows = make(chan struct{}, 2)
+		rows = make(chan struct{}, 1)
 		c.rows = rows
 	}
 	done := make(chan error, 1)
@@ -275,8 +275,8 @@ func (w World) Waiting(t *testing.T, x *Tx, do func() error) (result func() erro
 	}
 }
 
-// waits tells whether somebody in the database waits for a row; on SQLite whether the same row was
-// asked for again.
+// waits tells whether somebody in the database waits for a row; on SQLite, which waits inside the
+// statement, whether the row was asked for.
 func (w World) waits(t *testing.T, rows chan struct{}) bool {
 	t.Helper()
 	if w.Engine == migrate.SQLite {
