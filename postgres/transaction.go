@@ -3,12 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/gen/postgresdb"
-	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -18,12 +15,6 @@ type callersTx interface {
 	// seen is kept with the connection: what has been prepared on it. nil where that makes no
 	// difference.
 	seen() map[string]any
-	// interrupt asks the server to cancel what the transaction is running. It returns when the
-	// server has seen that; false where there is no way to ask.
-	interrupt(ctx context.Context) bool
-	// longLockTimeout makes the statements that follow wait for rows until they are interrupted, or
-	// for a turn.
-	longLockTimeout(ctx context.Context) statement
 }
 
 type pgxTx struct{ tx pgx.Tx }
@@ -41,15 +32,6 @@ func (t pgxTx) exec(ctx context.Context, statements ...statement) error {
 	return t.tx.SendBatch(ctx, b).Close()
 }
 
-func (t pgxTx) interrupt(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
-	defer cancel()
-	_ = t.tx.Conn().PgConn().CancelRequest(ctx) // where it fails, the next one may not
-	return true
-}
-
-func (pgxTx) longLockTimeout(context.Context) statement { return borrowLockTimeout("0") }
-
 func (t pgxTx) seen() map[string]any { return t.tx.Conn().PgConn().CustomData() }
 
 type sqlTx struct{ tx *sql.Tx }
@@ -58,21 +40,11 @@ func (sqlTx) seen() map[string]any { return nil } // statements go one by one
 
 func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
 	for _, s := range statements {
-		if err := execute(ctx, t.tx, s); err != nil {
+		if err := transaction.Ended(ctx, ctx, execute(ctx, t.tx, s)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (sqlTx) interrupt(context.Context) bool { return false }
-
-func (sqlTx) longLockTimeout(ctx context.Context) statement {
-	var remaining int64
-	if deadline, ok := ctx.Deadline(); ok {
-		remaining = max(time.Until(deadline).Milliseconds(), 1)
-	}
-	return borrowed(query(postgresdb.BorrowTurn, remaining))
 }
 
 var (
@@ -81,17 +53,12 @@ var (
 	rollbackTo = statement{sql: "ROLLBACK TO SAVEPOINT dblock"}
 )
 
-// undo takes the transaction back to the savepoint. A request to cancel that came late may hit the
-// first try: the signal was sent before, so that it cannot come later than this.
+// undo takes the transaction back to the savepoint. Where that fails the connection is gone, or the
+// caller's transaction was aborted before: there is no savepoint.
 func undo(ctx context.Context, t callersTx) {
 	ctx, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	for range 3 {
-		if err := t.exec(ctx, rollbackTo); err == nil {
-			_ = t.exec(ctx, release)
-			return
-		} else if pgserver.State(err) != pgserver.QueryCanceled {
-			return // the connection is gone, or the caller's transaction was aborted before: there is no savepoint
-		}
+	if err := t.exec(ctx, rollbackTo); err == nil {
+		_ = t.exec(ctx, release)
 	}
 }

@@ -147,20 +147,16 @@ func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []st
 	return err
 }
 
-// waiting is behind for statements that may wait for rows. Where the transaction can be
-// interrupted, the server is asked for that when ctx ends; else they wait in turns.
-//
-// At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it
-// must not be sent before the savepoint is known to be there, and even if that is the first
-// statement of a batch, pgx has the others prepared before. To send it alone each time would be one
-// more round trip for the calls that need not wait.
+// waiting is behind for statements that may wait for rows. They wait briefly at first, and then in
+// turns, each with a savepoint of its own, until ctx ends. No request to cancel is sent: one that a
+// network or a pooler has delayed hits whatever the connection does by then.
 func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	err := t.behind(ctx, x, append([]statement{borrowLockTimeout(briefly)}, statements...)...)
 	for wait && pgserver.State(err) == pgserver.LockNotAvailable && ctx.Err() == nil {
-		err = t.cancellable(ctx, x, append([]statement{x.longLockTimeout(ctx)}, statements...)...)
+		err = t.behind(ctx, x, append([]statement{borrowTurn(ctx)}, statements...)...)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = driver.Join(ctx.Err(), err)
@@ -168,35 +164,13 @@ func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, s
 	return err
 }
 
-func (t transactions[TX]) cancellable(ctx context.Context, x callersTx, statements ...statement) error {
-	quiet, cancel := transaction.Lenient(ctx)
-	defer cancel()
-	if err := x.exec(quiet, savepoint); err != nil {
-		return err
+// borrowTurn has the statements that follow wait for rows for a turn, or until ctx ends.
+func borrowTurn(ctx context.Context) statement {
+	var remaining int64
+	if deadline, ok := ctx.Deadline(); ok {
+		remaining = max(time.Until(deadline).Milliseconds(), 1)
 	}
-	over, asked := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(asked)
-		for x.interrupt(quiet) {
-			select {
-			case <-over:
-				return
-			case <-time.After(pgserver.CancelInterval):
-			}
-		}
-	})
-	err := x.exec(quiet, statements...)
-	close(over)
-	if !stop() {
-		<-asked // no request is on its way any more; what it may still cancel is the first try of undo
-		if err == nil {
-			err = ctx.Err()
-		}
-	}
-	if err != nil {
-		undo(ctx, x)
-	}
-	return err
+	return borrowed(query(postgresdb.BorrowTurn, remaining))
 }
 
 // keepSavepoint keeps what was done behind the savepoint.

@@ -50,8 +50,8 @@ type BorrowTurnRow struct {
 	ServerEncoding string
 }
 
-// The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
-// is time (0: no end), but always long enough for a deadlock to be found.
+// The same for a turn: for as long as there is time (0: no end), but always long enough for a
+// deadlock to be found.
 func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRow, error) {
 	row := q.db.QueryRow(ctx, BorrowTurn, remaining)
 	var i BorrowTurnRow

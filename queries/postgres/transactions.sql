@@ -13,8 +13,8 @@ SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true):
        set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout,
        current_setting('client_encoding')::text AS client_encoding, current_setting('server_encoding')::text AS server_encoding;
 
--- The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
--- is time (0: no end), but always long enough for a deadlock to be found.
+-- The same for a turn: for as long as there is time (0: no end), but always long enough for a
+-- deadlock to be found.
 -- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif(sqlc.arg(remaining)::bigint, 0),
