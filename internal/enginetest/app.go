@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ type App struct {
 	clientOn func(b driver.Backend) func(options ...dblock.Option) (Client, error)
 	borrow   func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
 	close    func()
+	spied    func(t testing.TB) App // opens the pool anew, so that a spy sees the statements of a transaction that was begun under it
+	idle     idleSessions
 	mover    mover // nil: the clock of the database is moved by SQL
 
 	// begin opens a transaction of the application's.
@@ -34,6 +37,13 @@ type App struct {
 	guard     func(ctx context.Context, tx Tx, h driver.Held) error
 	release   func(ctx context.Context, tx Tx, h driver.Held) error
 }
+
+// idleSessions calls look for each connection of the pool that is idle, once the one of a spied
+// transaction is, or has been closed.
+type idleSessions func(t testing.TB, w *spy, look func(conn string, query query))
+
+// query calls row for each row of the answer.
+type query func(text string, row func(values []string)) error
 
 // Tx is a transaction of the application's, without its type.
 type Tx interface {
@@ -119,6 +129,7 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 			t.Fatal(err)
 		}
 		config.MaxConns = int32(connections)
+		config.ConnConfig.Tracer = tracer{}
 		pool, err := pgxpool.NewWithConfig(context.Background(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -126,6 +137,27 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 		t.Cleanup(pool.Close)
 		a := app(engine(pool))
 		a.close = pool.Close
+		a.spied = func(testing.TB) App { return a }
+		a.idle = func(_ testing.TB, _ *spy, look func(string, query)) {
+			for _, conn := range pool.AcquireAllIdle(context.Background()) {
+				look(fmt.Sprint("backend ", conn.Conn().PgConn().PID()), func(text string, row func([]string)) error {
+					rows, err := conn.Query(context.Background(), text, pgx.QueryExecModeSimpleProtocol)
+					if err != nil {
+						return err
+					}
+					defer rows.Close()
+					for rows.Next() {
+						var value string
+						if err := rows.Scan(&value); err != nil {
+							return err
+						}
+						row([]string{value})
+					}
+					return rows.Err()
+				})
+				conn.Release()
+			}
+		}
 		a.borrow = func(ctx context.Context) (func(), error) {
 			conn, err := pool.Acquire(ctx)
 			if err != nil {
@@ -152,23 +184,33 @@ func OnSQL(engine func(*sql.DB) driver.Engine[*sql.Tx]) Open {
 			return app(engine(nil))
 		}
 		t.Helper()
-		pool := db.SQL(t)
-		pool.SetMaxOpenConns(connections)
-		a := app(engine(pool))
-		a.close = func() { _ = pool.Close() }
-		a.borrow = func(ctx context.Context) (func(), error) {
-			conn, err := pool.Conn(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return func() { _ = conn.Close() }, nil
-		}
-		a.begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
-			tx, err := pool.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-			return sqlTx{tx}, err
-		}
-		return a
+		return onSQL(engine, db.SQL(t), db.DSN, connections)
 	}
+}
+
+func onSQL(engine func(*sql.DB) driver.Engine[*sql.Tx], pool *sql.DB, dsn string, connections int) App {
+	pool.SetMaxOpenConns(connections)
+	a := app(engine(pool))
+	a.spied = func(t testing.TB) App {
+		other := openSpied(pool, dsn)
+		other.SetMaxIdleConns(connections)
+		t.Cleanup(func() { _ = other.Close() })
+		return onSQL(engine, other, dsn, connections)
+	}
+	a.idle = func(t testing.TB, w *spy, look func(string, query)) { idleOf(t, pool, w, look) }
+	a.close = func() { _ = pool.Close() }
+	a.borrow = func(ctx context.Context) (func(), error) {
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func() { _ = conn.Close() }, nil
+	}
+	a.begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
+		tx, err := pool.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+		return sqlTx{tx}, err
+	}
+	return a
 }
 
 // OnNothing opens engines that have no pool and no transactions. A test that needs one of these

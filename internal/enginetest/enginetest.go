@@ -78,7 +78,7 @@ func Run(t *testing.T, w Wiring) {
 		// First those that depend on how the engine is reached, then those of its statements.
 		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, closings, input, mistakes, w.tests()}
 		if w.Through == nil {
-			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, otherDatabase, refusals)
+			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, borrowing, otherDatabase, refusals)
 		}
 		if !w.Again {
 			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts), deadlocks)
