@@ -73,13 +73,14 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
     CONSTRAINT dblock_locks_name CHECK (OCTET_LENGTH(name) BETWEEN 1 AND 255)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The id of the database in each row of dblock_locks, where it takes no room: LockTx reads it with the row that it locks. To
--- read another row would give the transaction its snapshot. Neither server lets an ALTER of columns be repeated in words that
--- both know: so its text is chosen by what is there. sqlc, whose parser is of TiDB, reads no strings: for it the same stands
--- in a comment of TiDB, which is none to it only.
+-- The id of the database in each row of dblock_locks: LockTx reads it with the row that it locks. To read another row would
+-- give the transaction its snapshot. It is a default, and no generated column: MariaDB's mysqldump writes the values of
+-- generated columns into a dump of MySQL, which MySQL then refuses (3105). Neither server lets an ALTER of columns be repeated
+-- in words that both know: so its text is chosen by what is there. sqlc, whose parser is of TiDB, reads no strings: for it the
+-- same stands in a comment of TiDB, which is none to it only.
 SET @dblock_ddl = (SELECT IF(COUNT(*) = 0,
-       CONCAT('ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin GENERATED ALWAYS AS (''',
-              (SELECT s.database_id FROM dblock_schema s), ''') VIRTUAL'), 'DO 0')
+       CONCAT('ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''',
+              (SELECT s.database_id FROM dblock_schema s), ''''), 'DO 0')
   FROM information_schema.columns
  WHERE table_schema = DATABASE() AND table_name = 'dblock_locks' AND column_name = 'database_id');
 PREPARE dblock_ddl FROM @dblock_ddl;

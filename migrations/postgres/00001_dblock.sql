@@ -4,7 +4,7 @@
 -- (driver.SchemaVersion) that can use the tables. A migration that an older build cannot live with sets usable_from to its
 -- own version. All others leave it, and only add. A client refuses a transaction of a database with another database_id.
 CREATE TABLE dblock_schema (
-    version     integer NOT NULL,
+    version     integer NOT NULL PRIMARY KEY,
     usable_from integer NOT NULL,
     database_id text    NOT NULL
 );
