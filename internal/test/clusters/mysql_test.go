@@ -293,7 +293,7 @@ func galera(folder string, one bool) (*cluster, error) {
 		"--wsrep-cluster-name=t", "--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=rsync",
 	}
 	listens := func(ports []string) string {
-		return "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:" + ports[1] + ";ist.recv_addr=127.0.0.1:" + ports[2] + ";gcache.size=32M;" +
+		return "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:" + ports[1] + ";ist.recv_addr=127.0.0.1:" + ports[2] + ";gcache.size=256M;" +
 			"evs.keepalive_period=PT0.2S;evs.inactive_check_period=PT0.2S;evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;evs.install_timeout=PT3S"
 	}
 	alone, err := freePorts(3)

@@ -19,7 +19,7 @@ import (
 
 // mysqlNode is a server of a group, or of Galera.
 type mysqlNode struct {
-	*program.Program
+	*program.Supervised
 	address string
 	ports   []string // those that it listens on
 	pool    *sql.DB  // to ask it what it is
@@ -31,6 +31,10 @@ var accounts = [nodes]string{"daemon", "games", "mail"}
 
 // nodes is how many a cluster has.
 const nodes = 3
+
+// restartPause is the time until a node that has ended by itself is started again, as systemd does
+// with RestartSec.
+const restartPause = 5 * time.Second
 
 // patience is how long a cluster may take to start, and a node to stop.
 const patience = 3 * time.Minute
@@ -75,14 +79,14 @@ func nodesOf(folder, kind string, ports int, first []string, again string, setti
 			if err := in.Make(ctx, as, dir); err != nil {
 				return nil, err
 			}
-			n.Program = in.Program(as, dir, port, first...)
+			n.Supervised = program.Supervise(in.Program(as, dir, port, first...), restartPause)
 			if err := errors.Join(n.Start(), n.ready(ctx), n.Stop(patience)); err != nil {
 				return nil, n.explain(err)
 			}
 		} else if err := os.CopyFS(dir, os.DirFS(made[0].Dir)); err != nil {
 			return nil, err
 		}
-		n.Program = in.Program(as, dir, port, append(settings(i, all), "--init-file="+filepath.Join(dir, "again.sql"))...)
+		n.Supervised = program.Supervise(in.Program(as, dir, port, append(settings(i, all), "--init-file="+filepath.Join(dir, "again.sql"))...), restartPause)
 		made = append(made, n)
 	}
 	for _, n := range made {

@@ -27,8 +27,8 @@ import (
 
 // postgresNode is a server under Patroni.
 type postgresNode struct {
-	*program.Program        // Patroni
-	name, port, rest string // rest: the port of Patroni's interface
+	*program.Supervised        // Patroni
+	name, port, rest    string // rest: the port of Patroni's interface
 }
 
 func (n postgresNode) config() string { return filepath.Join(n.Dir, "patroni.yml") }
@@ -47,7 +47,7 @@ type patroniCluster struct {
 	folder  string
 	account *program.Account // no server runs as root
 	nodes   []postgresNode
-	beside  []*program.Program // etcd, HAProxy and PgBouncer
+	beside  []*program.Supervised // etcd, HAProxy and PgBouncer
 }
 
 // run runs a program beside the cluster.
@@ -66,7 +66,7 @@ func (p *patroniCluster) run(name, config, text string, argv ...string) error {
 	if err := p.account.Own(dir); err != nil {
 		return err
 	}
-	helper := &program.Program{As: p.account, Dir: dir, Args: argv}
+	helper := program.Supervise(&program.Program{As: p.account, Dir: dir, Args: argv}, restartPause)
 	p.beside = append(p.beside, helper)
 	return helper.Start()
 }
@@ -197,7 +197,7 @@ func (p *patroniCluster) start(mode string) error {
 	for i := range nodes {
 		n := postgresNode{name: fmt.Sprintf("n%d", i+1), port: ports[2+2*i], rest: ports[3+2*i]}
 		dir := filepath.Join(p.folder, n.name)
-		n.Program = &program.Program{As: p.account, Dir: dir, Args: []string{"patroni", filepath.Join(dir, "patroni.yml")}}
+		n.Supervised = program.Supervise(&program.Program{As: p.account, Dir: dir, Args: []string{"patroni", filepath.Join(dir, "patroni.yml")}}, restartPause)
 		text := fmt.Sprintf(patroniConfig, n.name, n.rest, ports[0], mode, n.port, dir, bin, leaderTTL/time.Second)
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(n.config(), []byte(text), 0o644), p.account.Own(dir), n.Start()); err != nil {
 			return err
@@ -410,7 +410,7 @@ func (p *patroniCluster) killMachine(ctx context.Context) error {
 func (p *patroniCluster) killPatroni(ctx context.Context) error {
 	n, err := p.primary(ctx)
 	if err == nil {
-		err = program.Signal(syscall.SIGKILL, n.PID())
+		err = n.KillAlone()
 	}
 	if err != nil {
 		return err
