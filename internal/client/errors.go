@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // The kinds of failure that the client itself finds. Package dblock documents them.
@@ -71,11 +72,8 @@ func broken(err error) bool {
 			return true
 		}
 	}
-	var server interface{ SQLState() string }
-	if errors.As(err, &server) {
-		return server.SQLState() == "57P01" || server.SQLState() == "57P02" // shutdown, crash
-	}
-	return false
+	state := transaction.SQLState(err)
+	return state == "57P01" || state == "57P02" // shutdown, crash
 }
 
 // residue is what an attempt that failed may have left in the database.
