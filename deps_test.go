@@ -87,6 +87,7 @@ var layers = []layer{
 	{name: "internal/program", not: [][]string{{module}, drivers, goose}, but: below()},
 	{name: "internal/txtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("internal/driver", "internal/protocol")},
+	{name: "internal/swallow", not: [][]string{anything}},
 	{name: "internal/oracle", not: [][]string{engines, drivers, goose}},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/enginetest", not: [][]string{engines, sqliteDriver}},

@@ -60,3 +60,30 @@ func TestEveryQueryStandsForOneTransition(t *testing.T) {
 		t.Errorf("queries/README.md names a query that is not there: %s", key)
 	}
 }
+
+// TestEveryWriteProvesItself holds what proves a write. A statement of the kind :exec must do a row
+// (transaction.MustAct). On MySQL and MariaDB an UPDATE that leaves a row as it was counts none,
+// so that it has to set LAST_INSERT_ID, unless it changes the row in any case.
+func TestEveryWriteProvesItself(t *testing.T) {
+	changes := map[string]bool{"TouchGuard": true, "ReturnUnits": true}
+	query := regexp.MustCompile(`(?s)-- name: (\w+) :exec\n(.*?);`)
+	files, err := filepath.Glob("queries/mysql/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range query.FindAllStringSubmatch(string(text), -1) {
+			name, body := match[1], match[2]
+			if strings.Contains(body, "UPDATE") && !strings.Contains(body, "LAST_INSERT_ID") && !changes[name] {
+				t.Errorf("%s: %s may change nothing, and would be taken for a statement that was cut short: set LAST_INSERT_ID, or make it :execrows and look at the answer", file, name)
+			}
+		}
+	}
+	if list := query.FindAllStringSubmatch("-- name: A :exec\nUPDATE a SET b = 1;", -1); len(list) != 1 {
+		t.Fatal("the test finds no statements")
+	}
+}

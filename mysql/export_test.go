@@ -54,3 +54,21 @@ func ByView(b driver.Backend) {
 	}
 	b.(*engine).prepared.byView = true
 }
+
+// Acknowledge marks grants of whole names as known to a session's listener, which knows these
+// attempts, by their names.
+func Acknowledge(ctx context.Context, b driver.Backend, session string, known map[string]string) error {
+	l := &listener{session: session, known: map[string]grant{}}
+	for attempt, name := range known {
+		l.known[attempt] = grant{name: name}
+	}
+	return b.(*engine).transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		_, err := l.mark(ctx, q)
+		return nil, err
+	})
+}
+
+// SleepLock is the sleep lock for which the next listener of an engine waits.
+func SleepLock(ctx context.Context, b driver.Backend) (string, error) {
+	return b.(*engine).sleepLocks.latest(ctx, time.Minute)
+}

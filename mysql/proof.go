@@ -8,11 +8,9 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// proven returns the result of a statement. Every statement of the kind :exec must do at least one
-// row: otherwise proven returns transaction.ErrUnproven. A statement that may find nothing to do is of the kind
-// :execrows or :execlastid, and its caller looks at the answer. The affected rows do not count an
-// UPDATE that changes nothing, unless the pool has clientFoundRows: such a statement sets
-// LAST_INSERT_ID.
+// proven returns the result of a statement. A statement that must do a row, and did none, is
+// transaction.ErrUnproven. The affected rows do not count an UPDATE that changes nothing, unless
+// the pool has clientFoundRows: such a statement sets LAST_INSERT_ID.
 func proven(text string, result sql.Result, err error) (sql.Result, error) {
 	if err != nil || !transaction.MustAct(text) {
 		return result, err

@@ -53,12 +53,12 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		held := a.pass(t, s, "n", b)
 		s.exec(t, "UPDATE dblock_locks SET next_ticket = 7")
 		r := a.request("n")
-		r.Metadata, r.Lease, r.MinHold = `{"k":"ü"}`, time.Hour, time.Minute
+		r.Metadata, r.Lease = `{"k":"ü"}`, time.Hour
 		if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
 			t.Fatal(outcome, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters w JOIN dblock_locks l ON l.name = w.name"+
-			" WHERE w.name = 'n' AND w.ticket = 7 AND w.session_id = ? AND w.host = ? AND w.thread = ? AND w.attempt = ? AND w.lease = 3600000000 AND w.min_hold = 60000000"+
+			" WHERE w.name = 'n' AND w.ticket = 7 AND w.session_id = ? AND w.host = ? AND w.thread = ? AND w.attempt = ? AND w.lease = 3600000000 AND w.min_hold = 0"+
 			" AND w.units = 0 AND w.metadata <> '' AND w.enqueued_at > l.acquired_at AND l.waiters = 1 AND l.next_ticket = 8",
 			r.Session, r.Host, r.Thread, r.Attempt); n != 1 {
 			t.Fatal("the place, or the name's row, is not as it should be")
@@ -68,7 +68,16 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		if err != nil || next.Attempt != r.Attempt || next.Grant.Lease != time.Hour {
 			t.Fatal(next, err)
 		}
-		must(t, second(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: next.Grant.Token}, true)))
+		rests := b.request("n")
+		rests.MinHold = time.Minute
+		if _, outcome, err := b.Join(t.Context(), rests); err != nil || outcome != driver.Queued {
+			t.Fatal(outcome, err)
+		}
+		next, err = sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: next.Grant.Token}, true))
+		if err != nil || next.Attempt != rests.Attempt || s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE rests_until > acquired_at") != 1 {
+			t.Fatal(next, err)
+		}
+		must(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true)))
 		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
 			t.Fatal("somebody is left in the queue")
 		}
@@ -95,6 +104,9 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		}
 		if claims, err := a.Orphans(t.Context(), b.session, 10); err != nil || len(claims) != 1 {
 			t.Fatal(claims, err)
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE first_ticket = (SELECT MIN(ticket) FROM dblock_waiters)"); n != 1 {
+			t.Fatal("the queue does not begin with the place behind")
 		}
 		if state := c.look(t, "n"); state.Waiters != 1 || len(state.Queued) != 1 || state.Queued[0] != last {
 			t.Fatalf("%+v", state)
@@ -129,8 +141,20 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 				t.Errorf("%s: the place is gone", what)
 			}
 		}
-		a, b, name := s.attending(t), s.attending(t), id()
-		held := a.take(t, name)
+		served, b, name := s.attending(t), s.attending(t), id()
+		held := served.take(t, name)
+		b.enqueue(t, name)
+		behind := s.transaction(t, "UPDATE dblock_locks SET first_ticket = next_ticket WHERE name = ?", name)
+		handing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+			return sole(drivertest.Release(ctx, served, held, true))
+		})
+		s.waits(t, "HandToHead")
+		must(t, behind.Commit())
+		if got := <-handing; got.value.Session != "" {
+			t.Fatalf("%+v: a name was handed to a place before its queue", got)
+		}
+		a, name := s.attending(t), id()
+		held = a.take(t, name)
 		b.enqueue(t, name)
 		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })

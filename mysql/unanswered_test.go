@@ -1,7 +1,9 @@
 package mysql_test
 
 import (
+	"bytes"
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -36,6 +38,37 @@ func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events"); n != 2 {
 			t.Errorf("%d events, want 2: the COMMIT arrived", n)
+		}
+	})
+}
+
+// A transaction whose COMMIT was not answered may have been committed: a side pool does not run it
+// once more on another connection.
+func TestATransactionWhoseCommitWasNotAnsweredIsNotRunTwice(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		a := server{s.Through(t, proxy), s.pool}.attending(t)
+		var once sync.Once
+		committing := make(chan struct{})
+		proxy.Watch(func(request []byte) {
+			if bytes.Contains(request, []byte("\x03COMMIT")) {
+				once.Do(func() {
+					proxy.DropReplies()
+					close(committing)
+				})
+			}
+		})
+		recording := start(t, func(ctx context.Context) (bool, error) {
+			return true, a.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}})
+		})
+		soon(t, "the COMMIT", committing)
+		events := func() int64 { return s.number(t, "SELECT COUNT(*) FROM dblock_events") }
+		eventually(t, "the event", func() bool { return events() == 1 })
+		proxy.Cut()
+		proxy.Heal()
+		is(t, (<-recording).err, driver.ErrUnavailable)
+		if n := events(); n != 1 {
+			t.Errorf("%d events, want 1", n)
 		}
 	})
 }

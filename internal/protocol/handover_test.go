@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -50,6 +51,32 @@ func TestHandOver(t *testing.T) {
 			tab.Put(row, tab.Places("n")[1:], nil)
 		}, release, "true: c=3 and counts 1 waiters; to c=3+; tell C c=3+"},
 	})
+}
+
+// cutShort is a source whose lists a server has answered empty.
+type cutShort struct{ protocol.Source }
+
+func (cutShort) Places(int64, int) ([]protocol.Place, error) { return nil, nil }
+func (cutShort) Shares() ([]protocol.Share, error)           { return nil, nil }
+
+func (cutShort) Tally() (protocol.Tally, error) {
+	return protocol.Tally{Waiters: 2, Units: 2, First: 1, Last: 2, Smallest: 2, Largest: 3}, nil
+}
+
+func (cutShort) Share(string, int64, string) (protocol.Share, bool, error) {
+	return protocol.Share{Session: "A", Token: 1, Units: 1, Of: 2}, true, nil
+}
+
+func TestAHandOverBelievesNoListThatWasCutShort(t *testing.T) {
+	for what, row := range map[string]protocol.Row{
+		"places": {Name: "n", Session: "A", Attempt: "a", First: 1, Last: 1, Token: 1, Waiters: 2, Head: 1, Next: 3},
+		"shares": {Name: "n", Token: 2, Units: 2, Capacity: 2, Mixed: true, Head: 1, Next: 1},
+	} {
+		n := protocol.Open(row, began, cutShort{})
+		if left, err := protocol.Remove(n, protocol.Release(protocol.Held{Name: "n", Session: "A", Token: 1, Shared: what == "shares"}, true, false)); !errors.Is(err, protocol.ErrRetry) {
+			t.Errorf("without its %s the release says %v, %v", what, left, err)
+		}
+	}
 }
 
 func TestAHandOverPassesAnyNumberOfTheDead(t *testing.T) {
