@@ -11,8 +11,8 @@ import (
 )
 
 // Swallowing is an engine one of whose statements is swallowed in each request, and another one
-// when the request is repeated, for as long as it fails with the error Unproven. Such a request must
-// have done nothing, and any other must have done all.
+// when the request is repeated, for as long as it fails with the error Unproven. Such a request
+// must have done nothing, and any other must have done all.
 type Swallowing struct {
 	Engine
 	Statements *swallow.Statements
