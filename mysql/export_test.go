@@ -67,8 +67,3 @@ func Acknowledge(ctx context.Context, b driver.Backend, session string, known ma
 		return nil, err
 	})
 }
-
-// SleepLock is the sleep lock for which the next listener of an engine waits.
-func SleepLock(ctx context.Context, b driver.Backend) (string, error) {
-	return b.(*engine).sleepLocks.latest(ctx, time.Minute)
-}

@@ -3,7 +3,6 @@ package mysql_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -22,34 +21,5 @@ func TestAListenerMarksTheGrantsThatItKnowsAndNoLaterOne(t *testing.T) {
 				t.Errorf("unseen is %d after %q was marked, want %d", n, known, unseen)
 			}
 		}
-	})
-}
-
-// The connection that was there before may be about to break: what waits beside it would be
-// disturbed.
-func TestAListenerWaitsBesideTheLatestConnectionOfHeartbeats(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		if s.Kind != dbtest.KindMariaDB {
-			return // a listener sleeps there, and needs no lock
-		}
-		a := s.attending(t)
-		lock := func() string {
-			name, err := mysql.SleepLock(t.Context(), a.Backend)
-			must(t, err)
-			return name
-		}
-		old, err := a.Upkeep(t.Context(), a.session)
-		must(t, err)
-		first := lock()
-		young, err := a.Upkeep(t.Context(), a.session)
-		must(t, err)
-		if lock() == first {
-			t.Error("it waits beside the older of two connections")
-		}
-		must(t, young.Close())
-		if lock() != first {
-			t.Error("it waits beside a connection that is closed")
-		}
-		must(t, old.Close())
 	})
 }
