@@ -20,7 +20,8 @@ func (l *Lock[TX]) Asked() <-chan string { return seen(l, (*client.Lock).Asked) 
 
 // Ask tells all holders of the name that it is wanted, and why: they receive the reason
 // from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the
-// history. reason: 1 to 1,024 bytes of UTF-8.
+// history, unless the database refuses that: neither Ask nor Break fails for it, and
+// Stats.EventsDropped counts the event. reason: 1 to 1,024 bytes of UTF-8.
 //
 // ErrNotHeld where nobody holds the name.
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {

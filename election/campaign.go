@@ -141,10 +141,14 @@ func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func
 	if ctx.Err() != nil { // granted at the moment when it ended
 		return nil
 	}
-	if err := lock.Record(within, elected, ""); err != nil {
-		if within.Err() != nil || transient(err) || errors.Is(err, dblock.ErrLost) {
-			return nil
-		}
+	switch err := lock.Record(within, elected, ""); {
+	case err == nil:
+	case within.Err() != nil, errors.Is(err, dblock.ErrLost), errors.Is(err, dblock.ErrReadOnly):
+		return nil
+	case !driver.InDoubt(err): // the history takes no event: who leads does not depend on it
+	case transient(err):
+		return nil
+	default:
 		return err
 	}
 	err = fn(within, t)

@@ -17,21 +17,28 @@ const remakes = 3
 var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
 
 // Change runs a transition once more whose hints the server refused: the queue of notifications was
-// full at the COMMIT, though not when the hints were written. Then they are left out.
+// full at the COMMIT, though not when the hints were written. Then they are left out. So it does
+// where the sequence of the events' ids is behind: then it is not asked.
 func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	next, err := e.changeOnce(ctx, how, transition)
-	if pgserver.State(err) == pgserver.LimitExceeded {
-		next, err = e.changeOnce(ctx, how, transition)
+	addEvent := postgresdb.AddEvent
+	for try := 0; ; try++ {
+		next, err := e.changeOnce(ctx, how, addEvent, transition)
+		switch state := pgserver.State(err); {
+		case state == pgserver.LimitExceeded && try == 0:
+		case state == pgserver.UniqueViolation && try < aheads:
+			addEvent = postgresdb.AddEventAhead
+		default:
+			return next, err
+		}
 	}
-	return next, err
 }
 
 // changeOnce is two round trips over pgx, and one more for each thing that the transition reads beside
 // the first page of the queue. In between the server ends the transaction if the process falls
 // silent: the name's row does not stay locked.
-func (e *engine) changeOnce(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (e *engine) changeOnce(ctx context.Context, how driver.How, addEvent string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	for try := range remakes {
-		next, there, err := e.change(ctx, how, try > 0, transition)
+		next, there, err := e.change(ctx, how, try > 0, addEvent, transition)
 		if err != nil || there || !how.Make {
 			return next, err
 		}
@@ -41,7 +48,7 @@ func (e *engine) changeOnce(ctx context.Context, how driver.How, transition func
 
 // change is Change, unless a missing row is to be made: then it does nothing, and is to be called
 // again with make.
-func (e *engine) change(ctx context.Context, how driver.How, make bool, transition func(n *protocol.Name) error) (next []driver.Handoff, there bool, err error) {
+func (e *engine) change(ctx context.Context, how driver.How, make bool, addEvent string, transition func(n *protocol.Name) error) (next []driver.Handoff, there bool, err error) {
 	s := &source{ctx: ctx, name: how.Name}
 	timeout := e.lockTimeoutFor(how.Wait)
 	statements := s.open(query(postgresdb.LockName, postgresdb.LockNameParams{
@@ -75,7 +82,7 @@ func (e *engine) change(ctx context.Context, how driver.How, make bool, transiti
 	}
 	var writes []statement
 	if s.locked {
-		writes = append(write(n), tell(n, reversible(s.before, n)))
+		writes = append(write(n, addEvent), tell(n, reversible(s.before, n)))
 	}
 	if err := tx.commit(ctx, writes...); err != nil {
 		return nil, s.locked, pgserver.Interpret(err)

@@ -14,8 +14,15 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.AddEvent, list(events))))
+	err := e.db.exec(ctx, query(postgresdb.AddEvent, list(events)))
+	for try := 0; try < aheads && pgserver.State(err) == pgserver.UniqueViolation; try++ {
+		err = e.db.exec(ctx, query(postgresdb.AddEventAhead, list(events)))
+	}
+	return pgserver.Interpret(err)
 }
+
+// aheads is how often events are written with ids that the sequence is not asked for.
+const aheads = 8
 
 func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
 	var row postgresdb.DblockEvent

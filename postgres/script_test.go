@@ -255,7 +255,7 @@ func (s *script) does(transition func(n *protocol.Name) error) {
 	if err := transition(n); err != nil {
 		s.Fatal(err)
 	}
-	if err := x.exec(s.Context(), append(write(n), tell(n, false))...); err != nil {
+	if err := x.exec(s.Context(), append(write(n, postgresdb.AddEvent), tell(n, false))...); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -53,7 +53,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 	var row postgresdb.IsHeldRow
 	switch {
 	case err == nil && left:
-		err = x.exec(quiet, append(write(n), tell(n, false), release)...)
+		err = x.exec(quiet, append(write(n, postgresdb.AddEvent), tell(n, false), release)...)
 	case err == nil:
 		err = x.exec(quiet, isHeld(h).found(&row, new(bool)))
 	}

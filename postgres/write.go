@@ -7,8 +7,9 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// write is what a transition leaves to be written, but for what is told.
-func write(n *protocol.Name) (statements []statement) {
+// write is what a transition leaves to be written, but for what is told. addEvent is AddEvent, or
+// AddEventAhead.
+func write(n *protocol.Name, addEvent string) (statements []statement) {
 	name := n.Row.Name
 	if n.Changed() {
 		statements = append(statements, query(postgresdb.WriteName, postgresdb.WriteNameParams{
@@ -39,7 +40,7 @@ func write(n *protocol.Name) (statements []statement) {
 		statements = append(statements, query(postgresdb.PutShares, postgresdb.PutSharesParams{Name: name, Shares: list(n.PutShares)}))
 	}
 	if len(n.Events) > 0 {
-		statements = append(statements, query(postgresdb.AddEvent, list(n.Events)))
+		statements = append(statements, query(addEvent, list(n.Events)))
 	}
 	if n.Stirred {
 		statements = append(statements, query(postgresdb.Stir, name))

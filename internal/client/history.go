@@ -100,6 +100,12 @@ func (y *history) putBack(events []driver.Event) {
 	y.events = append(events, y.events...)
 }
 
+// lose counts an event that is not written.
+func (y *history) lose(err error) {
+	y.dropped.Add(1)
+	y.report.Failed(err, "lost", y.dropped.Load())
+}
+
 // run writes events until Close, which writes the last itself. While they cannot be written, it
 // tries at growing intervals.
 func (y *history) run() {

@@ -16,8 +16,11 @@ import (
 func (c *Client) Ask(ctx context.Context, name, reason string) error {
 	return c.Inquire(ctx, func(ctx context.Context, engine driver.Backend) error {
 		var holders int
-		_, err := engine.Change(ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
-			holders, err = protocol.Ask(n, reason, c.signed(name, KindAsked, reason))
+		err := c.withEvent(ctx, c.signed(name, KindAsked, reason), func(e driver.Event) error {
+			_, err := engine.Change(ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
+				holders, err = protocol.Ask(n, reason, e)
+				return err
+			})
 			return err
 		})
 		if err == nil && holders == 0 {
@@ -139,10 +142,12 @@ func (b *breach) rest(chosen []driver.Participant) {
 
 // endRest comes first, so that what the holders give up is handed on.
 func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error {
-	e := b.signed(b.name, KindBroken, "its rest was ended: "+b.reason)
-	_, err := b.engine.Change(ctx, driver.How{Name: b.name, Self: s.ID, Wait: true}, func(n *protocol.Name) error {
-		protocol.EndRest(n, b.restOf, e)
-		return nil
+	err := b.withEvent(ctx, b.signed(b.name, KindBroken, "its rest was ended: "+b.reason), func(e driver.Event) error {
+		_, err := b.engine.Change(ctx, driver.How{Name: b.name, Self: s.ID, Wait: true}, func(n *protocol.Name) error {
+			protocol.EndRest(n, b.restOf, e)
+			return nil
+		})
+		return err
 	})
 	if err == nil && free {
 		_, err = b.reclaim(ctx, s, b.name, driver.Holder{})
@@ -158,7 +163,11 @@ func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error
 func (b *breach) take(ctx context.Context, s *clientSession, p driver.Participant) error {
 	e := b.signed(b.name, KindBroken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
-	_, taken, err := b.remove(ctx, s, protocol.Break(s.ID, b.name, p.Holder, e))
+	var taken bool
+	err := b.withEvent(ctx, e, func(e driver.Event) (err error) {
+		_, taken, err = b.remove(ctx, s, protocol.Break(s.ID, b.name, p.Holder, e))
+		return err
+	})
 	switch {
 	case errors.Is(err, driver.ErrBusy):
 		b.again = true
@@ -174,6 +183,23 @@ func (b *breach) take(ctx context.Context, s *clientSession, p driver.Participan
 		}
 	default: // it is over, or a cohort whose member was detached since: it has the lock, with a lower token
 		b.again = true
+	}
+	return nil
+}
+
+// withEvent runs an act that records an event in its own transaction. The history never decides
+// about an act: what the database refuses is done once more without the event, which is then
+// written by itself, or lost.
+func (c *Client) withEvent(ctx context.Context, e driver.Event, act func(e driver.Event) error) error {
+	err := act(e)
+	if !isRefusal(err) && !(errors.Is(err, driver.ErrRefused) && errors.Is(err, driver.ErrUnavailable)) {
+		return err
+	}
+	if err := act(driver.Event{}); err != nil {
+		return err
+	}
+	if err := c.engine.Record(ctx, []driver.Event{e}); err != nil {
+		c.history.lose(err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -20,6 +21,7 @@ var refusals = inPlaces(own{
 	{"LockAll says which of its names the database refuses, and keeps none", refusedAmongMany},
 	{"calls that the database refuses leave nothing to be undone", refusedForGood},
 	{"a sweep goes on behind what the database refuses", refusedSweep},
+	{"neither Ask nor Break fails where the history takes no event", actsWithoutHistory},
 	{"an event that the database refuses takes no other along", refusedEvent},
 })
 
@@ -199,5 +201,37 @@ func refusedEvent(t *testing.T, e *env) {
 	}
 	if n := c.Stats().EventsDropped; n != 2 {
 		t.Errorf("%d events are counted as dropped, want 2", n)
+	}
+}
+
+// Broken by an event that is part of the act.
+func actsWithoutHistory(t *testing.T, e *env) {
+	c := e.client(t)
+	for _, spoilt := range []struct {
+		how string
+		do  func()
+	}{
+		{"refuses", func() { e.refuse(t, "dblock_events", "NEW.at > 0") }},
+		{"is gone", func() { e.exec(t, "DROP TABLE dblock_events") }},
+	} {
+		what := spoilt.how
+		name := "where it " + what
+		l, rested := lock(t, c, name), name+" and rests"
+		unlock(t, lock(t, c, rested, dblock.MinHold(time.Hour)))
+		if spoilt.do(); what == "refuses" {
+			isRefused(t, l.Record(brief(t), "note", "")) // which is nothing but the event
+		}
+		is(t, c.Ask(brief(t), name, "why"), nil)
+		if reason := within(t, soon, "the holder is asked", l.Asked()); reason != "why" {
+			t.Errorf("%s: asked %q", what, reason)
+		}
+		if n, err := c.Break(brief(t), name, "why"); n != 1 || err != nil {
+			t.Errorf("%s: Break: %d, %v", what, n, err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+		if _, err := c.Break(brief(t), rested, "why"); err != nil {
+			t.Errorf("%s: Break of a name that rests: %v", what, err)
+		}
+		unlock(t, lock(t, c, rested))
 	}
 }

@@ -90,6 +90,7 @@ const (
 	LockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
 	SerializationFailure = "40001"
 	QueryCanceled        = "57014" // a request to cancel, or statement_timeout
+	UniqueViolation      = "23505"
 	OutOfMemory          = "53200" // the table of locks is full, too
 	LimitExceeded        = "54000" // at COMMIT: the queue of notifications is full
 

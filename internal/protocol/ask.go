@@ -22,7 +22,7 @@ func Ask(n *Name, reason string, e Event) (holders int, err error) {
 		}
 	}
 	if holders > 0 {
-		n.Events = append(n.Events, e)
+		n.record(e)
 	}
 	return holders, nil
 }
@@ -35,7 +35,7 @@ func EndRest(n *Name, token int64, e Event) bool {
 		return false
 	}
 	n.Rests = 0
-	n.Events = append(n.Events, e)
+	n.record(e)
 	return true
 }
 
@@ -45,7 +45,14 @@ func Announce(n *Name, h Held, e Event) error {
 	if err != nil || !held || h.Shared != (found.share != nil) {
 		return notHeld(err)
 	}
-	n.Events = append(n.Events, e)
+	n.record(e)
 	n.Stirred = true
 	return nil
+}
+
+// record leaves an event to be written. One without a kind is none.
+func (n *Name) record(e Event) {
+	if e.Kind != "" {
+		n.Events = append(n.Events, e)
+	}
 }

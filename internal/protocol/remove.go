@@ -189,7 +189,7 @@ func (n *Name) breakUp(r Removal) (left bool, err error) {
 	}
 	if left && err == nil {
 		n.tell(r.Session, Hint{Attempt: attempt})
-		n.Events = append(n.Events, r.Event)
+		n.record(r.Event)
 	}
 	return left, err
 }

@@ -4,6 +4,15 @@ SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, 
        j.r ->> 'Detail', j.r ->> 'Metadata'
   FROM (SELECT jsonb_array_elements(sqlc.arg(events)::text::jsonb) AS r) j;
 
+-- AddEvent where the sequence of the ids is behind, as a switch of logical replication leaves it: two that come at once seldom
+-- take the same id, and go again.
+-- name: AddEventAhead :exec
+INSERT INTO dblock_events (id, at, name, kind, token, session_id, host, thread, detail, metadata) OVERRIDING SYSTEM VALUE
+SELECT ahead.id + row_number() OVER (ORDER BY j.nth), dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session',
+       j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Detail', j.r ->> 'Metadata'
+  FROM jsonb_array_elements(sqlc.arg(events)::text::jsonb) WITH ORDINALITY AS j(r, nth)
+ CROSS JOIN (SELECT coalesce(max(e.id), 0) + floor(1000 * random())::bigint AS id FROM dblock_events e) ahead;
+
 -- Events of all names or of one, upwards or downwards: four statements, so that each goes along one
 -- index. The pairs leave only that of names for those of a name, also in a plan for any parameters.
 -- name: Events :many

@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// Broken by an id that is in use, as often as there are events.
+func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
+	db := dbtest.Postgres(t)
+	pool := db.Pool(t)
+	c := newClient(t, New(pool), dblock.WithEvents())
+	l, err := c.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	events := func(name string) (kinds []string) {
+		last := int64(0)
+		for e, err := range c.Events(t.Context(), dblock.EventFilter{Name: name}) {
+			if must(err); e.ID <= last {
+				t.Errorf("%s has the id %d behind %d", e.Kind, e.ID, last)
+			}
+			last, kinds = e.ID, append(kinds, e.Kind)
+		}
+		return kinds
+	}
+	for range 30 {
+		must(l.Record(t.Context(), "before", ""))
+	}
+	if _, err := pool.Exec(t.Context(), "ALTER TABLE dblock_events ALTER COLUMN id RESTART WITH 1"); err != nil {
+		t.Fatal(err)
+	}
+	must(l.Record(t.Context(), "behind", ""))
+	must(c.Ask(t.Context(), "n", "why"))
+	must(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"}, {Name: "n", Kind: "other"}}))
+	if n, err := c.Break(t.Context(), "n", "why"); n != 1 || err != nil {
+		t.Errorf("Break: %d, %v", n, err)
+	}
+	want := []string{"behind", "asked", "one", "other", "broken"}
+	if got := events("n"); len(got) < 35 || fmt.Sprint(without(got, "before", "granted", "lost")) != fmt.Sprint(want) {
+		t.Errorf("the history is %v", got)
+	}
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			l, err := c.Lock(t.Context(), fmt.Sprint("x", i))
+			if err == nil {
+				err = l.Record(t.Context(), "together", "")
+			}
+			must(err)
+		})
+	}
+	all.Wait()
+	<-l.Context().Done()
+	_ = l.Unlock(t.Context())
+}
+
+func without(kinds []string, not ...string) (rest []string) {
+	for _, kind := range kinds {
+		if kind != not[0] && kind != not[1] && kind != not[2] {
+			rest = append(rest, kind)
+		}
+	}
+	return rest
+}
