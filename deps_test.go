@@ -44,7 +44,7 @@ var layers = []layer{
 	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/inspection", "internal/jobs", "internal/contract", "gen/mysqldb", "internal/sessionlock", "internal/tell", "internal/connpool", "internal/mysqlserver", "internal/named", "internal/tables", "internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/jobs", "gen/sqlitedb", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/backoff", "internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
 	{name: "internal/connpool", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/contract", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/sessionlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/contract", "internal/tell")},
@@ -53,6 +53,7 @@ var layers = []layer{
 	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/contract", "internal/sessionlock", "internal/tell", "internal/mysqlserver", "internal/transaction")},
 	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/transaction")},
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/backoff", not: [][]string{anything}},
 	{name: "internal/clock", not: [][]string{anything}},
 	{name: "internal/testlog", not: [][]string{anything}},
 	{name: "internal/coalesce", not: [][]string{anything}},
@@ -62,7 +63,7 @@ var layers = []layer{
 	{name: "internal/outage", not: [][]string{anything}},
 	{name: "internal/tell", not: [][]string{anything}},
 	{name: "internal/tables", not: [][]string{anything}},
-	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/backoff", "internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
 	// A transaction of any driver, in an application that may have another: these see drivers by
 	// reflection.
 	{name: "internal/transaction", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},

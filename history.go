@@ -102,8 +102,8 @@ func metadataOf(text string) (kv map[string]string) {
 
 // Record writes an event of the application's own into the history of the name, if the lock is
 // still held, and tells all watchers of the name. kind: 1 to 32 ASCII letters; detail: at most
-// 1,024 bytes of UTF-8. ErrLost if it is not held, and then nothing is written. Any other error says
-// that the history has no such event; the lock stays as it is.
+// 1,024 bytes of UTF-8. ErrLost if it is not held, and then nothing is written. Any other error
+// says that the history has no such event; the lock stays as it is.
 func (l *Lock[TX]) Record(ctx context.Context, kind, detail string) error {
 	return l.do("record", func(core *client.Lock) error {
 		err := checkKind(kind)

@@ -33,9 +33,9 @@ func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *
 	}
 }
 
-// changeOnce is two round trips over pgx, and one more for each thing that the transition reads beside
-// the first page of the queue. In between the server ends the transaction if the process falls
-// silent: the name's row does not stay locked.
+// changeOnce is two round trips over pgx, and one more for each thing that the transition reads
+// beside the first page of the queue. In between the server ends the transaction if the process
+// falls silent: the name's row does not stay locked.
 func (e *engine) changeOnce(ctx context.Context, how driver.How, addEvent string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	for try := range remakes {
 		next, there, err := e.change(ctx, how, try > 0, addEvent, transition)

@@ -16,7 +16,8 @@ type sweeper struct {
 	after   string // the last name that the walk over the names has passed; "" at its beginning
 	report  Report
 	refused error          // the first that the database refused: the rest goes on
-	stuck   int            // how many of the expired sessions have locks or places that were postponed
+	passed  int            // how often it refused
+	stuck   int            // how many of the expired sessions have locks or places that were postponed or refused
 	expired []driver.Event // what this sweep took from the dead, with Events
 }
 
@@ -25,7 +26,7 @@ type sweeper struct {
 // tables that this build cannot work with.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	defer s.engine.Attend("", 0)()
-	s.report, s.stuck, s.refused = Report{}, 0, nil
+	s.report, s.stuck, s.refused, s.passed = Report{}, 0, nil, 0
 	if err := s.engine.Validate(); err != nil {
 		return s.report, err
 	}
@@ -69,11 +70,11 @@ func (s *sweeper) sessions(ctx context.Context, batch int) error {
 			continue // a heartbeat came just in time
 		}
 		s.report.Expired++
-		postponed := s.report.Postponed
+		left := s.report.Postponed + s.passed
 		if err := s.orphans(ctx, id, batch); err != nil {
 			return fmt.Errorf("clearing up after session %s: %w", id, err)
 		}
-		if s.report.Postponed > postponed {
+		if s.report.Postponed+s.passed > left {
 			s.stuck++
 		}
 	}
@@ -220,7 +221,7 @@ func (s *sweeper) passOver(err error) error {
 	if driver.InDoubt(err) || errors.Is(err, driver.ErrUnavailable) {
 		return err
 	}
-	if s.refused == nil {
+	if s.passed++; s.refused == nil {
 		s.refused = err
 	}
 	return nil

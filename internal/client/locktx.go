@@ -53,6 +53,7 @@ func (c *Client) lockTx(ctx context.Context, name string, wait bool, tx Tx) erro
 		if err != nil {
 			return err
 		}
+		pause(ctx, 10*time.Millisecond)
 	}
 }
 

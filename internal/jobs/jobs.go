@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"errors"
 	"math"
 	"time"
 
@@ -106,9 +107,14 @@ type Tables interface {
 	Claim(r Row, over int64) (bool, error)
 }
 
+// claims is how often a claim may come too late.
+const claims = 100
+
+var errClaims = driver.Fail(driver.ErrRetry, errors.New("the slot was claimed again and again while it was read"))
+
 // Begin is driver.Jobs.BeginRun. Where the claim comes too late, it reads everything anew.
 func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
-	for {
+	for range claims {
 		now, err := t.Clock()
 		if err != nil {
 			return driver.Run{}, false, err
@@ -138,6 +144,7 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driv
 			return is.Run(), claimed, err
 		}
 	}
+	return driver.Run{}, false, errClaims
 }
 
 // decide returns the run as which the slot counts, or, where it is free, the one that is due and

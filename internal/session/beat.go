@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 )
@@ -24,9 +25,11 @@ type heart struct {
 	connecting *connecting // nil: no connect is under way
 	overPool   bool        // a heartbeat over the pool is under way
 	due        time.Duration
-	beats      int  // answered over reserved connections
-	checked    bool // Check asked for a reconciliation
-	few        bool // the last list had no more than fewClaims entries
+	beats      int           // answered over reserved connections
+	checked    bool          // Check asked for a reconciliation
+	unlisted   int           // how many reconciliations in a row have failed
+	relist     time.Duration // no reconciliation begins before
+	few        bool          // the last list had no more than fewClaims entries
 }
 
 // maxConns is how many connections are reserved at a time. The second one is needed only while the
@@ -204,6 +207,9 @@ func (h *heart) answered(l *reserved, err error) {
 		}
 	}
 	h.beats++
+	if h.config.Clock.Now() < h.relist {
+		return
+	}
 	if h.checked || h.beats > 1 && (l.fresh || h.few && h.config.Holding() || (h.beats-1)%claimsEvery == 0) {
 		h.reconcile(l)
 	}
@@ -222,6 +228,12 @@ func (h *heart) reconcile(l *reserved) {
 			return claims, err
 		})
 		h.post(func() {
+			if err == nil {
+				h.unlisted, h.relist = 0, 0
+			} else { // heartbeats that succeed meanwhile make no difference
+				h.unlisted++
+				h.relist, h.checked = h.config.Clock.Now()+backoff.Pause(h.unlisted, h.interval, maxPatience*h.config.TTL), true
+			}
 			if !h.finished(l, err) {
 				return
 			}
@@ -241,10 +253,14 @@ func (h *heart) finished(l *reserved, err error) bool {
 		l.good = true
 		return true
 	}
+	refused := false // and the connection is sound
 	if did == listing {
+		refused = !driver.InDoubt(err) && !errors.Is(err, driver.ErrUnavailable)
 		err = fmt.Errorf("comparing the session's locks: %w", err)
 	}
-	h.failed(h.config.Beating, err)
+	if h.failed(h.config.Beating, err); refused {
+		return false
+	}
 	if h.drop(l); len(h.conns) == 0 {
 		if h.beatSoon(); l.good {
 			h.connect() // otherwise the next beatNow connects, so that a server that refuses heartbeats is not flooded

@@ -101,6 +101,8 @@ type Hub struct {
 	tried   chan struct{} // closed when the first listener has connected, or failed
 	once    sync.Once     // closes tried
 
+	unanswered int // looks that have failed in a row; of the loop's goroutine
+
 	mu        sync.Mutex // protects what follows
 	started   bool
 	listening bool
@@ -116,8 +118,10 @@ type awaited struct {
 	due     time.Duration // when it is to be looked at; 0: a hint came; never: no waiter has joined the queue yet
 	wait    time.Duration // how long before due that was decided
 	seen    bool          // state is known
-	state   driver.State  // as last seen
-	moved   time.Duration // when it was first seen so, or began to be waited for
+	// refusals is how many takeovers have failed in a row.
+	refusals int
+	state    driver.State  // as last seen
+	moved    time.Duration // when it was first seen so, or began to be waited for
 }
 
 const never = time.Duration(math.MaxInt64)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -73,9 +74,11 @@ func (h *Hub) look(names []string) {
 		if h.ctx.Err() == nil {
 			h.config.Looking.Failed(err, "session", h.session)
 		}
-		h.schedule(names, slowestPoll+rand.N(slowestPoll))
+		h.unanswered++
+		h.schedule(names, backoff.Pause(h.unanswered, 2*slowestPoll, h.config.Safety))
 		return
 	}
+	h.unanswered = 0
 	h.config.Looking.Worked("session", h.session)
 	for _, state := range states {
 		overdue := h.settle(state, before[state.Name], asked)
@@ -175,6 +178,7 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	switch {
 	case err == nil && taken:
 		h.config.Taking.Worked()
+		h.refusals(name, -1)
 		h.Deliver(next, asked)
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
@@ -190,8 +194,24 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 		h.schedule([]string{name}, busyRetry/2+rand.N(busyRetry))
 	case h.ctx.Err() == nil:
 		h.config.Taking.Failed(err, "name", name, "holder", holder.Session)
-		h.schedule([]string{name}, busyRetry+rand.N(busyRetry))
+		h.schedule([]string{name}, backoff.Pause(h.refusals(name, 1), 2*busyRetry, h.config.Safety))
 	}
+}
+
+// refusals counts takeovers of a name that have failed in a row, or ends the count.
+func (h *Hub) refusals(name string, more int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.names[name]
+	switch {
+	case n == nil:
+		return 1
+	case more < 0:
+		n.refusals = 0
+	default:
+		n.refusals += more
+	}
+	return n.refusals
 }
 
 // schedule sets the next look at names, unless one is due now.

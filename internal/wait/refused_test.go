@@ -1,0 +1,58 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/outage"
+)
+
+var errDenied = driver.Refused(errors.New("permission denied"))
+
+// denied is a database that refuses looks, or takeovers.
+type denied struct {
+	*table
+	looks, takeovers int
+	sees             bool
+}
+
+func (d *denied) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	if d.looks++; !d.sees {
+		return nil, errDenied
+	}
+	return d.table.Look(ctx, session, names)
+}
+
+func (d *denied) Remove(context.Context, driver.Removal) ([]driver.Handoff, bool, error) {
+	d.takeovers++
+	return nil, false, errDenied
+}
+
+// Broken by pauses that stay short.
+func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
+	for _, sees := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint), broken: make(chan struct{})}, sees: sees}
+			began := time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			h := New(ctx, d, me, Config{
+				Clock: clock.Func(func() time.Duration { return time.Since(began) }),
+				Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
+				Safety: safety, Limit: time.Minute,
+			})
+			d.queue("n", 0, "a1")
+			h.enter("n", "a1")
+			time.Sleep(100 * safety)
+			if n := max(d.looks, d.takeovers); n < 90 || n > 250 {
+				t.Errorf("%d looks and %d takeovers in %v", d.looks, d.takeovers, 100*safety)
+			}
+			cancel()
+			h.Wait()
+		})
+	}
+}
