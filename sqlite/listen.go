@@ -43,26 +43,32 @@ func listen(ctx context.Context, session string, open func() (receiver, error), 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	letters := make(chan notice)
-	inbox, err := open()
-	if err != nil {
-		inbox = nil
-	} else {
-		defer inbox.close()
-		running.Go(func() {
-			inbox.read(func(n notice) {
-				select {
-				case letters <- n:
-				case <-ctx.Done():
-				}
+	l := &listener{notifier: b, tell: wake, open: func() (receiver, error) {
+		inbox, err := open()
+		if err == nil {
+			running.Go(func() {
+				inbox.read(func(n notice) {
+					select {
+					case letters <- n:
+					case <-ctx.Done():
+					}
+				})
 			})
-		})
-	}
+		}
+		return inbox, err
+	}}
+	l.receive(time.Now())
+	defer func() {
+		if l.inbox != nil {
+			l.inbox.close()
+		}
+	}()
 	first, err := look(ctx, session)
 	if err != nil {
 		return err
 	}
 	ready()
-	l := listener{b, inbox, newPollSchedule(first, inbox != nil, time.Now()), wake}
+	l.schedule = newPollSchedule(first, l.inbox != nil, time.Now())
 	return l.hearAll(ctx, letters, func(found chan<- snapshot) {
 		running.Go(func() {
 			s, err := look(ctx, session)
@@ -75,14 +81,35 @@ func listen(ctx context.Context, session string, open func() (receiver, error), 
 // listener is what Listen hears from, and whom it tells.
 type listener struct {
 	*notifier
-	inbox    receiver // nil: there is none
+	open     func() (receiver, error) // opens an inbox, and reads from it
+	inbox    receiver                 // nil: there is none
+	pause    time.Duration            // after the latest try to open one
+	again    time.Time                // when the next is due
 	schedule *pollSchedule
 	tell     func(driver.Hint)
 }
 
+// openMin and openMax bound the pause before an inbox that could not be opened is tried again.
+const openMin, openMax = 5 * time.Second, 5 * time.Minute
+
+// receive opens an inbox where there is none. What kept it from that may have passed: too many open
+// files, a folder that another user made.
+func (l *listener) receive(now time.Time) {
+	if l.inbox != nil || now.Before(l.again) {
+		return
+	}
+	inbox, err := l.open()
+	if err == nil {
+		l.inbox = inbox
+		return
+	}
+	l.pause = min(max(2*l.pause, openMin), openMax)
+	l.again = now.Add(l.pause)
+}
+
 // hearAll tells of all notices, and of what a look shows that no notice has told. The look runs
 // beside it, because it may have to wait for a connection of a pool that is in use.
-func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- snapshot)) error {
+func (l *listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- snapshot)) error {
 	looking, found := false, make(chan snapshot, 1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -104,6 +131,8 @@ func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(
 			if l.inbox != nil && !l.inbox.stands() {
 				return errNoInbox
 			}
+			l.receive(time.Now()) // before the look, which finds what was sent to no inbox
+			l.schedule.inbox = l.inbox != nil
 			l.schedule.looks()
 			looking = true
 			look(found)
@@ -120,7 +149,7 @@ func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(
 	}
 }
 
-func (l listener) hear(n notice) {
+func (l *listener) hear(n notice) {
 	if n.attempt == "" {
 		l.schedule.expect(n.nth, time.Now())
 		return

@@ -221,3 +221,35 @@ func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
 		})
 	}
 }
+
+// Broken by an inbox that is opened once: what kept it from that has passed, and the listener polls
+// for as long as its session lives.
+func TestAnInboxThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hearing{
+			t: t, session: t.Name(), heard: make(chan string, 100), ended: make(chan error, 1),
+			letters: make(chan notice), closed: make(chan struct{}),
+		}
+		tries := 0
+		open := func() (receiver, error) {
+			if tries++; tries < 4 {
+				return nil, errors.ErrUnsupported
+			}
+			return h, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			h.ended <- listen(ctx, h.session, open, h.look, func() {}, func(hint driver.Hint) { h.heard <- hint.Attempt })
+		}()
+		time.Sleep(10 * openMin)
+		synctest.Wait()
+		if tries != 4 {
+			t.Fatalf("%d tries to open an inbox that is there at the fourth", tries)
+		}
+		h.letters <- notice{session: h.session, attempt: "a1", nth: 1}
+		h.hears("a1", 0)
+		cancel()
+		<-h.closed
+		<-h.ended
+	})
+}
