@@ -21,12 +21,12 @@ import (
 // the end of its connection.
 //
 // The pool stays the application's. Beside the pool, outside its budget and with its configuration
-// and hooks but without its tracer, a client opens one connection for all locks that it holds, and one for each name that
-// it waits for, up to 16. For further names it polls. A wait survives the end of its connection and
-// a server that is away for less than the client's TTL; it then queues again, at the end. A
-// connection that waits runs a statement for as long, which keeps back VACUUM like any long query;
-// the connection that holds the locks does not. The application's timeouts for statements, waits
-// and sessions are switched off on these connections.
+// and hooks but without its tracer, a client opens one connection for all locks that it holds, and
+// one for each name that it waits for, up to 16. For further names it polls. A wait survives the
+// end of its connection and a server that is away for less than the client's TTL; it then queues
+// again, at the end. A connection that waits runs a statement for as long, which keeps back VACUUM
+// like any long query; the connection that holds the locks does not. The application's timeouts for
+// statements, waits and sessions are switched off on these connections.
 //
 // A process that is stopped while it waits (SIGSTOP, a paused container) holds up the other waiters
 // of the name for 10 s when its turn comes: then the server ends its session, with

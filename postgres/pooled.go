@@ -15,9 +15,9 @@ import (
 // WithinPool has a client of New take the connections of its own out of its pool, where it
 // otherwise opens them beside it: one for heartbeats and to listen, and one for work beside the
 // application's transactions (up to two where the pool allows 8). The pool must allow 3; fewer is
-// ErrConfig. Close the client before the pool: pgxpool's Close waits for all connections, and so for
-// the client's next heartbeat, which finds the pool closed and gives them back. The locks then end
-// with the session. NewSQL always does so, and ignores it.
+// ErrConfig. Close the client before the pool: pgxpool's Close waits for all connections, and so
+// for the client's next heartbeat, which finds the pool closed and gives them back. The locks then
+// end with the session. NewSQL always does so, and ignores it.
 func WithinPool() Option {
 	return func(e *engine) {
 		if d, beside := e.db.(pgxDB); beside {

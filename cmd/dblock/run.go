@@ -130,8 +130,8 @@ func execute(o *options) *cobra.Command {
 	return c
 }
 
-// queuedWriter is a writer that nobody waits for: a pipe that is full and not read would keep a command
-// alive whose lock is over.
+// queuedWriter is a writer that nobody waits for: a pipe that is full and not read would keep a
+// command alive whose lock is over.
 type queuedWriter struct {
 	to    io.Writer
 	queue *tell.Queue

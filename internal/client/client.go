@@ -69,9 +69,9 @@ func (c *Client) serve() {
 
 // Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
 // any more. If ctx ends first, it stops trying. With one that has ended before, such as that of a
-// program which a signal ends, it tries for a few seconds. It returns after
-// contract.CloseTimeout and contract.StuckTimeout whatever goes on: a function or a driver that does
-// not end with its context.
+// program which a signal ends, it tries for a few seconds. It returns after contract.CloseTimeout
+// and contract.StuckTimeout whatever goes on: a function or a driver that does not end with its
+// context.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

@@ -19,8 +19,8 @@ type Observer interface {
 	Listener(up bool, err error)
 }
 
-// queued is an observer that is told by a queue: nothing waits for it. AcquireStart makes the context
-// of the attempt, and so is called by the attempt itself, before anything is asked.
+// queued is an observer that is told by a queue: nothing waits for it. AcquireStart makes the
+// context of the attempt, and so is called by the attempt itself, before anything is asked.
 type queued struct {
 	Observer
 	queue *tell.Queue

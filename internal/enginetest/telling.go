@@ -15,7 +15,8 @@ var telling = inPlaces(flowing{
 	{"a logger and an observer that block for ever delay no heartbeat, no hand-over, no loss and no Close", toldForEver},
 })
 
-// tellsStuck are the options of a client that tells code which blocks until the test ends of everything.
+// tellsStuck are the options of a client that tells code which blocks until the test ends of
+// everything.
 func tellsStuck(t *testing.T) []dblock.Option {
 	end := make(chan struct{})
 	t.Cleanup(func() { close(end) })
