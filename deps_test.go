@@ -91,7 +91,7 @@ var layers = []layer{
 	{name: "internal/swallow", not: [][]string{anything}},
 	{name: "internal/oracle", not: [][]string{engines, drivers, goose}},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("internal/driver", "internal/protocol")},
-	{name: "internal/enginetest", not: [][]string{engines, sqliteDriver}},
+	{name: "internal/enginetest", not: [][]string{engines, sqliteDriver}, but: below("gen/fences", "gen/versions")},
 	{name: "internal/example", not: [][]string{anything}},
 	{name: "internal/leak", not: [][]string{anything}},
 	{name: "internal/runtest"},

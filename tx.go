@@ -166,8 +166,8 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first name) nobody
 // can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx
 // looking and locking, or the pool has no second connection to look with, it says so, as on MySQL.
-// In these cases it may also wait inside SQLite, for as long as the application's busy_timeout says,
-// before it looks at ctx.
+// In these cases it may also wait inside SQLite, for as long as the application's busy_timeout
+// says, before it looks at ctx.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, names ...string) error {
 	return c.lockTx(ctx, "locktx", tx, names, true)
 }

@@ -42,11 +42,12 @@
 // until it ends. Waiting for another transaction ends with the context: on PostgreSQL at its
 // deadline, or within deadlock_timeout and 250 ms of being cancelled, on MySQL and MariaDB within a
 // second. There are two exceptions. On MySQL the first Check of a resource in a process waits as an
-// INSERT does: five seconds after the context has ended the connection is broken, and the transaction
-// with it. On SQLite a transaction that has neither read nor written waits for as long as its
-// busy_timeout says. No wait is longer than the session's own lock timeout.
+// INSERT does: five seconds after the context has ended the connection is broken, and the
+// transaction with it. On SQLite a transaction that has neither read nor written waits for as long
+// as its busy_timeout says. No wait is longer than the session's own lock timeout.
 //
-// Check changes no setting of the connection: ctx may be the one that the transaction was begun with.
+// Check changes no setting of the connection: ctx may be the one that the transaction was begun
+// with.
 //
 // # Tables
 //
@@ -54,9 +55,9 @@
 // database needs neither a client nor the locks' tables. One row per resource stays for ever.
 // Deleting it forgets the token: do that only when no writer with an old token is left.
 //
-// A Check is one statement on PostgreSQL and SQLite, and two on MySQL and MariaDB, or three. One more
-// round trip on MySQL, MariaDB and SQLite, two on PostgreSQL, make it harmless to the transaction. In
-// a *sql.Tx one more asks the server for its version.
+// A Check is one statement on PostgreSQL and SQLite, and two on MySQL and MariaDB, or three. One
+// more round trip on MySQL, MariaDB and SQLite, two on PostgreSQL, make it harmless to the
+// transaction. In a *sql.Tx one more asks the server for its version.
 package fence
 
 import (

@@ -36,8 +36,8 @@ type querier interface {
 }
 
 // examine refuses a connection with settings under which no lock can be kept. They are the pool's:
-// from its DSN, from init_connect, or the server's. What the application sets on a single connection
-// that it has borrowed is not seen here. examine returns the character set.
+// from its DSN, from init_connect, or the server's. What the application sets on a single
+// connection that it has borrowed is not seen here. examine returns the character set.
 func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	var autocommit, logged bool
 	var completion, mode, client, connection, results string

@@ -37,8 +37,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A name that one pool has taken is not free for another, whatever client_encoding their connections
-// have. A pool whose connections convert what they read is refused, and no other.
+// A name that one pool has taken is not free for another, whatever client_encoding their
+// connections have. A pool whose connections convert what they read is refused, and no other.
 func TestNoEncodingMakesTwoLocksOfOne(t *testing.T) {
 	txtest.EachEncoding(t, dbtest.Encoded, func(t *testing.T, db, odd dbtest.Database, names []string) {
 		usual := clientOf(t, postgres.NewSQL(db.SQL(t)))
@@ -67,8 +67,8 @@ func converts(t *testing.T, db dbtest.Database) (yes bool) {
 	return yes
 }
 
-// The application sets another client_encoding on connections that it has borrowed from the pool, or
-// the role gets one while the client lives.
+// The application sets another client_encoding on connections that it has borrowed from the pool,
+// or the role gets one while the client lives.
 func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 	db := dbtest.Encoded(t, "UTF8")
 	usual := clientOf(t, postgres.NewSQL(db.SQL(t)))
@@ -103,8 +103,8 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 	must(t, l.Unlock(t.Context()))
 }
 
-// A transaction of the application's may be of a pool that the client knows nothing of. It finds the
-// lock, or is refused and can go on.
+// A transaction of the application's may be of a pool that the client knows nothing of. It finds
+// the lock, or is refused and can go on.
 func TestNoEncodingTouchesANameInATransaction(t *testing.T) {
 	txtest.EachEncoding(t, dbtest.Encoded, func(t *testing.T, db, odd dbtest.Database, names []string) {
 		pool, overSQL := odd.Pool(t), odd.SQL(t)

@@ -15,8 +15,9 @@ import (
 )
 
 // readable returns ErrConfig where the server converts what a connection reads: names and owners
-// would not be recognised. To SQL_ASCII and from it nothing is converted; a client that has it reads
-// the bytes of the database, which are UTF-8 in one of UTF8 only. "": some pooler does not tell.
+// would not be recognised. To SQL_ASCII and from it nothing is converted; a client that has it
+// reads the bytes of the database, which are UTF-8 in one of UTF8 only. "": some pooler does not
+// tell.
 func readable(client, server string) error {
 	if client == "" || client == "UTF8" || server == "SQL_ASCII" || client == "SQL_ASCII" && server == "UTF8" {
 		return nil
@@ -49,8 +50,8 @@ func (s statement) examine(dest ...any) statement {
 
 var parameters = regexp.MustCompile(`\$[0-9]+`)
 
-// carried has texts that are not ASCII travel in hexadecimal digits: the server takes the bytes of a
-// parameter for those of client_encoding, and under another one a name is another lock.
+// carried has texts that are not ASCII travel in hexadecimal digits: the server takes the bytes of
+// a parameter for those of client_encoding, and under another one a name is another lock.
 func (s statement) carried() statement {
 	args, changed := slices.Clone(s.args), map[string]bool{}
 	for i, arg := range args {

@@ -43,17 +43,18 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
-// SQLSTATE (pgx's stdlib, lib/pq, bun's pgdriver). Each client reserves connections of the pool: one
-// for heartbeats, on which it also listens for wake-ups, and one for work beside the application's
-// transactions (two where the pool allows 8). The pool must allow 3: these and one for all other
-// work; fewer is ErrConfig. A transaction of the application's has a connection of its own: with
-// Guard, LockTx or UnlockTx allow one more for each that is open at a time.
+// SQLSTATE (pgx's stdlib, lib/pq, bun's pgdriver). Each client reserves connections of the pool:
+// one for heartbeats, on which it also listens for wake-ups, and one for work beside the
+// application's transactions (two where the pool allows 8). The pool must allow 3: these and one
+// for all other work; fewer is ErrConfig. A transaction of the application's has a connection of
+// its own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time.
 //
 // A client listens for its grants where the driver is pgx's stdlib, also in a wrapper that has a
 // method Raw (otelsql). In any other case it polls, in one statement for all waiters of a client,
 // and so with lib/pq and pgdriver: after an eighth of the time for which a name has stood still,
-// every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that cannot listen, at level
-// DEBUG. With Listen a client listens whatever the driver, on a connection beside the pool.
+// every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that cannot
+// listen, at level DEBUG. With Listen a client listens whatever the driver, on a connection beside
+// the pool.
 //
 // Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
 // its default is 4 on a small machine, enough for one client.

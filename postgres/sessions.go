@@ -34,9 +34,9 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 
 const known = "SELECT version(), current_setting('client_encoding'), current_setting('server_encoding')"
 
-// examine refuses a server on which locks would not exclude, a pooler that makes no transactions, and
-// a pool whose connections are not readable. What the application sets on a single connection of a
-// *sql.DB is not seen here.
+// examine refuses a server on which locks would not exclude, a pooler that makes no transactions,
+// and a pool whose connections are not readable. What the application sets on a single connection
+// of a *sql.DB is not seen here.
 func (e *engine) examine(ctx context.Context) error {
 	var version string
 	err := e.db.exec(ctx, statement{sql: known}.examine(&version))

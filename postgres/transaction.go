@@ -19,8 +19,8 @@ type callersTx interface {
 
 type pgxTx struct{ tx pgx.Tx }
 
-// exec sends nothing in a transaction that is not readable: behind a refusal in the middle of a batch
-// the server would run the rest.
+// exec sends nothing in a transaction that is not readable: behind a refusal in the middle of a
+// batch the server would run the rest.
 func (t pgxTx) exec(ctx context.Context, statements ...statement) error {
 	if err := readableConn(t.tx.Conn()); err != nil {
 		return err

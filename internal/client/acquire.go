@@ -104,9 +104,9 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o Owner) e
 	return nil
 }
 
-// checkEnclosing refuses what would wait for a lock that its own caller has by another client of this
-// process. Names of two databases are not in each other's way: the other client's session must have
-// the lock here.
+// checkEnclosing refuses what would wait for a lock that its own caller has by another client of
+// this process. Names of two databases are not in each other's way: the other client's session must
+// have the lock here.
 func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o Owner) error {
 	for _, by := range c.owners.elsewhere(ctx, r.Name) {
 		beside := r.Units > 0 && by.units > 0 && r.Of == by.of && (r.Of == driver.Readers || r.Units+by.units <= r.Of)

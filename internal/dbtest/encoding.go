@@ -16,8 +16,8 @@ func EncodedEmpty(t testing.TB, encoding string) Database {
 	return server(t, KindPostgres).temporary(t, " ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 }
 
-// ClientEncoding returns a database of PostgreSQL as seen by connections with a client_encoding; "":
-// the server's default.
+// ClientEncoding returns a database of PostgreSQL as seen by connections with a client_encoding;
+// "": the server's default.
 func (d Database) ClientEncoding(t testing.TB, encoding string) Database {
 	t.Helper()
 	u, err := postgresURL(d.DSN)

@@ -121,8 +121,8 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 	unlock(t, held)
 }
 
-// before is how many statements of a step that waits are tried: it repeats itself, and waits in some
-// of them for a turn.
+// before is how many statements of a step that waits are tried: it repeats itself, and waits in
+// some of them for a turn.
 var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 3, "MariaDB": 3, "SQLite": 6}
 
 func (e *env) endEachStatement(t *testing.T, a, other App, s step, same bool) {

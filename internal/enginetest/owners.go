@@ -27,8 +27,8 @@ var owners = inPlaces(own{
 	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
 })
 
-// Broken by a client that takes the locks of another one for a stranger's, and by one that takes what
-// is not in its way for a deadlock.
+// Broken by a client that takes the locks of another one for a stranger's, and by one that takes
+// what is not in its way for a deadlock.
 func waitsForItself(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	one, two := e.clientOf(t, a), e.clientOf(t, a)

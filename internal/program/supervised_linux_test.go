@@ -58,7 +58,8 @@ func TestAProgramThatEndsByItselfIsStartedAgain(t *testing.T) {
 	}
 }
 
-// Broken by a supervisor that knows no intention: a node that is killed shall stay away for a while.
+// Broken by a supervisor that knows no intention: a node that is killed shall stay away for a
+// while.
 func TestAProgramThatWasKilledStaysDownUntilItIsStarted(t *testing.T) {
 	s, runs := fake(t, "0")
 	want := 0

@@ -37,8 +37,8 @@ func Server(err error) string {
 	return ""
 }
 
-// SQLState returns the SQLSTATE of PostgreSQL's errors, "" for others: drivers have a method for it,
-// or for any field of the protocol (bun's pgdriver).
+// SQLState returns the SQLSTATE of PostgreSQL's errors, "" for others: drivers have a method for
+// it, or for any field of the protocol (bun's pgdriver).
 func SQLState(err error) string {
 	var coded interface{ SQLState() string }
 	var server interface{ Field(k byte) string }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Turn is how long a statement waits for a row before the caller's context is looked at again. It is
-// shorter than the shortest innodb_lock_wait_timeout of MySQL: an error of that limit may roll back
-// the whole transaction.
+// Turn is how long a statement waits for a row before the caller's context is looked at again. It
+// is shorter than the shortest innodb_lock_wait_timeout of MySQL: an error of that limit may roll
+// back the whole transaction.
 const Turn = 500 * time.Millisecond
 
 // InTurn limits how long a locking SELECT waits on MySQL and MariaDB, and any statement on MariaDB.
@@ -36,13 +36,13 @@ func IsTurnOver(err error) bool {
 var ErrCut = errors.New("the statement was ended by its time limit, and reported success")
 
 // Hex is a name as it travels, in hexadecimal digits, which are the same in every character set.
-// PostgreSQL takes the bytes of a parameter for those of client_encoding. Statements read the digits
-// as convert_from(decode($1, 'hex'), 'UTF8').
+// PostgreSQL takes the bytes of a parameter for those of client_encoding. Statements read the
+// digits as convert_from(decode($1, 'hex'), 'UTF8').
 //
-// MySQL and MariaDB read them as UNHEX(CONVERT(? USING latin1)). A name itself, as string or []byte,
-// is a parameter of character_set_client, which the server converts to character_set_connection
-// before anything else can be done with it; no CAST takes that back. The CONVERT is for character
-// sets of more than one byte (ucs2, utf16, utf32).
+// MySQL and MariaDB read them as UNHEX(CONVERT(? USING latin1)). A name itself, as string or
+// []byte, is a parameter of character_set_client, which the server converts to
+// character_set_connection before anything else can be done with it; no CAST takes that back. The
+// CONVERT is for character sets of more than one byte (ucs2, utf16, utf32).
 func Hex(name string) string { return hex.EncodeToString([]byte(name)) }
 
 const (
@@ -107,8 +107,8 @@ func LockInTurn(ctx context.Context, q Queries, text string, args []any, into ..
 	return there, err
 }
 
-// CutSince is the error of a statement that was begun then, was answered, and did nothing: ErrCut if
-// its limit may have ended it, else ErrUnproven.
+// CutSince is the error of a statement that was begun then, was answered, and did nothing: ErrCut
+// if its limit may have ended it, else ErrUnproven.
 func CutSince(began time.Time) error {
 	if time.Since(began) >= Turn {
 		return ErrCut

@@ -153,9 +153,9 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 }
 
 // Ended turns an error of a statement that says, in whatever words, that the caller's transaction
-// has ended into ErrTxDone. database/sql ends it with the context that it was begun with, closes the
-// rows of a statement, and reports that context's error. quiet is the statement's own context. If
-// ctx has ended, too, the error says so.
+// has ended into ErrTxDone. database/sql ends it with the context that it was begun with, closes
+// the rows of a statement, and reports that context's error. quiet is the statement's own context.
+// If ctx has ended, too, the error says so.
 func Ended(ctx, quiet context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -59,8 +59,8 @@ func New(t *testing.T, db dbtest.Database, sets ...migrate.Set) World {
 	return w
 }
 
-// In is a world at the engine's default level in a database that has its tables, through database/sql
-// or with a pool of pgx.
+// In is a world at the engine's default level in a database that has its tables, through
+// database/sql or with a pool of pgx.
 func In(t *testing.T, db dbtest.Database, pgx bool) World {
 	t.Helper()
 	w := World{Database: db, DB: db.SQL(t), Level: sql.LevelReadCommitted}
