@@ -371,8 +371,8 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			must(t, err)
 			is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside), driver.ErrGuarded)
 			must(t, tx.Commit())
-			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 11 {
-				t.Fatalf("rows whose sum is %d, want 11: refused, UnlockTx has undone the transaction", n)
+			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 15 {
+				t.Fatalf("rows whose sum is %d, want 15: refused, UnlockTx has undone the transaction", n)
 			}
 			must(t, holder.Rollback())
 		})
