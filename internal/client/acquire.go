@@ -84,6 +84,9 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 			return nil, err
 		}
 		backOff(ctx, tries)
+		if ctx.Err() != nil && !busy && c.outage(err) { // the next try would not say what is wrong
+			return nil, c.unseen(ctx, err)
+		}
 	}
 }
 

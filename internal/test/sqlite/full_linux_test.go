@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -89,7 +90,9 @@ func TestADiskThatIsFull(t *testing.T) {
 			failed := "" // the files have some room of their own
 			for i := 0; failed == "" && i < 5000; i++ {
 				name := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 200))
-				l, err := a.TryLock(t.Context(), name)
+				brief, cancel := context.WithTimeout(t.Context(), time.Second) // it tries for a TTL
+				l, err := a.TryLock(brief, name)
+				cancel()
 				if err == nil {
 					held = append(held, l)
 					continue
