@@ -45,6 +45,7 @@ var kinds = []kind{
 	{name: "money", share: 3, run: moneyRound},
 	{name: "election", share: 2, run: electionRound},
 	{name: "scenarios", share: 5, run: scenariosRound},
+	{name: "application", share: 2, run: applicationRound},
 	{name: "ring", share: 1, run: ringRound},
 	{name: "ordered", share: 1, run: orderedRound},
 	{name: "once", share: 1, run: onceRound},
