@@ -315,16 +315,13 @@ func (c *employee) conditional(ctx context.Context) error {
 		if err == nil {
 			err = optimistic.Bump(within, tx, c.name(), version)
 		}
-		if errors.Is(err, optimistic.ErrConflict) {
-			err = nil
-		}
 		if err == nil {
 			err = fence.Check(within, tx, "till", time.Now().UnixMicro())
 		}
-		if errors.Is(err, fence.ErrStale) {
-			err = nil
+		if err != nil { // a conflict, a stale token, a lock of the server's: what the application lives with
+			return own{err}
 		}
-		return err
+		return nil
 	})
 }
 
