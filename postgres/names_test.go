@@ -74,6 +74,7 @@ func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 	for what, hook := range map[string]func(c *pgxpool.Config){
 		"PrepareConn": func(c *pgxpool.Config) { c.PrepareConn = prepare },
 		"BeforeAcquire": func(c *pgxpool.Config) {
+			//lint:ignore SA1019 an application may still use it
 			c.BeforeAcquire = func(ctx context.Context, conn *pgx.Conn) bool { ok, _ := prepare(ctx, conn); return ok }
 		},
 	} {

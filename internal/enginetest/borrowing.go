@@ -179,7 +179,7 @@ func (e *env) endStatement(t *testing.T, a, other App, s step, same bool, nth in
 		if _, lasts := tx.(pgxTx); err != nil && !same && !lasts && !errors.Is(err, dblock.ErrTxDone) && !errors.Is(err, dblock.ErrNotAcquired) {
 			t.Errorf("statement %d: %v, want that the transaction has ended", nth, err)
 		}
-	case err = <-done:
+	case <-done:
 		select {
 		case <-ended:
 			reached = true
