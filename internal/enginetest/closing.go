@@ -163,11 +163,12 @@ func closeBesideInspect(t *testing.T, e *env) {
 	defer cancel()
 	answers := map[string]chan error{}
 	for what, ask := range questions {
-		answers[what] = make(chan error, 1)
+		answer := make(chan error, 1)
+		answers[what] = answer
 		if err := ask(brief); err == nil && !reads {
 			t.Errorf("%s: answered beside a locked table", what)
 		}
-		go func() { answers[what] <- ask(context.Background()) }()
+		go func() { answer <- ask(context.Background()) }()
 	}
 	e.closeInTime(t, c)
 	for what, answer := range answers {
