@@ -33,11 +33,11 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 			if is := c.Stats().Session; is == "" || is != was {
 				t.Errorf("the session is %q, and was %q", is, was)
 			}
-			if p.attending != 1 {
-				t.Errorf("the engine keeps connections for %d clients, want this one", p.attending)
+			if n := p.attended(); n != 1 {
+				t.Errorf("the engine keeps connections for %d clients, want this one", n)
 			}
 			time.Sleep(2 * c.TTL())
-			if p.attending != 0 {
+			if p.attended() != 0 {
 				t.Error("the engine keeps connections for an idle client")
 			}
 			before := p.asked()

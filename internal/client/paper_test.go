@@ -125,6 +125,13 @@ func (p *paper) Attend(string, time.Duration) (leave func()) {
 	}
 }
 
+// attended is for how many clients the engine keeps connections.
+func (p *paper) attended() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.attending
+}
+
 func (p *paper) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion}, p.reach()
 }

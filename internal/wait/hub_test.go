@@ -297,6 +297,7 @@ func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) 
 			defer cancel()
 			h.Listen()
 			time.Sleep(time.Hour)
+			synctest.Wait()
 			var last time.Duration
 			for i := range len(f.tries) - 1 {
 				last = f.tries[i+1].Sub(f.tries[i])
@@ -309,6 +310,7 @@ func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) 
 			}
 			f.healed.Store(true)
 			time.Sleep(most)
+			synctest.Wait()
 			if !h.Listening() {
 				t.Errorf("%v: it is not tried any more after %d times", because, len(f.tries))
 			}

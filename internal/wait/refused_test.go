@@ -48,6 +48,7 @@ func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
 			d.queue("n", 0, "a1")
 			h.enter("n", "a1")
 			time.Sleep(100 * safety)
+			synctest.Wait()
 			if n := max(d.looks, d.takeovers); n < 90 || n > 250 {
 				t.Errorf("%d looks and %d takeovers in %v", d.looks, d.takeovers, 100*safety)
 			}

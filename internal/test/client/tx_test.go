@@ -19,7 +19,9 @@ import (
 type dying struct {
 	driver.Backend
 	driver.Transactions[*sql.Tx]
-	due, dead atomic.Bool
+	due  atomic.Bool
+	dies atomic.Bool // the session of the next heartbeat is dead
+	dead atomic.Value
 }
 
 type dyingUpkeep struct {
@@ -33,7 +35,10 @@ func (d *dying) Upkeep(ctx context.Context, session string) (driver.Upkeep, erro
 }
 
 func (u dyingUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	if u.of.dead.CompareAndSwap(true, false) {
+	if u.of.dies.CompareAndSwap(true, false) {
+		u.of.dead.Store(session)
+	}
+	if u.of.dead.Load() == session { // it is asked twice
 		return false, nil
 	}
 	return u.Upkeep.Heartbeat(ctx, session, ttl)
@@ -42,7 +47,7 @@ func (u dyingUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Dur
 func (d *dying) look(ctx context.Context, aside driver.OnSideConn) error {
 	return aside(ctx, func(ctx context.Context, _ driver.Upkeep) error {
 		if d.due.CompareAndSwap(true, false) {
-			d.dead.Store(true)
+			d.dies.Store(true)
 			<-ctx.Done() // the next heartbeat is due before the time of an aside is over
 			return ctx.Err()
 		}
