@@ -147,6 +147,9 @@ func (c *employee) work(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(context.Background(), 2*ttl)
+		if c.bug == bugBorrows {
+			_, _ = c.pool.ExecContext(within, borrowed[c.db.Engine])
+		}
 		err := errands[c.random.IntN(len(errands))](within)
 		cancel()
 		c.tried("errands", 1)
@@ -296,9 +299,6 @@ func (c *employee) lockInTx(ctx context.Context) error {
 	leave := c.believe(name, within, portion{})
 	defer leave()
 	c.busy()
-	if c.bug == bugBorrows {
-		_, _ = tx.Exec(borrowed[c.db.Engine])
-	}
 	leave()
 	if err := tx.Commit(); err != nil {
 		return own{err}
