@@ -291,9 +291,9 @@ func idleOf(t testing.TB, pool *sql.DB, w *spy, look func(string, query)) {
 		conns = nil
 	}
 	defer func() { giveBack() }()
-	eventually(t, patience, "the transaction's connection is idle, or closed", func() bool {
+	eventually(t, patience, "the transaction's connection is back in the pool, or closed", func() bool {
 		giveBack()
-		back := w.conn.closed.Load()
+		back := w.conn.closed.Load() || w.conn.lent.Load() // to the client, which may keep it
 		for range pool.Stats().Idle {
 			conn, err := pool.Conn(t.Context())
 			if err != nil {

@@ -72,6 +72,7 @@ type spiedConn struct {
 	driver.Conn
 	spy    *spy // of the transaction that is open
 	closed atomic.Bool
+	lent   atomic.Bool // again, by the pool, since that transaction has begun
 }
 
 func (c *spiedConn) Close() error {
@@ -89,6 +90,7 @@ func (c *spiedConn) BeginTx(ctx context.Context, options driver.TxOptions) (driv
 	}
 	if c.spy, _ = ctx.Value(spyKey{}).(*spy); c.spy != nil {
 		c.spy.conn = c
+		c.lent.Store(false)
 	}
 	return spiedTx{tx, c}, nil
 }
@@ -120,6 +122,7 @@ func (c *spiedConn) PrepareContext(ctx context.Context, text string) (driver.Stm
 }
 
 func (c *spiedConn) ResetSession(ctx context.Context) error {
+	c.lent.Store(true)
 	if conn, ok := c.Conn.(driver.SessionResetter); ok {
 		return conn.ResetSession(ctx)
 	}
