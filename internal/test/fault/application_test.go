@@ -154,6 +154,9 @@ func (c *employee) work(ctx context.Context) {
 		cancel()
 		c.tried("errands", 1)
 		c.explain("", err)
+		if err != nil {
+			c.busy() // an application whose network is away does not try without a pause
+		}
 	}
 }
 
