@@ -64,5 +64,10 @@ func (c *employee) believe(name string, ctx context.Context, p portion) (leave f
 		c.log.pass()
 		cancel(context.Cause(ctx))
 	})
-	return c.judge.believe(name, late, p)
+	left := c.judge.believe(name, late, p)
+	return func() {
+		if ctx.Err() == nil { // otherwise it is believed in until the context ends
+			left()
+		}
+	}
 }

@@ -62,6 +62,9 @@ func (v *valve) WithGroup(string) slog.Handler             { return v }
 // meanwhile, until ctx ends.
 func (a *application) disturb(ctx context.Context) {
 	for ctx.Err() == nil {
+		calm, cancel := context.WithTimeout(ctx, ttl/4) // in which sessions begin, and locks are held
+		<-calm.Done()
+		cancel()
 		b := a.branches[a.random.IntN(len(a.branches))]
 		b.log.set(false)
 		heal := func() {}
@@ -87,9 +90,6 @@ func (a *application) disturb(ctx context.Context) {
 		heal()
 		b.log.set(true)
 		a.tried("loggers stopped", 1)
-		brief, cancel = context.WithTimeout(ctx, ttl/4)
-		<-brief.Done()
-		cancel()
 	}
 }
 

@@ -200,6 +200,9 @@ func (c *employee) shared(ctx context.Context) error {
 	}
 	leave := c.believe(name, l.Context(), p)
 	c.busy()
+	for n := 0; c.bug == bugLogsFirst && n < 50; n++ { // to be held when a session ends
+		c.busy()
+	}
 	leave()
 	c.unlock(l)
 	return nil
