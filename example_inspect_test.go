@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/internal/example"
+	"github.com/dblock-go/dblock/internal/testing/example"
 )
 
 // withShops runs an example with two clients, as two processes would have them.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/internal/example"
+	"github.com/dblock-go/dblock/internal/testing/example"
 )
 
 // A person saw who has the lock, and confirms some time later. By then another may have it.

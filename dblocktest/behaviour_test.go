@@ -7,19 +7,19 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/enginetest"
-	"github.com/dblock-go/dblock/internal/leak"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // TestBehaviour runs the suite of the engines. What looks at the tables by SQL sees them in a file
-// of SQLite: internal/test/dblocktest runs it with a driver.
+// of SQLite: internal/testing/system/dblocktest runs it with a driver.
 func TestBehaviour(t *testing.T) {
 	if !slices.Contains(sql.Drivers(), "sqlite") {
-		t.Skip("no driver of SQLite here: go test ./internal/test/dblocktest")
+		t.Skip("no driver of SQLite here: go test ./internal/testing/system/dblocktest")
 	}
 	var mu sync.Mutex
 	databases := map[string]*database{} // by the file in which they are seen
@@ -31,9 +31,9 @@ func TestBehaviour(t *testing.T) {
 		}
 		return databases[db.DSN]
 	}
-	enginetest.Run(t, enginetest.Wiring{
-		Name: "memory", Kind: enginetest.SQLite,
-		Open: enginetest.OnNothing(func(db dbtest.Database) driver.Engine[*sql.Tx] {
+	suite.Run(t, suite.Wiring{
+		Name: "memory", Kind: suite.SQLite,
+		Open: suite.OnNothing(func(db dbtest.Database) driver.Engine[*sql.Tx] {
 			return driver.Engine[*sql.Tx]{Backend: newLine(of(db)), Transactions: transactions[*sql.Tx]{}}
 		}),
 		Through: func(t testing.TB, db dbtest.Database, look *sql.DB, change bool, do func()) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/internal/leak"
+	"github.com/dblock-go/dblock/internal/testing/leak"
 )
 
 // soon is the limit for what must happen by itself.

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/dblockweb"
-	"github.com/dblock-go/dblock/internal/example"
+	"github.com/dblock-go/dblock/internal/testing/example"
 )
 
 // openClient makes a client on tables in memory; an application has a database.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/internal/leak"
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }

@@ -7,7 +7,7 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // All connections of the library are the pool's that it was given. With a pool of its own they can

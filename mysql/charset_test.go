@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/txtest"
+	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/mysql"
 )
 

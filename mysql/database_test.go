@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/reaper"
@@ -36,7 +36,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			}
 			t.Run("all", func(t *testing.T) {
 				app := db.SQL(t)
-				enginetest.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return mysql.New(app, mysql.Database(place)) },
+				suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return mysql.New(app, mysql.Database(place)) },
 					func(ctx context.Context) (*sql.Tx, func() error, error) {
 						tx, err := app.BeginTx(ctx, nil)
 						return tx, func() error { return tx.Commit() }, err

@@ -8,8 +8,8 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/oracle"
-	"github.com/dblock-go/dblock/internal/swallow"
+	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/mysql"
 )
 

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // A backup's FLUSH TABLES WITH READ LOCK waits for each statement that names a table, and what

@@ -9,8 +9,8 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // The rules for many names at once, and for what is taken away and written down.

@@ -7,25 +7,25 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/postgres"
 )
 
 func TestBehaviour(t *testing.T) {
-	enginetest.Run(t, enginetest.Wiring{
-		Name: "pgx", Kind: enginetest.Postgres, Open: enginetest.OnPgx(func(pool *pgxpool.Pool) driver.Engine[pgx.Tx] { return postgres.New(pool) }),
-		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,
+	suite.Run(t, suite.Wiring{
+		Name: "pgx", Kind: suite.Postgres, Open: suite.OnPgx(func(pool *pgxpool.Pool) driver.Engine[pgx.Tx] { return postgres.New(pool) }),
+		Settings: suite.PostgresSettings, ReadOnly: suite.PostgresReadOnly,
 	})
-	enginetest.Run(t, enginetest.Wiring{
-		Name: "database/sql", Kind: enginetest.Postgres, Open: enginetest.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }), Again: true,
-		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,
+	suite.Run(t, suite.Wiring{
+		Name: "database/sql", Kind: suite.Postgres, Open: suite.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }), Again: true,
+		Settings: suite.PostgresSettings, ReadOnly: suite.PostgresReadOnly,
 	})
 }
 
 func TestAdvisoryBehaviour(t *testing.T) {
-	enginetest.RunOwn(t, enginetest.OwnWiring{Name: "advisory", Kind: enginetest.Postgres, Shares: true, Open: func(t testing.TB, db dbtest.Database) (enginetest.OwnLocks, func(), error) {
+	suite.RunOwn(t, suite.OwnWiring{Name: "advisory", Kind: suite.Postgres, Shares: true, Open: func(t testing.TB, db dbtest.Database) (suite.OwnLocks, func(), error) {
 		pool := db.Pool(t)
 		c, err := postgres.Advisory(pool)
 		return c, pool.Close, err

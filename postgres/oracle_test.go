@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/oracle"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/swallow"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -30,7 +30,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	}
 	t.Run("pgx", func(t *testing.T) {
 		app := db.Pool(t)
-		enginetest.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] { return postgres.New(app, postgres.Schema(place)) },
+		suite.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] { return postgres.New(app, postgres.Schema(place)) },
 			func(ctx context.Context) (pgx.Tx, func() error, error) {
 				tx, err := app.Begin(ctx)
 				return tx, func() error { return tx.Commit(ctx) }, err
@@ -38,7 +38,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		app := db.SQL(t)
-		enginetest.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return postgres.NewSQL(app, postgres.Schema(place)) },
+		suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return postgres.NewSQL(app, postgres.Schema(place)) },
 			func(ctx context.Context) (*sql.Tx, func() error, error) {
 				tx, err := app.BeginTx(ctx, nil)
 				return tx, func() error { return tx.Commit() }, err

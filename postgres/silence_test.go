@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // A process that is stopped between two statements is, for the server, a connection that says

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot

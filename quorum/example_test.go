@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/internal/example"
+	"github.com/dblock-go/dblock/internal/testing/example"
 	"github.com/dblock-go/dblock/quorum"
 )
 

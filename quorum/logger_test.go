@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 // Broken by a line of the log before the lock ends, and by one that is waited for.

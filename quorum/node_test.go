@@ -9,14 +9,14 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // The servers of the benchmark end with the tests.
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
 // The promises of a node that a quorum relies on, on tables in memory.
-// internal/test/quorum has those of each kind of database.
+// internal/testing/system/quorum has those of each kind of database.
 func TestANodeIsWhatItsDatabaseRemembers(t *testing.T) {
 	n := On(dblocktest.New[*struct{}](t, dblock.WithTTL(time.Minute)).Client).node
 	m, err := n.Memory(t.Context())

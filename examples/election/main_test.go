@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 func TestMain(m *testing.M) {

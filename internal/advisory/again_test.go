@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/sessionlock"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // Broken by sending the release a second time: by then the lock is another holder's, on the same

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 // Broken by holds that end one by one, with what follows in between: code that is slow, and waits

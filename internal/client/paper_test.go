@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 // paper is a database in memory, which can be away.

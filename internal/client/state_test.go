@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 // all are the states and the events, by the names that the diagram has for the states.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 // unlockable is a registry with a hold, and what begins an UnlockTx of it.

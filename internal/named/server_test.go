@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/named"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // A server of the test's own is demoted, promoted, stopped, and killed. To make a MySQL server

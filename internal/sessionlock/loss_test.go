@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/testlog"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
 func TestALossIsToldToAllAndNotToThoseWhoWait(t *testing.T) {

@@ -148,9 +148,9 @@ func (m mutant) missing(root string) error {
 		return err
 	}
 	sentence := regexp.MustCompile(regexp.QuoteMeta(fmt.Sprintf("%q", parts[2])))
-	there, err = anyFile(filepath.Join(root, "internal/enginetest/*.go"), sentence)
+	there, err = anyFile(filepath.Join(root, "internal/testing/suite/*.go"), sentence)
 	if err == nil && !there {
-		err = fmt.Errorf("no sentence %q in internal/enginetest", parts[2])
+		err = fmt.Errorf("no sentence %q in internal/testing/suite", parts[2])
 	}
 	return err
 }

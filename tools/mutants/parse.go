@@ -19,7 +19,7 @@ type mutant struct {
 	part  string // of the file: the query, or the function ("" is all of it)
 	edits []edit
 	pkg   string // of the test, from the root
-	test  string // words of a sentence stand apart, as in internal/enginetest
+	test  string // words of a sentence stand apart, as in internal/testing/suite
 }
 
 type edit struct{ old, new string }

@@ -18,7 +18,7 @@ import (
 const (
 	atOnce       = 2 // builds and tests
 	defaultLimit = 2 * time.Minute
-	moreSteps    = "DBLOCK_TEST_STEPS=1000000" // of internal/runtest: some mutants show once in half a million
+	moreSteps    = "DBLOCK_TEST_STEPS=1000000" // of internal/testing/runtest: some mutants show once in half a million
 )
 
 const (

@@ -1,0 +1,89 @@
+package repo
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestEveryQueryStandsForOneTransition holds the table in queries/README.md: each statement of each
+// engine is in it once, and a name stands in one row, whatever the engine.
+func TestEveryQueryStandsForOneTransition(t *testing.T) {
+	text, err := os.ReadFile("queries/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	engines := []string{"postgres", "mysql", "sqlite"}
+	listed := make(map[string]int)   // by engine and name
+	rowOf := make(map[string]string) // by name
+	names := regexp.MustCompile("`([A-Za-z]+)`")
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != len(engines)+3 {
+			continue // not of the table
+		}
+		transition := strings.TrimSpace(cells[1])
+		for i, engine := range engines {
+			for _, match := range names.FindAllStringSubmatch(cells[2+i], -1) {
+				name := match[1]
+				listed[engine+" "+name]++
+				if other, ok := rowOf[name]; ok && other != transition {
+					t.Errorf("%s stands for %q and for %q", name, other, transition)
+				}
+				rowOf[name] = transition
+			}
+		}
+	}
+	query := regexp.MustCompile(`(?m)^-- name: (\w+) `)
+	for _, engine := range engines {
+		files, err := filepath.Glob("queries/" + engine + "/*.sql")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no queries of %s: %v", engine, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range query.FindAllStringSubmatch(string(text), -1) {
+				key := engine + " " + match[1]
+				if n := listed[key]; n != 1 {
+					t.Errorf("%s: %s is %d times in queries/README.md: want once", file, match[1], n)
+				}
+				delete(listed, key)
+			}
+		}
+	}
+	for key := range listed {
+		t.Errorf("queries/README.md names a query that is not there: %s", key)
+	}
+}
+
+// TestEveryWriteProvesItself holds what proves a write. A statement of the kind :exec must do a row
+// (transaction.MustAct). On MySQL and MariaDB an UPDATE that leaves a row as it was counts none,
+// so that it has to set LAST_INSERT_ID, unless it changes the row in any case.
+func TestEveryWriteProvesItself(t *testing.T) {
+	changes := map[string]bool{"TouchGuard": true, "ReturnUnits": true}
+	query := regexp.MustCompile(`(?s)-- name: (\w+) :exec\n(.*?);`)
+	files, err := filepath.Glob("queries/mysql/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range query.FindAllStringSubmatch(string(text), -1) {
+			name, body := match[1], match[2]
+			if strings.Contains(body, "UPDATE") && !strings.Contains(body, "LAST_INSERT_ID") && !changes[name] {
+				t.Errorf("%s: %s may change nothing, and would be taken for a statement that was cut short: set LAST_INSERT_ID, or make it :execrows and look at the answer", file, name)
+			}
+		}
+	}
+	if list := query.FindAllStringSubmatch("-- name: A :exec\nUPDATE a SET b = 1;", -1); len(list) != 1 {
+		t.Fatal("the test finds no statements")
+	}
+}

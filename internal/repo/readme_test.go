@@ -1,0 +1,72 @@
+package repo
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The README's programs are the ones under examples/quickstart, what is in docs/orm.md is in
+// examples/orm, and those of docs/recipes.md in examples, to the letter.
+func TestTheReadmeShowsCodeThatExists(t *testing.T) {
+	for page, c := range map[string]struct {
+		code   string // patterns of files
+		blocks int
+	}{
+		"README.md":       {"examples/quickstart/*/main.go", 3},
+		"docs/orm.md":     {"examples/orm/*.go", 15},
+		"docs/recipes.md": {"examples/httpserver/server.go example_moves_test.go", 2},
+	} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files []string
+		for pattern := range strings.FieldsSeq(c.code) {
+			found, err := filepath.Glob(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, found...)
+		}
+		programs := ""
+		for _, file := range files {
+			program, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			programs += string(program)
+		}
+		blocks := regexp.MustCompile("(?s)```go\n(\t.*?)```").FindAllSubmatch(text, -1)
+		if len(blocks) != c.blocks {
+			t.Fatalf("%d programs in %s, want %d", len(blocks), page, c.blocks)
+		}
+		for _, block := range blocks {
+			if !strings.Contains(programs, string(block[1])) {
+				t.Errorf("%s: not in any of %s:\n%s", page, c.code, block[1])
+			}
+		}
+	}
+}
+
+func TestPagesLinkToWhatIsThere(t *testing.T) {
+	links := regexp.MustCompile(`\]\(([^)#: ]*[./A-Z][^)#: ]*)[)#]`)
+	err := filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(page)
+		for _, link := range links.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(link[1]))); err != nil {
+				t.Errorf("%s links to %s: %v", page, link[1], err)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

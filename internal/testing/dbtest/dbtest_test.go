@@ -1,0 +1,187 @@
+package dbtest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+)
+
+func TestAKilledServerComesBackWithWhatWasCommitted(t *testing.T) {
+	for kind, own := range map[string]func(testing.TB) *dbtest.Server{
+		dbtest.KindPostgres: dbtest.OwnPostgres, dbtest.KindMariaDB: dbtest.OwnMariaDB, dbtest.KindMySQL: dbtest.OwnMySQL,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			server := own(t)
+			pool := server.Empty(t).SQL(t)
+			for _, statement := range []string{"CREATE TABLE t (n int)", "INSERT INTO t VALUES (1)"} {
+				if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server.Kill()
+			if err := pool.PingContext(t.Context()); err == nil {
+				t.Fatal("a killed server answers")
+			}
+			server.Start()
+			if n := count(t, pool); n != 1 {
+				t.Fatalf("%d rows after the restart", n)
+			}
+			server.Pause()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if _, err := pool.ExecContext(ctx, "INSERT INTO t VALUES (2)"); err == nil {
+				t.Fatal("a paused server answers")
+			}
+			server.Resume()
+			_ = count(t, pool)
+			server.Pause() // a paused server can be killed, and removed
+			server.Kill()
+			server.Start()
+			_ = count(t, pool)
+		})
+	}
+}
+
+func count(t *testing.T, pool *sql.DB) (n int) {
+	t.Helper()
+	if err := pool.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestProxyFaults(t *testing.T) {
+	echo := listen(t)
+	p := dbtest.NewProxy(t, echo)
+
+	t.Run("forwards", func(t *testing.T) {
+		if got, err := say(dial(t, p), "hello"); got != "hello" {
+			t.Fatal(got, err)
+		}
+	})
+	t.Run("cut ends old and new connections until it is healed", func(t *testing.T) {
+		old := dial(t, p)
+		if _, err := say(old, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		p.Cut()
+		if _, err := say(old, "hello"); err == nil {
+			t.Fatal("an old connection goes on")
+		}
+		if _, err := say(dial(t, p), "hello"); err == nil {
+			t.Fatal("a new connection goes through")
+		}
+		p.Heal()
+		if _, err := say(dial(t, p), "hello"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("a frozen connection delivers when it is healed", func(t *testing.T) {
+		conn := dial(t, p)
+		if _, err := say(conn, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		p.Freeze()
+		if got, err := say(conn, "world"); !errors.Is(err, context.DeadlineExceeded) && !timeout(err) {
+			t.Fatal(got, err)
+		}
+		p.Heal()
+		if got, err := hear(conn, 5); got != "world" {
+			t.Fatal(got, err)
+		}
+	})
+	t.Run("a dropped reply tears its connection, and the request went through", func(t *testing.T) {
+		conn := dial(t, p)
+		var seen atomic.Bool
+		p.Watch(func(request []byte) {
+			if string(request) == "COMMIT" {
+				seen.Store(true)
+				p.DropReplies()
+			}
+		})
+		if _, err := say(conn, "BEGIN "); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := say(conn, "COMMIT"); !timeout(err) {
+			t.Fatal(got, err)
+		}
+		if !seen.Load() {
+			t.Fatal("the request was not seen")
+		}
+		p.Watch(nil)
+		p.Heal()
+		if _, err := hear(conn, 1); err == nil || timeout(err) {
+			t.Fatal("the torn connection lives on:", err)
+		}
+	})
+	t.Run("delays replies", func(t *testing.T) {
+		conn := dial(t, p)
+		p.Delay(100 * time.Millisecond)
+		defer p.Heal()
+		start := time.Now()
+		if _, err := say(conn, "hello"); err != nil || time.Since(start) < 100*time.Millisecond {
+			t.Fatal(err, time.Since(start))
+		}
+	})
+}
+
+// listen is a server that says back what it hears.
+func listen(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, p *dbtest.Proxy) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func say(conn net.Conn, text string) (string, error) {
+	if _, err := conn.Write([]byte(text)); err != nil {
+		return "", err
+	}
+	return hear(conn, len(text))
+}
+
+func hear(conn net.Conn, n int) (string, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		return "", err
+	}
+	buffer := make([]byte, n)
+	_, err := io.ReadFull(conn, buffer)
+	return string(buffer), err
+}
+
+func timeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}

@@ -1,0 +1,39 @@
+// Command serve finds servers for the kinds named, as package dbtest does, so that all packages of
+// a test run share them. It prints one shell assignment for each, then an empty line, and stops
+// what it started when its standard input ends or a signal comes. It fails where a kind is missing.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+)
+
+func main() { os.Exit(serve(os.Args[1:])) }
+
+func serve(kinds []string) int {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
+	defer dbtest.StopAll()
+	for _, kind := range kinds {
+		server, err := dbtest.Find(kind)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Printf("export DBLOCK_TEST_%s_DSN='%s'\n", strings.ToUpper(kind), strings.ReplaceAll(server.DSN, "'", `'\''`))
+		fmt.Fprintf(os.Stderr, "%-9s %s\n", kind, server.From)
+	}
+	fmt.Println()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end <- os.Interrupt
+	}()
+	<-end
+	return 0
+}

@@ -1,0 +1,231 @@
+package oracle_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/oracle"
+)
+
+// double is an engine in memory, with short ways that may be wrong.
+type double struct {
+	memory.Names
+	ends map[string]int64 // of sessions
+	told func(session string, h driver.Hint)
+
+	take   func(n *protocol.Name, r driver.Request, g driver.Grant)
+	join   func(n *protocol.Name)
+	remove func(n *protocol.Name, r driver.Removal, left bool) bool
+	change func(n *protocol.Name, before protocol.Row)
+	hears  bool
+}
+
+func newDouble() *double {
+	d := &double{ends: map[string]int64{}, hears: true}
+	d.Now = func() int64 { return time.Now().UnixMicro() }
+	d.Alive = func(session string) bool { return d.ends[session] > d.Now() }
+	d.Expire = func(session string) bool { return !d.Alive(session) }
+	return d
+}
+
+func (d *double) OpenSession(_ context.Context, s driver.Session) error {
+	d.ends[s.ID] = d.Now() + s.TTL.Microseconds()
+	return nil
+}
+
+func (d *double) EndSession(_ context.Context, session string) error {
+	delete(d.ends, session)
+	return nil
+}
+
+// hearing is a connection that only listens.
+type hearing struct {
+	driver.Upkeep
+	*double
+}
+
+func (d *double) Upkeep(context.Context, string) (driver.Upkeep, error) {
+	return hearing{double: d}, nil
+}
+
+func (hearing) Close() error { return nil }
+
+func (d hearing) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	before := d.told
+	d.told = func(to string, h driver.Hint) {
+		if before != nil {
+			before(to, h)
+		}
+		if to == session {
+			wake(h)
+		}
+	}
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (d *double) Change(_ context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	changes, err := d.Names.Change(how.Name, how.Make, func(n *protocol.Name) error {
+		before := n.Row
+		err := transition(n)
+		if d.change != nil {
+			d.change(n, before)
+		}
+		return err
+	})
+	if d.hears {
+		for _, t := range changes.Told {
+			d.told(t.Session, t.Hint)
+		}
+	}
+	return changes.Handoffs, err
+}
+
+func (d *double) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
+	_, err = d.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) error {
+		if g, taken = protocol.Take(n, r); d.take != nil && taken {
+			d.take(n, r, g)
+		}
+		return nil
+	})
+	return g, taken, err
+}
+
+func (d *double) Join(ctx context.Context, r driver.Request) (g driver.Grant, o driver.Outcome, err error) {
+	_, err = d.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) (err error) {
+		if g, o, err = protocol.Join(n, r); d.join != nil && o == driver.Queued {
+			d.join(n)
+		}
+		return err
+	})
+	return g, o, err
+}
+
+func (d *double) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
+	next, err = d.Change(ctx, driver.How{Name: r.Name}, func(n *protocol.Name) (err error) {
+		if left, err = protocol.Remove(n, r); d.remove != nil {
+			left = d.remove(n, r, left)
+		}
+		return err
+	})
+	return next, left, err
+}
+
+func (d *double) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	grants, released := make([]driver.Grant, len(takes)), make([]bool, len(releases))
+	for i, r := range takes {
+		grants[i], _, _ = d.Take(ctx, r)
+	}
+	for i, h := range releases {
+		_, err := d.Change(ctx, driver.How{Name: h.Name}, func(n *protocol.Name) (err error) {
+			if n.Waiters == 0 {
+				released[i], err = protocol.Remove(n, protocol.Release(h, false, false))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return grants, released, nil
+}
+
+func TestTheProtocolIsWhatTheProtocolDoes(t *testing.T) {
+	for seed := range uint64(4) {
+		oracle.Compare(t, newDouble(), seed, 300)
+	}
+}
+
+// recorder is a test that fails without failing this one.
+type recorder struct {
+	*testing.T
+	failed string
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.failed = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// Each fault is one that a short way might have.
+func TestAWrongShortWayIsSeen(t *testing.T) {
+	for name, fault := range map[string]func(d *double){
+		"a token below the clock": func(d *double) {
+			d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.First, n.Last, n.Token = 7, 7, 7 }
+		},
+		"a token given twice": func(d *double) {
+			last := map[string]int64{}
+			d.take = func(n *protocol.Name, r driver.Request, g driver.Grant) {
+				if before := last[r.Name]; before != 0 && r.Units == 0 {
+					n.First, n.Last, n.Token = before, before, before
+				}
+				last[r.Name] = g.Token
+			}
+		},
+		"a cohort of one": func(d *double) {
+			d.take = func(n *protocol.Name, r driver.Request, _ driver.Grant) {
+				if r.Members > 1 {
+					n.Last, n.Token = n.First, n.First
+				}
+			}
+		},
+		"a lease forgotten": func(d *double) { d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Ends = 0 } },
+		"a rest forgotten":  func(d *double) { d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Rests = 0 } },
+		"a place that counts once": func(d *double) {
+			d.join = func(n *protocol.Name) {
+				for _, p := range n.PutPlaces {
+					n.Waiters -= max(p.Members, 1) - 1
+				}
+			}
+		},
+		"a place at the head": func(d *double) {
+			d.join = func(n *protocol.Name) { n.Head--; n.PutPlaces[0].Ticket = n.Head }
+		},
+		"a capacity forgotten": func(d *double) { d.join = func(n *protocol.Name) { n.Capacity = 0 } },
+		"a head that passes over a place": func(d *double) {
+			d.join = func(n *protocol.Name) { n.Head = n.Next }
+		},
+		"waiters left behind": func(d *double) {
+			d.remove = func(n *protocol.Name, r driver.Removal, left bool) bool {
+				n.Handoffs = nil
+				return left
+			}
+		},
+		"a denial": func(d *double) {
+			d.remove = func(*protocol.Name, driver.Removal, bool) bool { return false }
+		},
+		"a lock that moves, and keeps its attempt": func(d *double) {
+			d.change = func(n *protocol.Name, before protocol.Row) {
+				if n.Last == before.Last && n.Session != "" && n.Session != before.Session {
+					n.Attempt = before.Attempt
+				}
+			}
+		},
+		"silence": func(d *double) { d.hears = false },
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			for seed := range uint64(6) {
+				r := &recorder{T: t}
+				d := newDouble()
+				fault(d)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					oracle.Compare(r, d, seed, 200)
+				}()
+				if <-done; r.failed != "" {
+					return
+				}
+			}
+			t.Error("nothing was seen")
+		})
+	}
+}

@@ -1,0 +1,321 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+)
+
+var afterUnlockTx = inPlaces(own{
+	{"after UnlockTx and its commit the same owner waits for the lock like anybody else", ownerAfterUnlockTx},
+	{"after UnlockTx and its commit LockAll takes the name anew, or waits for it", allAfterUnlockTx},
+	{"after UnlockTx and its commit LockTx does not pass the next holder", lockTxAfterUnlockTx},
+	{"permits that UnlockTx has released are not in their owner's way", permitsAfterUnlockTx},
+	{"what UnlockTx has released is in no list, and its client does not count it", listedAfterUnlockTx},
+	{"after UnlockTx a lock is neither converted nor extended nor detached nor written about", usedAfterUnlockTx},
+	{"after UnlockTx and a rollback Guard brings the lock back to its owner", guardedAfterRollback},
+	{"an owner that waits for its own lock after UnlockTx and a rollback waits until its context ends", waitsAfterRollback},
+	{"Close after UnlockTx and a rollback gives the lock back", closedAfterRollback},
+}, moving{
+	{"nobody watches the progress of a lock after UnlockTx, until Guard has shown a rollback", progressAfterUnlockTx},
+})
+
+// unlockTx calls UnlockTx of a lock in a transaction that it leaves open.
+func (e *env) unlockTx(t testing.TB, a App, l Lock) Tx {
+	t.Helper()
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, l.UnlockTx(t.Context(), tx), nil)
+	return tx
+}
+
+// handOn hands a name on that UnlockTx has left free with its queue, as a client does that notices.
+func handOn(t testing.TB, a App, name string) {
+	t.Helper()
+	if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Broken by a hold that its owner still finds in memory.
+func ownerAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c, other := e.clientOf(t, a), e.client(t)
+	owner := dblock.Owner("pod", "1")
+	for how, again := range map[string]struct {
+		options []dblock.LockOption
+		under   bool
+	}{
+		"under its context": {nil, true},
+		"the same Owner":    {[]dblock.LockOption{owner}, false},
+		"a reader":          {[]dblock.LockOption{owner, dblock.Shared()}, false},
+	} {
+		t.Run(how, func(t *testing.T) {
+			l := lock(t, c, how, again.options...)
+			ctx := t.Context()
+			if again.under {
+				ctx = l.Context()
+			}
+			waiter := locking(t.Context(), other, how)
+			e.queued(t, how, 1)
+			commit(t, e.unlockTx(t, a, l))
+			handOn(t, a, how)
+			next := granted(t, soon, waiter)
+			if nested, err := c.TryLock(ctx, how, again.options...); !errors.Is(err, dblock.ErrNotAcquired) {
+				t.Fatalf("entered again beside the next holder, with token %d after %d: %v", nested.Token(), l.Token(), err)
+			}
+			nested := locking(ctx, c, how, again.options...)
+			e.queued(t, how, 1)
+			live(t, next)
+			unlock(t, next)
+			last := granted(t, soon, nested)
+			rising(t, []int64{l.Token(), next.Token(), last.Token()})
+			unlock(t, l) // of the hold before: the new one stays
+			live(t, last)
+			refused(t, other, how)
+			unlock(t, last)
+			e.idle(t, how)
+
+			// Nobody else wants it.
+			l = lock(t, c, how, again.options...)
+			if again.under {
+				ctx = l.Context()
+			}
+			commit(t, e.unlockTx(t, a, l))
+			last = granted(t, soon, locking(ctx, c, how, again.options...))
+			rising(t, []int64{l.Token(), last.Token()})
+			refused(t, other, how)
+			unlock(t, l)
+			live(t, last)
+			unlock(t, last)
+			e.idle(t, how)
+		})
+	}
+}
+
+func allAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c, other := e.clientOf(t, a), e.client(t)
+	l := lock(t, c, "n")
+	commit(t, e.unlockTx(t, a, l))
+	all, err := c.LockAll(l.Context(), []string{"m", "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.Tokens()["n"] <= l.Token() {
+		t.Errorf("token %d after %d", all.Tokens()["n"], l.Token())
+	}
+	is(t, all.Unlock(t.Context()), nil)
+	next := lock(t, other, "n")
+	if _, err := c.TryLockAll(l.Context(), []string{"m", "n"}); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("TryLockAll beside the next holder: %v", err)
+	}
+	unlock(t, next)
+	unlock(t, l)
+}
+
+func lockTxAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c, other := e.clientOf(t, a), e.client(t)
+	l := lock(t, c, "n")
+	commit(t, e.unlockTx(t, a, l))
+	next := lock(t, other, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, c.TryLockTx(l.Context(), tx, "n"), dblock.ErrNotAcquired)
+	rollback(t, tx)
+	live(t, next)
+	unlock(t, next)
+	tx = beginTx(t, a, e.levels()[0])
+	is(t, c.TryLockTx(l.Context(), tx, "n"), nil)
+	rollback(t, tx)
+	unlock(t, l)
+}
+
+// Broken by permits that count as its owner's: it would get ErrDeadlock.
+func permitsAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "s", dblock.Permits(2, 2))
+	_, err := c.TryLock(l.Context(), "s", dblock.Permits(1, 2))
+	is(t, err, dblock.ErrDeadlock)
+	commit(t, e.unlockTx(t, a, l))
+	unlock(t, granted(t, soon, locking(l.Context(), c, "s", dblock.Permits(2, 2))))
+	unlock(t, granted(t, soon, locking(l.Context(), c, "s", dblock.Permits(1, 1)))) // of another number
+	unlock(t, l)
+	e.idle(t, "s")
+}
+
+func listedAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	tx := e.unlockTx(t, a, l)
+	if held, until := c.Stats().Held, l.Until(); held != 0 || !until.IsZero() {
+		t.Errorf("after UnlockTx %d are held, this one until %v", held, until)
+	}
+	commit(t, tx)
+	if info, err := c.Inspect(t.Context(), "n"); err != nil || len(info.Holders) != 0 {
+		t.Errorf("%+v, %v: want no holder", info, err)
+	}
+	for info, err := range c.List(t.Context(), dblock.Filter{}) {
+		if err != nil || len(info.Holders) > 0 {
+			t.Errorf("%+v, %v: want no holder", info, err)
+		}
+	}
+	live(t, l)
+	unlock(t, l)
+}
+
+// Broken by a step that is sent without a look at the state: it waits for the transaction, or takes
+// the commit for a loss.
+func usedAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	for what, of := range map[string]struct {
+		options []dblock.LockOption
+		use     func(l Lock) error
+	}{
+		"Downgrade":  {nil, func(l Lock) error { return l.Downgrade(brief(t)) }},
+		"TryUpgrade": {[]dblock.LockOption{dblock.Shared()}, func(l Lock) error { return l.TryUpgrade(brief(t)) }},
+		"Raise": {nil, func(l Lock) error {
+			_, err := l.Raise(brief(t), l.Token()+1)
+			return err
+		}},
+		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l Lock) error { return l.Extend(brief(t), 2*time.Hour) }},
+		"Record": {nil, func(l Lock) error { return l.Record(brief(t), "test", "") }},
+		"Detach": {nil, func(l Lock) error { return l.Detach(brief(t), time.Hour) }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := lock(t, c, what, of.options...)
+			refused := func() {
+				t.Helper()
+				err := of.use(l)
+				if is(t, err, dblock.ErrNotHeld); errors.Is(err, dblock.ErrLost) {
+					t.Errorf("%v: it was not lost", err)
+				}
+				live(t, l)
+			}
+			tx := e.unlockTx(t, a, l)
+			refused()
+			rollback(t, tx)
+			refused()
+			tx = beginTx(t, a, e.levels()[0])
+			is(t, l.Guard(brief(t), tx), nil)
+			rollback(t, tx)
+			is(t, of.use(l), nil)
+			if what == "Detach" {
+				l = resume(t, c, what, l.Token())
+			}
+			commit(t, e.unlockTx(t, a, l))
+			refused()
+			unlock(t, l)
+			is(t, of.use(l), dblock.ErrNotHeld)
+			e.idle(t, what)
+		})
+	}
+}
+
+// Broken by an UnlockTx whose failure counts, and by a Guard that does not.
+func guardedAfterRollback(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	enters := func() {
+		t.Helper()
+		again, err := c.TryLock(l.Context(), "n")
+		if is(t, err, nil); again.Token() != l.Token() {
+			t.Errorf("token %d within %d", again.Token(), l.Token())
+		}
+		unlock(t, again)
+		live(t, l)
+	}
+	enters()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, l.UnlockTx(ctx, tx), context.Canceled)
+	rollback(t, tx)
+	tx = beginTx(t, a, e.levels()[0])
+	rollback(t, tx)
+	is(t, l.UnlockTx(t.Context(), tx), dblock.ErrTxDone)
+	enters() // neither was sent
+	for range 2 {
+		rollback(t, e.unlockTx(t, a, l)) // and once more without a Guard
+		rollback(t, e.unlockTx(t, a, l))
+		if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+			t.Fatalf("entered again before a Guard: %v", err)
+		}
+		tx = beginTx(t, a, e.levels()[0])
+		is(t, l.Guard(t.Context(), tx), nil)
+		commit(t, tx)
+		enters()
+	}
+	unlock(t, l)
+	e.idle(t, "n")
+}
+
+// Broken by a place in the queue that stays.
+func waitsAfterRollback(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	for how, options := range map[string][]dblock.LockOption{"context": nil, "Owner": {dblock.Owner("pod", "1")}} {
+		l := lock(t, c, how, options...)
+		rollback(t, e.unlockTx(t, a, l))
+		ctx, cancel := context.WithCancel(l.Context())
+		waiter := locking(ctx, c, how, options...)
+		e.queued(t, how, 1)
+		cancel()
+		is(t, within(t, soon, "its context ends the wait", waiter).err, dblock.ErrNotAcquired, context.Canceled)
+		live(t, l)
+		unlock(t, l)
+		e.free(t, how)
+	}
+}
+
+func closedAfterRollback(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	rollback(t, e.unlockTx(t, a, l))
+	is(t, c.Close(t.Context()), nil)
+	ended(t, soon, l, dblock.ErrClosed)
+	e.free(t, "n")
+}
+
+// Broken by a watch that goes on, or never again.
+func progressAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	const every = 5 * time.Second // longer than the test takes
+	for _, end := range []func(testing.TB, Tx){rollback, commit} {
+		l := lock(t, c, "n", dblock.Progress(every))
+		tx := e.unlockTx(t, a, l)
+		if e.wiring.Kind != SQLite { // whose heartbeats wait for the transaction
+			e.advance(t, every+time.Second)
+			live(t, l)
+		}
+		end(t, tx)
+		e.advance(t, every+time.Second)
+		live(t, l)
+		tx = beginTx(t, a, e.levels()[0])
+		err := l.Guard(t.Context(), tx)
+		rollback(t, tx)
+		if err != nil {
+			is(t, err, dblock.ErrNotHeld) // it was committed
+			e.advance(t, every+time.Second)
+			live(t, l)
+			unlock(t, l)
+			ended(t, soon, l, dblock.ErrNotHeld)
+			continue
+		}
+		live(t, l)
+		e.advance(t, 2*every)
+		ended(t, soon, l, dblock.ErrStalled)
+		is(t, l.Unlock(t.Context()), dblock.ErrStalled)
+		e.free(t, "n")
+	}
+}

@@ -1,0 +1,165 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var contexts = inPlaces(own{
+	{"a lock's context has the values of Lock's, and does not end with it", contextValues},
+	{"a lock's context ends with ErrNotHeld at Unlock and with ErrClosed at Close", contextCauses},
+	{"metadata stands in the row while the lock is held", metadata},
+}, moving{
+	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
+}, moving{
+	{"a fixed lease ends without any reaper, and TryLock gets the lock", leaseWithoutReaper},
+}, moving{
+	{"a fixed lease of a waiter counts from its grant", leaseOfWaiter},
+})
+
+func contextValues(t *testing.T, e *env) {
+	type key struct{}
+	c, holder := e.client(t), e.client(t)
+	for _, waits := range []bool{false, true} {
+		first := lock(t, holder, "values")
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 42), 5*time.Second)
+		if !waits {
+			unlock(t, first)
+		}
+		line := locking(ctx, c, "values")
+		if waits {
+			e.queued(t, "values", 1)
+			unlock(t, first)
+		}
+		l := granted(t, soon, line)
+		cancel()
+		if l.Context().Value(key{}) != 42 {
+			t.Error("the value is gone")
+		}
+		if _, has := l.Context().Deadline(); has {
+			t.Error("the deadline of Lock's context came along")
+		}
+		live(t, l)
+		unlock(t, l)
+	}
+}
+
+func contextCauses(t *testing.T, e *env) {
+	c := e.client(t)
+	l := lock(t, c, "unlocked")
+	unlock(t, l)
+	ended(t, soon, l, dblock.ErrNotHeld)
+	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Owner("host", "thread"))
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, soon, a, dblock.ErrClosed)
+	ended(t, soon, b, dblock.ErrClosed)
+	is(t, a.Unlock(context.Background()), dblock.ErrClosed)
+	e.free(t, "a")
+	e.free(t, "b")
+}
+
+// over checks that a lock's context had ended when the next one was granted.
+func over(t testing.TB, before Lock) {
+	t.Helper()
+	if before.Context().Err() == nil {
+		t.Error("the next holder was let in before the context of the one before had ended")
+	}
+	is(t, context.Cause(before.Context()), dblock.ErrLost)
+}
+
+func leaseEnds(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	first := lock(t, a, "leased", dblock.Lease(2*time.Minute))
+	waiter := locking(t.Context(), b, "leased")
+	e.queued(t, "leased", 1)
+	e.advance(t, time.Minute)
+	live(t, first)
+	e.queued(t, "leased", 1)
+	e.advance(t, time.Minute)
+	next := granted(t, soon, waiter)
+	over(t, first)
+	rising(t, []int64{first.Token(), next.Token()})
+	is(t, first.Unlock(context.Background()), dblock.ErrLost)
+	live(t, next)
+	unlock(t, next)
+	// Unlocked in time, it is a lock like any other.
+	third := lock(t, a, "leased", dblock.Lease(time.Minute))
+	unlock(t, third)
+	e.free(t, "leased")
+}
+
+func leaseWithoutReaper(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
+	const lease = 20 * time.Second
+	first := lock(t, a, "leased", dblock.Lease(lease))
+	if left := time.Until(refused(t, b, "leased").Until); left > lease {
+		t.Errorf("TryLock says that it is held for another %v: want the rest of the lease", left)
+	}
+	e.advance(t, lease+time.Second)
+	ended(t, soon, first, dblock.ErrLost)
+	var next Lock
+	eventually(t, soon, "TryLock gets the lock", func() bool {
+		l, err := b.TryLock(t.Context(), "leased", dblock.Lease(lease))
+		next = l
+		return err == nil
+	})
+	waiter := locking(t.Context(), a, "leased")
+	e.queued(t, "leased", 1)
+	e.advance(t, lease+time.Second)
+	third := granted(t, soon, waiter)
+	over(t, next)
+	rising(t, []int64{first.Token(), next.Token(), third.Token()})
+	unlock(t, third)
+	e.free(t, "leased")
+}
+
+func leaseOfWaiter(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	first := lock(t, a, "leased")
+	const lease = 20 * time.Second
+	line := locking(t.Context(), b, "leased", dblock.Lease(lease))
+	e.queued(t, "leased", 1)
+	e.advance(t, time.Minute)
+	unlock(t, first)
+	second := granted(t, soon, line)
+	if took := e.number(t, "SELECT expires_at - acquired_at FROM dblock_locks WHERE name = 'leased'"); took < lease.Microseconds() || took > lease.Microseconds()+1000 {
+		t.Errorf("the lease takes %d µs: want 20s from the grant", took)
+	}
+	e.advance(t, lease+time.Second)
+	ended(t, soon, second, dblock.ErrLost)
+	third := granted(t, soon, locking(t.Context(), a, "leased"))
+	unlock(t, third)
+}
+
+func metadata(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	const query = "SELECT metadata FROM dblock_locks WHERE name = 'described'"
+	want := map[string]string{"job": `re-index "ü"`, "try": "1"}
+	first := lock(t, a, "described", dblock.Metadata(want))
+	var got map[string]string
+	if err := json.Unmarshal([]byte(e.text(t, query)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("metadata %s: want %s", got, want)
+	}
+	line := locking(t.Context(), b, "described", dblock.Metadata(map[string]string{"next": "one"}))
+	e.queued(t, "described", 1)
+	unlock(t, first)
+	second := granted(t, soon, line)
+	if got := e.text(t, query); got != `{"next":"one"}` {
+		t.Errorf("metadata of the waiter that got it: %s", got)
+	}
+	unlock(t, second)
+	if got := e.text(t, query); got != "" {
+		t.Errorf("metadata %s of a lock that nobody holds", got)
+	}
+	unlock(t, lock(t, b, "described"))
+}

@@ -1,0 +1,172 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// Broken by taking every end after UnlockTx for its commit.
+func lostAfterRollback(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.UnlockTx(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	rollback(t, tx)
+	e.end(t, e.session(t, "n"))
+	tx = beginTx(t, a, e.levels()[0])
+	is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+	rollback(t, tx)
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+}
+
+// Broken by a Guard that does not reset what UnlockTx has set.
+func lostAfterGuard(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	for range 2 {
+		tx := beginTx(t, a, e.levels()[0])
+		if err := l.UnlockTx(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		rollback(t, tx)
+	}
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	rollback(t, tx)
+	if n, err := e.client(t).Break(t.Context(), "n", "the test wants it"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+}
+
+// Broken by a Guard that resets what UnlockTx has set without the name's row: it sees the lock held
+// before the commit.
+func guardBeforeCommit(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	rollback(t, tx)
+	tx = beginTx(t, a, e.levels()[0])
+	if err := l.UnlockTx(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Guard(brief(t), tx); err == nil {
+		t.Error("guarded what the same transaction has released")
+	}
+	if e.wiring.Kind != SQLite { // where a second transaction cannot write
+		other := beginTx(t, a, e.levels()[0])
+		if err := l.Guard(brief(t), other); err == nil {
+			t.Error("guarded what another transaction is about to release")
+		}
+		rollback(t, other)
+	}
+	e.usable(t, tx)
+	unlock(t, l)
+	ended(t, soon, l, dblock.ErrNotHeld)
+}
+
+// Broken by ending the context of a lock when its client hears of the release, while Commit reads
+// the answer.
+func committedInDo(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	const goroutines = 4
+	a := e.app(t, goroutines+5)
+	c := e.clientOf(t, a)
+	var all sync.WaitGroup
+	var committed atomic.Int64
+	for range goroutines {
+		all.Go(func() {
+			for range 10 {
+				err := c.Do(t.Context(), "n", func(ctx context.Context, l Lock) error {
+					return e.inTx(ctx, t, a, l, &committed)
+				})
+				is(t, err, nil)
+			}
+		})
+	}
+	all.Wait()
+	if rows := e.number(t, "SELECT count(*) FROM app"); rows != committed.Load() {
+		t.Errorf("%d rows of %d transactions that say that they were committed", rows, committed.Load())
+	}
+}
+
+// inTx writes and releases in one transaction, and counts those that were committed.
+func (e *env) inTx(ctx context.Context, t *testing.T, a App, l Lock, committed *atomic.Int64) error {
+	tx, err := a.begin(ctx, e.readCommitted())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.rollback() }()
+	if err := l.Guard(ctx, tx); errors.Is(err, driver.ErrRetry) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := tx.exec(ctx, "INSERT INTO app (n) VALUES (1)"); err != nil {
+		return err
+	}
+	if err := l.UnlockTx(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.commit(ctx); err != nil {
+		t.Errorf("the commit of a lock that is held says %v", err)
+		return nil
+	}
+	committed.Add(1)
+	return nil
+}
+
+// Broken likewise, and by a context that nothing ends any more.
+func departedContext(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	ends := make(chan error, 2)
+	c := e.clientOf(t, a, dblock.WithEvents(), dblock.WithObserver(dblock.Observer{HoldEnd: func(h dblock.HoldResult) { ends <- h.Err }}))
+	for i, unlocked := range []bool{true, false} {
+		l := lock(t, c, "n")
+		tx := beginTx(t, a, e.levels()[0])
+		is(t, l.UnlockTx(t.Context(), tx), nil)
+		commit(t, tx)
+		e.advanceUntil(t, longTTL, "the client knows that it is released", func() bool { return len(ends) > 0 })
+		is(t, <-ends, nil)
+		live(t, l)
+		if until := l.Until(); !until.IsZero() {
+			t.Errorf("it is held until %v", until)
+		}
+		e.told(t, c, "n", "released", i+1)
+		if unlocked {
+			unlock(t, l)
+		} else {
+			e.advance(t, longTTL+time.Second)
+		}
+		ended(t, soon, l, dblock.ErrNotHeld)
+		unlock(t, l)
+	}
+	l := lock(t, c, "at once")
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, l.UnlockTx(t.Context(), tx), nil)
+	commit(t, tx)
+	unlock(t, l)
+	e.told(t, c, "at once", "released", 1)
+	e.told(t, c, "n", "released", 2)
+}

@@ -1,0 +1,417 @@
+package suite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+var detaching = inPlaces(own{
+	{"a detached lock outlives its client, with its token, and is taken up by another", outlived},
+	{"of many that take up a detached lock one has it", takenUpOnce},
+	{"what is not held whole, once and for as long as its client lives is not detached", notDetached},
+	{"nobody takes up what is not detached", notTakenUp},
+	{"a member of a cohort is detached, and the others wait on", memberOutlived},
+	{"a lock that was waited for leaves nothing in its client, however it ends", nothingLeft},
+	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back", movedWithoutAnswer},
+}, moving{
+	{"a detached lock goes to the next when its time is over, and cannot be taken up any more", detachedForLong},
+	{"the time of a detached lock begins once nothing is in the way of detaching it", detachedLate},
+})
+
+var detachingGuarded = inPlaces(own{
+	{"a lock is detached once the transactions that it guards have ended", detachedBehindGuards},
+	{"a lock that was taken up guards transactions, and those that began before are to be run again", guardedAfterResume},
+})
+
+// detach detaches a lock.
+func detach(t testing.TB, l Lock, d time.Duration) {
+	t.Helper()
+	if err := l.Detach(context.Background(), d); err != nil {
+		t.Fatal(err)
+	}
+	if cause := context.Cause(l.Context()); !errors.Is(cause, dblock.ErrNotHeld) || errors.Is(cause, dblock.ErrLost) {
+		t.Errorf("its context ends with %v", cause)
+	}
+	is(t, l.Unlock(context.Background()))
+}
+
+func resume(t testing.TB, c Client, name string, token int64) Lock {
+	t.Helper()
+	l, err := c.Resume(context.Background(), name, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Token() != token {
+		t.Errorf("token %d: want %d", l.Token(), token)
+	}
+	return l
+}
+
+func outlived(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	first := lock(t, a, "edited")
+	detach(t, first, time.Hour)
+	is(t, first.Detach(context.Background(), time.Hour), dblock.ErrNotHeld)
+	if err := a.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.TryLock(context.Background(), "edited"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("it is free: %v", err)
+	}
+	next := locking(t.Context(), b, "edited")
+	e.queued(t, "edited", 1)
+	for range 3 { // and on, and on
+		detach(t, resume(t, b, "edited", first.Token()), time.Hour)
+	}
+	again := resume(t, e.client(t), "edited", first.Token())
+	live(t, again)
+	unlock(t, again)
+	l := granted(t, soon, next)
+	rising(t, []int64{first.Token(), l.Token()})
+	unlock(t, l)
+	e.free(t, "edited")
+}
+
+func takenUpOnce(t *testing.T, e *env) {
+	a := e.client(t)
+	clients := []Client{a, e.client(t), a, e.client(t), a, a}
+	for range 5 {
+		first := lock(t, a, "edited")
+		detach(t, first, time.Hour)
+		locks := make(chan Lock, len(clients))
+		var refused atomic.Int64
+		for _, c := range clients {
+			go func() {
+				l, err := c.Resume(context.Background(), "edited", first.Token())
+				if err != nil && !errors.Is(err, dblock.ErrNotHeld) {
+					t.Error(err)
+				}
+				if err != nil {
+					refused.Add(1)
+				}
+				locks <- l
+			}()
+		}
+		held := 0
+		for range clients {
+			if l := within(t, patience, "every call returns", locks); l != nil {
+				held++
+				live(t, l)
+				unlock(t, l)
+			}
+		}
+		if held != 1 || refused.Load() != int64(len(clients)-1) {
+			t.Fatalf("%d have it: want 1", held)
+		}
+	}
+}
+
+func notDetached(t *testing.T, e *env) {
+	c := e.client(t)
+	ctx := context.Background()
+	for what, options := range map[string][]dblock.LockOption{
+		"shared": {dblock.Shared()}, "permits": {dblock.Permits(2, 3)}, "with a lease": {dblock.Lease(time.Hour)},
+	} {
+		l := lock(t, c, what, options...)
+		is(t, l.Detach(ctx, time.Hour), dblock.ErrUnsupported)
+		live(t, l)
+		unlock(t, l)
+	}
+	l := lock(t, c, "n")
+	is(t, l.Detach(ctx, time.Second-1), dblock.ErrInvalidOption)
+	again, err := c.Lock(l.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(t, l.Detach(ctx, time.Hour), dblock.ErrUnsupported)
+	unlock(t, again)
+	live(t, l)
+	e.end(t, e.session(t, "n"))
+	is(t, l.Detach(ctx, time.Hour), dblock.ErrLost)
+	is(t, l.Unlock(ctx), dblock.ErrLost)
+}
+
+func notTakenUp(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	l := lock(t, a, "n")
+	refuse := func(what string, token int64) {
+		t.Helper()
+		if _, err := b.Resume(context.Background(), "n", token); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refuse("one that lives", l.Token())
+	detach(t, l, time.Hour)
+	refuse("another token", l.Token()+1)
+	unlock(t, resume(t, b, "n", l.Token()))
+	refuse("one that was unlocked", l.Token())
+	shared := lock(t, a, "n", dblock.Shared())
+	refuse("a share", shared.Token())
+	unlock(t, shared)
+}
+
+func memberOutlived(t *testing.T, e *env) {
+	c := e.client(t)
+	first := lock(t, c, "n")
+	line := e.line(t, "n", 3, []Client{c}, background)
+	unlock(t, first)
+	member := granted(t, soon, line[0])
+	detach(t, member, time.Hour)
+	back := resume(t, e.client(t), "n", member.Token())
+	unlock(t, back)
+	var all []int64
+	for _, next := range line[1:] {
+		l := granted(t, soon, next)
+		all = append(all, l.Token())
+		unlock(t, l)
+	}
+	rising(t, append([]int64{member.Token()}, all...))
+}
+
+func detachedForLong(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
+	first := lock(t, a, "n")
+	detach(t, first, 2*longTTL)
+	next := locking(t.Context(), b, "n")
+	e.advance(t, longTTL)
+	select {
+	case o := <-next:
+		t.Fatalf("it is granted before its time is over: %v", o.err)
+	default:
+	}
+	e.advance(t, longTTL+time.Second)
+	l := granted(t, soon, next)
+	rising(t, []int64{first.Token(), l.Token()})
+	if _, err := a.Resume(context.Background(), "n", first.Token()); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("taken up late: %v", err)
+	}
+	unlock(t, l)
+	second := lock(t, a, "m")
+	detach(t, second, longTTL)
+	e.advance(t, longTTL+time.Second)
+	if _, err := a.Resume(context.Background(), "m", second.Token()); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("taken up when its time was over: %v", err)
+	}
+}
+
+// nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once
+// when it is free, and joins no queue.
+func nothingLeft(t *testing.T, e *env) {
+	ways := map[string]func(r *relay, l Lock){
+		"Unlock": func(_ *relay, l Lock) { unlock(t, l) },
+		"Detach": func(r *relay, l Lock) {
+			detach(t, l, time.Hour)
+			unlock(t, resume(t, e.client(t), l.Name(), l.Token()))
+		},
+		"Break": func(_ *relay, l Lock) {
+			if n, err := e.client(t).Break(t.Context(), l.Name(), "a test wants it"); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			is(t, l.Unlock(t.Context()), dblock.ErrLost)
+		},
+		"Downgrade": func(_ *relay, l Lock) {
+			if err := l.Downgrade(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, l)
+		},
+		"UnlockTx": func(r *relay, l Lock) {
+			tx := beginTx(t, r.app, e.levels()[0])
+			if err := l.UnlockTx(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			commit(t, tx)
+			unlock(t, l)
+		},
+		"Raise": func(_ *relay, l Lock) {
+			if _, err := l.Raise(t.Context(), l.Token()+5); err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, l)
+		},
+	}
+	for way, end := range ways {
+		for _, n := range []int{1, 3} { // members of the cohort, of which the last ends so
+			r := e.relay(t, fmt.Sprint(way, n), n)
+			unlock(t, r.before)
+			for _, waiter := range r.waiters[:n-1] {
+				unlock(t, granted(t, soon, waiter))
+			}
+			l := granted(t, soon, r.waiters[n-1])
+			end(r, l)
+			e.free(t, l.Name())
+			joined := r.came.Load()
+			unlock(t, lock(t, r.client, l.Name()))
+			if r.came.Load() != joined {
+				t.Errorf("after %s by the last of %d the client joins the queue of a name that is free", way, n)
+			}
+		}
+	}
+}
+
+// Broken by a time that counts from the first try.
+func detachedLate(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	u := &unheardOf{Backend: a.Backend}
+	a.client = a.clientOn(u)
+	l := lock(t, e.clientOf(t, a, dblock.WithoutReaper()), "n")
+	u.busy.Store(true)
+	done := make(chan error, 1)
+	go func() { done <- l.Detach(context.Background(), longTTL) }()
+	eventually(t, soon, "it has tried", func() bool { return u.changed.Load() > 0 })
+	e.advance(t, longTTL*3/4)
+	u.busy.Store(false)
+	is(t, within(t, soon, "Detach returns", done), nil)
+	e.advance(t, longTTL*3/4)
+	unlock(t, resume(t, e.client(t, dblock.WithoutReaper()), "n", l.Token()))
+}
+
+// unheardOf is a database. While deaf is set, the answers to its changes are lost, or with unsent
+// the changes themselves; while busy is, they are refused.
+type unheardOf struct {
+	driver.Backend
+	deaf            atomic.Pointer[func()] // called with each lost answer
+	unsent, busy    atomic.Bool
+	changed, opened atomic.Int64
+}
+
+func (u *unheardOf) OpenSession(ctx context.Context, s driver.Session) error {
+	err := u.Backend.OpenSession(ctx, s)
+	u.opened.Add(1)
+	return err
+}
+
+func (u *unheardOf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	if u.busy.Load() {
+		u.changed.Add(1)
+		return nil, driver.ErrBusy
+	}
+	lost := u.deaf.Load()
+	var next []driver.Handoff
+	var err error
+	if lost == nil || !u.unsent.Load() {
+		next, err = u.Backend.Change(ctx, how, transition)
+	}
+	u.changed.Add(1)
+	if lost != nil {
+		(*lost)()
+		return nil, driver.Fail(driver.ErrUnavailable, errors.New("the answer is lost"))
+	}
+	return next, err
+}
+
+func movedWithoutAnswer(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	u := &unheardOf{Backend: a.Backend}
+	a.client = a.clientOn(u)
+	c, other := e.clientOf(t, a), e.client(t)
+	during := func(call func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(context.Background())
+		lost := func() { cancel() }
+		u.deaf.Store(&lost)
+		if err := call(ctx); err == nil || errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("without an answer: %v", err)
+		}
+		u.deaf.Store(nil)
+	}
+	first := lock(t, other, "n")
+	detach(t, first, time.Hour)
+	during(func(ctx context.Context) error {
+		_, err := c.Resume(ctx, "n", first.Token())
+		return err
+	})
+	var again Lock
+	eventually(t, soon, "it can be taken up", func() bool {
+		l, err := other.Resume(context.Background(), "n", first.Token())
+		again = l
+		return err == nil
+	})
+	live(t, again)
+	unlock(t, again)
+
+	for _, unsent := range []bool{false, true} { // it is the new session's, or still this one's: the client does not know
+		held := lock(t, c, "n")
+		u.unsent.Store(unsent)
+		during(func(ctx context.Context) error { return held.Detach(ctx, time.Hour) })
+		next := granted(t, soon, locking(t.Context(), other, "n"))
+		rising(t, []int64{held.Token(), next.Token()})
+		unlock(t, next)
+	}
+}
+
+func detachedBehindGuards(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	u := &unheardOf{Backend: a.Backend}
+	a.client = a.clientOn(u)
+	l := lock(t, e.clientOf(t, a), "n")
+	tx := beginTx(t, a, sql.LevelDefault)
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	tried, before := &u.changed, u.changed.Load()
+	if e.wiring.Kind == SQLite { // where the transaction has locked the whole database
+		tried, before = &u.opened, u.opened.Load()
+	}
+	go func() { done <- l.Detach(context.Background(), time.Hour) }()
+	eventually(t, soon, "it has tried twice", func() bool {
+		if len(done) > 0 {
+			t.Fatalf("Detach beside a guarded transaction: %v", <-done)
+		}
+		return tried.Load() > before+1
+	})
+	e.commitOne(t, tx)
+	if err := within(t, patience, "Detach returns", done); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, resume(t, e.client(t), "n", l.Token()))
+}
+
+func guardedAfterResume(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for _, before := range []bool{false, true} {
+			name := fmt.Sprint(name, before)
+			first := lock(t, c, name)
+			if before { // it has a guard
+				tx := beginTx(t, a, level)
+				if err := first.Guard(t.Context(), tx); err != nil {
+					t.Fatal(err)
+				}
+				commit(t, tx)
+			}
+			detach(t, first, time.Hour)
+			var old Tx
+			if e.wiring.Kind != SQLite { // where nobody else could write meanwhile
+				old = beginTx(t, a, level)
+				snapshot(t, old)
+			}
+			l := resume(t, c, name, first.Token())
+			if old != nil {
+				if err := l.Guard(t.Context(), old); errors.Is(err, dblock.ErrLost) {
+					t.Fatalf("in a transaction from before: %v", err)
+				}
+				_ = old.rollback()
+			}
+			live(t, l)
+			tx := beginTx(t, a, level)
+			if err := l.Guard(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			e.commitOne(t, tx)
+			unlock(t, l)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+// Elsewhere has clients do what there is to do with tables that their connections do not find by
+// themselves: a statement that names no place fails. open makes an engine for the tables of a
+// place, of which there are two; begin a transaction of the application's, with what commits it.
+func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], begin func(ctx context.Context) (tx TX, commit func() error, err error), places [2]string) {
+	client := func(place string) *dblock.Client[TX] {
+		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithLogger(testlog.New(t.Output(), t.Error)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return c
+	}
+	a, b, other := client(places[0]), client(places[0]), client(places[1])
+	ctx := t.Context()
+	held, err := a.Lock(ctx, "n", dblock.Metadata(map[string]string{"a": "b"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("a name that is held: %v", err)
+	}
+	if l, err := other.TryLock(ctx, "n"); err != nil {
+		t.Errorf("the same name in another place: %v", err)
+	} else if err := l.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	next := make(chan *dblock.Lock[TX], 1)
+	go func() {
+		l, err := b.Lock(ctx, "n")
+		if err != nil {
+			t.Error(err)
+		}
+		next <- l
+	}()
+	eventually(t, patience, "somebody waits", func() bool {
+		info, err := a.Inspect(ctx, "n")
+		return err == nil && len(info.Waiters) == 1
+	})
+	if why, err := a.Why(ctx, "n"); err != nil || len(why) == 0 {
+		t.Errorf("why: %v, %v", why, err)
+	}
+	did := func(what string, errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	did("Ask", b.Ask(ctx, "n", "please"))
+	did("Record", held.Record(ctx, "noted", "a detail"))
+	tx, commit, err := begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	did("Guard and UnlockTx", held.Guard(ctx, tx), held.UnlockTx(ctx, tx), commit(), held.Unlock(ctx))
+	l := within(t, patience, "the lock goes to the waiter", next)
+	if l == nil {
+		return
+	}
+	did("Downgrade and TryUpgrade", l.Downgrade(ctx), l.TryUpgrade(ctx))
+	if n, err := a.Break(ctx, "n", "it is needed"); err != nil || n != 1 {
+		t.Errorf("Break: %d, %v", n, err)
+	}
+	<-l.Context().Done()
+	if tx, commit, err = begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	did("LockTx", a.LockTx(ctx, tx, "n", "m"), commit())
+	for what, option := range map[string]dblock.LockOption{
+		"Shared": dblock.Shared(), "Permits": dblock.Permits(2, 5), "Lease": dblock.Lease(time.Hour), "Owner": dblock.Owner("h", "t"), "MinHold": dblock.MinHold(time.Millisecond),
+	} {
+		l, err := a.Lock(ctx, what, option)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if what == "Lease" {
+			did("Extend", l.Extend(ctx, 2*time.Hour))
+		}
+		did(what, l.Unlock(ctx))
+	}
+	all, err := a.LockAll(ctx, []string{"x", "y", "z"})
+	if did("LockAll", err); err == nil {
+		did("LockAll", all.Unlock(ctx))
+	}
+	ran, err := a.OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock[TX], time.Time) error { return nil })
+	if did("OncePer", err); !ran {
+		t.Error("the job did not run")
+	}
+	for run, err := range a.Runs(ctx, t.Name()) {
+		did("Runs "+run.Name, err)
+	}
+	for job, err := range a.Jobs(ctx) {
+		did("Jobs "+job.Name, err)
+	}
+	for info, err := range a.List(ctx, dblock.Filter{Idle: true}) {
+		did("List "+info.Name, err)
+	}
+	for s, err := range a.Sessions(ctx, dblock.SessionFilter{Dead: true}) {
+		did("Sessions "+s.ID, err)
+	}
+	for info, err := range a.Watch(ctx, "n") {
+		did("Watch "+info.Name, err)
+		break
+	}
+	did("Ping", a.Ping(ctx))
+	did("CheckSchema", a.CheckSchema(ctx))
+	eventually(t, patience, "the events are written", func() bool {
+		for e, err := range a.Events(ctx, dblock.EventFilter{Name: "n"}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == "broken" {
+				return true
+			}
+		}
+		return false
+	})
+	engine := open(places[0])
+	if _, err := reaper.Sweep(ctx, engine, reaper.Retention(0), reaper.History(0)); err != nil {
+		t.Errorf("the reaper: %v", err)
+	}
+	_, err = engine.Incarnation(ctx, true, 7)
+	did("Incarnation", err)
+	defer engine.Attend("", time.Hour)()
+	oracle.Compare(t, unheard{engine, engine}, 1, 100)
+}
+
+// unheard is an engine without Upkeep: its hints are not compared.
+type unheard struct {
+	driver.Names
+	opener
+}
+
+type opener interface {
+	OpenSession(ctx context.Context, s driver.Session) error
+	EndSession(ctx context.Context, session string) error
+}

@@ -1,0 +1,305 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+var endings = inPlaces(own{
+	{"Unlock with a context that has ended releases all the same", unlockEnded},
+	{"Unlock by a stale handle never releases the lock of the new holder", unlockStale},
+	{"Close hands held locks to their waiters at once, and its own waiters get ErrClosed", closing},
+	{"Close twice, or at once from many goroutines, is the same as once", closeTwice},
+	{"a closed client takes no lock", closed},
+	{"Close while others lock and unlock leaves nothing behind", closeUnderLoad},
+}, flowing{
+	{"Unlock twice says what it said the first time", unlockTwice},
+})
+
+func unlockTwice(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	first := lock(t, a, "twice")
+	unlock(t, first)
+	next := lock(t, b, "twice")
+	for range 3 {
+		unlock(t, first)
+	}
+	live(t, next)
+	refused(t, a, "twice")
+	unlock(t, next)
+
+	lost := lock(t, a, "lost")
+	e.end(t, e.session(t, "lost"))
+	ended(t, soon, lost, dblock.ErrLost)
+	for range 3 {
+		is(t, lost.Unlock(context.Background()), dblock.ErrLost)
+	}
+
+	// Many at once are one.
+	l := lock(t, b, "at once")
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if err := l.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	e.free(t, "at once")
+}
+
+func unlockEnded(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := a.Lock(ctx, "deferred")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := e.line(t, "deferred", 1, []Client{b}, background)
+	cancel()
+	if err := l.Unlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next := granted(t, soon, line[0])
+	if err := next.Unlock(next.Context()); err != nil { // which ends in the middle of it
+		t.Fatal(err)
+	}
+	e.free(t, "deferred")
+	err = b.Do(t.Context(), "deferred", func(ctx context.Context, l Lock) error { return l.Unlock(ctx) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.free(t, "deferred")
+}
+
+func unlockStale(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	// Taken away by an operator, and held by another goroutine of the same client when the first
+	// unlocks.
+	for _, next := range []Client{b, a} {
+		first := lock(t, a, "stale")
+		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = 'stale'")
+		second := lock(t, next, "stale")
+		is(t, first.Unlock(context.Background()), dblock.ErrLost)
+		live(t, second)
+		refused(t, c, "stale")
+		if token := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'stale'"); token != second.Token() {
+			t.Errorf("the row has token %d: want %d", token, second.Token())
+		}
+		if first.Context().Err() == nil {
+			t.Error("the context of the lock that was taken away has not ended")
+		}
+		unlock(t, second)
+		e.free(t, "stale")
+	}
+}
+
+func closing(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	held, waited := lock(t, a, "held"), lock(t, b, "waited for")
+	successor := e.line(t, "held", 1, []Client{b}, background)
+	waiters := e.line(t, "waited for", 3, []Client{a}, background)
+	if err := a.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := granted(t, soon, successor[0])
+	ended(t, soon, held, dblock.ErrClosed)
+	rising(t, []int64{held.Token(), next.Token()})
+	for _, w := range waiters {
+		is(t, within(t, soon, "the waiter returns", w).err, dblock.ErrClosed)
+	}
+	if n := e.waiting(t, "waited for"); n != 0 {
+		t.Errorf("%d places in the queue are left after Close", n)
+	}
+	if n := e.number(t, "SELECT count(*) FROM dblock_sessions"); n != 1 {
+		t.Errorf("%d sessions: want that of the client that is open", n)
+	}
+	live(t, waited)
+	unlock(t, waited)
+	unlock(t, next)
+	e.free(t, "held")
+	e.free(t, "waited for")
+}
+
+func closeTwice(t *testing.T, e *env) {
+	c := e.client(t)
+	lock(t, c, "held")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := c.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := c.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	e.free(t, "held")
+	if err := e.client(t).Close(context.Background()); err != nil {
+		t.Errorf("closing a client that was never used: %v", err)
+	}
+}
+
+func closed(t *testing.T, e *env) {
+	c := e.client(t)
+	unlock(t, lock(t, c, "any"))
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Lock(t.Context(), "any")
+	is(t, err, dblock.ErrClosed)
+	_, err = c.TryLock(t.Context(), "any")
+	is(t, err, dblock.ErrClosed)
+	is(t, c.Do(t.Context(), "any", func(context.Context, Lock) error { return nil }), dblock.ErrClosed)
+}
+
+// empty checks that nothing of any client is in the tables.
+func (e *env) empty(t testing.TB) {
+	t.Helper()
+	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_waiters"} {
+		if n := e.number(t, "SELECT count(*) FROM "+table); n != 0 {
+			t.Errorf("%d rows are left in %s", n, table)
+		}
+	}
+	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR attempt <> ''"); n != 0 {
+		t.Errorf("%d locks are still held or waited for", n)
+	}
+}
+
+func closeUnderLoad(t *testing.T, e *env) {
+	var all sync.WaitGroup
+	clients := []Client{e.client(t), e.client(t), e.client(t)}
+	for _, c := range clients {
+		for range 8 {
+			all.Go(func() {
+				for { // in turn they would end up in one queue, one behind the other
+					l, err := c.Lock(context.Background(), fmt.Sprintf("name %d", rand.N(3)))
+					if err != nil {
+						is(t, err, dblock.ErrClosed)
+						return
+					}
+					_ = l.Unlock(context.Background()) // ErrClosed, if Close was faster
+				}
+			})
+		}
+	}
+	eventually(t, patience, "there are places in all queues", func() bool {
+		return e.number(t, "SELECT count(DISTINCT name) FROM dblock_waiters WHERE name <> ''") == 3
+	})
+	for _, c := range clients {
+		all.Go(func() {
+			if err := c.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	e.empty(t)
+}
+
+func nothingIsLeft(t *testing.T, e *env) {
+	e.empty(t) // and so the test's own connection is open
+	already := leak.Running()
+	a := e.app(t, 6) // MySQL's clients reserve two each
+	clients := []Client{e.clientOf(t, a), e.clientOf(t, a)}
+	first := lock(t, clients[0], "held")
+	line := e.line(t, "held", 4, clients, background)
+	served(t, first, line...)
+	lock(t, clients[1], "held when closed")
+	lock(t, clients[1], "leased", dblock.Lease(time.Hour))
+	stays := e.line(t, "leased", 1, clients, background)
+	for _, c := range clients {
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	is(t, within(t, soon, "the waiter returns", stays[0]).err, dblock.ErrClosed)
+	e.empty(t)
+	a.close() // the pool's own goroutines are the application's
+	if err := leak.Find(already); err != nil {
+		t.Error(err)
+	}
+}
+
+func tokens(t *testing.T, e *env) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	var seen []int64 // under the lock
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	sweeper := e.app(t, 2)
+	var sweeping sync.WaitGroup
+	purged := 0
+	sweeping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			report, err := reaper.Sweep(ctx, sweeper.Backend, reaper.Retention(0))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			purged += report.Purged
+		}
+	})
+	var mu sync.Mutex // for the race detector, which cannot see through the database
+	for range 4 {
+		all.Go(func() {
+			for range 3 { // clients, one after the other
+				c := e.client(t)
+				for range 12 {
+					l, err := c.Lock(ctx, "purged")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					seen = append(seen, l.Token())
+					mu.Unlock()
+					if err := l.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := c.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	sweeping.Wait()
+	// And alone, so that a purge finds the name idle between any two grants.
+	c := e.client(t)
+	for range 10 {
+		l := lock(t, c, "purged")
+		seen = append(seen, l.Token())
+		unlock(t, l)
+		eventually(t, soon, "the name is purged", func() bool {
+			report, err := reaper.Sweep(ctx, sweeper.Backend, reaper.Retention(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			purged += report.Purged
+			return e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'purged'") == 0
+		})
+	}
+	rising(t, seen)
+	if len(seen) != 4*3*12+10 || purged < 10 {
+		t.Errorf("%d grants and %d purges: want %d and at least 10", len(seen), purged, 4*3*12+10)
+	}
+}

@@ -1,0 +1,196 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+// everyday does once everything that an application may do, with clients on the environment's
+// database, and in transactions that write a table of the application's.
+func everyday(t *testing.T, e *env, table string) {
+	app := e.app(t, 7)
+	a, b := e.clientOf(t, app, dblock.WithEvents()), e.client(t, dblock.WithEvents())
+	t.Run("locks", func(t *testing.T) { everydayLocks(t, e, a, b) })
+	t.Run("transactions", func(t *testing.T) { everydayTransactions(t, e, app, a, b, table) })
+	t.Run("jobs", func(t *testing.T) { everydayJobs(t, a) })
+	t.Run("inspection", func(t *testing.T) { everydayInspection(t, e, a, b) })
+	t.Run("reaper", func(t *testing.T) { everydayReaper(t, e, app, a) })
+	for _, renew := range []bool{false, true} {
+		if _, err := app.Backend.Incarnation(t.Context(), renew, 1); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func everydayLocks(t *testing.T, e *env, a, b Client) {
+	held, clients := lock(t, a, "n"), []Client{a, b}
+	for i := range 4 {
+		next := clients[(i+1)%2]
+		refused(t, next, "n")
+		waiter := locking(context.Background(), next, "n")
+		e.queued(t, "n", 1)
+		unlock(t, held)
+		held = granted(t, soon, waiter) // before anybody would look by itself
+	}
+	unlock(t, held)
+
+	reader, other := lock(t, a, "shared", dblock.Shared()), lock(t, b, "shared", dblock.Shared())
+	writer := locking(context.Background(), b, "shared")
+	e.queued(t, "shared", 1)
+	unlock(t, other)
+	unlock(t, reader)
+	last := granted(t, soon, writer)
+	is(t, last.Downgrade(t.Context()), nil)
+	is(t, last.TryUpgrade(t.Context()), nil)
+	unlock(t, last)
+	permits := lock(t, a, "permits", dblock.Permits(2, 3), dblock.Metadata(map[string]string{"a": "b"}))
+	refused(t, b, "permits", dblock.Permits(2, 3))
+	unlock(t, permits)
+	unlock(t, lock(t, a, "rests", dblock.MinHold(50*time.Millisecond)))
+
+	all, err := a.LockAll(t.Context(), []string{"all/1", "all/2"})
+	is(t, err, nil)
+	is(t, all.Unlock(t.Context()), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	held = lock(t, a, "n")
+	_, err = b.Lock(ctx, "n")
+	calledOff(t, err, context.DeadlineExceeded)
+	unlock(t, held)
+	mine, again := lock(t, a, "own", dblock.Owner("h", "t")), lock(t, b, "own", dblock.Owner("h", "t"))
+	rising(t, []int64{mine.Token(), again.Token()})
+	unlock(t, again)
+}
+
+func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table string) {
+	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
+		l := lock(t, a, "guarded", options...)
+		waiter := locking(context.Background(), b, "guarded")
+		e.queued(t, "guarded", 1)
+		tx := beginTx(t, app, e.readCommitted())
+		is(t, l.Guard(t.Context(), tx), nil)
+		is(t, tx.exec(t.Context(), "INSERT INTO "+table+" (n) VALUES (1)"), nil)
+		is(t, l.UnlockTx(t.Context(), tx), nil)
+		commit(t, tx)
+		unlock(t, l) // says that the transaction has ended
+		unlock(t, granted(t, soon, waiter))
+	}
+	if n := e.number(t, "SELECT count(*) FROM "+table); n != 2 {
+		t.Errorf("%d rows are committed", n)
+	}
+	for range 2 { // the second finds what the first has prepared
+		tx := beginTx(t, app, e.readCommitted())
+		lockTx(t, a, tx, "tx", "tx/2")
+		if e.wiring.Kind != SQLite { // where it has locked the database
+			refused(t, b, "tx")
+		}
+		rollback(t, tx)
+	}
+	l := lock(t, b, "tx")
+	tx := beginTx(t, app, e.readCommitted())
+	is(t, a.TryLockTx(brief(t), tx, "tx"), dblock.ErrNotAcquired)
+	rollback(t, tx)
+	unlock(t, l)
+}
+
+func everydayJobs(t *testing.T, c Client) {
+	job := func(err error, options ...dblock.RunOption) (bool, error) {
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return err }, options...)
+	}
+	broken := errors.New("broken")
+	if ran, err := job(broken); !ran || !errors.Is(err, broken) {
+		t.Errorf("%v, %v", ran, err)
+	}
+	for _, want := range []bool{true, false} {
+		if ran, err := job(nil, dblock.RetryFailed(3, 0)); ran != want || err != nil {
+			t.Errorf("%v, %v", ran, err)
+		}
+	}
+	for run, err := range c.Runs(t.Context(), "job") {
+		if err != nil || run.Tries != 2 {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}
+}
+
+func everydayInspection(t *testing.T, e *env, a, b Client) {
+	l := lock(t, a, "seen")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := make(chan dblock.Info, 100)
+	go func() {
+		defer close(seen)
+		for info, err := range b.Watch(ctx, "seen") {
+			if err != nil {
+				return
+			}
+			seen <- info
+		}
+	}()
+	within(t, soon, "the name is watched", seen)
+	is(t, l.Record(t.Context(), "seen", "why"), nil)
+	is(t, b.Ask(t.Context(), "seen", "why"), nil)
+	within(t, soon, "the holder is asked", l.Asked())
+	if info, err := b.Inspect(t.Context(), "seen"); err != nil || len(info.Holders) != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	names := 0
+	for _, err := range b.List(t.Context(), dblock.Filter{Idle: true, Older: time.Microsecond}) {
+		is(t, err, nil)
+		names++
+	}
+	if names == 0 {
+		t.Error("no names")
+	}
+	if n, err := b.Break(t.Context(), "seen", "why"); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	cancel()
+	for range seen {
+		continue // until the iteration is over
+	}
+	e.told(t, a, "seen", "seen", 1)
+	e.told(t, a, "seen", "granted", 1)
+	e.told(t, a, "seen", "broken", 1)
+}
+
+func everydayReaper(t *testing.T, e *env, app App, a Client) {
+	if e.wiring.Kind != SQLite { // which has no guards
+		wanted := lock(t, a, "wanted")
+		tx := beginTx(t, app, e.readCommitted())
+		is(t, wanted.Guard(t.Context(), tx), nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := a.Break(ctx, "wanted", "a guard refuses it")
+		is(t, err, dblock.ErrNotAcquired)
+		rollback(t, tx)
+		unlock(t, wanted)
+		e.exec(t, "UPDATE dblock_wanted SET wanted_until = 1")
+	}
+	e.orphan(t, "of the dead", "dead", -time.Second)
+	unlock(t, granted(t, soon, locking(context.Background(), a, "of the dead")))
+	e.orphan(t, "left behind", "gone", -time.Second)
+	e.orphans(t, 2, "gone", 1)
+	e.waiters(t, 2, "dead", 1)
+	e.exec(t, "UPDATE dblock_runs SET slot_ends = 2, ended_at = 1")
+	for again := range 2 { // the second forgets what the first has cleared up, if it is not forgotten yet
+		report, err := reaper.Sweep(t.Context(), app.Backend, reaper.Retention(0), reaper.History(0))
+		if err != nil || again == 0 && report.Expired == 0 {
+			t.Errorf("%v, %v", report, err)
+		}
+	}
+	for _, left := range []string{"dblock_runs", "dblock_events WHERE name = 'seen'", "dblock_wanted"} {
+		if e.wiring.Kind == SQLite && left == "dblock_wanted" {
+			continue
+		}
+		if n := e.number(t, "SELECT count(*) FROM "+left); n > 0 {
+			t.Errorf("%d rows of %s are left", n, left)
+		}
+	}
+}

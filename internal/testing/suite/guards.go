@@ -1,0 +1,489 @@
+package suite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+)
+
+var guards = inPlaces(own{
+	{"a guarded lock cannot be taken over before the transaction ends", guarded},
+	{"a transaction in any language that has guarded a lock by SQL keeps takeovers out, and one that comes too late is told", guardedBySQL},
+	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
+	{"Guard works in as many transactions as the pool has connections left", guardWholePool},
+	{"Guard neither holds up heartbeats, waiters and TryLock, nor waits for them", guardAside},
+	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
+	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
+	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
+	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
+	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
+	{"a commit under the context of Do is not cut off by the release that it commits", committedInDo},
+	{"what was guarded goes to the next once its transactions have ended, and Unlock does not wait for them", unlockedBeforeEnd},
+	{"a COMMIT that lands after Unlock lands before the next grant", commitAfterUnlock},
+	{"UnlockTx is refused while another transaction is open that the lock guards, and both go on", unlockTxBesideGuard},
+	{"UnlockTx does not miss a guard that is newer than its snapshot", unlockTxOlderThanGuard},
+	{"a release of what an open transaction guards is refused, whoever waits", releaseOfGuarded},
+}, moving{
+	{"what UnlockTx has released keeps its context until Unlock, or for a TTL", departedContext},
+	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
+	{"the lock of a holder that does not get on goes to the next, once what it guards has ended", stalled},
+}, flowing{
+	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
+	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
+	{"Guard after UnlockTx, whose transaction is still open, shows nothing of its end", guardBeforeCommit},
+	{"a name that is free although others wait is handed on by one of them", promoted},
+	{"Guard of a lock whose row a transaction keeps locked says so, and the lock stays", guardBehindTheRow},
+})
+
+// beginTx opens a transaction of the application's, and ends it with the test where that did not.
+func beginTx(t testing.TB, a App, level sql.IsolationLevel) Tx {
+	t.Helper()
+	tx, err := a.begin(context.Background(), level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.rollback() })
+	return tx
+}
+
+func commit(t testing.TB, tx Tx) {
+	t.Helper()
+	if err := tx.commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rollback(t testing.TB, tx Tx) {
+	t.Helper()
+	if err := tx.rollback(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// snapshot has the transaction read, so that it sees from then on what was there then.
+func snapshot(t testing.TB, tx Tx) {
+	t.Helper()
+	if _, err := tx.number(context.Background(), "SELECT count(*) FROM app"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usable checks that the transaction can go on: it writes, and what it writes is there after the
+// commit.
+func (e *env) usable(t testing.TB, tx Tx) {
+	t.Helper()
+	before := e.number(t, "SELECT count(*) FROM app")
+	if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		t.Fatalf("the transaction cannot go on: %v", err)
+	}
+	commit(t, tx)
+	if now := e.number(t, "SELECT count(*) FROM app"); now != before+1 {
+		t.Fatalf("%d rows after %d and one more", now, before)
+	}
+}
+
+// Broken by leaving the lock on the guard's row out of Guard.
+func guarded(t *testing.T, e *env) {
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, takeover := range takeovers {
+			t.Run(kind, func(t *testing.T) {
+				held, holder := e.takeFor(t, a, name+kind, takeover)
+				if err := a.makeGuard(t.Context(), held); err != nil {
+					t.Fatal(err)
+				}
+				tx := beginTx(t, a, level)
+				snapshot(t, tx)
+				if err := a.guard(t.Context(), tx, held); err != nil {
+					t.Fatal(err)
+				}
+				if e.wiring.Kind == SQLite { // the test could not write either: the transaction has locked the database
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					_, _, err := drivertest.TakeOver(ctx, other.Backend, "", held.Name, holder)
+					cancel()
+					is(t, err, context.DeadlineExceeded)
+				} else if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
+					t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)
+				}
+				e.commitOne(t, tx)
+				if err := takeover.take(t, e, other, held, holder); err != nil {
+					t.Fatalf("taking over after the transaction: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// commitOne writes something in the transaction and commits.
+func (e *env) commitOne(t testing.TB, tx Tx) {
+	t.Helper()
+	if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, tx)
+}
+
+// Broken by a takeover that does not write the guard's row, or by a Guard that does not look at the
+// lock's.
+func guardTooLate(t *testing.T, e *env) {
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, takeover := range takeovers {
+			for _, made := range []string{"never", "before the snapshot", "after the snapshot"} {
+				t.Run(kind+", guard made "+made, func(t *testing.T) {
+					held, holder := e.takeFor(t, a, name+kind+made, takeover)
+					makeGuard := func() {
+						if err := a.makeGuard(t.Context(), held); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if made == "before the snapshot" {
+						makeGuard()
+					}
+					tx := beginTx(t, a, level)
+					snapshot(t, tx)
+					if made == "after the snapshot" {
+						makeGuard()
+					}
+					if err := takeover.take(t, e, other, held, holder); err != nil {
+						t.Fatal(err)
+					}
+					if err := a.makeGuard(t.Context(), held); e.wiring.Kind != SQLite {
+						is(t, err, driver.ErrNotHeld)
+					}
+					err := a.guard(t.Context(), tx, held)
+					if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
+						t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure", err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// Broken by a Guard that locks the lock's row, or the heartbeat's.
+// One connection beats, one is for work beside transactions, and three have transactions.
+func guardWholePool(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // which reserves nothing, and has one writing transaction at a time
+		return
+	}
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "guarded")
+	for range 3 {
+		tx, err := a.begin(t.Context(), e.levels()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.rollback()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := l.Guard(ctx, tx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func guardAside(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // a transaction that writes keeps everybody else from writing, guarded or not
+		return
+	}
+	a, b := e.app(t, 5), e.app(t, 8)
+	other := e.clientOf(t, b)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		held, _ := e.takeFor(t, a, name, takeover{})
+		if err := a.makeGuard(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		tx := beginTx(t, a, level)
+		snapshot(t, tx)
+		if err := a.guard(t.Context(), tx, held); err != nil {
+			t.Fatal(err)
+		}
+		up, err := b.Backend.Upkeep(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer up.Close()
+		if alive, err := up.Heartbeat(brief(t), held.Session, longTTL); err != nil || !alive {
+			t.Fatalf("a heartbeat beside a guarded transaction: %v, %v", alive, err)
+		}
+		for _, options := range [][]dblock.LockOption{nil, {dblock.Owner("another", "owner")}} {
+			refused(t, other, name, options...)
+			ctx, cancel := context.WithCancel(t.Context())
+			waiter := locking(ctx, other, name, options...)
+			e.queued(t, name, 1)
+			cancel()
+			is(t, within(t, soon, "the waiter gives up", waiter).err, context.Canceled)
+		}
+		if err := a.guard(t.Context(), tx, held); err != nil {
+			t.Fatalf("Guard again, after others tried: %v", err)
+		}
+		e.commitOne(t, tx)
+
+		// The other way round: other transactions are in the middle of a heartbeat, and of
+		// queueing.
+		busy := beginTx(t, b, sql.LevelReadCommitted)
+		for _, s := range []string{
+			"UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = '" + held.Session + "'",
+			"UPDATE dblock_locks SET next_ticket = next_ticket + 1 WHERE name = '" + name + "'",
+		} {
+			if err := busy.exec(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx = beginTx(t, a, level)
+		if err := a.guard(brief(t), tx, held); err != nil {
+			t.Fatalf("Guard beside a heartbeat and a waiter in the making: %v", err)
+		}
+		e.commitOne(t, tx)
+		rollback(t, busy)
+	})
+}
+
+func guardRefused(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		tx := beginTx(t, a, level)
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		e.usable(t, tx)
+
+		unlock(t, l)
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), dblock.ErrNotHeld)
+		is(t, l.UnlockTx(t.Context(), tx), dblock.ErrNotHeld)
+		e.usable(t, tx)
+
+		// Lost without the client's knowledge.
+		l = lock(t, c, name)
+		e.exec(t, "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1 WHERE name = ?", name)
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+		ended(t, soon, l, dblock.ErrLost)
+		is(t, l.UnlockTx(t.Context(), tx), dblock.ErrLost)
+		e.usable(t, tx)
+		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", name)
+
+		// A fixed lease that is over, although nobody has taken the lock yet.
+		l = lock(t, c, name, dblock.Lease(time.Minute))
+		e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = ?", name)
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+		e.usable(t, tx)
+		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', expires_at = NULL WHERE name = ?", name)
+
+		// A context that has ended, and no transaction.
+		l = lock(t, c, name)
+		tx = beginTx(t, a, level)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		is(t, l.Guard(ctx, tx), context.Canceled)
+		is(t, l.UnlockTx(ctx, tx), context.Canceled)
+		e.usable(t, tx)
+		unlock(t, l)
+	})
+}
+
+// Broken by a ReleaseTx on a connection of its own.
+func unlockTxCommitted(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c, other := e.clientOf(t, a), e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		waiter := locking(t.Context(), other, name)
+		e.queued(t, name, 1)
+		tx := beginTx(t, a, level)
+		if err := l.UnlockTx(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		live(t, l)
+		if holder := e.session(t, name); holder == "" {
+			t.Fatal("the lock was free before the commit")
+		}
+		refused(t, c, name)
+		e.usable(t, tx)
+		unlock(t, l) // says that the transaction has ended
+		next := granted(t, soon, waiter)
+		if next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		ended(t, soon, l, dblock.ErrNotHeld)
+		unlock(t, next)
+		e.free(t, name)
+	})
+}
+
+func unlockTxRolledBack(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c, other := e.clientOf(t, a), e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		waiter := locking(t.Context(), other, name)
+		e.queued(t, name, 1)
+		for range 2 {
+			tx := beginTx(t, a, level)
+			if err := l.UnlockTx(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			rollback(t, tx)
+			live(t, l)
+			tx = beginTx(t, a, level)
+			if err := l.Guard(t.Context(), tx); err != nil {
+				t.Fatalf("Guard after a rollback: %v", err)
+			}
+			e.usable(t, tx)
+		}
+		unlock(t, l)
+		unlock(t, granted(t, soon, waiter))
+		e.free(t, name)
+	})
+}
+
+// Broken by a hand-off that decides by the snapshot of the caller's transaction.
+func unlockTxSnapshot(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	other := e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		held, _ := e.takeFor(t, a, name, takeover{})
+		tx := beginTx(t, a, level)
+		snapshot(t, tx)
+		waiter := locking(t.Context(), other, name)
+		e.queued(t, name, 1)
+		err := a.release(t.Context(), tx, held)
+		switch {
+		case errors.Is(err, driver.ErrRetry):
+			rollback(t, tx)
+			if _, err := drivertest.Release(t.Context(), a.Backend, held, true); err != nil {
+				t.Fatal(err)
+			}
+		case err != nil:
+			t.Fatal(err)
+		default:
+			commit(t, tx)
+			if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil { // as Unlock after the commit
+				t.Fatal(err)
+			}
+		}
+		unlock(t, granted(t, soon, waiter))
+	})
+}
+
+// dblock leaves a name so only for a while (MySQL's UnlockTx, until a client notices). An operator
+// may do so too.
+func promoted(t *testing.T, e *env) {
+	c := e.client(t)
+	lock(t, c, "n")
+	first := locking(t.Context(), c, "n")
+	e.queued(t, "n", 1)
+	second := locking(t.Context(), c, "n")
+	e.queued(t, "n", 2)
+	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", "n")
+	l := granted(t, soon, first)
+	unlock(t, l)
+	l = granted(t, soon, second)
+
+	// A wrong count, because a waiter's row was deleted.
+	e.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = ?", "n")
+	unlock(t, l)
+	unlock(t, lock(t, c, "n"))
+	e.free(t, "n")
+}
+
+// leased takes n with a fixed lease of longTTL, and has it guard a transaction.
+func (e *env) leased(t *testing.T, c Client, a App) (Lock, Tx) {
+	t.Helper()
+	l, tx := lock(t, c, "n", dblock.Lease(longTTL)), beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	return l, tx
+}
+
+// Broken by a client that releases what it has lost itself, without checking for transactions that
+// it guards.
+func guardedLeaseOver(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // nobody could write
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	c, other := e.clientOf(t, a), e.client(t)
+	l, tx := e.leased(t, c, a)
+	waiting := locking(t.Context(), other, "n")
+	e.queued(t, "n", 1)
+	e.advance(t, longTTL+time.Second)
+	ended(t, patience, l, dblock.ErrLost)
+	e.advance(t, 2*longTTL) // a client compares what it has once in a TTL
+	if len(waiting) > 0 {
+		o := <-waiting
+		t.Fatalf("given away before the transaction ended: %v, %v", o.lock, o.err)
+	}
+	if e.session(t, "n") == "" {
+		t.Error("freed before the transaction ended")
+	}
+	e.usable(t, tx)
+	e.advanceUntil(t, 2*longTTL, "the waiter has the lock", func() bool { return len(waiting) > 0 })
+	unlock(t, granted(t, soon, waiting))
+	e.free(t, "n")
+}
+
+func unlockTxWaits(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	inTheWay := beginTx(t, a, e.levels()[0])
+	if err := c.LockTx(l.Context(), inTheWay, "n"); err != nil { // under its own lease
+		t.Fatal(err)
+	}
+	tx := beginTx(t, a, e.levels()[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	unlocking := make(chan error, 1)
+	go func() { unlocking <- l.UnlockTx(ctx, tx) }()
+	is(t, within(t, patience, "UnlockTx obeys its context", unlocking), context.DeadlineExceeded)
+	e.usable(t, tx)
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	go func() { unlocking <- l.Unlock(ctx) }()
+	if err := within(t, patience, "Unlock obeys its context", unlocking); err == nil {
+		t.Error("unlocked although its row is locked")
+	}
+	commit(t, inTheWay)
+	e.free(t, "n")
+}
+
+func guardBehindTheRow(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
+		return
+	}
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	inTheWay := beginTx(t, a, e.levels()[0])
+	is(t, inTheWay.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = 'n'"), nil)
+	tx := beginTx(t, a, e.levels()[0])
+	err := l.Guard(brief(t), tx)
+	is(t, err, driver.ErrBusy)
+	if text := err.Error(); strings.Contains(text, "LockTx") || !strings.Contains(text, "locked the lock's row for longer than 1s") {
+		t.Errorf("the text is %q", text)
+	}
+	rollback(t, inTheWay)
+	is(t, l.Guard(brief(t), tx), nil)
+	rollback(t, tx)
+	unlock(t, l)
+}

@@ -1,0 +1,262 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var listing = inPlaces(own{
+	{"Sessions returns the clients that live, with what they hold and wait for", listSessions},
+	{"Sessions shows those that have ended or whose time is over only if it is asked to", listDeadSessions},
+	{"List shows the first 10 waiters of a name, and how many there are", longQueues},
+	{"List goes on behind a name, and can leave out names without waiters", listFrom},
+	{"Inspect tells the session of a holder and of a waiter, and whether it is alive", alive},
+})
+
+// all is what an iteration yields.
+func all[T any](t testing.TB, seq iter.Seq2[T, error]) (list []T) {
+	t.Helper()
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// namesOf are the names of what List yields.
+func namesOf(infos []dblock.Info) string {
+	var names []string
+	for _, info := range infos {
+		names = append(names, info.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// wait has so many goroutines of a client wait for a name until the test ends.
+func (e *env) wait(t *testing.T, c Client, name string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	for i := range n {
+		waiter := locking(ctx, c, name)
+		e.queued(t, name, i+1)
+		t.Cleanup(func() {
+			cancel()
+			if o := within(t, patience, "the waiter gives up", waiter); o.err != nil { // otherwise it was granted just then
+				calledOff(t, o.err, context.Canceled)
+			}
+		})
+	}
+}
+
+func listSessions(t *testing.T, e *env) {
+	a := e.client(t, dblock.WithApp("app a"), dblock.WithHost("host a"))
+	b := e.client(t, dblock.WithApp("app b"), dblock.WithHost("host b"))
+	lock(t, a, "n")
+	lock(t, a, "r", dblock.Shared())
+	lock(t, b, "r", dblock.Shared())
+	e.wait(t, b, "n", 2)
+	find := func(f dblock.SessionFilter) (apps string) {
+		for _, s := range all(t, b.Sessions(t.Context(), f)) {
+			apps += s.App
+		}
+		return apps
+	}
+	sessions := all(t, b.Sessions(t.Context(), dblock.SessionFilter{}))
+	if len(sessions) != 2 || sessions[0].ID >= sessions[1].ID {
+		t.Fatalf("%+v: want two, in the order of their ids", sessions)
+	}
+	if rest := all(t, b.Sessions(t.Context(), dblock.SessionFilter{After: sessions[0].ID})); len(rest) != 1 || rest[0].ID != sessions[1].ID {
+		t.Errorf("%+v: want the second alone", rest)
+	}
+	slices.SortFunc(sessions, func(x, y dblock.Session) int { return cmp.Compare(x.App, y.App) })
+	for i, want := range []dblock.Session{
+		{ID: e.session(t, "n"), Host: "host a", App: "app a", Held: 2},
+		{ID: e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'"), Host: "host b", App: "app b", Held: 1, Waiting: 2},
+	} {
+		got := sessions[i]
+		want.PID, want.Alive, want.Started, want.Until = os.Getpid(), true, got.Started, got.Until
+		age, left := e.now(t)-got.Started.UnixMicro(), time.Until(got.Until)
+		if got != want || age < -2000 || age > patience.Microseconds() || left <= longTTL/2 || left > longTTL {
+			t.Errorf("%+v, %d µs old, %v left: want %+v", got, age, left, want)
+		}
+	}
+	for _, c := range []struct {
+		filter dblock.SessionFilter
+		want   string
+	}{
+		{dblock.SessionFilter{Host: "host a"}, "app a"},
+		{dblock.SessionFilter{App: "app b"}, "app b"},
+		{dblock.SessionFilter{App: "app b", Host: "host a"}, ""},
+		{dblock.SessionFilter{Host: "host a "}, ""},
+		{dblock.SessionFilter{App: "App a"}, ""},
+	} {
+		if got := find(c.filter); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.filter, got, c.want)
+		}
+	}
+	for range b.Sessions(t.Context(), dblock.SessionFilter{}) {
+		break // the caller has seen enough
+	}
+}
+
+func listDeadSessions(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithoutReaper())
+	lock(t, c, "n")
+	mine := e.session(t, "n")
+	var rows, beats []string
+	for i := range 620 { // more than a page
+		rows = append(rows, fmt.Sprintf("('0%03d', 'h', 1, '', 1)", i))
+		if i >= 10 {
+			beats = append(beats, fmt.Sprintf("('0%03d', 1)", i))
+		}
+	}
+	e.exec(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES "+strings.Join(rows, ", "))
+	e.exec(t, "INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES "+strings.Join(beats, ", "))
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = '0619'", e.now(t)+time.Hour.Microseconds())
+	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = '0619'")
+	if got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{})); len(got) != 1 || got[0].ID != mine {
+		t.Errorf("%d live, first %+v: want %q alone", len(got), got[0], mine)
+	}
+	if got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{Dead: true, Limit: 510})); len(got) != 510 || got[509].ID != "0509" {
+		t.Errorf("%d sessions, want the first 510", len(got))
+	}
+	got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{Dead: true}))
+	if len(got) != 621 {
+		t.Fatalf("%d sessions, want 621", len(got))
+	}
+	for i, s := range got {
+		ended := i < 10 || i == 619
+		switch {
+		case i == 620:
+			if s.ID != mine || !s.Alive {
+				t.Errorf("%+v: want %q, alive", s, mine)
+			}
+		case s.ID != fmt.Sprintf("0%03d", i), s.Alive, s.Until.IsZero() != ended, s.Until.After(time.Now()):
+			t.Errorf("%d: %+v", i, s)
+		}
+	}
+}
+
+// longQueues: of a queue that is no longer, all are shown.
+func longQueues(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	queues := map[string]int{"nine": 9, "ten": 10, "twelve": 12}
+	for name, n := range queues {
+		lock(t, a, name)
+		e.wait(t, b, name, n)
+	}
+	lock(t, a, "none")
+	infos := all(t, a.List(t.Context(), dblock.Filter{}))
+	if got := namesOf(infos); got != "nine none ten twelve" {
+		t.Fatalf("%q", got)
+	}
+	for _, listed := range infos {
+		whole, err := a.Inspect(t.Context(), listed.Name)
+		n := queues[listed.Name]
+		if err != nil || len(whole.Waiters) != n || whole.Queued != n || listed.Queued != n || len(listed.Waiters) != min(n, 10) {
+			t.Fatalf("%s: %d of %d listed, %d of %d inspected, %v: want %d", listed.Name, len(listed.Waiters), listed.Queued,
+				len(whole.Waiters), whole.Queued, err, n)
+		}
+		for i, w := range listed.Waiters {
+			want := whole.Waiters[i]
+			if want.Until = w.Until; !reflect.DeepEqual(w, want) {
+				t.Errorf("%s: waiter %d is %+v: want %+v", listed.Name, i, w, want)
+			}
+		}
+	}
+}
+
+func listFrom(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	unlock(t, lock(t, a, "bb"))
+	for _, name := range []string{"a", "b", "c"} {
+		lock(t, a, name, dblock.Owner("host "+name, "t"))
+	}
+	e.wait(t, b, "b", 2)
+	e.wait(t, b, "c", 1)
+	for _, c := range []struct {
+		filter dblock.Filter
+		want   string
+	}{
+		{dblock.Filter{After: "a"}, "b c"},
+		{dblock.Filter{After: "a0"}, "b c"},
+		{dblock.Filter{After: "A"}, "a b c"},
+		{dblock.Filter{After: "b", Idle: true}, "bb c"},
+		{dblock.Filter{After: "c"}, ""},
+		{dblock.Filter{After: "a", Prefix: "b"}, "b"},
+		{dblock.Filter{After: "b", Prefix: "b"}, ""},
+		{dblock.Filter{After: "a", Prefix: "c"}, "c"},
+		{dblock.Filter{After: "c", Prefix: "b"}, ""},
+		{dblock.Filter{After: "a", Host: "host c"}, "c"},
+		{dblock.Filter{After: "c", Host: "host c"}, ""},
+		{dblock.Filter{Contended: true}, "b c"},
+		{dblock.Filter{Contended: true, Idle: true}, "b c"},
+		{dblock.Filter{Contended: true, After: "a"}, "b c"},
+		{dblock.Filter{Contended: true, After: "b"}, "c"},
+		{dblock.Filter{Contended: true, After: "c"}, ""},
+		{dblock.Filter{Contended: true, Prefix: "b"}, "b"},
+		{dblock.Filter{Contended: true, Prefix: "b", After: "a"}, "b"},
+		{dblock.Filter{Contended: true, Prefix: "b", After: "b"}, ""},
+		{dblock.Filter{Contended: true, Limit: 1}, "b"},
+		{dblock.Filter{Contended: true, Limit: 2}, "b c"},
+		{dblock.Filter{Contended: true, Older: time.Hour}, ""},
+		{dblock.Filter{Contended: true, Host: "host b"}, "b"},
+		{dblock.Filter{Contended: true, Host: "host a"}, ""},
+	} {
+		names := a.List(t.Context(), c.filter)
+		for range 2 { // an iteration begins where its filter says, each time
+			if got := namesOf(all(t, names)); got != c.want {
+				t.Errorf("%+v: %q, want %q", c.filter, got, c.want)
+			}
+		}
+	}
+}
+
+func alive(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
+	lock(t, a, "n")
+	lock(t, a, "leased", dblock.Lease(time.Hour))
+	lock(t, a, "shared", dblock.Shared())
+	e.wait(t, b, "n", 1)
+	holder := func(name string, alive bool) {
+		t.Helper()
+		info, err := b.Inspect(t.Context(), name)
+		if err != nil || len(info.Holders) != 1 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if h := info.Holders[0]; h.Session != e.session(t, "leased") || h.Alive != alive || h.Until.After(time.Now()) != alive {
+			t.Errorf("%s: %+v: want alive %v", name, h, alive)
+		}
+	}
+	info, err := a.Inspect(t.Context(), "n")
+	if err != nil || len(info.Waiters) != 1 || !info.Waiters[0].Alive ||
+		info.Waiters[0].Session != e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'") {
+		t.Errorf("%+v, %v", info.Waiters, err)
+	}
+	holder("n", true)
+	holder("shared", true)
+	holder("leased", true)
+	e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = 'leased'")
+	holder("leased", false)
+	holder("shared", true)
+	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", e.session(t, "leased")) // its heartbeat's row is there
+	holder("shared", false)
+	for info, err := range b.List(t.Context(), dblock.Filter{Prefix: "shared"}) {
+		if err != nil || info.Holders[0].Alive {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package suite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+var otherDatabase = inPlaces(own{
+	{"a transaction of another database that has dblock's tables is refused, and no lock is lost", inOtherDatabase},
+	{"a client that has no session yet refuses a transaction of another database", beforeTheSession},
+	{"a client locks in transactions of its database whose tables were made anew", madeAnew},
+})
+
+// other is a pool on another database with dblock's tables, which has names of its own. Those that
+// newEnv makes are copies of one.
+func (e *env) other(t *testing.T) App {
+	t.Helper()
+	o := emptyEnv(t, e.wiring)
+	is(t, migrate.Up(t.Context(), o.db.SQL(t), o.db.Engine), nil)
+	a := o.app(t, 6)
+	c := o.clientOf(t, a)
+	unlock(t, lock(t, c, "known"))
+	lock(t, c, "held there")
+	return a
+}
+
+// Broken by a client that takes what it has locked elsewhere for its own.
+func inOtherDatabase(t *testing.T, e *env) {
+	there, a := e.other(t), e.app(t, 6)
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "known"))
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l, share := lock(t, c, name), lock(t, c, name+" shared", dblock.Shared())
+		for what, call := range map[string]func(ctx context.Context, tx Tx) error{
+			"LockTx":                       func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "known") },
+			"TryLockTx":                    func(ctx context.Context, tx Tx) error { return c.TryLockTx(ctx, tx, "known") },
+			"LockTx of a new name":         func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "new "+name) },
+			"LockTx of what is held there": func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "held there") },
+			"Guard":                        func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx) },
+			"Guard of a share":             func(ctx context.Context, tx Tx) error { return share.Guard(ctx, tx) },
+			"UnlockTx":                     func(ctx context.Context, tx Tx) error { return l.UnlockTx(ctx, tx) },
+			"UnlockTx of a share":          func(ctx context.Context, tx Tx) error { return share.UnlockTx(ctx, tx) },
+		} {
+			tx := beginTx(t, there, level)
+			if err := call(brief(t), tx); !errors.Is(err, dblock.ErrConfig) {
+				t.Errorf("%s in a transaction of another database: %v", what, err)
+			}
+			rollback(t, tx)
+		}
+		for _, held := range []Lock{l, share} {
+			live(t, held)
+			tx := beginTx(t, a, level)
+			is(t, held.Guard(t.Context(), tx), nil)
+			rollback(t, tx)
+			unlock(t, held)
+		}
+	})
+}
+
+func beforeTheSession(t *testing.T, e *env) {
+	tx := beginTx(t, e.other(t), e.readCommitted())
+	is(t, e.client(t).LockTx(brief(t), tx, "known"), dblock.ErrConfig)
+}
+
+// The tables are made anew under a client that has no session, which would notice.
+func madeAnew(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	tx := beginTx(t, a, e.readCommitted())
+	lockTx(t, c, tx, "n")
+	commit(t, tx)
+	pool := e.db.SQL(t)
+	is(t, migrate.Down(t.Context(), pool, e.db.Engine), nil)
+	is(t, migrate.Up(t.Context(), pool, e.db.Engine), nil)
+	tx = beginTx(t, a, e.readCommitted())
+	lockTx(t, c, tx, "n")
+	commit(t, tx)
+}

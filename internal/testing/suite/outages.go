@@ -1,0 +1,396 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+)
+
+var outages = inPlaces(own{
+	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client", throughStandby},
+	{"connections that a failover has left at a server that is read-only are dropped", leftAtStandby},
+	{"a pool that the application has closed is said so at once", closedPool},
+	{"places in one queue are given up although nothing can be done in another", otherQueueBusy},
+	{"a second Unlock while the first is being repeated says what came of that", unlockRepeated},
+	{"what cannot be given back is tried again, whatever the error", givenBackAfterAll},
+	{"Unlock with a pool that others have exhausted says so within a TTL, and goes on in the background", exhaustedPool},
+}, moving{
+	{"a Lock gives up after a TTL without an answer, and so does Unlock, which goes on in the background", outageOfTTL},
+	{"any number of short breaks fails no Lock", shortBreaks},
+	{"an Unlock whose session ends before it is answered is no loss", sessionEndsInUnlock},
+}, flowing{
+	{"Do says once, on one line, that its lock was lost", lostInDo},
+	{"Unlock of a lock that is lost says so at once, whatever is under way", lostBesideStatement},
+})
+
+// troubled is a server that answers some statements with an error.
+type troubled struct {
+	driver.Backend
+	trouble atomic.Pointer[error] // nil: none
+	met     atomic.Int64          // how many statements met it
+	only    string                // the name that it is with; "": any
+}
+
+// troubled makes clients of an App whose server will have trouble.
+func (a *App) troubled() *troubled {
+	b := &troubled{Backend: a.Backend}
+	a.client = a.clientOn(b)
+	return b
+}
+
+func (b *troubled) set(kind error) {
+	if kind == nil {
+		b.trouble.Store(nil)
+		return
+	}
+	err := driver.Fail(kind, errors.New("a test says so"))
+	b.met.Store(0)
+	b.trouble.Store(&err)
+}
+
+// hits waits until so many statements more have met the trouble.
+func (b *troubled) hits(t testing.TB, n int64) {
+	t.Helper()
+	n += b.met.Load()
+	eventually(t, patience, "statements meet the trouble", func() bool { return b.met.Load() >= n })
+}
+
+func (b *troubled) now(name string) error {
+	err := b.trouble.Load()
+	if err == nil || b.only != "" && b.only != name {
+		return nil
+	}
+	b.met.Add(1)
+	return *err
+}
+
+func (b *troubled) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := b.now(""); err != nil {
+		return err
+	}
+	return b.Backend.OpenSession(ctx, s)
+}
+
+func (b *troubled) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	if err := b.now(r.Name); err != nil {
+		return driver.Grant{}, false, err
+	}
+	return b.Backend.Take(ctx, r)
+}
+
+func (b *troubled) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	if err := b.now(r.Name); err != nil {
+		return driver.Grant{}, 0, err
+	}
+	return b.Backend.Join(ctx, r)
+}
+
+func (b *troubled) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if err := b.now(r.Name); err != nil {
+		return nil, false, err
+	}
+	return b.Backend.Remove(ctx, r)
+}
+
+func (b *troubled) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	if err := b.now(how.Name); err != nil {
+		return nil, err
+	}
+	return b.Backend.Change(ctx, how, transition)
+}
+
+func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	if err := b.now(""); err != nil {
+		return nil, nil, err
+	}
+	return b.Backend.Batch(ctx, takes, releases)
+}
+
+// unlocking unlocks in the background.
+func unlocking(l Lock) chan error {
+	done := make(chan error, 1)
+	go func() { done <- l.Unlock(context.Background()) }()
+	return done
+}
+
+// Broken by taking ErrReadOnly for final, and by waiting for it in a client that never wrote.
+func throughStandby(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c, fresh := e.clientOf(t, a), e.clientOf(t, a)
+	held := lock(t, c, "held")
+	server.set(driver.ErrReadOnly)
+	waiting, released := locking(t.Context(), c, "n"), unlocking(held)
+	server.hits(t, 6)
+	_, err := fresh.Lock(t.Context(), "n")
+	is(t, err, dblock.ErrReadOnly)
+	if len(waiting)+len(released) > 0 {
+		t.Fatalf("%d calls did not wait for the end of the failover", len(waiting)+len(released))
+	}
+	server.set(nil)
+	unlock(t, granted(t, soon, waiting))
+	is(t, within(t, soon, "Unlock returns", released), nil)
+	e.free(t, "held")
+}
+
+// Broken by a client that tries again on the connection that said so.
+func leftAtStandby(t *testing.T, e *env) {
+	readOnly := "SET SESSION TRANSACTION READ ONLY"
+	switch {
+	case e.wiring.Kind == Postgres:
+		readOnly = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
+	case e.wiring.Kind == SQLite || e.wiring.Through != nil:
+		t.Skip("a file has no other server")
+	}
+	a := e.app(t, 4)
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "to have a session"))
+	all := []Tx{beginTx(t, a, e.levels()[0]), beginTx(t, a, e.levels()[0])} // a pool of database/sql keeps no more
+	for _, tx := range all {
+		is(t, tx.exec(t.Context(), readOnly), nil)
+	}
+	for _, tx := range all {
+		commit(t, tx)
+	}
+	unlock(t, lock(t, c, "n"))
+}
+
+// Broken by an Unlock that tries for as long as its session lives, and by one that leaves what it
+// could not give back.
+func outageOfTTL(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c := e.clientOf(t, a)
+	held := lock(t, c, "held")
+	server.set(driver.ErrUnavailable)
+	waiting, released := locking(t.Context(), c, "n"), unlocking(held)
+	server.hits(t, 6)
+	e.advance(t, longTTL/2)
+	server.hits(t, 6)
+	if len(waiting)+len(released) > 0 {
+		t.Fatalf("%d calls gave up early", len(waiting)+len(released))
+	}
+	e.advance(t, longTTL)
+	is(t, within(t, soon, "Lock returns", waiting).err, dblock.ErrUnavailable)
+	is(t, within(t, soon, "Unlock returns", released), dblock.ErrUnavailable)
+	ended(t, soon, held, dblock.ErrNotHeld)
+	server.set(nil)
+	unlock(t, lock(t, e.client(t), "held"))
+}
+
+// Broken by counting from the first break, whatever was answered since.
+func shortBreaks(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "to have a session"))
+	for _, answer := range []error{driver.ErrBusy, driver.ErrRetry} {
+		server.set(driver.ErrUnavailable)
+		waiting := locking(t.Context(), c, "n")
+		server.hits(t, 1)
+		server.set(answer)
+		server.hits(t, 3)
+		e.advance(t, longTTL+time.Second)
+		server.set(driver.ErrUnavailable)
+		server.hits(t, 3)
+		server.set(nil)
+		unlock(t, granted(t, soon, waiting))
+	}
+}
+
+// Broken by an Unlock that waits for a connection for ever.
+func exhaustedPool(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	if a.borrow == nil || e.wiring.Kind == SQLite { // no pool, or one that work of its own does not go through
+		t.Skip("no pool that could be exhausted")
+	}
+	c := e.clientOf(t, a, dblock.WithTTL(dbtest.Scale(4*time.Second)))
+	held := lock(t, c, "n")
+	giveBack := e.exhaust(t, a)
+	err := within(t, patience, "Unlock returns", unlocking(held))
+	giveBack()
+	is(t, err, dblock.ErrUnavailable)
+	if !strings.Contains(err.Error(), "are in use") {
+		t.Errorf("%v: want the figures of the pool", err)
+	}
+	unlock(t, lock(t, e.client(t), "n"))
+}
+
+// behind has so many requests of a client wait for a name that another client has.
+func (e *env) behind(t testing.TB, c Client, name string, n int) (holder Lock, leave func()) {
+	t.Helper()
+	holder = lock(t, e.client(t), name)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all []<-chan outcome
+	for range n {
+		all = append(all, locking(ctx, c, name))
+	}
+	e.queued(t, name, n)
+	return holder, func() {
+		t.Helper()
+		cancel()
+		for _, one := range all {
+			is(t, within(t, soon, "Lock returns", one).err, context.Canceled)
+		}
+	}
+}
+
+// Broken by taking the error of one queue for that of all.
+func otherQueueBusy(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	server.only = "busy"
+	c := e.clientOf(t, a)
+	first, leaveBusy := e.behind(t, c, "busy", 4)
+	second, leaveOther := e.behind(t, c, "other", 4)
+	server.set(driver.ErrBusy)
+	leaveBusy()
+	leaveOther()
+	server.hits(t, 2)
+	e.queued(t, "other", 0)
+	server.set(nil)
+	e.queued(t, "busy", 0)
+	unlock(t, first)
+	unlock(t, second)
+}
+
+// Broken by giving up after one try: the place is in the way of all others until the session ends.
+func givenBackAfterAll(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	for _, n := range []int{1, 3} {
+		c := e.clientOf(t, a)
+		holder, leave := e.behind(t, c, "n", n)
+		server.set(errors.ErrUnsupported)
+		leave()
+		server.hits(t, 4)
+		server.set(nil)
+		e.queued(t, "n", 0)
+		unlock(t, holder)
+	}
+}
+
+// Broken by taking an attempt that is being given back for one that somebody has taken away.
+func unlockRepeated(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	l := lock(t, e.clientOf(t, a), "n")
+	server.set(driver.ErrUnavailable)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() { first <- l.Unlock(ctx) }()
+	server.hits(t, 2)
+	cancel()
+	is(t, within(t, soon, "the first returns", first), driver.ErrUnavailable)
+	second := unlocking(l)
+	server.hits(t, 4)
+	if len(second) > 0 {
+		t.Fatalf("the second Unlock: %v", <-second)
+	}
+	server.set(nil)
+	is(t, within(t, soon, "the second returns", second), nil)
+	e.free(t, "n")
+}
+
+// Broken by a loss that is none: the lock was held until Unlock was called.
+func sessionEndsInUnlock(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	l := lock(t, e.clientOf(t, a), "n")
+	server.set(driver.ErrUnavailable)
+	released := unlocking(l)
+	server.hits(t, 2)
+	e.end(t, e.session(t, "n"))
+	e.advanceUntil(t, longTTL, "Unlock returns", func() bool { return len(released) > 0 })
+	if err := <-released; !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+	unlock(t, l) // nothing is left of it
+}
+
+// stuck is a server that does not answer when a lock is changed.
+type stuck struct {
+	driver.Backend
+	asked chan struct{}
+}
+
+func (b stuck) Change(ctx context.Context, _ driver.How, _ func(*protocol.Name) error) ([]driver.Handoff, error) {
+	b.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Broken by an Unlock that waits for what else is under way with the lock, for up to a TTL.
+func lostBesideStatement(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := stuck{a.Backend, make(chan struct{}, 1)}
+	a.client = a.clientOn(server)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	recorded := make(chan error, 1)
+	go func() { recorded <- l.Record(t.Context(), "note", "") }()
+	within(t, soon, "an event is being recorded", server.asked)
+	e.end(t, e.session(t, "n"))
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, within(t, soon, "Unlock returns", unlocking(l)), dblock.ErrLost)
+	if len(recorded) > 0 {
+		t.Error("nothing was under way")
+	}
+}
+
+// Broken by taking a pool that was closed for a database that is away.
+func closedPool(t *testing.T, e *env) {
+	e.needsSQL(t)
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	a.close()
+	_, err := c.Lock(t.Context(), "other")
+	for _, err := range []error{err, l.Unlock(t.Context())} {
+		is(t, err, dblock.ErrConfig)
+		if text := err.Error(); strings.Count(text, "closed the pool") != 1 || strings.Contains(text, "\n") {
+			t.Errorf("it says %q", text)
+		}
+	}
+}
+
+// Broken by errors that are joined as they come.
+func lostInDo(t *testing.T, e *env) {
+	err := e.client(t).Do(t.Context(), "n", func(ctx context.Context, _ Lock) error {
+		e.end(t, e.session(t, "n"))
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	is(t, err, dblock.ErrLost)
+	if text := err.Error(); strings.Count(text, "lost") != 1 || strings.Contains(text, "\n") {
+		t.Errorf("it says %q", text)
+	}
+}
+
+// exhaust borrows all connections that the pool gives.
+func (e *env) exhaust(t testing.TB, a App) (giveBack func()) {
+	t.Helper()
+	var borrowed []func()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a connect that is given up may still add one
+		one, err := a.borrow(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		borrowed = append(borrowed, one)
+	}
+	return func() {
+		for _, one := range borrowed {
+			one()
+		}
+	}
+}

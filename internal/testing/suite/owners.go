@@ -1,0 +1,372 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+var owners = inPlaces(own{
+	{"under a lock's context the same name locks again at once and is counted", reentrancy},
+	{"Do locks again within Do, and unlocks when its function panics", doWithinDo},
+	{"another goroutine, without the context, waits", otherGoroutine},
+	{"an Owner enters its lock again within a client, another thread does not", ownerWithin},
+	{"the same Owner takes over from a client that died", ownerAfterCrash},
+	{"a take-over by the Owner does not touch the queue", ownerBeforeQueue},
+	{"two goroutines of one Owner lock again and again, and lose nothing", ownerTwice},
+	{"a client that waits for a lock of its own caller, by another client, gets ErrDeadlock", waitsForItself},
+	{"to lock and unlock again under a lock sends nothing to the database", silentAgain},
+}, moving{
+	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
+})
+
+// Broken by a client that takes the locks of another one for a stranger's, and by one that takes
+// what is not in its way for a deadlock.
+func waitsForItself(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	one, two := e.clientOf(t, a), e.clientOf(t, a)
+	shared := []dblock.LockOption{dblock.Shared()}
+	three := []dblock.LockOption{dblock.Permits(3, 4)}
+	for _, c := range []struct {
+		says        string
+		first, then []dblock.LockOption
+		deadlock    bool
+	}{
+		{"the whole name twice", nil, nil, true},
+		{"the whole name, then a share", nil, shared, true},
+		{"a share, then the whole name", shared, nil, true},
+		{"two shares", shared, shared, false},
+		{"more permits than there are", three, three, true},
+		{"as many permits as there are", three, []dblock.LockOption{dblock.Permits(1, 4)}, false},
+	} {
+		err := one.Do(t.Context(), c.says, func(ctx context.Context, _ Lock) error {
+			return two.Do(ctx, c.says, func(context.Context, Lock) error { return nil }, c.then...)
+		}, c.first...)
+		if errors.Is(err, dblock.ErrDeadlock) != c.deadlock || err != nil && !c.deadlock {
+			t.Errorf("%s: %v", c.says, err)
+		}
+		e.idle(t, c.says)
+	}
+	all, err := one.LockAll(t.Context(), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = two.Lock(all.Context(), "b")
+	is(t, err, dblock.ErrDeadlock)
+	_, err = two.LockAll(all.Context(), []string{"0", "a"})
+	is(t, err, dblock.ErrDeadlock)
+	e.free(t, "0")
+	is(t, all.Unlock(t.Context()), nil)
+
+	first := lock(t, one, "n")
+	ctx := first.Context()
+	_, err = two.TryLock(ctx, "n")
+	is(t, err, dblock.ErrNotAcquired)
+	unlock(t, lock(t, two, "another")) // of another name
+	waiter := locking(t.Context(), two, "n")
+	e.queued(t, "n", 1) // the context of nobody
+	unlock(t, first)
+	unlock(t, granted(t, soon, waiter))
+	held := lock(t, e.client(t), "n")
+	waiter = locking(context.WithoutCancel(ctx), two, "n") // under a lock that was released
+	e.queued(t, "n", 1)
+	unlock(t, held)
+	unlock(t, granted(t, soon, waiter))
+	if e.wiring.Through != nil {
+		return
+	}
+	is(t, one.Do(t.Context(), "known", func(ctx context.Context, _ Lock) error { // the same name elsewhere
+		c := e.clientOf(t, e.other(t))
+		return c.Do(ctx, "known", func(context.Context, Lock) error { return nil })
+	}), nil)
+	first = lock(t, one, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, two.LockTx(first.Context(), tx, "n"), dblock.ErrDeadlock)
+	rollback(t, tx)
+	unlock(t, first)
+}
+
+func reentrancy(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	first := lock(t, c, "again")
+	var locks []Lock
+	ctx := first.Context()
+	for n := int64(2); n <= 4; n++ {
+		enter := c.Lock
+		if n == 3 {
+			enter = c.TryLock
+		}
+		l, err := enter(ctx, "again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Token() != first.Token() {
+			t.Errorf("entered again with token %d: want %d, the same", l.Token(), first.Token())
+		}
+		locks, ctx = append(locks, l), l.Context()
+	}
+	// In any order, the one that began it first.
+	for _, l := range append([]Lock{first}, locks...) {
+		refused(t, other, "again")
+		live(t, first)
+		unlock(t, l)
+		unlock(t, l) // does not count twice
+	}
+	ended(t, soon, first, dblock.ErrNotHeld)
+	unlock(t, lock(t, other, "again"))
+	// The context carries the owner still, but holds nothing.
+	held := lock(t, other, "again")
+	refusedUnder(t, ctx, c, "again")
+	unlock(t, held)
+}
+
+func refusedUnder(t testing.TB, ctx context.Context, c Client, name string) {
+	t.Helper()
+	if _, err := c.TryLock(context.WithoutCancel(ctx), name); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Fatalf("TryLock: %v: want ErrNotAcquired", err)
+	}
+}
+
+func doWithinDo(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	type key struct{}
+	reason := errors.New("the function's own")
+	err := c.Do(context.WithValue(t.Context(), key{}, "kept"), "done", func(ctx context.Context, outer Lock) error {
+		if ctx.Value(key{}) != "kept" {
+			t.Error("the context lost its values")
+		}
+		err := c.Do(ctx, "done", func(ctx context.Context, inner Lock) error {
+			if inner.Token() != outer.Token() {
+				t.Errorf("token %d within %d", inner.Token(), outer.Token())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		live(t, outer)
+		refused(t, other, "done")
+		return reason
+	})
+	is(t, err, reason)
+	if errors.Is(err, dblock.ErrLost) {
+		t.Errorf("error %v: the lock was not lost", err)
+	}
+	e.free(t, "done")
+	func() {
+		defer func() {
+			if recover() != "oh" {
+				t.Error("the panic did not come through")
+			}
+		}()
+		_ = c.Do(t.Context(), "done", func(context.Context, Lock) error { panic("oh") })
+	}()
+	e.free(t, "done")
+	ctx, cancel := context.WithCancel(t.Context())
+	err = c.Do(ctx, "done", func(ctx context.Context, l Lock) error {
+		cancel()
+		within(t, soon, "the function's context ends with the caller's", ctx.Done())
+		live(t, l) // the lock does not
+		return ctx.Err()
+	})
+	is(t, err, context.Canceled)
+	e.free(t, "done")
+}
+
+func otherGoroutine(t *testing.T, e *env) {
+	c := e.client(t)
+	first := lock(t, c, "mine")
+	refused(t, c, "mine")
+	line := e.line(t, "mine", 3, []Client{c}, background)
+	served(t, first, line...)
+	e.free(t, "mine")
+}
+
+func ownerWithin(t *testing.T, e *env) {
+	c := e.client(t)
+	me := dblock.Owner("host", "thread")
+	first := lock(t, c, "owned", me)
+	second := lock(t, c, "owned", me)
+	if second.Token() != first.Token() {
+		t.Errorf("token %d after %d: want the same", second.Token(), first.Token())
+	}
+	for _, other := range []dblock.LockOption{dblock.Owner("host", "Thread"), dblock.Owner("Host", "thread"), dblock.Owner("host", "thread ")} {
+		if r := refused(t, c, "owned", other); r.Host != "host" || r.Thread != "thread" {
+			t.Errorf("held by %q, %q: want host, thread", r.Host, r.Thread)
+		}
+	}
+	refused(t, c, "owned") // without an Owner
+	unlock(t, first)
+	refused(t, c, "owned")
+	unlock(t, second)
+	e.free(t, "owned")
+	// Two at once are one owner, too: one locks, the other enters.
+	a, b := locking(t.Context(), c, "owned", me), locking(t.Context(), c, "owned", me)
+	one, two := granted(t, soon, a), granted(t, soon, b)
+	if one.Token() != two.Token() {
+		t.Errorf("tokens %d and %d: want one", one.Token(), two.Token())
+	}
+	unlock(t, one)
+	live(t, two)
+	unlock(t, two)
+	e.free(t, "owned")
+}
+
+func ownerElsewhere(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	me := dblock.Owner("pod-0", "partition 7")
+	first := lock(t, a, "moved", me)
+	second := granted(t, soon, locking(t.Context(), b, "moved", me))
+	rising(t, []int64{first.Token(), second.Token()})
+	e.advance(t, longTTL/5+time.Second) // to the next heartbeat
+	ended(t, soon, first, dblock.ErrLost)
+	is(t, first.Unlock(context.Background()), dblock.ErrLost)
+	live(t, second)
+	refused(t, c, "moved")
+
+	// And with Unlock before anybody told it.
+	first = lock(t, b, "unlocked late", me)
+	third, err := a.TryLock(t.Context(), "unlocked late", me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(t, first.Unlock(context.Background()), dblock.ErrLost)
+	within(t, soon, "the context ends", first.Context().Done()) // by Unlock, or because it was told after all
+	live(t, third)
+	refused(t, c, "unlocked late")
+	unlock(t, second)
+	unlock(t, third)
+	e.free(t, "moved")
+	e.free(t, "unlocked late")
+}
+
+func ownerAfterCrash(t *testing.T, e *env) {
+	token := e.orphan(t, "left", "deadsession", 5*time.Minute) // for the database its session is alive
+	l := granted(t, soon, locking(t.Context(), e.client(t), "left", dblock.Owner("somewhere", "some thread")))
+	rising(t, []int64{token, l.Token()})
+	unlock(t, l)
+	e.free(t, "left")
+}
+
+func ownerBeforeQueue(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	me := dblock.Owner("pod-0", "7")
+	first := lock(t, a, "busy", me)
+	line := e.line(t, "busy", 2, []Client{e.client(t)}, background)
+	second := granted(t, soon, locking(t.Context(), b, "busy", me))
+	rising(t, []int64{first.Token(), second.Token()})
+	is(t, first.Unlock(context.Background()), dblock.ErrLost)
+	e.queued(t, "busy", 2)
+	served(t, second, line...)
+	e.free(t, "busy")
+}
+
+// ownerTwice: each enters what the other has, or waits until that has released it.
+func ownerTwice(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	var all sync.WaitGroup
+	var over atomic.Bool
+	for range 2 {
+		all.Go(func() {
+			for range 50 {
+				l, err := c.Lock(t.Context(), "n", dblock.Owner("host", "thread"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var rival sync.WaitGroup
+	rival.Go(func() { // so that they wait, too
+		for !over.Load() {
+			l, err := other.Lock(t.Context(), "n")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	over.Store(true)
+	rival.Wait()
+	e.free(t, "n")
+}
+
+// listed counts what is sent of names.
+type listed struct {
+	driver.Backend
+	sent atomic.Int64
+}
+
+func (l *listed) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	l.sent.Add(1)
+	return l.Backend.Change(ctx, how, transition)
+}
+
+func (l *listed) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	l.sent.Add(1)
+	return l.Backend.Take(ctx, r)
+}
+
+func (l *listed) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	l.sent.Add(1)
+	return l.Backend.Join(ctx, r)
+}
+
+func (l *listed) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	l.sent.Add(1)
+	return l.Backend.Remove(ctx, r)
+}
+
+func (l *listed) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	l.sent.Add(1)
+	return l.Backend.Batch(ctx, takes, releases)
+}
+
+func (l *listed) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	l.sent.Add(1)
+	return l.Backend.Look(ctx, session, names)
+}
+
+func silentAgain(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	sent := &listed{Backend: a.Backend}
+	a.client = a.clientOn(sent)
+	c := e.clientOf(t, a)
+	for what, options := range map[string][]dblock.LockOption{
+		"whole": nil, "shared": {dblock.Shared()}, "named": {dblock.Owner("host", "thread")},
+	} {
+		outer := lock(t, c, what, options...)
+		before := sent.sent.Load()
+		if before == 0 {
+			t.Fatal("the statements are not counted")
+		}
+		for _, enter := range []func(context.Context, string, ...dblock.LockOption) (Lock, error){c.Lock, c.TryLock} {
+			again, err := enter(outer.Context(), what, options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, again)
+		}
+		if n := sent.sent.Load() - before; n != 0 {
+			t.Errorf("%s: %d statements to lock again", what, n)
+		}
+		live(t, outer)
+		unlock(t, outer)
+		e.free(t, what)
+	}
+}

@@ -1,0 +1,554 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+var passing = inPlaces(own{
+	{"goroutines of one client that wait together are one place, and pass the lock on in the order in which they asked", passedOn},
+	{"a client whose goroutines lock one name all the time lets each other client have its turn", turnsOfClients},
+	{"a lock that was passed on is downgraded, changed, entered again and asked for as any other", usedAfterPassing},
+	{"a lock that was passed on guards a transaction as any other, and has that end before the next", guardedAfterPassing},
+	{"Inspect shows the holder of a lock that was passed on once it uses the lock by itself", shownHolder},
+	{"Break of a lock that was passed on ends it for its holder, and those behind it get it later", brokenAfterPassing},
+	{"Break that meets a lock whose holder is detached meanwhile takes it from that", brokenWhileDetached},
+	{"Break with any token of a lock that is passed on takes it, and with one from before nothing", brokenByToken},
+	{"the death of a client that passes a lock on is a loss for its holder alone, and those behind it ask anew", diedWhilePassing},
+	{"the transaction of UnlockTx releases a lock that was passed on", unlockTxAfterPassing},
+	{"a transaction that has written guards a lock that was passed on", guardedByAWriter},
+	{"a transaction that has written releases a lock that was passed on, if it commits", releasedByAWriter},
+	{"a cycle of waiters through a lock that was passed on is found", cycleThroughPassing},
+	{"a cycle of waiters through LockTx under a lock that was passed on is found", cycleThroughLockTx},
+	{"Close of a client that passes a lock on leaves it to another client", closedWhilePassing},
+	{"waiters that give up before the grant or while the lock is passed on are passed over", leftWhilePassing},
+	{"waiters that all give up leave neither a place nor the lock", allLeft},
+	{"an Owner that the application has named waits in a place of its own", ownerAlone},
+}, moving{
+	{"Inspect shows the holder of a lock that was passed on once it has held it for longer than a heartbeat", shownLater},
+	{"a lock that was passed on guards a transaction while its holder is written for a heartbeat", guardedWhileShown},
+})
+
+func passedOn(t *testing.T, e *env) {
+	const n = 5
+	r := e.relay(t, "n", n)
+	if got := fmt.Sprint(r.joined); got != "[1 5]" {
+		t.Fatalf("they have joined by %v, not together", got)
+	}
+	if places := e.number(t, "SELECT count(*) FROM dblock_waiters"); places != 1 {
+		t.Errorf("%d places", places)
+	}
+	if waiting := r.client.Stats().Waiting; waiting != n {
+		t.Errorf("Stats says that %d wait, want %d", waiting, n)
+	}
+	behind := locking(t.Context(), e.client(t), "n")
+	e.queued(t, "n", n+1)
+	unlock(t, r.before)
+	last := r.before.Token()
+	for i, waiter := range r.waiters {
+		l := granted(t, soon, waiter)
+		if l.Token() <= last {
+			t.Errorf("token %d after %d", l.Token(), last)
+		}
+		last = l.Token()
+		for j, other := range append(r.waiters[i+1:], behind) {
+			if len(other) > 0 {
+				t.Fatalf("%d has the lock as well as %d", i+1+j, i)
+			}
+		}
+		unlock(t, l)
+	}
+	if removed, changed := r.removed.Load(), r.changed.Load(); removed != 1 || changed != 0 {
+		t.Errorf("%d statements released it, and %d changed it: want 1 and 0", removed, changed)
+	}
+	next := granted(t, soon, behind)
+	if next.Token() <= last {
+		t.Errorf("token %d after %d", next.Token(), last)
+	}
+	unlock(t, next)
+	e.free(t, "n")
+}
+
+// turnsOfClients: whoever has joined is served after those before it, though its rival never
+// pauses.
+func turnsOfClients(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	var busy sync.WaitGroup
+	var over atomic.Bool
+	var mu sync.Mutex
+	var tokens []int64
+	for range 8 {
+		busy.Go(func() {
+			for !over.Load() {
+				l, err := a.Lock(t.Context(), "n")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				tokens = append(tokens, l.Token())
+				mu.Unlock()
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 10 {
+		unlock(t, granted(t, soon, locking(t.Context(), b, "n")))
+	}
+	over.Store(true)
+	busy.Wait()
+	rising(t, tokens)
+	e.free(t, "n")
+}
+
+func shownHolder(t *testing.T, e *env) {
+	r := e.relay(t, "n", 3)
+	l := r.second(t)
+	inspect := func() dblock.Info {
+		t.Helper()
+		info, err := r.client.Inspect(t.Context(), "n")
+		if err != nil || len(info.Holders) != 1 {
+			t.Fatal(info, err)
+		}
+		return info
+	}
+	cohort := inspect()
+	if cohort.Holders[0].Token != l.Token()+1 || cohort.Queued != 0 {
+		t.Errorf("%+v: want the last token of those who pass it on", cohort)
+	}
+	is(t, l.Record(t.Context(), "note", ""), nil)
+	alone := inspect()
+	if h := alone.Holders[0]; h.Token != l.Token() || h.Thread == cohort.Holders[0].Thread || alone.Queued != 1 {
+		t.Errorf("%+v, before it %+v: want the holder alone, and one waiter", alone, cohort)
+	}
+	live(t, l)
+	unlock(t, l)
+	r.rest(t, e, l, r.waiters[2])
+}
+
+// heldForLong lets time go on until the database shows a lock's holder alone.
+func (r *relay) heldForLong(t *testing.T, e *env, l Lock) {
+	t.Helper()
+	e.advanceUntil(t, longTTL, "the database shows who has the lock", func() bool {
+		info, err := r.client.Inspect(t.Context(), l.Name())
+		return err == nil && len(info.Holders) == 1 && info.Holders[0].Token == l.Token()
+	})
+}
+
+// Broken by writing a holder that has passed the lock on meanwhile.
+func shownLater(t *testing.T, e *env) {
+	r := e.relay(t, "n", 4)
+	l := r.second(t)
+	r.heldForLong(t, e, l)
+	e.queued(t, "n", 2)
+	live(t, l)
+	unlock(t, l)
+	last := granted(t, soon, r.waiters[2])
+	e.advance(t, longTTL/5)
+	unlock(t, last)
+	r.rest(t, e, last, r.waiters[3])
+}
+
+// Broken by Guard that goes by the token from before alone. On servers it waits for the answer.
+func guardedWhileShown(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	r := e.relay(t, "n", 3)
+	r.answer = make(chan struct{})
+	answer := sync.OnceFunc(func() { close(r.answer) })
+	t.Cleanup(answer)
+	l := r.second(t)
+	r.heldForLong(t, e, l)
+	time.AfterFunc(50*time.Millisecond, answer)
+	tx := beginTx(t, r.app, e.readCommitted())
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Error(err)
+	}
+	commit(t, tx)
+	live(t, l)
+	unlock(t, l)
+	r.rest(t, e, l, r.waiters[2])
+}
+
+func usedAfterPassing(t *testing.T, e *env) {
+	for what, use := range map[string]func(t *testing.T, r *relay, l Lock){
+		"again": func(t *testing.T, r *relay, l Lock) {
+			again, err := r.client.Lock(l.Context(), "again")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.Token() != l.Token() {
+				t.Errorf("token %d within %d", again.Token(), l.Token())
+			}
+			unlock(t, again)
+		},
+		"Downgrade": func(t *testing.T, _ *relay, l Lock) { is(t, l.Downgrade(t.Context()), nil) },
+		"Upgrade": func(t *testing.T, r *relay, l Lock) {
+			is(t, l.Downgrade(t.Context()), nil)
+			is(t, l.TryUpgrade(t.Context()), nil)
+			refused(t, r.client, "Upgrade")
+		},
+		"Raise": func(t *testing.T, r *relay, l Lock) {
+			high := l.Token() + time.Hour.Microseconds()
+			if got, err := l.Raise(t.Context(), high); err != nil || got != high || l.Token() != high {
+				t.Error(got, err)
+			}
+		},
+		"Ask": func(t *testing.T, r *relay, l Lock) {
+			asked := l.Asked()
+			if err := r.client.Ask(t.Context(), "Ask", "why not"); err != nil {
+				t.Fatal(err)
+			}
+			if reason := within(t, soon, "it is asked", asked); reason != "why not" {
+				t.Errorf("asked: %q", reason)
+			}
+		},
+	} {
+		r := e.relay(t, what, 4)
+		l := r.second(t)
+		use(t, r, l)
+		live(t, l)
+		unlock(t, l)
+		r.rest(t, e, l, r.waiters[2:]...)
+	}
+}
+
+func guardedAfterPassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 3)
+	tx := beginTx(t, r.app, e.readCommitted())
+	l := r.second(t)
+	is(t, l.Guard(t.Context(), tx), nil)
+	released := unlocking(l)
+	stillOpen(t, r.waiters[2])
+	commit(t, tx)
+	is(t, within(t, soon, "Unlock returns", released), nil)
+	r.rest(t, e, l, r.waiters[2])
+}
+
+// stillOpen checks that nobody has the lock while a transaction is open that its last holder has
+// guarded.
+func stillOpen(t testing.TB, waiter <-chan outcome) {
+	t.Helper()
+	select {
+	case o := <-waiter:
+		t.Fatalf("the next has the lock before the transaction has ended: %v, %v", o.lock, o.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+func brokenAfterPassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 4)
+	l := r.second(t)
+	if n, err := e.client(t).Break(t.Context(), "n", "a test"); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(context.Background()), dblock.ErrLost)
+	r.anew(t, e, l, r.waiters[2:]...)
+}
+
+// describing does something after each look at the holders of names.
+type describing struct {
+	driver.Backend
+	after func()
+}
+
+func (d describing) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
+	defer d.after()
+	return d.Backend.Describe(ctx, names, waiters)
+}
+
+func brokenWhileDetached(t *testing.T, e *env) {
+	for how, tokens := range map[string]func(l Lock) []int64{
+		"all":          func(Lock) []int64 { return nil },
+		"by its token": func(l Lock) []int64 { return []int64{l.Token()} },
+		"by the last":  func(l Lock) []int64 { return []int64{l.Token() + 2} },
+	} {
+		r := e.relay(t, how, 4)
+		l := r.second(t)
+		a := e.app(t, 5)
+		a.client = a.clientOn(describing{a.Backend, sync.OnceFunc(func() {
+			if err := l.Record(t.Context(), "note", ""); err != nil {
+				t.Error(err)
+			}
+		})})
+		if n, err := e.clientOf(t, a).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
+			t.Fatal(how, n, err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+		r.anew(t, e, l, r.waiters[2:]...)
+	}
+}
+
+func brokenByToken(t *testing.T, e *env) {
+	r := e.relay(t, "n", 4)
+	l := r.second(t)
+	c := e.client(t)
+	if n, err := c.Break(t.Context(), "n", "a test", r.before.Token()); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	live(t, l)
+	if n, err := c.Break(t.Context(), "n", "a test", l.Token()); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	r.anew(t, e, l, r.waiters[2:]...)
+}
+
+// afterLook does something after each look at the state of names.
+type afterLook struct {
+	driver.Backend
+	after func()
+}
+
+func (l afterLook) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	defer l.after()
+	return l.Backend.Look(ctx, session, names)
+}
+
+func diedWhilePassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 4)
+	l := r.second(t)
+	other := locking(t.Context(), e.client(t), "n")
+	e.queued(t, "n", 1)
+	e.end(t, e.session(t, "n"))
+	is(t, r.client.Ping(t.Context()), dblock.ErrLost)
+	ended(t, soon, l, dblock.ErrLost)
+	unlock(t, granted(t, patience, other)) // it came before those who ask anew
+	r.anew(t, e, l, r.waiters[2:]...)
+}
+
+func unlockTxAfterPassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 3)
+	tx := beginTx(t, r.app, e.readCommitted())
+	l := r.second(t)
+	if err := l.UnlockTx(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	stillOpen(t, r.waiters[2])
+	commit(t, tx)
+	_, err := r.client.TryLock(l.Context(), "n") // the third waits
+	is(t, err, dblock.ErrNotAcquired)
+	is(t, l.Unlock(context.Background()), nil)
+	r.rest(t, e, l, r.waiters[2])
+}
+
+// writer has a lock passed on, and opens a transaction that has written: on SQLite no statement
+// that detaches its holder can run before the transaction ends.
+func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx) {
+	t.Helper()
+	r = e.relay(t, name, 4)
+	tx = beginTx(t, r.app, e.readCommitted())
+	l = r.second(t)
+	if err := tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	return r, l, tx
+}
+
+// Broken by waiting until the holder is detached.
+func guardedByAWriter(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	r, l, tx := e.writer(t, "n")
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if err := l.Guard(ctx, tx); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, tx)
+	live(t, l)
+	unlock(t, l)
+	r.rest(t, e, l, r.waiters[2:]...)
+}
+
+// Broken likewise, and by an Unlock that takes what the transaction has released for a loss.
+func releasedByAWriter(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	for end, finish := range map[string]func(testing.TB, Tx){"commit": commit, "rollback": rollback} {
+		r, l, tx := e.writer(t, end)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		defer cancel()
+		if err := l.UnlockTx(ctx, tx); err != nil {
+			t.Fatal(err)
+		}
+		stillOpen(t, r.waiters[2])
+		finish(t, tx)
+		live(t, l)
+		if end == "rollback" && len(r.waiters[2]) > 0 {
+			t.Error("the next has the lock after a rollback")
+		}
+		if err := within(t, soon, "unlocked", unlocking(l)); err != nil {
+			t.Errorf("%s: %v", end, err)
+		}
+		if end == "commit" {
+			r.rest(t, e, l, r.waiters[2:]...)
+		} else {
+			r.anew(t, e, l, r.waiters[2:]...)
+		}
+	}
+}
+
+func cycleThroughPassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 3, dblock.WithDeadlockCheck(50*time.Millisecond))
+	other := e.client(t, dblock.WithDeadlockCheck(50*time.Millisecond))
+	m := lock(t, other, "m")
+	l := r.second(t)
+	back := locking(m.Context(), other, "n") // behind the third
+	ahead := locking(l.Context(), r.client, "m")
+	select {
+	case o := <-back:
+		is(t, o.err, dblock.ErrDeadlock)
+		unlock(t, m)
+		unlock(t, granted(t, soon, ahead))
+		unlock(t, l)
+	case o := <-ahead:
+		is(t, o.err, dblock.ErrDeadlock)
+		unlock(t, l)
+		unlock(t, granted(t, soon, r.waiters[2]))
+		unlock(t, granted(t, soon, back))
+		unlock(t, m)
+		return
+	case <-time.After(patience):
+		t.Fatal("nobody is told")
+	}
+	unlock(t, granted(t, soon, r.waiters[2]))
+}
+
+// Broken by a LockTx that waits while the database shows another member as the holder: the next
+// heartbeat but one shows the right one, and comes after a long time here.
+func cycleThroughLockTx(t *testing.T, e *env) {
+	options := []dblock.Option{dblock.WithTTL(time.Hour), dblock.WithDeadlockCheck(50 * time.Millisecond)}
+	r := e.relay(t, "n", 3, options...)
+	other := e.client(t, options...)
+	m := lock(t, other, "m")
+	l := r.second(t)
+	back := locking(m.Context(), other, "n") // behind the third
+	e.queued(t, "n", 1)
+	tx := beginTx(t, r.app, e.levels()[0])
+	ahead := make(chan error, 1)
+	go func() { ahead <- r.client.LockTx(l.Context(), tx, "m") }()
+	select {
+	case o := <-back:
+		is(t, o.err, dblock.ErrDeadlock)
+		unlock(t, m)
+		is(t, within(t, soon, "LockTx has it", ahead), nil)
+		rollback(t, tx)
+		unlock(t, l)
+		unlock(t, granted(t, soon, r.waiters[2]))
+	case err := <-ahead:
+		is(t, err, dblock.ErrDeadlock)
+		rollback(t, tx)
+		unlock(t, l)
+		unlock(t, granted(t, soon, r.waiters[2]))
+		unlock(t, granted(t, soon, back))
+		unlock(t, m)
+	case <-time.After(patience):
+		t.Fatal("nobody is told")
+	}
+}
+
+func closedWhilePassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 4)
+	r.second(t)
+	behind := locking(t.Context(), e.client(t), "n")
+	e.queued(t, "n", 1)
+	if err := r.client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, waiter := range r.waiters[2:] {
+		if o := within(t, soon, "a waiter of the closed client returns", waiter); !errors.Is(o.err, dblock.ErrClosed) {
+			t.Errorf("%v", o.err)
+		}
+	}
+	unlock(t, granted(t, soon, behind))
+	e.free(t, "n")
+}
+
+func leftWhilePassing(t *testing.T, e *env) {
+	const n = 7
+	r := e.relay(t, "n", n)
+	leave := func(i int) {
+		t.Helper()
+		r.cancels[i]()
+		calledOff(t, within(t, soon, fmt.Sprintf("%d gives up", i), r.waiters[i]).err, context.Canceled)
+	}
+	leave(2) // in the queue
+	l := r.second(t)
+	leave(3)
+	leave(6)
+	unlock(t, l)
+	r.rest(t, e, l, r.waiters[4], r.waiters[5])
+	if removed := r.removed.Load(); removed != 1 {
+		t.Errorf("%d statements for those who gave up, and the one who was the last", removed)
+	}
+}
+
+func allLeft(t *testing.T, e *env) {
+	for _, served := range []int{0, 1} { // in the queue; behind a holder
+		name := fmt.Sprint("n", served)
+		r := e.relay(t, name, 4)
+		var l Lock
+		if served > 0 {
+			unlock(t, r.before)
+			l = granted(t, soon, r.waiters[0])
+		}
+		behind := locking(t.Context(), e.client(t), name)
+		e.queued(t, name, 1+4*(1-served))
+		for i := served; i < 4; i++ {
+			r.cancels[i]()
+			calledOff(t, within(t, soon, "it gives up", r.waiters[i]).err, context.Canceled)
+		}
+		if served == 0 {
+			e.queued(t, name, 1)
+			l = r.before
+		}
+		unlock(t, l)
+		unlock(t, granted(t, soon, behind))
+		e.free(t, name)
+	}
+}
+
+// ownerAlone: what is asked for under the context of such an Owner's lock, too, since it may hold
+// what others wait for.
+func ownerAlone(t *testing.T, e *env) {
+	r := e.relay(t, "n", 2)
+	r.gate, r.joined = make(chan struct{}), nil
+	r.came.Store(0)
+	outer, err := r.client.Lock(t.Context(), "outer", dblock.Owner("h", "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := []<-chan outcome{locking(t.Context(), r.client, "n")}
+	eventually(t, patience, "a request is being sent", func() bool { return r.came.Load() == 1 })
+	waiting = append(waiting,
+		locking(t.Context(), r.client, "n"),
+		locking(t.Context(), r.client, "n", dblock.Owner("h", "u")),
+		locking(outer.Context(), r.client, "n"))
+	eventually(t, patience, "all have asked, the Owners by requests of their own", func() bool {
+		return r.came.Load() == 3 && r.client.Stats().Waiting == 4 // two are in the queue
+	})
+	close(r.gate)
+	e.queued(t, "n", 2+len(waiting))
+	if got := fmt.Sprint(r.joined); got != "[1 1 1 1]" {
+		t.Errorf("they have joined by %v: want each alone", got)
+	}
+	unlock(t, r.before)
+	for _, w := range append(r.waiters, waiting...) {
+		go func() {
+			if o := <-w; o.err == nil {
+				_ = o.lock.Unlock(context.Background())
+			}
+		}()
+	}
+	e.free(t, "n")
+	unlock(t, outer)
+}

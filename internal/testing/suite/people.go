@@ -1,0 +1,238 @@
+package suite
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var people = inPlaces(own{
+	{"dblock_who and dblock_queue show what Inspect shows", whoAndQueue},
+	{"dblock_who tells the kinds of holders apart", whoKinds},
+	{"dblock_who shows until when a lock lasts, and which holders are dead", whoAlive},
+	{"dblock_who and dblock_queue show a cohort as one holder, or one place, and count its members", whoCohort},
+})
+
+// whoRow is a row of dblock_who, with its times in microseconds.
+type whoRow struct {
+	kind, host, thread, app, session string
+	pid, token, waiters              int64
+	since, until                     int64
+	units                            sql.NullInt64
+	wait                             sql.NullFloat64 // seconds
+	alive                            bool
+}
+
+// queueRow is a row of dblock_queue.
+type queueRow struct {
+	kind, host, thread, app, session string
+	place, ticket, pid, since        int64
+	members                          int64
+	units                            sql.NullInt64
+	alive                            bool
+}
+
+// micros reads a timestamp of a view.
+func (e *env) micros(column string) string {
+	switch e.wiring.Kind {
+	case Postgres:
+		return "coalesce((extract(epoch FROM " + column + ") * 1000000)::bigint, 0)"
+	case SQLite:
+		return "coalesce(CAST(round((julianday(" + column + ") - 2440587.5) * 86400000.0) AS INTEGER) * 1000, 0)"
+	}
+	return "COALESCE(CAST(UNIX_TIMESTAMP(" + column + ") * 1000000 AS SIGNED), 0)"
+}
+
+// who reads dblock_who for a name, in the order of the tokens.
+func (e *env) who(t testing.TB, name string) (rows []whoRow) {
+	t.Helper()
+	wait := "longest_wait"
+	if e.wiring.Kind == Postgres {
+		wait = "extract(epoch FROM longest_wait)"
+	}
+	e.each(t, "SELECT kind, units, host, thread, pid, app, session, token, "+e.micros("since")+", "+e.micros("until")+
+		", alive, waiters, "+wait+" FROM dblock_who WHERE name = ? ORDER BY token", name, func(scan func(...any)) {
+		var r whoRow
+		scan(&r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.token, &r.since, &r.until, &r.alive, &r.waiters, &r.wait)
+		rows = append(rows, r)
+	})
+	return rows
+}
+
+// queue reads dblock_queue for a name, in the order of the tickets.
+func (e *env) queue(t testing.TB, name string) (rows []queueRow) {
+	t.Helper()
+	e.each(t, "SELECT place, ticket, kind, units, host, thread, pid, app, session, "+e.micros("since")+
+		", alive, members FROM dblock_queue WHERE name = ? ORDER BY ticket", name, func(scan func(...any)) {
+		var r queueRow
+		scan(&r.place, &r.ticket, &r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.since, &r.alive, &r.members)
+		rows = append(rows, r)
+	})
+	return rows
+}
+
+// each calls f for each row of a query with one argument.
+func (e *env) each(t testing.TB, query, arg string, f func(scan func(...any))) {
+	t.Helper()
+	rows, err := e.look.QueryContext(t.Context(), e.sql(query), arg)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		f(func(into ...any) {
+			if err := rows.Scan(into...); err != nil {
+				t.Fatalf("%s: %v", query, err)
+			}
+		})
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func whoAndQueue(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithApp("app a")), e.client(t, dblock.WithApp("app b"))
+	const name = "who/ä"
+	if rows := e.who(t, name); len(rows) > 0 {
+		t.Errorf("of a name that nobody used: %+v", rows)
+	}
+	l := lock(t, a, name, dblock.Owner("host", "thread"))
+	if rows := e.who(t, name); len(rows) != 1 || rows[0].waiters != 0 || rows[0].wait.Valid {
+		t.Errorf("without waiters: %+v", rows)
+	}
+	began := time.Now()
+	waiters := []<-chan outcome{}
+	for i, options := range [][]dblock.LockOption{nil, {dblock.Permits(2, 3)}, nil} {
+		waiters = append(waiters, locking(context.Background(), b, name, options...))
+		e.queued(t, name, i+1)
+	}
+	info, err := b.Inspect(t.Context(), name)
+	if err != nil || len(info.Holders) != 1 || len(info.Waiters) != 3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	rows, queue := e.who(t, name), e.queue(t, name)
+	if len(rows) != 1 || len(queue) != 3 {
+		t.Fatalf("%+v, %+v", rows, queue)
+	}
+	h, r := info.Holders[0], rows[0]
+	if r.kind != "exclusive" || r.units.Valid || r.host != "host" || r.thread != "thread" || r.app != "app a" || r.pid != int64(h.PID) ||
+		r.session != e.session(t, name) || r.token != l.Token() || !r.alive || r.waiters != 3 || r.since != h.Since.UnixMicro() {
+		t.Errorf("%+v is not %+v", r, h)
+	}
+	if left := time.Duration(r.until-e.now(t)) * time.Microsecond; left < longTTL/2 || left > longTTL {
+		t.Errorf("it lasts for another %v", left)
+	}
+	if wait := r.wait.Float64; wait <= 0 || wait > time.Since(began).Seconds() {
+		t.Errorf("the first has waited for %v s", wait)
+	}
+	for i, q := range queue {
+		w := info.Waiters[i]
+		kind, units := "exclusive", sql.NullInt64{}
+		if i == 1 {
+			kind, units = "permits", sql.NullInt64{Int64: 2, Valid: true}
+		}
+		if q.place != int64(i+1) || q.kind != kind || q.units != units || q.host != w.Host || q.thread != w.Thread || q.app != "app b" ||
+			q.pid != int64(w.PID) || q.session == "" || q.since != w.Since.UnixMicro() || !q.alive || q.members != 1 || i > 0 && q.ticket <= queue[i-1].ticket {
+			t.Errorf("%+v is not %+v", q, w)
+		}
+	}
+	unlock(t, l)
+	for _, w := range waiters {
+		unlock(t, granted(t, soon, w))
+	}
+	e.free(t, name)
+	if rows, queue := e.who(t, name), e.queue(t, name); len(rows)+len(queue) > 0 {
+		t.Errorf("of a free name: %+v, %+v", rows, queue)
+	}
+}
+
+func whoKinds(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	for kind, options := range map[string][]dblock.LockOption{"shared": {dblock.Shared()}, "permits": {dblock.Permits(2, 5)}} {
+		first, second := lock(t, a, kind, options...), lock(t, b, kind, options...)
+		writer := locking(context.Background(), a, kind)
+		e.queued(t, kind, 1)
+		behind := locking(context.Background(), a, kind, options...)
+		e.queued(t, kind, 2)
+		units := int64(1)
+		if kind == "permits" {
+			units = 2
+		}
+		rows := e.who(t, kind)
+		if len(rows) != 2 || rows[0].token != first.Token() || rows[1].token != second.Token() {
+			t.Fatalf("%+v", rows)
+		}
+		for _, r := range rows {
+			if r.kind != kind || r.units.Int64 != units || !r.alive || r.waiters != 2 || r.session == "" || r.since == 0 || r.until == 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+		if rows[0].session == rows[1].session {
+			t.Error("both are of one session")
+		}
+		if q := e.queue(t, kind); len(q) != 2 || q[0].kind != "exclusive" || q[1].kind != kind || q[1].units.Int64 != units {
+			t.Errorf("%+v", q)
+		}
+		unlock(t, first)
+		unlock(t, second)
+		unlock(t, granted(t, soon, writer))
+		unlock(t, granted(t, soon, behind))
+	}
+}
+
+func whoAlive(t *testing.T, e *env) {
+	a := e.client(t, dblock.WithoutReaper())
+	const short = 20 * time.Second // less than the TTL
+	fixed, share := lock(t, a, "fixed", dblock.Lease(short)), lock(t, a, "share", dblock.Shared(), dblock.Lease(short))
+	for _, l := range []Lock{fixed, share} {
+		if r := e.who(t, l.Name())[0]; r.until > r.since+short.Microseconds()+1000 || r.until < r.since || !r.alive {
+			t.Errorf("%s: %+v does not end with its lease", l.Name(), r)
+		}
+		for _, table := range []string{"dblock_locks", "dblock_shares"} {
+			e.exec(t, "UPDATE "+table+" SET expires_at = ? WHERE name = ? AND expires_at IS NOT NULL", e.now(t)-1_000_000, l.Name())
+		}
+		if r := e.who(t, l.Name())[0]; r.alive {
+			t.Errorf("%s: %+v is alive after its lease", l.Name(), r)
+		}
+	}
+	e.orphan(t, "expired", "gone", -time.Second)
+	if r := e.who(t, "expired")[0]; r.alive || r.until > e.now(t) || r.app != "ghost" {
+		t.Errorf("%+v", r)
+	}
+	e.orphan(t, "dead", "dead", time.Hour)
+	e.end(t, "dead")
+	if r := e.who(t, "dead")[0]; r.alive || r.until != 0 {
+		t.Errorf("%+v", r)
+	}
+	e.orphan(t, "n", "holder", time.Hour)
+	e.ghost(t, "waiter", -time.Second)
+	e.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
+	e.exec(t, `INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+		VALUES ('n', 1, 'waiter', 'h', 't', 'a', 0, '', ?)`, e.now(t))
+	if q := e.queue(t, "n"); len(q) != 1 || q[0].alive || q[0].place != 1 {
+		t.Errorf("%+v", q)
+	}
+}
+
+func whoCohort(t *testing.T, e *env) {
+	l := newLine(t, e)
+	s, x := l.session(), l.session()
+	g := l.of(cohort(s, "s1", 3))
+	l.join(cohort(x, "x1", 2), request(x, "x2"))
+	rows, queue := e.who(t, "n"), e.queue(t, "n")
+	if len(rows) != 1 || rows[0].kind != "cohort" || rows[0].session != s || rows[0].token != g.Token || rows[0].waiters != 3 || !rows[0].wait.Valid {
+		t.Errorf("%+v", rows)
+	}
+	if len(queue) != 2 {
+		t.Fatalf("%+v", queue)
+	}
+	for i, members := range []int64{2, 1} {
+		if q := queue[i]; q.place != int64(i)+1 || q.session != x || q.members != members || q.kind != "exclusive" || !q.alive {
+			t.Errorf("%+v", q)
+		}
+	}
+}

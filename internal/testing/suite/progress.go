@@ -1,0 +1,28 @@
+package suite
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Broken by a lock that stays with its holder, or goes while a transaction is guarded by it.
+func stalled(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.exec(t, "CREATE TABLE app (n integer)")
+	l := lock(t, c, "n", dblock.Progress(minProgress))
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil && !errors.Is(err, dblock.ErrLost) { // this may take longer
+		t.Fatal(err)
+	}
+	ended(t, soon, l, dblock.ErrStalled)
+	waiting := locking(t.Context(), c, "n")
+	e.commitOne(t, tx)
+	unlock(t, granted(t, soon, waiting))
+	is(t, l.Unlock(t.Context()), dblock.ErrLost, dblock.ErrStalled)
+}
+
+const minProgress = 100 * time.Millisecond

@@ -1,0 +1,237 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+var refusals = inPlaces(own{
+	{"a request that the database refuses fails alone: those that share its statement succeed", refusedAlone},
+	{"LockAll says which of its names the database refuses, and keeps none", refusedAmongMany},
+	{"calls that the database refuses leave nothing to be undone", refusedForGood},
+	{"a sweep goes on behind what the database refuses", refusedSweep},
+	{"neither Ask nor Break fails where the history takes no event", actsWithoutHistory},
+	{"an event that the database refuses takes no other along", refusedEvent},
+})
+
+// refuse has the database refuse rows of a table of which a condition on the column values NEW.x
+// holds. MySQL's and MariaDB's triggers would change what LAST_INSERT_ID tells.
+func (e *env) refuse(t testing.TB, table, condition string) {
+	t.Helper()
+	if e.wiring.Kind != SQLite {
+		e.exec(t, "ALTER TABLE "+table+" ADD CONSTRAINT refuse CHECK (NOT ("+strings.ReplaceAll(condition, "NEW.", "")+"))")
+		return
+	}
+	for _, how := range []string{"INSERT", "UPDATE"} {
+		e.exec(t, fmt.Sprintf("CREATE TRIGGER refuse_%s_%s BEFORE %[2]s ON %[1]s WHEN %[3]s BEGIN SELECT RAISE(ABORT, 'refused'); END", table, how, condition))
+	}
+}
+
+// refuseName has the database refuse to give a name to anybody.
+func (e *env) refuseName(t testing.TB) string {
+	t.Helper()
+	e.refuse(t, "dblock_locks", "NEW.name = 'refused' AND (NEW.session_id IS NOT NULL OR NEW.shared_units > 0)")
+	return "refused"
+}
+
+// isRefused checks an error of the database's that is neither an outage nor a holder.
+func isRefused(t testing.TB, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("a refused request: %v", err)
+	}
+}
+
+// Broken by the error of a shared statement that is told to all.
+func refusedAlone(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	server := &sharing64{Backend: a.Backend}
+	a.client = a.clientOn(server)
+	c := e.clientOf(t, a)
+	bad := e.refuseName(t)
+	unlock(t, lock(t, c, "to have a session"))
+	for range 20 {
+		answer := make(chan struct{})
+		server.answer.Store(&answer)
+		server.slow.Store(0)
+		var behind, others sync.WaitGroup
+		for i := range 2 {
+			behind.Go(func() { unlock(t, lock(t, c, fmt.Sprint("slow", i))) })
+		}
+		eventually(t, patience, "two statements are in flight", func() bool { return server.slow.Load() == 2 })
+		for i := range 64 {
+			others.Go(func() {
+				if i == 40 {
+					_, err := c.Lock(context.Background(), bad)
+					isRefused(t, err)
+					return
+				}
+				l, err := c.Lock(context.Background(), fmt.Sprint("n", i))
+				if err == nil {
+					err = l.Unlock(context.Background())
+				}
+				if err != nil {
+					t.Errorf("a request beside the refused one: %v", err)
+				}
+			})
+		}
+		others.Wait()
+		close(answer)
+		behind.Wait()
+		if t.Failed() || server.refused.Load() > 0 {
+			return
+		}
+	}
+	t.Fatal("the refused request never shared a statement")
+}
+
+// sharing64 keeps those waiting for an answer whose names begin with slow, and counts the shared
+// statements that the database refuses.
+type sharing64 struct {
+	driver.Backend
+	answer        atomic.Pointer[chan struct{}]
+	slow, refused atomic.Int32
+}
+
+func (b *sharing64) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	if strings.HasPrefix(r.Name, "slow") {
+		b.slow.Add(1)
+		<-*b.answer.Load()
+	}
+	return b.Backend.Take(ctx, r)
+}
+
+func (b *sharing64) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	grants, released, err := b.Backend.Batch(ctx, takes, releases)
+	if err != nil && !driver.InDoubt(err) && len(takes)+len(releases) > 1 {
+		b.refused.Add(1)
+	}
+	return grants, released, err
+}
+
+func refusedAmongMany(t *testing.T, e *env) {
+	c := e.client(t)
+	bad := e.refuseName(t)
+	names := []string{"a", "b", bad, "z"}
+	_, err := c.LockAll(brief(t), names)
+	isRefused(t, err)
+	if !strings.Contains(err.Error(), bad) {
+		t.Errorf("it does not say which name: %v", err)
+	}
+	for _, name := range names {
+		e.free(t, name)
+	}
+}
+
+// undoing counts what a client sends to undo an attempt.
+type undoing struct {
+	driver.Backend
+	undone atomic.Int32
+}
+
+func (b *undoing) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if r.Cause == protocol.ByAttempt {
+		b.undone.Add(1)
+	}
+	return b.Backend.Remove(ctx, r)
+}
+
+// Broken by taking a refusal for a lost answer.
+func refusedForGood(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	server := &undoing{Backend: a.Backend}
+	a.client = a.clientOn(server)
+	c := e.clientOf(t, a)
+	bad := e.refuseName(t)
+	for range 20 {
+		_, err := c.Lock(brief(t), bad)
+		isRefused(t, err)
+		_, err = c.Lock(brief(t), bad, dblock.Permits(1, 3))
+		isRefused(t, err)
+	}
+	is(t, c.Close(brief(t)), nil)
+	if n := server.undone.Load(); n > 0 {
+		t.Errorf("%d statements undid what was never done", n)
+	}
+}
+
+// Broken by a sweep that ends with the first error.
+func refusedSweep(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithoutReaper())
+	names := []string{"a", "refused", "z"}
+	for _, name := range names {
+		lock(t, c, name)
+	}
+	e.refuse(t, "dblock_locks", "NEW.name = 'refused' AND NEW.session_id IS NULL")
+	e.end(t, e.session(t, "a"))
+	_, err := reaper.Sweep(brief(t), e.app(t, 2).Backend)
+	isRefused(t, err)
+	for _, name := range names {
+		if held := e.session(t, name) != ""; held != (name == "refused") {
+			t.Errorf("after the sweep %q is held: %v", name, held)
+		}
+	}
+}
+
+// Broken by a page that is dropped whole.
+func refusedEvent(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithEvents())
+	e.refuse(t, "dblock_events", "NEW.name = 'refused'")
+	for i := range 40 {
+		name := fmt.Sprint("n", i)
+		if i == 17 {
+			name = "refused"
+		}
+		unlock(t, lock(t, c, name))
+	}
+	is(t, c.Close(brief(t)), nil)
+	if n := e.number(t, "SELECT count(*) FROM dblock_events"); n != 2*39 {
+		t.Errorf("%d events were written, want all but those that were refused", n)
+	}
+	if n := c.Stats().EventsDropped; n != 2 {
+		t.Errorf("%d events are counted as dropped, want 2", n)
+	}
+}
+
+// Broken by an event that is part of the act.
+func actsWithoutHistory(t *testing.T, e *env) {
+	c := e.client(t)
+	for _, spoilt := range []struct {
+		how string
+		do  func()
+	}{
+		{"refuses", func() { e.refuse(t, "dblock_events", "NEW.at > 0") }},
+		{"is gone", func() { e.exec(t, "DROP TABLE dblock_events") }},
+	} {
+		what := spoilt.how
+		name := "where it " + what
+		l, rested := lock(t, c, name), name+" and rests"
+		unlock(t, lock(t, c, rested, dblock.MinHold(time.Hour)))
+		if spoilt.do(); what == "refuses" {
+			isRefused(t, l.Record(brief(t), "note", "")) // which is nothing but the event
+		}
+		is(t, c.Ask(brief(t), name, "why"), nil)
+		if reason := within(t, soon, "the holder is asked", l.Asked()); reason != "why" {
+			t.Errorf("%s: asked %q", what, reason)
+		}
+		if n, err := c.Break(brief(t), name, "why"); n != 1 || err != nil {
+			t.Errorf("%s: Break: %d, %v", what, n, err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+		if _, err := c.Break(brief(t), rested, "why"); err != nil {
+			t.Errorf("%s: Break of a name that rests: %v", what, err)
+		}
+		unlock(t, lock(t, c, rested))
+	}
+}

@@ -1,0 +1,312 @@
+package suite
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var revoking = inPlaces(own{
+	{"Break takes a name from its holder, notifies it, and grants the name to the next", breakLock},
+	{"a client can break its own lock", breakOwn},
+	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
+}, flowing{
+	{"Ask tells every holder why, and takes nothing away", ask},
+	{"Break takes a name from all its readers", breakShares},
+	{"Break waits for a transaction that the holder guards", breakGuarded},
+	{"Break with tokens takes a name only from the holders that have them", breakTokens},
+}, moving{
+	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
+})
+
+func ask(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	is(t, c.Ask(t.Context(), "n", "nobody has it"), dblock.ErrNotHeld)
+	w := lock(t, a, "n")
+	if err := c.Ask(t.Context(), "n", "I want it"); err != nil {
+		t.Fatal(err)
+	}
+	if why := within(t, soon, "the holder is asked", w.Asked()); why != "I want it" {
+		t.Errorf("asked %q", why)
+	}
+	live(t, w)
+	if err := c.Ask(t.Context(), "n", "still"); err != nil {
+		t.Fatal(err)
+	}
+	if why := within(t, soon, "the holder is asked again", w.Asked()); why != "still" {
+		t.Errorf("asked %q", why)
+	}
+	unlock(t, w)
+	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
+	if len(r1.Asked()) > 0 {
+		t.Error("the next holder was asked")
+	}
+	if err := c.Ask(t.Context(), "n", "both of you"); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Lock{r1, r2} {
+		if why := within(t, soon, "a reader is asked", r.Asked()); why != "both of you" {
+			t.Errorf("asked %q", why)
+		}
+		unlock(t, r)
+	}
+	is(t, c.Ask(t.Context(), "n", ""), dblock.ErrInvalidOption)
+	is(t, c.Ask(t.Context(), "n", strings.Repeat("x", 1025)), dblock.ErrInvalidOption)
+	is(t, c.Ask(t.Context(), "", "x"), dblock.ErrInvalidName)
+	e.told(t, c, "n", "asked", 3)
+}
+
+// Broken by a cool-down that only the clock can end.
+func breakRest(t *testing.T, e *env) {
+	a, c := e.client(t), e.client(t)
+	b := e.client(t, dblock.WithTTL(2*time.Minute)) // which looks by itself too late to hand anything on
+	for i, held := range []bool{false, true} {
+		l := lock(t, a, "n", dblock.MinHold(time.Hour)) // no test sees its end
+		if !held {
+			unlock(t, l)
+		}
+		waiter := locking(context.Background(), b, "n")
+		e.queued(t, "n", 1)
+		want := i
+		taken, err := c.Break(t.Context(), "n", "for the test")
+		if err != nil || taken != want {
+			t.Errorf("taken from %d, %v: want %d", taken, err, want)
+		}
+		unlock(t, granted(t, soon, waiter))
+		if held {
+			e.advance(t, longTTL/5+time.Second) // it hears of it with a heartbeat
+			ended(t, soon, l, dblock.ErrLost)
+		}
+	}
+	unlock(t, lock(t, a, "alone", dblock.MinHold(time.Hour)))
+	if n, err := c.Break(t.Context(), "alone", "for the test"); err != nil || n != 0 {
+		t.Errorf("taken from %d, %v", n, err)
+	}
+	unlock(t, lock(t, b, "alone"))
+	app := e.app(t, 5)
+	if ended, err := endRest(brief(t), app.Backend, "alone", 0); ended || err != nil {
+		t.Errorf("a rest that was over has ended: %v, %v", ended, err)
+	}
+	e.told(t, c, "alone", "broken", 1)
+	e.idle(t, "n")
+}
+
+// told checks how many events of a kind a name has.
+func (e *env) told(t testing.TB, c Client, name, kind string, want int) (events []dblock.Event) {
+	t.Helper()
+	eventually(t, soon, "the history is written", func() bool {
+		events = nil
+		for event, err := range c.Events(t.Context(), dblock.EventFilter{Name: name, Kinds: []string{kind}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			events = append(events, event)
+		}
+		return len(events) == want
+	})
+	return events
+}
+
+func breakLock(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	if n, err := c.Break(t.Context(), "n", "nobody has it"); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	l := lock(t, a, "n")
+	next := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	_ = l.Asked() // it listens
+	if n, err := c.Break(t.Context(), "n", "it hangs"); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	successor := granted(t, soon, next)
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+	rising(t, []int64{l.Token(), successor.Token()})
+	live(t, successor)
+	unlock(t, successor)
+	events := e.told(t, c, "n", "broken", 1)
+	if ev := events[0]; ev.Token != l.Token() || !strings.Contains(ev.Detail, "it hangs") || ev.At.IsZero() {
+		t.Errorf("%+v", ev)
+	}
+	again := lock(t, a, "n") // the session lives on
+	unlock(t, again)
+	e.idle(t, "n")
+}
+
+func breakShares(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
+	next := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	if n, err := c.Break(t.Context(), "n", "readers hang"); n != 2 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	w := granted(t, soon, next)
+	for _, r := range []Lock{r1, r2} {
+		ended(t, soon, r, dblock.ErrLost)
+	}
+	live(t, w)
+	unlock(t, w)
+	e.told(t, c, "n", "broken", 2)
+	e.idle(t, "n")
+}
+
+func breakGuarded(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		breakGuardedAlone(t, e)
+		return
+	}
+	app := e.app(t, 5)
+	a, c := e.clientOf(t, app), e.client(t)
+	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
+		l := lock(t, a, "n", options...)
+		tx := beginTx(t, app, e.levels()[0])
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		n, err := c.Break(ctx, "n", "no patience")
+		cancel()
+		if n != 0 {
+			t.Errorf("%d were broken", n)
+		}
+		is(t, err, dblock.ErrNotAcquired, context.DeadlineExceeded)
+		live(t, l)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Break(t.Context(), "n", "patience")
+			done <- err
+		}()
+		if err := tx.commit(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := within(t, soon, "the lock is broken", done); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+	}
+	e.idle(t, "n")
+}
+
+// breakGuardedAlone is what can be seen on SQLite: the guarded transaction has locked the database,
+// and Break waits for it.
+func breakGuardedAlone(t *testing.T, e *env) {
+	app := e.app(t, 5)
+	a, c := e.clientOf(t, app), e.client(t)
+	l := lock(t, a, "n")
+	lock(t, c, "other") // it has a session
+	tx := beginTx(t, app, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Break(t.Context(), "n", "patience")
+		done <- err
+	}()
+	if err := tx.commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, soon, "the lock is broken", done); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+}
+
+func breakTokens(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	breaks := func(c Client, want int, tokens ...int64) {
+		t.Helper()
+		if n, err := c.Break(t.Context(), "n", "for the test", tokens...); n != want || err != nil {
+			t.Errorf("taken from %d, %v: want %d", n, err, want)
+		}
+	}
+	c := e.client(t)
+	for _, none := range []int64{0, -1} {
+		_, err := c.Break(t.Context(), "n", "for the test", 1, none)
+		is(t, err, dblock.ErrInvalidOption)
+	}
+	before := lock(t, a, "n")
+	unlock(t, before)
+	l := lock(t, b, "n")
+	breaks(c, 0, before.Token())
+
+	// It goes to the next between the look and the theft.
+	var next Lock
+	app := e.app(t, 5)
+	app.client = app.clientOn(describing{app.Backend, sync.OnceFunc(func() {
+		unlock(t, l)
+		next = lock(t, b, "n")
+	})})
+	breaks(e.clientOf(t, app), 0, l.Token())
+	live(t, next)
+	refused(t, a, "n")
+	breaks(c, 1, before.Token(), next.Token())
+	ended(t, soon, next, dblock.ErrLost)
+	breaks(c, 0, next.Token())
+
+	r1, r2, r3 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared()), lock(t, a, "n", dblock.Shared())
+	info, err := c.Inspect(t.Context(), "n")
+	if err != nil || len(info.Holders) != 3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	breaks(c, 1, info.Holders[1].Token)
+	ended(t, soon, r2, dblock.ErrLost)
+	live(t, r1)
+	breaks(c, 1, r1.Token(), r2.Token())
+	ended(t, soon, r1, dblock.ErrLost)
+	live(t, r3)
+	unlock(t, r3)
+	e.told(t, c, "n", "broken", 3)
+	e.idle(t, "n")
+}
+
+func breakTokenAtRest(t *testing.T, e *env) {
+	a, c := e.client(t), e.client(t)
+	b := e.client(t, dblock.WithTTL(2*time.Minute)) // which looks by itself too late to hand anything on
+	l := lock(t, a, "n", dblock.MinHold(time.Hour))
+	_ = l.Asked() // it listens
+	waiter := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	if n, err := c.Break(t.Context(), "n", "for the test", l.Token()); n != 1 || err != nil {
+		t.Errorf("taken from %d, %v", n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	unlock(t, granted(t, soon, waiter))
+
+	first := lock(t, a, "n", dblock.MinHold(time.Microsecond))
+	unlock(t, first)
+	eventually(t, soon, "the name has rested", func() bool {
+		return e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND rests_until < ?", e.now(t)) == 1
+	})
+	second := lock(t, a, "n", dblock.MinHold(time.Hour))
+	unlock(t, second)
+	if n, err := c.Break(t.Context(), "n", "for the test", second.Token()); n != 0 || err != nil {
+		t.Errorf("taken from %d, %v", n, err)
+	}
+	refused(t, b, "n")
+	app := e.app(t, 5)
+	for _, l := range []Lock{first, second} { // by a look from before
+		ended, err := endRest(brief(t), app.Backend, "n", l.Token())
+		if ended != (l == second) || err != nil {
+			t.Errorf("the rest of token %d has ended: %v, %v", l.Token(), ended, err)
+		}
+	}
+	unlock(t, lock(t, b, "n"))
+	e.idle(t, "n")
+}
+
+func breakOwn(t *testing.T, e *env) {
+	a := e.client(t)
+	l := lock(t, a, "n")
+	if n, err := a.Break(t.Context(), "n", "my own"); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	e.idle(t, "n")
+}

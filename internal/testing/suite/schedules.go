@@ -1,0 +1,302 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// schedules are about jobs and TryLock whose database is away for a moment, and about EveryAt.
+var schedules = inPlaces(own{
+	{"a moment's outage costs no job its slot, and no TryLock its answer", momentsOutage},
+	{"a job's panic keeps what it panicked with, and where", panicKept},
+	{"a slot that is too far ahead is refused with both times in its zone, and not as an outage", refusedInWords},
+}, moving{
+	{"TryLock, OncePer and OnceAt give up after a TTL without an answer, or when their context ends", jobsGiveUp},
+	{"EveryAt runs each time of a schedule once over all clients, by the database's clock", everyAt},
+	{"EveryAt runs the latest time that nobody ran, after an outage", everyAtAfterOutage},
+})
+
+// failing is a server that answers one kind of statement with an error, some times.
+type failing struct {
+	driver.Backend
+	kind  string
+	after bool // the statement has done its work
+	left  atomic.Int64
+}
+
+// step runs a statement, or has it fail.
+func (b *failing) step(kind string, do func() error) error {
+	if kind != b.kind || b.left.Add(-1) < 0 {
+		return do()
+	}
+	if b.after {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return driver.Fail(driver.ErrUnavailable, driver.Fail(driver.ErrInDoubt, errors.New("a test says so")))
+}
+
+func (b *failing) OpenSession(ctx context.Context, s driver.Session) error {
+	return b.step("opening a session", func() error { return b.Backend.OpenSession(ctx, s) })
+}
+
+func (b *failing) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
+	err = b.step("taking", func() error { g, taken, err = b.Backend.Take(ctx, r); return err })
+	return g, taken, err
+}
+
+func (b *failing) Look(ctx context.Context, session string, names []string) (states []driver.State, err error) {
+	err = b.step("looking", func() error { states, err = b.Backend.Look(ctx, session, names); return err })
+	return states, err
+}
+
+func (b *failing) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run, ours bool, err error) {
+	err = b.step("claiming", func() error { run, ours, err = b.Backend.BeginRun(ctx, r, slot, retry); return err })
+	return run, ours, err
+}
+
+func (b *failing) EndRun(ctx context.Context, r driver.Run) error {
+	return b.step("writing the outcome", func() error { return b.Backend.EndRun(ctx, r) })
+}
+
+// Broken by giving up after a few tries, or at once in a client that never had a session, and by a
+// slot that counts as failed since it was not known whether the lock was still held.
+func momentsOutage(t *testing.T, e *env) {
+	const fails = 6
+	for _, c := range []struct {
+		kind  string
+		after bool
+	}{{"opening a session", false}, {"taking", false}, {"taking", true}, {"claiming", false}, {"claiming", true}, {"looking", false}, {"writing the outcome", false}, {"writing the outcome", true}} {
+		a := e.app(t, 5)
+		server := &failing{Backend: a.Backend, kind: c.kind, after: c.after}
+		a.client = a.clientOn(server)
+		for _, by := range []string{"OnceAt", "OncePer"} {
+			name, ran := c.kind+by, 0
+			if c.after {
+				name += " after it was done"
+			}
+			job := func(context.Context, time.Time) error { ran++; return nil }
+			client := e.clientOf(t, a)
+			server.left.Store(fails)
+			var mine bool
+			var err error
+			if by == "OnceAt" {
+				mine, err = client.OnceAt(t.Context(), name, e.times(t, 1)[0], job)
+			} else {
+				mine, err = client.oncePer(t.Context(), name, longSlot, job)
+			}
+			if !mine || err != nil || ran != 1 || server.left.Load() == fails {
+				t.Errorf("%s: ran %v, %d times, %v, failures left %d", name, mine, ran, err, server.left.Load())
+			}
+			for run, err := range client.Runs(t.Context(), name) {
+				if err != nil || run.Err != "" || run.Ended.IsZero() || run.Tries != 1 {
+					t.Errorf("%s: %+v, %v", name, run, err)
+				}
+			}
+		}
+	}
+	a := e.app(t, 5)
+	server := &failing{Backend: a.Backend, kind: "taking"}
+	a.client = a.clientOn(server)
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "to have a session"))
+	server.left.Store(fails)
+	try(t, c, "n")
+	server.left.Store(fails)
+	all, err := c.TryLockAll(t.Context(), []string{"a", "b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(t, all.Unlock(t.Context()), nil)
+}
+
+// Broken by an end that is counted anew with each try.
+func jobsGiveUp(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "to have a session"))
+	held := lock(t, e.client(t), "held")
+	refused(t, c, "held")
+	nothing := func(context.Context, time.Time) error { return nil }
+	slot := e.times(t, 1)[0]
+	calls := map[string]func(ctx context.Context, c Client) error{
+		"TryLock": func(ctx context.Context, c Client) error { _, err := c.TryLock(ctx, "n"); return err },
+		"OncePer": func(ctx context.Context, c Client) error {
+			_, err := c.oncePer(ctx, "per", longSlot, nothing)
+			return err
+		},
+		"OnceAt": func(ctx context.Context, c Client) error {
+			_, err := c.OnceAt(ctx, "at", slot, nothing)
+			return err
+		},
+	}
+	server.set(driver.ErrUnavailable)
+	begin := func(ctx context.Context) map[string]chan error {
+		all := map[string]chan error{}
+		for says, call := range calls {
+			done := make(chan error, 1)
+			go func() { done <- call(ctx, c) }()
+			all[says] = done
+		}
+		server.hits(t, 20)
+		for says, done := range all {
+			if len(done) > 0 {
+				t.Fatalf("%s gave up early: %v", says, <-done)
+			}
+		}
+		return all
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	all := begin(ctx)
+	cancel()
+	for says, done := range all {
+		is(t, within(t, soon, says+" returns when its context ends", done), context.Canceled)
+	}
+	all = begin(t.Context())
+	e.advance(t, longTTL+time.Second)
+	for says, done := range all {
+		is(t, within(t, soon, says+" returns after a TTL", done), dblock.ErrUnavailable)
+	}
+	fresh := e.clientOf(t, a) // it may have the wrong address
+	_, err := fresh.TryLock(t.Context(), "n")
+	is(t, err, dblock.ErrUnavailable)
+	server.set(nil)
+	_ = held.Unlock(t.Context())
+}
+
+func panicKept(t *testing.T, e *env) {
+	c := e.client(t)
+	for name, value := range map[string]any{
+		"a text": "the disk is full", "an error": errors.New("the disk is full"), "no text at all": "the disk is full\xff\x00" + strings.Repeat("é", 9000),
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context) error { panicsHere(value); return nil })
+		}()
+		for run, err := range c.Runs(t.Context(), name) {
+			if err != nil || run.Ended.IsZero() || !strings.HasPrefix(run.Err, "it panicked: the disk is full") {
+				t.Errorf("%s: %+v, %v", name, run, err)
+			}
+			if name := "panicsHere"; !strings.Contains(run.Err, name) || len(run.Err) > 4096 || strings.Contains(run.Err, "runtime.gopanic") {
+				t.Errorf("%d bytes, want a stack that begins at %s: %s", len(run.Err), name, run.Err)
+			}
+		}
+		e.free(t, "once/"+name)
+	}
+}
+
+//go:noinline
+func panicsHere(value any) { panic(value) }
+
+func refusedInWords(t *testing.T, e *env) {
+	c := e.client(t)
+	zone := time.FixedZone("THERE", 5*3600)
+	now := time.UnixMicro(e.now(t))
+	slot := now.Add(time.Hour).In(zone)
+	ran, err := c.OnceAt(t.Context(), "job", slot, func(context.Context, time.Time) error { return nil })
+	is(t, err, dblock.ErrInvalidOption)
+	if ran || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, driver.ErrInDoubt) {
+		t.Errorf("ran %v, %v", ran, err)
+	}
+	for _, part := range []string{slot.Format("2006-01-02 15:04:05") + " +05:00 (THERE)", "the database's clock", now.UTC().Format("2006-01-02 15:"), "+00:00 (UTC)", now.In(zone).Format("2006-01-02 15:")} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: want %q in it", err, part)
+		}
+	}
+}
+
+// minutely is a schedule of each full minute.
+type minutely struct{}
+
+func (minutely) Next(after time.Time) time.Time {
+	return after.Truncate(time.Minute).Add(time.Minute)
+}
+
+// halfPast moves the clocks to the middle of a minute, which it returns.
+func (e *env) halfPast(t testing.TB) (minute time.Time) {
+	t.Helper()
+	now := time.UnixMicro(e.now(t))
+	minute = now.UTC().Truncate(time.Minute).Add(time.Minute)
+	e.advance(t, minute.Sub(now)+30*time.Second)
+	return minute
+}
+
+// everyAt begins EveryAt in each client, and returns its slots, and what ends it.
+func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, stop func()) {
+	t.Helper()
+	schedule, err := dblock.NewSchedule(time.UTC, minutely{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	slots = make(chan time.Time, 99)
+	ended := make(chan error, len(clients))
+	for _, c := range clients {
+		go func() {
+			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, slot time.Time) error { slots <- slot; return nil })
+		}()
+	}
+	return slots, func() {
+		t.Helper()
+		cancel()
+		for range clients {
+			is(t, within(t, soon, "EveryAt ends with its context", ended), nil)
+		}
+	}
+}
+
+// Broken by slots of the machine's clock.
+func everyAt(t *testing.T, e *env) {
+	e.advance(t, 90*time.Second) // so that the machine's clock is another
+	due := e.halfPast(t)
+	slots, stop := e.everyAt(t, e.client(t), e.client(t))
+	for range 3 {
+		if slot := within(t, soon, "a run", slots); !slot.Equal(due) || slot.Location() != time.UTC {
+			t.Errorf("it ran %v, want %v", slot, due)
+		}
+		due = e.halfPast(t)
+	}
+	if slot := within(t, soon, "a run", slots); !slot.Equal(due) {
+		t.Errorf("it ran %v, want %v", slot, due)
+	}
+	stop()
+	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, time.Time) error { return nil }), dblock.ErrInvalidOption)
+}
+
+// Broken by a loop that waits for the next time after a failure.
+func everyAtAfterOutage(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	due := e.halfPast(t)
+	slots, stop := e.everyAt(t, e.clientOf(t, a))
+	if slot := within(t, soon, "the first run", slots); !slot.Equal(due) {
+		t.Errorf("it ran %v, want %v", slot, due)
+	}
+	server.set(driver.ErrUnavailable)
+	for range 3 {
+		due = e.halfPast(t)
+		server.hits(t, 1)
+	}
+	server.set(nil)
+	e.advanceUntil(t, 20*time.Second, "a run after the outage", func() bool { return len(slots) > 0 })
+	if slot := <-slots; !slot.Equal(due) {
+		t.Errorf("it ran %v, want the latest, %v", slot, due)
+	}
+	stop()
+	if len(slots) > 0 {
+		t.Errorf("it ran %v as well", <-slots)
+	}
+}

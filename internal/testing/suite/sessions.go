@@ -1,0 +1,431 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+var sessions = inPlaces(own{
+	{"a dead waiter at the head does not keep the others waiting", deadWaiter},
+	{"a dead holder makes way for TryLock", func(t *testing.T, e *env) {
+		deadHolder(t, e, func(c Client) Lock {
+			l, err := c.TryLock(context.Background(), "orphaned")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		})
+	}},
+	{"a dead holder makes way for Lock", func(t *testing.T, e *env) {
+		deadHolder(t, e, func(c Client) Lock { return granted(t, soon, locking(context.Background(), c, "orphaned")) })
+	}},
+	{"a dead holder makes way for a sweep of the reaper", func(t *testing.T, e *env) {
+		deadHolder(t, e, func(c Client) Lock {
+			report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+			if err != nil || report.Expired != 1 || report.Freed != 1 {
+				t.Errorf("swept: %v, %v: want 1 session expired and 1 lock freed", report, err)
+			}
+			e.free(t, "orphaned")
+			return lock(t, c, "orphaned")
+		})
+	}},
+	{"a free name is not told as held where the pool has no connection", unseen},
+	{"a heartbeat never moves the end of a lease back", beatOutOfOrder},
+}, moving{
+	{"a holder that dies while others wait is succeeded within a second after its time is over", succession},
+	{"a client that is not used has no session and no connection, until it locks again", idleClient},
+	{"a client whose heartbeat is late once listens for its grants afterwards", listensAfterLateBeat},
+}, flowing{
+	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
+	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},
+	{"a waiter that loses its place in the queue puts itself back", placeGone},
+	{"a lock that an operator took away is lost, and its holder learns of it", takenAway},
+	{"a live holder is not taken for dead, however long it holds", longHolder},
+	{"a client without a reaper leaves the dead alone, one with a reaper does not", withoutReaper},
+	{"locks are held while the application has taken every connection of its pool", exhausted},
+})
+
+// orphan writes a lock of a session without heartbeats, and returns its token.
+func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (token int64) {
+	t.Helper()
+	now := e.now(t)
+	e.ghost(t, session, left)
+	e.exec(t, `INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata)
+		VALUES (?, ?, 'somewhere', 'some thread', ?, ?, ?, ?, ?, '')`, name, session, "a"+session, now-7, now-7, now-7, now)
+	return now - 7
+}
+
+// ghost writes a session without heartbeats.
+func (e *env) ghost(t testing.TB, session string, left time.Duration) {
+	t.Helper()
+	now := e.now(t)
+	e.exec(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES (?, 'somewhere', 1, 'ghost', ?)", session, now)
+	e.exec(t, "INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES (?, ?)", session, now+left.Microseconds())
+}
+
+func idleClient(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	first := lock(t, c, "used")
+	e.advance(t, 8*longTTL)
+	live(t, first)
+	unlock(t, first)
+	e.advanceUntil(t, 8*longTTL, "the session has ended", func() bool { return c.Stats().Session == "" })
+	eventually(t, soon, "the database knows of no session", func() bool {
+		all, err := a.Backend.Sessions(brief(t), driver.SessionFilter{Dead: true}, "", 1)
+		return err == nil && len(all) == 0
+	})
+	eventually(t, soon, "no connection is in use", func() bool {
+		used, _ := a.Backend.Connections()
+		return used == 0 && (e.wiring.Kind != Postgres || e.wiring.Through != nil ||
+			e.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dblock%'") == 0)
+	})
+	again := lock(t, c, "used")
+	rising(t, []int64{first.Token(), again.Token()})
+	e.advance(t, 8*longTTL)
+	live(t, again)
+	unlock(t, again)
+}
+
+func sessionLost(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Lease(time.Hour))
+	before := e.session(t, "a")
+	e.end(t, before)
+	ended(t, soon, a, dblock.ErrLost)
+	ended(t, soon, b, dblock.ErrLost)
+	is(t, a.Unlock(context.Background()), dblock.ErrLost)
+	next := granted(t, soon, locking(t.Context(), c, "a"))
+	rising(t, []int64{a.Token(), next.Token()})
+	if after := e.session(t, "a"); after == before {
+		t.Errorf("session %s still, which is dead", after)
+	}
+	unlock(t, granted(t, soon, locking(t.Context(), other, "b")))
+	live(t, next)
+	unlock(t, next)
+}
+
+func waiterSessionLost(t *testing.T, e *env) {
+	holder, c := e.client(t), e.client(t)
+	first := lock(t, holder, "waited for")
+	line := e.line(t, "waited for", 1, []Client{c}, background)
+	before := e.text(t, "SELECT session_id FROM dblock_waiters")
+	e.end(t, before)
+	eventually(t, soon, "the waiter is in the queue with another session", func() bool {
+		return e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id <> ?", before) == 1
+	})
+	unlock(t, first)
+	unlock(t, granted(t, soon, line[0]))
+	eventually(t, soon, "the place of the dead session is gone", func() bool { return e.waiting(t, "waited for") == 0 })
+}
+
+func placeGone(t *testing.T, e *env) {
+	holder, c := e.client(t), e.client(t)
+	first := lock(t, holder, "waited for")
+	line := e.line(t, "waited for", 2, []Client{c}, background)
+	for range 2 {
+		attempt := e.text(t, "SELECT attempt FROM dblock_waiters ORDER BY ticket LIMIT 1")
+		e.exec(t, "DELETE FROM dblock_waiters WHERE attempt = ?", attempt)
+		e.exec(t, "UPDATE dblock_locks SET waiters = waiters - 1 WHERE name = 'waited for'")
+		eventually(t, soon, "two wait again, one with a new attempt", func() bool {
+			return e.waiting(t, "waited for") == 2 && e.number(t, "SELECT count(*) FROM dblock_waiters WHERE attempt = ?", attempt) == 0
+		})
+	}
+	served(t, first, line...)
+	e.free(t, "waited for")
+}
+
+func takenAway(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	l := lock(t, c, "taken")
+	kept := lock(t, c, "kept")
+	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = 'taken'")
+	next := lock(t, other, "taken")
+	ended(t, soon, l, dblock.ErrLost) // with a heartbeat that lists what there is
+	live(t, kept)
+	unlock(t, next)
+	unlock(t, kept)
+}
+
+func deadWaiter(t *testing.T, e *env) {
+	holder, c := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
+	for i, how := range []string{"declared dead", "past its time"} {
+		first := lock(t, holder, how)
+		session := []string{"deadwaiter", "latewaiter"}[i]
+		e.ghost(t, session, -time.Second)
+		e.exec(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = next_ticket + 1 WHERE name = ?", how)
+		e.exec(t, `INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+			VALUES (?, 1, ?, 'somewhere', 'some thread', ?, 0, '', ?)`, how, session, "a"+session, e.now(t))
+		if how == "declared dead" {
+			e.end(t, session)
+		}
+		line := e.line(t, how, 2, []Client{c}, background)
+		served(t, first, line...)
+		e.free(t, how)
+	}
+}
+
+func deadHolder(t *testing.T, e *env, take func(c Client) Lock) {
+	c := e.client(t, dblock.WithoutReaper())
+	token := e.orphan(t, "orphaned", "deadsession", -time.Second)
+	l := take(c)
+	rising(t, []int64{token, l.Token()})
+	if n := e.number(t, "SELECT count(*) FROM dblock_heartbeats WHERE session_id = 'deadsession'"); n != 0 {
+		t.Error("the dead session still has its heartbeat")
+	}
+	live(t, l)
+	unlock(t, l)
+	e.free(t, "orphaned")
+}
+
+func succession(t *testing.T, e *env) {
+	token := e.orphan(t, "orphaned", "dyingsession", time.Hour)
+	clients := []Client{e.client(t), e.client(t, dblock.WithoutReaper())}
+	line := e.line(t, "orphaned", 3, clients, background)
+	// The last heartbeat. The waiters see it when they look, after a third of their TTL.
+	const left = 2 * time.Minute
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+left.Microseconds())
+	e.advance(t, left/2)
+	select {
+	case o := <-line[0]:
+		t.Fatalf("succeeded before its time was over: %v, %v", o.lock, o.err)
+	default:
+	}
+	e.advance(t, left/2+time.Second)
+	first := granted(t, soon, line[0])
+	rising(t, []int64{token, first.Token()})
+	served(t, first, line[1:]...)
+	e.free(t, "orphaned")
+}
+
+// beats waits until a session's heartbeat has been written so many times, and checks that the locks
+// given go on.
+func (e *env) beats(t testing.TB, session string, n int, locks ...Lock) {
+	t.Helper()
+	const query = "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?"
+	last := e.number(t, query, session)
+	wait := eventually
+	if e.clocks != nil {
+		wait = e.advanceUntil
+	}
+	for range n {
+		wait(t, patience, "the heartbeat comes", func() bool {
+			for _, l := range locks {
+				live(t, l)
+			}
+			now := e.number(t, query, session)
+			moved := now != last
+			last = now
+			return moved
+		})
+	}
+}
+
+func longHolder(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	l := lock(t, c, "long")
+	line := e.line(t, "long", 1, []Client{other}, background)
+	e.beats(t, e.session(t, "long"), 11, l) // more than two TTLs
+	served(t, l, line...)
+}
+
+func withoutReaper(t *testing.T, e *env) {
+	if e.wiring.Through != nil {
+		t.Skip("there Advance itself is the reaper")
+	}
+	e.orphan(t, "orphaned", "deadsession", -time.Second)
+	c := e.client(t, dblock.WithReaper(reaper.Interval(time.Second)), dblock.WithoutReaper())
+	l := lock(t, c, "own")
+	e.beats(t, e.session(t, "own"), 3, l)
+	if e.session(t, "orphaned") != "deadsession" {
+		t.Error("a client without a reaper took the lock of a dead session that it does not wait for")
+	}
+	reports := make(chan reaper.Report, 100)
+	with := e.client(t, dblock.WithReaper(reaper.Interval(time.Second), reaper.OnReport(func(r reaper.Report) { reports <- r })))
+	unlock(t, lock(t, with, "any")) // it runs from the first lock on
+	e.free(t, "orphaned")
+	if r := within(t, soon, "the reaper reports", reports); r.Expired != 1 || r.Freed != 1 {
+		t.Errorf("the reaper reports %v: want 1 session expired and 1 lock freed", r)
+	}
+}
+
+func exhausted(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "held")
+	session := e.session(t, "held")
+	e.beats(t, session, 1, l) // the heartbeats' connection is reserved, and soon the one beside it
+	// SQLite has no connection to reserve: its pool must have one to spare, for a moment at a time.
+	spare := 0
+	if e.wiring.Kind == SQLite {
+		spare = 1
+	}
+	var borrowed []func()
+	defer func() { // also where the test has failed: the pool waits for them
+		for _, giveBack := range borrowed {
+			giveBack()
+		}
+	}()
+	for _, limit := range []time.Duration{soon, soon, soon, 300 * time.Millisecond, 300 * time.Millisecond} { // the last may be reserved
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		giveBack, err := a.borrow(ctx)
+		cancel()
+		if err != nil {
+			is(t, err, context.DeadlineExceeded)
+			break
+		}
+		borrowed = append(borrowed, giveBack)
+	}
+	if len(borrowed) < 3 {
+		t.Fatalf("%d connections could be taken: want 3 or more of 5", len(borrowed))
+	}
+	for range spare {
+		borrowed[0]()
+		borrowed = borrowed[1:]
+	}
+	e.beats(t, session, 11, l) // more than two TTLs
+	for _, giveBack := range borrowed {
+		giveBack()
+	}
+	borrowed = nil
+	live(t, l)
+	unlock(t, l)
+	e.free(t, "held")
+}
+
+// Broken by taking the end of a context for a holder in the way.
+func unseen(t *testing.T, e *env) {
+	a := e.app(t, 4)
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "free"))
+	for { // the last are the client's own
+		ctx, cancel := context.WithTimeout(t.Context(), dbtest.Scale(time.Second))
+		giveBack, err := a.borrow(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		defer giveBack()
+	}
+	for what, try := range map[string]func(ctx context.Context) error{
+		"TryLock": func(ctx context.Context) error { _, err := c.TryLock(ctx, "free"); return err },
+		"Lock":    func(ctx context.Context) error { _, err := c.Lock(ctx, "free"); return err },
+		"TryLockAll": func(ctx context.Context) error {
+			_, err := c.TryLockAll(ctx, []string{"also", "free as well"})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := try(ctx)
+		cancel()
+		if err == nil && what == "TryLockAll" { // on MySQL and MariaDB a connection of the client's own does it
+			continue
+		}
+		is(t, err, dblock.ErrUnavailable, context.DeadlineExceeded)
+		if errors.Is(err, dblock.ErrNotAcquired) || !strings.Contains(err.Error(), "the pool gave no connection, all ") {
+			t.Errorf("%s: %v: want that the pool gave no connection", what, err)
+		}
+	}
+}
+
+func tenThousand(t *testing.T, e *env) {
+	n, workers := int64(10_000), 64
+	switch {
+	case e.wiring.Kind == SQLite: // which runs in this process, and under the race detector some twenty times slower
+		n, workers = 1_000, 8
+	case e.wiring.Name != "pgx" && e.wiring.Name != "MySQL": // the tables are the same, and making the locks is what takes long
+		n = 2_000
+	}
+	c := e.clientOf(t, e.app(t, 16), dblock.WithoutReaper())
+	locks := make(chan Lock, n)
+	next := make(chan int64)
+	failed := make(chan error, workers)
+	for range workers {
+		go func() {
+			var err error
+			for i := range next {
+				l, lockErr := c.Lock(context.Background(), name(int(i)))
+				if lockErr != nil {
+					err = errors.Join(err, lockErr)
+					continue
+				}
+				locks <- l
+			}
+			failed <- err
+		}()
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	for range workers {
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL AND session_id = (SELECT session_id FROM dblock_heartbeats)"
+	if got := e.number(t, held); got != n {
+		t.Fatalf("%d locks are held, in one session: want %d", got, n)
+	}
+	// PostgreSQL tells which rows were written; elsewhere all that can be seen is that there is one
+	// row to write.
+	written := func() string { return "" }
+	if e.wiring.Kind == Postgres {
+		written = func() string {
+			return e.text(t, "SELECT md5(string_agg(concat(ctid, xmin, xmax), ',' ORDER BY name)) FROM dblock_locks")
+		}
+	}
+	before := written()
+	e.beats(t, e.text(t, "SELECT session_id FROM dblock_heartbeats"), 6) // one of them lists what there is
+	if written() != before {
+		t.Error("a heartbeat wrote rows of dblock_locks")
+	}
+	if got := e.number(t, "SELECT count(*) FROM dblock_heartbeats"); got != 1 {
+		t.Errorf("%d heartbeats: want 1", got)
+	}
+	if got := e.number(t, held); got != n {
+		t.Errorf("%d locks are held afterwards: want %d", got, n)
+	}
+	close(locks)
+	for l := range locks {
+		live(t, l)
+	}
+	// Releasing 10,000 locks takes a while: a Close with little time says so, and leaves the rest
+	// to the session's end.
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_ = c.Close(ctx)
+}
+
+// beatOutOfOrder has the later of two heartbeats come first, as when a lock has held up both: the
+// earlier one counts from a time before.
+func beatOutOfOrder(t *testing.T, e *env) {
+	l := newLine(t, e)
+	up, err := l.Backend.Upkeep(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	for way, beat := range map[string]func(ctx context.Context, session string, ttl time.Duration) (bool, error){
+		"on a reserved connection": up.Heartbeat, "over the pool": l.Backend.Beat,
+	} {
+		s := l.session()
+		now := e.now(t)
+		for _, ttl := range []time.Duration{4 * time.Hour, 2 * time.Hour} {
+			if alive, err := beat(t.Context(), s, ttl); err != nil || !alive {
+				t.Fatalf("%s: %v, %v", way, alive, err)
+			}
+			if left := e.number(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?", s) - now; left < (4 * time.Hour).Microseconds() {
+				t.Errorf("%s, a heartbeat with a TTL of %v: the session has %v, want 4h", way, ttl, time.Duration(left)*time.Microsecond)
+			}
+		}
+	}
+}

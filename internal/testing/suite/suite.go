@@ -1,0 +1,154 @@
+// Package suite is the behaviour of dblock, as one suite that every engine must pass. It goes
+// through the public API, as an application would, and looks at the tables with SQL of its own.
+//
+// Each engine brings a Wiring and nothing else. Engines differ in how a pool is opened, and in how
+// an application may have set up its sessions. Where a database cannot do what a test needs (kill a
+// connection of SQLite, say), the test does the closest thing that is possible, and says so.
+package suite
+
+import (
+	"database/sql"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+)
+
+// Wiring is one way to open an engine.
+type Wiring struct {
+	Name     string
+	Kind     string // of server, as dbtest names it
+	Open     Open
+	ByView   func(driver.Backend) // has the engine read the clock's view where it does not by itself; nil: it does
+	Usual    *Setting             // of all tests
+	Again    bool                 // another wiring has tried the same statements: those that depend on them alone are left out
+	Settings []Setting
+	// ReadOnly change a DSN so that nothing can be written through it.
+	ReadOnly []Setting
+	// Through, of an engine without SQL, shows its tables in the test's own database while do runs,
+	// and takes over what do has changed there. Nothing else happens to the tables meanwhile. Such
+	// an engine has no connections, transactions and migrations: what is about these is left out.
+	Through func(t testing.TB, db dbtest.Database, look *sql.DB, change bool, do func())
+}
+
+// Setting is something that an application may have chosen for its own sessions.
+type Setting struct {
+	Name string
+	DSN  func(dsn string) string
+}
+
+// atOnce is how many tests run side by side. They wait more than they work, so that it is more than
+// go test's own number, which is that of the processors; and less than a server's connections are
+// good for.
+const atOnce = 5
+
+// Run runs the suite, each test in a database of its own.
+func Run(t *testing.T, w Wiring) {
+	t.Run(w.Name, func(t *testing.T) {
+		run := func(test placed) {
+			t.Run(test.says, func(t *testing.T) {
+				e := newEnv(t, w)
+				test.ready(t, e)
+				test.run(t, e)
+			})
+		}
+		for _, test := range alone {
+			run(test)
+		}
+		if !w.Again {
+			for _, test := range alike {
+				run(test)
+			}
+		}
+		tests := make(chan placed)
+		var running sync.WaitGroup
+		hands := atOnce
+		if w.Kind == SQLite { // which works in this process, and writes one at a time
+			hands = 4
+		}
+		for range dbtest.AtOnce(hands) {
+			running.Go(func() {
+				for test := range tests {
+					run(test)
+				}
+			})
+		}
+		// First those that depend on how the engine is reached, then those of its statements.
+		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, closings, input, mistakes, w.tests()}
+		if w.Through == nil {
+			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, borrowing, otherDatabase, refusals)
+		}
+		if !w.Again {
+			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts), deadlocks)
+			groups = append(groups, detaching, revoking, owners, names, once, moments, schedules, extending, inspecting, chains, listing, events, looking)
+			if w.Through == nil {
+				groups = append(groups, takingOver, detachingGuarded, people, roles, upgrading)
+			}
+		}
+		for _, group := range groups {
+			for _, test := range group {
+				tests <- test
+			}
+		}
+		close(tests)
+		running.Wait()
+	})
+}
+
+// alone are the tests that count goroutines, of which others have some, and those that keep the
+// machine busy, so that it would have no time for the time of others.
+var alone = inPlaces(own{
+	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
+	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) { exclusion(t, e, 4, 64, 1) }},
+	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
+})
+
+// alike are those of them that depend on the statements alone.
+var alike = inPlaces(own{
+	{"tokens rise across grants, restarts of clients, and purges", tokens},
+	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
+}, flowing{
+	{"a client keeps 10,000 locks with one row written by each heartbeat", tenThousand},
+})
+
+// settings are tried all at once, where two contradict each other the later one, unless
+// DBLOCK_TEST_MATRIX asks for each by itself. Those of SQLite exclude each other, and cost little.
+func (w Wiring) settings() []Setting {
+	if w.Kind == SQLite || os.Getenv("DBLOCK_TEST_MATRIX") != "" || len(w.Settings) == 0 {
+		return w.Settings
+	}
+	return []Setting{{"every setting at once", func(dsn string) string {
+		for _, s := range w.Settings {
+			dsn = s.DSN(dsn)
+		}
+		return dsn
+	}}}
+}
+
+// tests are those of the wiring's own settings.
+func (w Wiring) tests() []placed {
+	var settings moving
+	for _, s := range w.settings() {
+		settings = append(settings, test{"with " + s.Name, func(t *testing.T, e *env) {
+			e.set(t, s)
+			core(t, e)
+		}})
+	}
+	var readOnlys own
+	for _, s := range w.ReadOnly {
+		readOnlys = append(readOnlys, test{"a database that is read-only by " + s.Name + " is told as such at once", func(t *testing.T, e *env) {
+			readOnly(t, e, s)
+		}})
+	}
+	return inPlaces(settings, readOnlys)
+}
+
+// Kinds of server, for wirings.
+const (
+	Postgres = dbtest.KindPostgres
+	MySQL    = dbtest.KindMySQL
+	MariaDB  = dbtest.KindMariaDB
+	SQLite   = dbtest.KindSQLite
+)

@@ -1,0 +1,376 @@
+package suite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+)
+
+var takingOver = inPlaces(own{
+	{"a guarded transaction holds up no takeover of another lock of the same client", guardedBeside},
+	{"a reader's guarded transaction holds up no takeover of another reader's share", guardedReader},
+	{"a takeover that a guarded transaction refused lets no new guard of the lock begin", guardAnnounced},
+	{"Guard of a lock with no row to lock says that the transaction must be run again", guardUnmade},
+}, moving{
+	{"takeovers come although goroutines guard transactions again and again", guardedAgain},
+	{"the end of a session takes nothing that a transaction guards", guardedAfterClose},
+})
+
+// takeover is a way in which a lock can pass from a session that did not release it.
+type takeover struct {
+	lease time.Duration // of the lock
+	units int           // 0: the whole name
+	take  func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error
+}
+
+var takeovers = map[string]takeover{
+	"of a dead session":          {take: fromTheDead},
+	"of a share of the dead":     {units: 1, take: fromTheDead},
+	"of a fixed lease":           {lease: time.Minute, take: whenOver("dblock_locks")},
+	"of a share's lease":         {lease: time.Minute, units: 1, take: whenOver("dblock_shares")},
+	"of the living, by Break":    {take: byBreak},
+	"of a share, by Break":       {units: 1, take: byBreak},
+	"of the living by the owner": {take: byTheOwner},
+}
+
+// fromTheLiving tells the takeovers after which the lock could be guarded if they had not come.
+func (w takeover) fromTheLiving(kind string) bool {
+	return slices.Contains([]string{"of the living, by Break", "of a share, by Break", "of the living by the owner"}, kind)
+}
+
+func fromTheDead(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = ?", h.Session)
+	return byTime(t, a, h, holder)
+}
+
+func whenOver(table string) func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+	return func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+		e.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ? AND token = ? AND expires_at > 1", h.Name, h.Token)
+		return byTime(t, a, h, holder)
+	}
+}
+
+func byTime(t testing.TB, a App, h driver.Held, holder driver.Holder) error {
+	return taken(func() (bool, error) {
+		_, ok, err := drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder)
+		return ok, err
+	})
+}
+
+func byBreak(t testing.TB, _ *env, a App, h driver.Held, holder driver.Holder) error {
+	return taken(func() (bool, error) {
+		_, ok, err := drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name, Kind: "broken"})
+		return ok, err
+	})
+}
+
+func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+	id := id()
+	if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
+		return err
+	}
+	return taken(func() (bool, error) {
+		_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h", Thread: holder.Thread, Attempt: id})
+		return ok, err
+	})
+}
+
+// takeFor takes a name for a session of its own, as a takeover wants it, without a client.
+func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (driver.Held, driver.Holder) {
+	t.Helper()
+	session := id()
+	if err := a.Backend.OpenSession(t.Context(), driver.Session{ID: session, Host: "h", TTL: longTTL}); err != nil {
+		t.Fatal(err)
+	}
+	return e.takeAs(t, a, name, session, w)
+}
+
+// takeAs is takeFor in a session that is there.
+func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (driver.Held, driver.Holder) {
+	t.Helper()
+	r := driver.Request{Name: name, Session: session, Host: "h", Thread: id(), Attempt: id(), Lease: w.lease, Wait: true}
+	if r.Units = w.units; w.units > 0 {
+		r.Of = driver.Readers
+	}
+	g, ok, err := a.Backend.Take(t.Context(), r)
+	if err != nil || !ok {
+		t.Fatalf("take: %v, %v", ok, err)
+	}
+	h := driver.Holder{Session: session, Thread: r.Thread, Attempt: r.Attempt, Units: w.units, Grant: driver.Grant{Token: g.Token}}
+	if w.lease > 0 {
+		h.Grant.Lease = -1 // as it looks when it is over
+	}
+	return driver.Held{Name: name, Session: session, Token: g.Token, Shared: w.units > 0}, h
+}
+
+// taken makes a takeover, again where another transaction has locked a row or a table in passing:
+// the driver leaves that to its caller. What a guard refuses is not repeated.
+func taken(takeOver func() (ok bool, err error)) error {
+	for tries := 1; ; tries++ {
+		switch ok, err := takeOver(); {
+		case errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrGuarded) && tries < 20:
+		case err == nil && !ok:
+			return errors.New("not taken over")
+		default:
+			return err
+		}
+	}
+}
+
+// brief is a context for what must not wait for long.
+func brief(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// guardIn makes the guard of a lock, and has a new transaction guard it.
+func guardIn(t testing.TB, a App, level sql.IsolationLevel, h driver.Held) Tx {
+	t.Helper()
+	if err := a.makeGuard(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	tx := beginTx(t, a, level)
+	if err := a.guard(t.Context(), tx, h); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// Broken by a guard that is of the session.
+func guardedBeside(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // a transaction that writes keeps everybody else from writing, guarded or not
+		return
+	}
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, w := range takeovers {
+			t.Run(kind, func(t *testing.T) {
+				guarded, holder := e.takeFor(t, a, name+kind+"/1", w)
+				free, freeHolder := e.takeAs(t, a, name+kind+"/2", guarded.Session, w)
+				tx := guardIn(t, a, level, guarded)
+				if err := a.makeGuard(t.Context(), free); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.take(t, e, other, free, freeHolder); err != nil {
+					t.Errorf("taking over what is not guarded: %v", err)
+				}
+				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+				e.commitOne(t, tx)
+				if err := w.take(t, e, other, guarded, holder); err != nil {
+					t.Errorf("taking over after the transaction: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// Broken by a guard that is of the name.
+func guardedReader(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		return
+	}
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, w := range takeovers {
+			if w.units == 0 {
+				continue
+			}
+			t.Run(kind, func(t *testing.T) {
+				guarded, holder := e.takeFor(t, a, name+kind, w)
+				free, freeHolder := e.takeFor(t, a, name+kind, w)
+				tx := guardIn(t, a, level, guarded)
+				if err := w.take(t, e, other, free, freeHolder); err != nil {
+					t.Errorf("taking over what is not guarded: %v", err)
+				}
+				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+				e.commitOne(t, tx)
+				if err := w.take(t, e, other, guarded, holder); err != nil {
+					t.Errorf("taking over after the transaction: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// Broken by a takeover that does not announce itself, by a Guard that does not look for that, or by
+// an announcement of the session or the name.
+func guardAnnounced(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		return
+	}
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, w := range takeovers {
+			t.Run(kind, func(t *testing.T) {
+				guarded, holder := e.takeFor(t, a, name+kind+"/1", w)
+				beside, _ := e.takeAs(t, a, name+kind+"/2", guarded.Session, w)
+				first := guardIn(t, a, level, guarded)
+				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+				refused := func() {
+					t.Helper()
+					tx := beginTx(t, a, level)
+					defer rollback(t, tx)
+					if err := a.guard(brief(t), tx, guarded); w.fromTheLiving(kind) && !errors.Is(err, driver.ErrRetry) || !w.fromTheLiving(kind) && !errors.Is(err, driver.ErrNotHeld) {
+						t.Errorf("a new guard: %v", err)
+					}
+				}
+				refused()
+				if w.fromTheLiving(kind) {
+					rollback(t, guardIn(t, a, level, beside)) // of the same client
+					e.exec(t, "UPDATE dblock_wanted SET wanted_until = 1")
+					second := guardIn(t, a, level, guarded) // the client that took it may be dead
+					is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+					refused()
+					rollback(t, second)
+				}
+				e.commitOne(t, first)
+				if err := w.take(t, e, other, guarded, holder); err != nil {
+					t.Errorf("taking over after the transaction: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// The reported case: it took the other locks of the client for guarded, and let new guards of the
+// same lock begin all the time.
+func guardedAgain(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 12)
+	c, other := e.clientOf(t, a), e.client(t)
+	busy, end := context.WithCancel(t.Context())
+	guarding := make(chan error, 8)
+	again := func(l Lock) {
+		for busy.Err() == nil {
+			tx, err := a.begin(context.Background(), e.levels()[0])
+			if err == nil {
+				err = l.Guard(context.Background(), tx)
+				if err == nil {
+					<-time.After(25 * time.Millisecond)
+				}
+				_ = tx.rollback()
+			}
+			if errors.Is(err, dblock.ErrLost) {
+				break
+			}
+		}
+		guarding <- nil
+	}
+	same := lock(t, c, "same")
+	for range 4 {
+		go again(same)
+	}
+	for _, name := range []string{"1", "2", "3", "4"} {
+		go again(lock(t, c, name))
+	}
+	defer func() {
+		end()
+		for range 8 {
+			within(t, patience, "the transactions end", guarding)
+		}
+	}()
+	lock(t, c, "leased", dblock.Lease(longTTL))
+	lock(t, c, "broken")
+	waiting := locking(t.Context(), other, "leased")
+	e.queued(t, "leased", 1)
+	e.advance(t, longTTL+time.Second)
+	granted(t, patience, waiting)
+	for _, name := range []string{"broken", "same"} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if n, err := other.Break(ctx, name, "the test wants it"); n != 1 || err != nil {
+			t.Errorf("breaking %q: %d, %v", name, n, err)
+		}
+		cancel()
+	}
+	ended(t, soon, same, dblock.ErrLost)
+}
+
+// Broken by a Close that releases what its session still has, without checking for guarded
+// transactions.
+func guardedAfterClose(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	c, other := e.clientOf(t, a), e.client(t)
+	l, tx := e.leased(t, c, a)
+	e.advance(t, longTTL+time.Second)
+	ended(t, patience, l, dblock.ErrLost)
+	if err := c.Close(t.Context()); err != nil {
+		t.Errorf("Close beside a guarded transaction: %v", err)
+	}
+	if holder := e.session(t, "n"); holder == "" {
+		t.Error("given away under a guarded transaction")
+	}
+	refused(t, other, "n")
+	waiting := locking(t.Context(), other, "n")
+	e.queued(t, "n", 1)
+	e.advance(t, 2*longTTL)
+	if len(waiting) > 0 {
+		t.Fatal("given away under a guarded transaction, to a waiter")
+	}
+	e.commitOne(t, tx)
+	e.advanceUntil(t, 2*longTTL, "the waiter has the lock", func() bool { return len(waiting) > 0 })
+	unlock(t, granted(t, soon, waiting))
+	e.free(t, "n")
+}
+
+// Broken by a Guard that takes a missing row for a lock without an announced takeover.
+func guardUnmade(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		return
+	}
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		tx := beginTx(t, a, level)
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		rollback(t, tx)
+		e.exec(t, "DELETE FROM dblock_guards") // by an operator
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), driver.ErrRetry)
+		e.usable(t, tx)
+		tx = beginTx(t, a, level)
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Errorf("the transaction anew: %v", err)
+		}
+		rollback(t, tx)
+
+		// A guard that is newer than the snapshot.
+		l = lock(t, c, name+"/new")
+		tx = beginTx(t, a, level)
+		snapshot(t, tx)
+		err := l.Guard(t.Context(), tx)
+		if e.snapshots(t, level) {
+			is(t, err, driver.ErrRetry)
+			var state interface{ SQLState() string }
+			if e.wiring.Kind == Postgres && (!errors.As(err, &state) || state.SQLState() != "40001") {
+				t.Errorf("%v has no SQLSTATE 40001", err)
+			}
+		} else if err != nil {
+			t.Error(err)
+		}
+		e.usable(t, tx)
+		tx = beginTx(t, a, level)
+		snapshot(t, tx)
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Errorf("the transaction anew: %v", err)
+		}
+		rollback(t, tx)
+	})
+}

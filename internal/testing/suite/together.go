@@ -1,0 +1,226 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var together = inPlaces(own{
+	{"LockAll holds all names with one context, and gives all back", allAtOnce},
+	{"LockAll that is cancelled holds none", allOrNone},
+	{"LockAlls of the same names in any order never wait for each other", allOrders},
+	{"LockAll of 1,000 names holds 1,000 locks", thousandNames},
+	{"LockAll with a mode for each name shares some of them", allModes},
+	{"LockAll enters what its owner has already", allReentrant},
+}, moving{
+	{"LockAll that loses a lock while it waits for another begins again", allAgain},
+}, flowing{
+	{"the context of LockAll ends with the first lock that is lost", allLost},
+})
+
+func allAtOnce(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	all, err := a.LockAll(t.Context(), []string{"c", "a", "b", "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(all.Names()); got != "[a b c]" || len(all.Tokens()) != 3 || all.Tokens()["b"] == 0 {
+		t.Errorf("%v, %v", got, all.Tokens())
+	}
+	for _, name := range all.Names() {
+		refused(t, b, name)
+	}
+	_, err = b.TryLockAll(t.Context(), []string{"z", "b"})
+	is(t, err, dblock.ErrNotAcquired)
+	e.free(t, "z")
+	next := locking(context.Background(), b, "b")
+	e.queued(t, "b", 1)
+	for range 2 {
+		if err := all.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(t, context.Cause(all.Context()), dblock.ErrNotHeld)
+	unlock(t, granted(t, soon, next))
+	for _, name := range []string{"a", "b", "c"} {
+		e.idle(t, name)
+	}
+	for _, names := range [][]string{nil, {"a", ""}} {
+		if _, err := a.LockAll(t.Context(), names); err == nil {
+			t.Errorf("%q were locked", names)
+		}
+	}
+	_, err = a.LockAll(t.Context(), []string{"a"}, dblock.For("b", dblock.Shared()))
+	is(t, err, dblock.ErrInvalidOption)
+}
+
+func allOrNone(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	held := lock(t, b, "m")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.LockAll(ctx, []string{"z", "m", "a"})
+		done <- err
+	}()
+	e.queued(t, "m", 1)
+	refused(t, b, "a") // those before it are held meanwhile
+	cancel()
+	calledOff(t, within(t, soon, "LockAll gives up", done), context.Canceled)
+	for _, name := range []string{"a", "z"} {
+		e.free(t, name)
+	}
+	unlock(t, held)
+	e.free(t, "m")
+}
+
+func allOrders(t *testing.T, e *env) {
+	clients := []Client{e.client(t), e.client(t)}
+	var all sync.WaitGroup
+	names := []string{"a", "b", "c", "d"}
+	for i := range 6 {
+		all.Go(func() {
+			mine := slices.Clone(names)
+			for round := range 4 {
+				mine = append(mine[1:], mine[0])
+				if (i+round)%2 == 0 {
+					slices.Reverse(mine)
+				}
+				l, err := clients[i%2].LockAll(t.Context(), mine[:3])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, name := range names {
+		e.idle(t, name)
+	}
+}
+
+func thousandNames(t *testing.T, e *env) {
+	a := e.client(t)
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("name %04d", (i*7)%1000)
+	}
+	for range 2 { // names without rows, and with
+		all, err := a.LockAll(t.Context(), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1000 || len(all.Tokens()) != 1000 {
+			t.Errorf("%d are held, %d tokens", n, len(all.Tokens()))
+		}
+		if err := all.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
+			t.Errorf("%d are left", n)
+		}
+	}
+}
+
+func allLost(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	all, err := a.LockAll(t.Context(), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Break(t.Context(), "b", "for the test"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	within(t, soon, "the context ends", all.Context().Done())
+	is(t, context.Cause(all.Context()), dblock.ErrLost)
+	is(t, all.Unlock(t.Context()), dblock.ErrLost)
+	e.free(t, "a")
+	e.free(t, "b")
+}
+
+// allAgain: the first name's lease is over before the second is free.
+func allAgain(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	held := lock(t, b, "b")
+	done := make(chan Locks, 1)
+	go func() {
+		all, err := a.LockAll(t.Context(), []string{"a", "b"}, dblock.For("a", dblock.Lease(20*time.Second)))
+		if err != nil {
+			t.Error(err)
+		}
+		done <- all
+	}()
+	e.queued(t, "b", 1)
+	first := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'")
+	e.advance(t, 21*time.Second)
+	eventually(t, soon, "it has begun again", func() bool { return e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'") > first })
+	unlock(t, held)
+	all := within(t, soon, "all are held", done)
+	if all == nil {
+		t.FailNow()
+	}
+	if token := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'"); token != all.Tokens()["a"] {
+		t.Errorf("it has token %d of a, want %d", all.Tokens()["a"], token)
+	}
+	is(t, all.Unlock(t.Context()), nil)
+	e.free(t, "a")
+	e.free(t, "b")
+}
+
+func allModes(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	options := []dblock.LocksOption{dblock.For("r", dblock.Shared()), dblock.For("s", dblock.Permits(1, 2))}
+	one, err := a.LockAll(t.Context(), []string{"r", "s", "w"}, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := b.LockAll(t.Context(), []string{"r", "s"}, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.TryLockAll(t.Context(), []string{"r", "s"}, options...)
+	is(t, err, dblock.ErrNotAcquired)
+	refused(t, b, "w")
+	for _, l := range []Locks{one, two} {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"r", "s", "w"} {
+		e.idle(t, name)
+	}
+}
+
+func allReentrant(t *testing.T, e *env) {
+	a := e.client(t)
+	b := lock(t, a, "b")
+	all, err := a.LockAll(b.Context(), []string{"a", "b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.Tokens()["b"] != b.Token() {
+		t.Error("it was locked anew")
+	}
+	inner, err := a.Lock(all.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, inner)
+	if err := all.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	live(t, b)
+	e.free(t, "a")
+	unlock(t, b)
+	e.free(t, "b")
+}

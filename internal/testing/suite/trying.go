@@ -1,0 +1,101 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+var trying = inPlaces(own{
+	{"TryLock does not refuse a name that nobody has, whose row a transaction has locked for a moment", momentarily},
+	{"TryLock does not refuse a name whose dead holder another is ending just then", endedByAnother},
+	{"TryLock does not refuse a name that another has taken from a dead holder since it looked", freedByAnother},
+})
+
+// meeting tells when a statement finds a row locked.
+type meeting struct {
+	driver.Backend
+	met func()
+}
+
+func (m meeting) tell(err error) {
+	if errors.Is(err, driver.ErrBusy) {
+		m.met()
+	}
+}
+
+func (m meeting) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := m.Backend.Take(ctx, r)
+	m.tell(err)
+	return g, taken, err
+}
+
+func (m meeting) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := m.Backend.Remove(ctx, r)
+	m.tell(err)
+	return next, left, err
+}
+
+// meet makes a client, and a transaction that ends when a statement of the client finds a row
+// locked.
+func (e *env) meet(t *testing.T) (Client, Tx) {
+	t.Helper()
+	e.needsSQL(t)
+	tx := beginTx(t, e.app(t, 2), e.readCommitted())
+	a := e.app(t, 5)
+	a.client = a.clientOn(meeting{a.Backend, sync.OnceFunc(func() { rollback(t, tx) })})
+	return e.clientOf(t, a, dblock.WithoutReaper()), tx
+}
+
+// try takes a name that nobody has.
+func try(t *testing.T, c Client, name string, options ...dblock.LockOption) {
+	t.Helper()
+	l, err := c.TryLock(t.Context(), name, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, l)
+}
+
+// Broken by an engine's ErrBusy that counts as a holder.
+func momentarily(t *testing.T, e *env) {
+	for name, options := range map[string][]dblock.LockOption{"whole": nil, "shared": {dblock.Shared()}} {
+		c, tx := e.meet(t)
+		try(t, c, name, options...)
+		if err := tx.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = '"+name+"'"); err != nil {
+			t.Fatal(err)
+		}
+		try(t, c, name, options...)
+	}
+}
+
+func endedByAnother(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where one waits for the other
+		t.Skip("no row is locked by itself")
+	}
+	c, tx := e.meet(t)
+	try(t, c, "orphaned")
+	e.exec(t, "DELETE FROM dblock_locks")
+	e.orphan(t, "orphaned", "deadsession", -time.Second)
+	if err := tx.exec(t.Context(), "UPDATE dblock_sessions SET started_at = started_at WHERE id = 'deadsession'"); err != nil {
+		t.Fatal(err)
+	}
+	try(t, c, "orphaned")
+}
+
+func freedByAnother(t *testing.T, e *env) {
+	e.orphan(t, "orphaned", "deadsession", -time.Second)
+	a := e.app(t, 5)
+	a.client = a.clientOn(afterLook{a.Backend, sync.OnceFunc(func() {
+		if report, err := reaper.Sweep(t.Context(), a.Backend); err != nil || report.Freed != 1 {
+			t.Errorf("swept: %v, %v", report, err)
+		}
+	})})
+	try(t, e.clientOf(t, a, dblock.WithoutReaper()), "orphaned")
+}

@@ -1,0 +1,190 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+var upgrading = inPlaces(own{
+	{"tables that a migration has only begun are not used", unfinished},
+}, moving{
+	{"a session goes on in tables that were migrated underneath to a later version that it can use", laterVersion},
+	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use", refusedVersion},
+})
+
+// later makes the tables those of a later version that this build can use.
+func (e *env) later(t testing.TB) {
+	t.Helper()
+	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_shares", "dblock_waiters",
+		"dblock_events", "dblock_runs", "dblock_watchers"} {
+		e.exec(t, "ALTER TABLE "+table+" ADD COLUMN made_up INTEGER NOT NULL DEFAULT 7")
+	}
+	e.exec(t, "UPDATE dblock_schema SET version = ?", driver.SchemaVersion+1)
+}
+
+// newer is a build for the later version: the column means something to it.
+type newer struct {
+	driver.Backend
+	mark func(name string)
+}
+
+func (n newer) Schema(ctx context.Context) (driver.Schema, error) {
+	schema, err := n.Backend.Schema(ctx)
+	if schema.Version != driver.SchemaVersion+1 {
+		return schema, errors.New("the newer build needs the later version")
+	}
+	schema.Version--
+	return schema, err
+}
+
+func (n newer) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := n.Backend.Take(ctx, r)
+	if taken {
+		n.mark(r.Name)
+	}
+	return g, taken, err
+}
+
+// newerClient is a client of a newer build.
+func (e *env) newerClient(t testing.TB) Client {
+	t.Helper()
+	a := e.app(t, 5)
+	a.client = a.clientOn(newer{a.Backend, func(name string) {
+		e.exec(t, "UPDATE dblock_locks SET made_up = made_up + 1 WHERE name = ?", name)
+	}})
+	return e.clientOf(t, a)
+}
+
+func laterVersion(t *testing.T, e *env) {
+	old := e.client(t)
+	held, shared := lock(t, old, "held"), lock(t, old, "shared", dblock.Shared())
+	first := lock(t, old, "waited for")
+	line := e.line(t, "waited for", 1, []Client{old}, background)
+	e.later(t)
+
+	now := e.now(t)
+	e.advanceUntil(t, longTTL, "a heartbeat succeeds afterwards", func() bool {
+		return e.number(t, "SELECT max(expires_at) FROM dblock_heartbeats") > now+longTTL.Microseconds()
+	})
+	live(t, held)
+	live(t, shared)
+	if err := old.CheckSchema(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := migrate.Up(t.Context(), e.look, e.db.Engine); err != nil {
+		t.Error(err)
+	}
+
+	// Locks pass between builds both ways, by release and by the death of the holder.
+	young := e.newerClient(t)
+	behind := locking(t.Context(), young, "waited for")
+	e.queued(t, "waited for", 2)
+	served(t, first, line[0], behind)
+	theirs := lock(t, young, "theirs")
+	if n := e.number(t, "SELECT made_up FROM dblock_locks WHERE name = 'theirs'"); n != 8 {
+		t.Errorf("the newer build's column is %d", n)
+	}
+	ours := locking(t.Context(), old, "theirs")
+	e.queued(t, "theirs", 1)
+	unlock(t, theirs)
+	next := granted(t, soon, ours)
+	rising(t, []int64{theirs.Token(), next.Token()})
+	unlock(t, next)
+	e.end(t, e.session(t, "held"))
+	e.advance(t, longTTL/5+time.Second) // to the next heartbeat
+	ended(t, soon, held, dblock.ErrLost)
+	unlock(t, granted(t, soon, locking(t.Context(), young, "held")))
+	dead := lock(t, young, "of the dead")
+	e.end(t, e.session(t, "of the dead"))
+	unlock(t, granted(t, soon, locking(t.Context(), old, "of the dead")))
+	e.advance(t, longTTL/5+time.Second)
+	ended(t, soon, dead, dblock.ErrLost)
+
+	// Everything else that writes a row of a table with a column more.
+	all, err := old.LockAll(t.Context(), []string{"a", "b"})
+	is(t, err, nil)
+	is(t, all.Unlock(t.Context()), nil)
+	for range 2 {
+		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context) error { return nil })
+		is(t, err, nil)
+	}
+	permits := lock(t, old, "permits", dblock.Permits(2, 3))
+	is(t, old.Ask(t.Context(), "permits", "made up"), nil)
+	is(t, permits.Record(t.Context(), "madeup", "detail"), nil)
+	unlock(t, permits)
+	for _, err := range old.Events(t.Context(), dblock.EventFilter{}) {
+		is(t, err, nil)
+	}
+	for _, err := range old.List(t.Context(), dblock.Filter{}) {
+		is(t, err, nil)
+	}
+	if _, err := reaper.Sweep(t.Context(), e.app(t, 2).Backend); err != nil {
+		t.Error(err)
+	}
+}
+
+func refusedVersion(t *testing.T, e *env) {
+	c := e.client(t)
+	held := lock(t, c, "held")
+	line := e.line(t, "held", 1, []Client{e.client(t)}, background)
+	e.exec(t, "UPDATE dblock_schema SET version = ?, usable_from = ?", driver.SchemaVersion+1, driver.SchemaVersion+1)
+
+	refused := func(err error) {
+		t.Helper()
+		is(t, err, dblock.ErrSchema)
+		for _, part := range []string{
+			fmt.Sprintf("at version %d", driver.SchemaVersion+1), fmt.Sprintf("builds for version %d and later", driver.SchemaVersion+1),
+			fmt.Sprintf("this build is for version %d", driver.SchemaVersion), "deploy", "migrate.DownTo",
+		} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not say %q", err, part)
+			}
+		}
+	}
+	e.advance(t, longTTL/3+time.Second) // to the next heartbeat, and to the waiter's next look
+	ended(t, soon, held, dblock.ErrLost)
+	refused(context.Cause(held.Context()))
+	refused(within(t, soon, "the waiter returns", line[0]).err)
+	refused(c.CheckSchema(t.Context()))
+	_, err := c.TryLock(t.Context(), "other")
+	refused(err)
+	_, err = reaper.Sweep(t.Context(), e.app(t, 2).Backend)
+	refused(err)
+	if holder := e.session(t, "held"); holder == "" {
+		t.Error("this build has changed tables that it cannot use")
+	}
+	up, err := e.app(t, 3).Backend.Upkeep(t.Context(), "s")
+	is(t, err, nil)
+	defer up.Close()
+	before := e.text(t, "SELECT max(expires_at) FROM dblock_heartbeats")
+	alive, err := up.Heartbeat(t.Context(), e.session(t, "held"), time.Hour)
+	refused(err)
+	if after := e.text(t, "SELECT max(expires_at) FROM dblock_heartbeats"); alive || after != before {
+		t.Errorf("a heartbeat of this build still counts: %v, %s, then %s", alive, before, after)
+	}
+
+	// Back to a version that this build can use.
+	e.exec(t, "UPDATE dblock_schema SET version = ?, usable_from = ?", driver.SchemaVersion, driver.SchemaVersion)
+	again := locking(t.Context(), c, "held")
+	e.advanceUntil(t, 2*longTTL, "the dead holder is succeeded", func() bool { return len(again) > 0 })
+	unlock(t, granted(t, soon, again))
+}
+
+// On MySQL and MariaDB a migration that was cut off leaves such tables.
+func unfinished(t *testing.T, e *env) {
+	e.exec(t, "UPDATE dblock_schema SET version = ?", 0)
+	c := e.client(t)
+	_, err := c.Lock(t.Context(), "any")
+	schema(t, err)
+	_, err = reaper.Sweep(t.Context(), e.app(t, 2).Backend)
+	schema(t, err)
+}

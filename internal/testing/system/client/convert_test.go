@@ -1,0 +1,255 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// deaf is an engine whose answers to changes of a lock's standing are lost on request, after the
+// change was made.
+type deaf struct {
+	driver.Backend
+	lost atomic.Pointer[context.CancelFunc]
+}
+
+func (d *deaf) answer(err error) error {
+	if end := d.lost.Swap(nil); end != nil {
+		(*end)()
+		return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+	}
+	return err
+}
+
+func (d *deaf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	next, err := d.Backend.Change(ctx, how, transition)
+	return next, d.answer(err)
+}
+
+// After a change whose outcome is not known, whatever comes next finds out what the lock is.
+func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &deaf{Backend: engine.Backend}
+	client, other := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+	type lock = *dblock.Lock[*sql.Tx]
+	changes := map[string]struct {
+		options []dblock.LockOption
+		do      func(ctx context.Context, l lock) error
+		shared  bool // afterwards
+	}{
+		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
+		"upgrade":   {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error { return l.TryUpgrade(ctx) }, false},
+		"raise": {nil, func(ctx context.Context, l lock) error {
+			_, err := l.Core().Raise(ctx, l.Token()+1000)
+			return err
+		}, false},
+	}
+	next := map[string]func(l lock, shared bool) error{
+		"unlock": func(lock, bool) error { return nil }, // it comes anyway
+		"guard": func(l lock, shared bool) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback()
+			if err := l.Guard(t.Context(), tx); err != nil {
+				return err
+			}
+			if l.Shared() != shared {
+				return errors.New("it does not know what it is")
+			}
+			return nil
+		},
+		"enter": func(l lock, _ bool) error {
+			again, err := client.Lock(l.Context(), "n", dblock.Shared())
+			if err != nil {
+				return err
+			}
+			return again.Unlock(t.Context())
+		},
+		"record": func(l lock, _ bool) error { return l.Record(t.Context(), "note", "still here") },
+	}
+	for what, change := range changes {
+		for then, follow := range next {
+			t.Run(what+", then "+then, func(t *testing.T) {
+				l, err := client.Lock(t.Context(), "n", change.options...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				d.lost.Store(&cancel)
+				if err := change.do(ctx, l); !errors.Is(err, dblock.ErrUnavailable) {
+					t.Fatalf("the lost answer: %v", err)
+				}
+				if err := follow(l, change.shared); err != nil {
+					t.Error(err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				again, err := other.TryLock(t.Context(), "n")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := again.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// While its context lives, a change is asked for again until its outcome is known, with readers of
+// the same client in the queue.
+func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &deaf{Backend: engine.Backend}
+	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	nobody := context.CancelFunc(func() {})
+	for range 4 {
+		l, err := client.Lock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := make(chan error, 1)
+		go func() {
+			r, err := client.Lock(t.Context(), "n", dblock.Shared())
+			if err == nil {
+				err = r.Unlock(t.Context())
+			}
+			reader <- err
+		}()
+		for info, err := range client.Watch(t.Context(), "n") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(info.Waiters) == 1 {
+				break
+			}
+		}
+		d.lost.Store(&nobody)
+		if err := l.Downgrade(t.Context()); err != nil || !l.Shared() {
+			t.Fatalf("downgrade: %v", err)
+		}
+		if err := <-reader; err != nil {
+			t.Fatal(err)
+		}
+		d.lost.Store(&nobody)
+		if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() {
+			t.Fatalf("upgrade: %v", err)
+		}
+		d.lost.Store(&nobody)
+		if token, err := l.Core().Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
+			t.Fatalf("raise: %d, %v", token, err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The client goes by what it was told. Nothing waits for a lease that the database has for longer.
+func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &deaf{Backend: engine.Backend}
+	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	const lease = time.Second
+	l, err := client.Lock(t.Context(), "n", dblock.Lease(lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := l.Until()
+	ctx, cancel := context.WithCancel(t.Context())
+	d.lost.Store(&cancel)
+	if err := l.Extend(ctx, time.Hour); !errors.Is(err, dblock.ErrUnavailable) {
+		t.Fatalf("the lost answer: %v", err)
+	}
+	if moved := l.Until().Sub(until).Abs(); moved > lease/10 {
+		t.Errorf("its end has moved by %v", moved)
+	}
+	<-l.Context().Done()
+	if cause := context.Cause(l.Context()); !errors.Is(cause, dblock.ErrLost) {
+		t.Errorf("it ended with %v", cause)
+	}
+	if err := l.Extend(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("extended after its end: %v", err)
+	}
+
+	l, err = client.Lock(t.Context(), "asked again", dblock.Lease(lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := context.CancelFunc(func() {})
+	d.lost.Store(&nobody)
+	if err := l.Extend(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(l.Until()); left < 2*lease {
+		t.Errorf("it has %v left", left)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// answeredLate is an engine whose answer to an Extend comes when the lock has ended.
+type answeredLate struct {
+	driver.Backend
+	until <-chan struct{}
+	sent  atomic.Int64
+}
+
+func (d *answeredLate) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	d.sent.Add(1)
+	next, err := d.Backend.Change(ctx, how, transition)
+	<-d.until
+	return next, err
+}
+
+func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
+	engine := sqlite.New(dbtest.SQLite(t).SQL(t))
+	d := &answeredLate{Backend: engine.Backend}
+	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	l, err := client.Lock(t.Context(), "n", dblock.Lease(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.until = l.Context().Done()
+	for range 2 { // the second is not sent: the database would keep the name for longer
+		if err := l.Extend(t.Context(), time.Second); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("extended: %v", err)
+		}
+	}
+	if n := d.sent.Load(); n != 1 {
+		t.Errorf("%d were sent", n)
+	}
+	if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("unlocked: %v", err)
+	}
+}
+
+func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {
+	t.Helper()
+	client, err := dblock.New(engine, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}

@@ -1,0 +1,226 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// doubtful is an engine whose answer to one call is lost: after it was done, or, of a downgrade,
+// before.
+type doubtful struct {
+	driver.Backend
+	leave, breaks, begin, downgrade atomic.Bool
+	end                             context.CancelFunc // of whoever called BeginRun
+}
+
+func (d *doubtful) lost(which *atomic.Bool, err error) error {
+	if which.Swap(false) {
+		return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+	}
+	return err
+}
+
+func (d *doubtful) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := d.Backend.Remove(ctx, r)
+	switch r.Cause {
+	case driver.ByAttempt:
+		err = d.lost(&d.leave, err)
+	case driver.ByForce:
+		err = d.lost(&d.breaks, err)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return next, left, nil
+}
+
+func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
+	run, ours, err := d.Backend.BeginRun(ctx, r, of, retry)
+	if d.begin.Swap(false) {
+		d.end()
+		return driver.Run{}, false, ctx.Err()
+	}
+	return run, ours, err
+}
+
+func (d *doubtful) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	if d.downgrade.Swap(false) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.Backend.Change(ctx, how, transition)
+}
+
+type sqlClient = *dblock.Client[*sql.Tx]
+
+func doubt(t *testing.T) (d *doubtful, client, other sqlClient) {
+	t.Helper()
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d = &doubtful{Backend: engine.Backend}
+	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+}
+
+func queued(t *testing.T, c sqlClient, name string, n int) {
+	t.Helper()
+	for {
+		info, err := c.Inspect(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(info.Waiters) == n {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Broken by believing that a writer is one after a Downgrade that was cut off, and may still run.
+func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
+	d, client, other := doubt(t)
+	l, err := client.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := driver.Held{Name: "n", Session: client.Stats().Session, Token: l.Token()}
+	d.downgrade.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := l.Downgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("downgrade: %v", err)
+	}
+	if !l.Shared() {
+		t.Error("it may be shared, and says that it is not")
+	}
+	if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() { // finds out what it is
+		t.Fatal(err)
+	}
+	late := func(n *protocol.Name) error { return protocol.Downgrade(n, held) }
+	if _, err := d.Backend.Change(t.Context(), driver.How{Name: "n", Self: held.Session, Wait: true}, late); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the late one: %v", err)
+	}
+	if _, err := other.TryLock(t.Context(), "n", dblock.Shared()); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("a reader beside a writer: %v", err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Broken by not looking after an answer that was lost: what a client hands to itself nobody else
+// tells it.
+func TestWhoIsBehindSomebodyWhoGivesUpIsInAtOnceAlthoughTheAnswerWasLost(t *testing.T) {
+	d, client, other := doubt(t)
+	if _, err := other.Lock(t.Context(), "n", dblock.Shared()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go client.Lock(ctx, "n")
+	queued(t, other, "n", 1)
+	got := make(chan error, 1)
+	go func() {
+		_, err := client.Lock(t.Context(), "n", dblock.Shared())
+		got <- err
+	}()
+	queued(t, other, "n", 2)
+	time.Sleep(700 * time.Millisecond) // it has looked
+	d.leave.Store(true)
+	cancel()
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(3 * time.Second): // the next look is after five
+		t.Error("it was not told, and did not look")
+	}
+}
+
+func TestBreakCountsWhatItTookAlthoughTheAnswerWasLost(t *testing.T) {
+	d, client, other := doubt(t)
+	held, err := other.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := client.Lock(t.Context(), "n")
+		got <- err
+	}()
+	queued(t, other, "n", 1)
+	time.Sleep(700 * time.Millisecond)
+	d.breaks.Store(true)
+	if n, err := client.Break(t.Context(), "n", "for the test"); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(3 * time.Second):
+		t.Error("who waits was not told, and did not look")
+	}
+	<-held.Context().Done() // or else Close would say so
+}
+
+// Broken by leaving a claim open whose answer was lost: it would count as running for the rest of
+// the slot.
+func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
+	d, client, other := doubt(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.end = cancel
+	d.begin.Store(true)
+	job := func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil }
+	if ran, err := client.OncePer(ctx, "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); ran || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", ran, err)
+	}
+	if ran, err := other.OncePer(t.Context(), "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); !ran || err != nil {
+		t.Errorf("again: %v, %v", ran, err)
+	}
+}
+
+func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
+	_, client, _ := doubt(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := client.Do(ctx, "outer", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
+		_, err := client.OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock[*sql.Tx], _ time.Time) error {
+			l, err := client.Lock(ctx, "outer")
+			if err == nil {
+				err = l.Unlock(ctx)
+			}
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPermitsUnderLockAllDoNotWaitForThemselves(t *testing.T) {
+	_, client, _ := doubt(t)
+	all, err := client.LockAll(t.Context(), []string{"a", "b"}, dblock.Permits(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(all.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := client.Lock(ctx, "a", dblock.Permits(1, 1)); !errors.Is(err, dblock.ErrDeadlock) {
+		t.Error(err)
+	}
+	if err := all.Unlock(t.Context()); err != nil || !errors.Is(context.Cause(all.Context()), dblock.ErrNotHeld) {
+		t.Error(err, context.Cause(all.Context()))
+	}
+}

@@ -1,0 +1,38 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	client := newClient(t, sqlite.New(db))
+	if err := db.Close(); err != nil { // no statement can run
+		t.Fatal(err)
+	}
+	for what, option := range map[string]dblock.LockOption{
+		"a rest of 146 years":        dblock.MinHold(146 * 365 * 24 * time.Hour),
+		"a rest of all time":         dblock.MinHold(math.MaxInt64),
+		"a value that is not UTF-8":  dblock.Metadata(map[string]string{"key": "a\xff"}),
+		"a key that is not UTF-8":    dblock.Metadata(map[string]string{"a\xff": "value"}),
+		"a rest that has no length":  dblock.MinHold(0),
+		"a rest that is over before": dblock.MinHold(-time.Second),
+	} {
+		if _, err := client.Lock(t.Context(), "n", option); !errors.Is(err, dblock.ErrInvalidOption) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var nothing func(context.Context, *dblock.Lock[*sql.Tx]) error
+	if err := client.Do(t.Context(), "n", nothing); !errors.Is(err, dblock.ErrInvalidOption) {
+		t.Errorf("Do without a function: %v", err)
+	}
+}

@@ -1,0 +1,61 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+var (
+	_ dblock.Handle    = (*dblock.Lock[pgx.Tx])(nil)
+	_ dblock.Handle    = (*dblock.Lock[*sql.Tx])(nil)
+	_ dblock.Inspector = (*dblock.Client[pgx.Tx])(nil)
+	_ dblock.Inspector = (*dblock.Client[*sql.Tx])(nil)
+)
+
+func TestALockerLocksAsItsClientDoes(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	client := newClient(t, sqlite.New(db))
+	locker := client.Locker()
+	l, err := locker.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, is := l.(*dblock.Lock[*sql.Tx]); !is || l.Name() != "n" || dblock.TokenOf(l) == 0 || l.Context().Err() != nil {
+		t.Errorf("%T %q, token %d, %v", l, l.Name(), dblock.TokenOf(l), l.Context().Err())
+	}
+	if h, err := locker.TryLock(t.Context(), "n"); h != nil || !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("TryLock of what another holds: %v, %v: want nil and ErrNotAcquired", h, err)
+	}
+	if h, err := locker.Lock(t.Context(), ""); h != nil || !errors.Is(err, dblock.ErrInvalidName) {
+		t.Errorf("Lock of no name: %v, %v: want nil and ErrInvalidName", h, err)
+	}
+	again, err := locker.TryLock(l.Context(), "n", dblock.Shared())
+	if err != nil || dblock.TokenOf(again) != dblock.TokenOf(l) {
+		t.Fatalf("entered again: %v", err)
+	}
+	for _, h := range []dblock.Handle{again, l} {
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	said := errors.New("what the function says")
+	if err := locker.Do(t.Context(), "n", func(ctx context.Context, l dblock.Handle) error {
+		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+			t.Errorf("within Do: %v: want ErrNotAcquired", err)
+		}
+		return said
+	}); !errors.Is(err, said) {
+		t.Errorf("Do: %v", err)
+	}
+	if err := locker.Do(t.Context(), "n", nil); !errors.Is(err, dblock.ErrInvalidOption) {
+		t.Errorf("Do without a function: %v", err)
+	}
+}

@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+type told struct{}
+
+func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	var attempts []dblock.Attempt
+	var results []dblock.AcquireResult
+	var holds []dblock.HoldResult
+	client := newClient(t, sqlite.New(db), dblock.WithObserver(dblock.Observer{
+		AcquireStart: func(ctx context.Context, a dblock.Attempt) context.Context {
+			attempts = append(attempts, a)
+			return context.WithValue(ctx, told{}, a.Name)
+		},
+		AcquireEnd: func(ctx context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+			if ctx.Value(told{}) != a.Name || r.Took <= 0 {
+				t.Errorf("%+v, %+v under %v", a, r, ctx)
+			}
+			results = append(results, r)
+		},
+		HoldEnd: func(r dblock.HoldResult) { holds = append(holds, r) },
+	}))
+	var token int64
+	err := client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+		token = l.Token()
+		if l.Context().Value(told{}) != "n" {
+			t.Error("the lock's context does not have the values of the observer's")
+		}
+		_, err := client.TryLock(t.Context(), "n", dblock.Permits(2, 3))
+		if !errors.Is(err, dblock.ErrNotAcquired) {
+			t.Error(err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ran, err := client.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil }); !ran || err != nil {
+		t.Fatal(ran, err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := client.LockTx(t.Context(), tx, "b", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Lock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) { // which is no attempt
+		t.Error(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := client.Close(t.Context()); err != nil { // which waits until the observer was told
+		t.Error(err)
+	}
+	if want := []dblock.Attempt{
+		{Name: "n", Wait: true}, {Name: "n", Shared: true, Permits: 2}, {Name: "once/job"}, {Name: "a", Wait: true}, {Name: "b", Wait: true},
+	}; !slices.Equal(attempts, want) {
+		t.Errorf("%+v: want %+v", attempts, want)
+	}
+	if len(results) != 5 || results[0].Token != token || results[0].Err != nil || !errors.Is(results[1].Err, dblock.ErrNotAcquired) ||
+		results[2].Token == 0 || results[3].Token != 0 || results[3].Err != nil {
+		t.Errorf("%+v", results)
+	}
+	if len(holds) != 2 || holds[0].Name != "n" || holds[0].Token != token || holds[0].Err != nil || holds[0].Held <= 0 || holds[1].Name != "once/job" {
+		t.Errorf("%+v", holds)
+	}
+}

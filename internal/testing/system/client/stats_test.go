@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+func TestAPingOpensNoSession(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	client := newClient(t, sqlite.New(db))
+	if err := client.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var sessions int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_sessions").Scan(&sessions); err != nil || sessions != 0 {
+		t.Errorf("%d sessions, %v", sessions, err)
+	}
+	if s := client.Stats(); s != (dblock.Stats{}) {
+		t.Errorf("before the first lock: %+v", s)
+	}
+	var none context.Context
+	if err := client.Ping(none); !errors.Is(err, dblock.ErrInvalidOption) {
+		t.Errorf("without a context: %v", err)
+	}
+	if err := client.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ping(t.Context()); !errors.Is(err, dblock.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// full is an engine that has lost its connection to write events.
+type full struct{ driver.Backend }
+
+func (full) Record(context.Context, []driver.Event) error { return errors.New("no space left") }
+
+func TestStatsCountTheEventsThatWereDropped(t *testing.T) {
+	engine := sqlite.New(dbtest.SQLite(t).SQL(t))
+	engine.Backend = full{engine.Backend}
+	client := newClient(t, engine, dblock.WithEvents())
+	for end := time.Now().Add(10 * time.Second); client.Stats().EventsDropped < 4; {
+		l, err := client.Lock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil || time.Now().After(end) {
+			t.Fatalf("%+v, %v", client.Stats(), err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// tardy is an engine whose answers to Take come late, or are lost, and that can be held up when it
+// is to undo them.
+type tardy struct {
+	driver.Backend
+	late, lost atomic.Int64 // so many answers are
+	undo       chan struct{}
+	looks      atomic.Int64
+	answer     time.Duration // of the first look
+}
+
+func (d *tardy) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := d.Backend.Take(ctx, r)
+	switch {
+	case taken && d.late.Add(-1) >= 0:
+		time.Sleep(r.Lease) // not a wait for anything: this is the fault
+	case taken && d.lost.Add(-1) >= 0:
+		return driver.Grant{}, false, driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+	}
+	return g, taken, err
+}
+
+func (d *tardy) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if r.Cause == driver.ByAttempt && d.undo != nil {
+		<-d.undo
+	}
+	return d.Backend.Remove(ctx, r)
+}
+
+func (d *tardy) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	states, err := d.Backend.Look(ctx, session, names)
+	if d.undo != nil && d.looks.Add(1) == 1 { // whoever looked has seen the attempt that is to be undone
+		close(d.undo)
+		time.Sleep(d.answer)
+	}
+	return states, err
+}
+
+func slowClient(t *testing.T) (*tardy, sqlClient, sqlClient) {
+	t.Helper()
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &tardy{Backend: engine.Backend}
+	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+}
+
+// Broken by trying again at once: the next attempt finds the one before it, which is being undone,
+// and takes it for somebody.
+func TestAGrantThatComesAfterItsLeaseIsNotTakenForSomebody(t *testing.T) {
+	const lease = 100 * time.Millisecond
+	d, client, other := slowClient(t)
+	for i, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock[*sql.Tx], error){client.TryLock, client.Lock} {
+		d.late.Store(1 << 30)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*lease)
+		_, err := try(ctx, "n", dblock.Lease(lease))
+		cancel()
+		slow := strings.Contains(err.Error(), "too slow for a lease of 100ms")
+		again := i == 1 && strings.Contains(err.Error(), "no answer before the context ended") // while Lock asks once more
+		if !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrNotAcquired) || !slow && !again {
+			t.Errorf("%v: want that it was too slow", err)
+		}
+		d.late.Store(0)
+		l, err := other.Lock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAnAttemptThatIsBeingUndoneIsNotTakenForSomebody(t *testing.T) {
+	for what, answer := range map[string]time.Duration{
+		"while it is being undone":        0,
+		"that was undone in the meantime": 50 * time.Millisecond, // by then, the fault being a slow answer
+	} {
+		t.Run(what, func(t *testing.T) { lookAtOwnAttempt(t, answer) })
+	}
+}
+
+// lookAtOwnAttempt has the answer to a look come so long after the attempt that it shows could be
+// undone.
+func lookAtOwnAttempt(t *testing.T, answer time.Duration) {
+	d, client, _ := slowClient(t)
+	d.undo, d.answer = make(chan struct{}), answer
+	d.lost.Store(1)
+	l, err := client.TryLock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

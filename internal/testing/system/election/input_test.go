@@ -1,0 +1,62 @@
+package election
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+func TestWhatCannotWorkIsSaidAtOnce(t *testing.T) {
+	one(t, func(w world) {
+		nothing := func(context.Context, *election.Term[*sql.Tx]) error { return nil }
+		p, away, standby, closed := w.party(), w.party(), w.party(), w.party()
+		away.goAway(dblock.ErrUnavailable)
+		standby.goAway(dblock.ErrReadOnly)
+		if err := closed.client.Close(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		bare, err := dblock.New(sqlite.New(dbtest.Empty(w, dbtest.KindSQLite).SQL(w)))
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer bare.Close(w.Context())
+		observed := func(p party, name string) error {
+			for _, err := range p.Observe(w.Context(), name) {
+				return err
+			}
+			return nil
+		}
+		noTables := party{Elections: election.New(bare)}
+		for i, c := range []struct{ err, want error }{
+			{p.Campaign(nil, name, nothing), dblock.ErrInvalidOption}, //lint:ignore SA1012 that is the test
+			{p.Campaign(w.Context(), name, nil), dblock.ErrInvalidOption},
+			{p.Campaign(w.Context(), name, nothing, nil), dblock.ErrInvalidOption},
+			{p.Campaign(w.Context(), "", nothing), dblock.ErrInvalidName},
+			{p.Campaign(w.Context(), name, nothing, election.Metadata(map[string]string{"a": strings.Repeat("x", 4096)})), dblock.ErrInvalidOption},
+			{away.Campaign(w.Context(), name, nothing), dblock.ErrUnavailable},
+			{standby.Campaign(w.Context(), name, nothing), dblock.ErrReadOnly},
+			{closed.Campaign(w.Context(), name, nothing), dblock.ErrClosed},
+			{noTables.Campaign(w.Context(), name, nothing), dblock.ErrSchema},
+			{observed(p, ""), dblock.ErrInvalidName},
+			{observed(away, name), dblock.ErrUnavailable},
+			{observed(closed, name), dblock.ErrClosed},
+			{observed(noTables, name), dblock.ErrSchema},
+		} {
+			if !errors.Is(c.err, c.want) {
+				w.Errorf("%d: %v, not %v", i, c.err, c.want)
+			}
+		}
+		over, cancel := context.WithCancel(w.Context())
+		cancel()
+		if err := p.Campaign(over, name, nothing); err != nil {
+			w.Error(err)
+		}
+	})
+}

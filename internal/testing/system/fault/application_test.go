@@ -1,0 +1,380 @@
+//go:build unix
+
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+const (
+	branches  = 3 // clients of the application, each with a pool of its own
+	employees = 4 // goroutines of each client
+	conns     = 12
+
+	refusal = "refuses_one" // the constraint that refuses the name refused
+	refused = "refused"
+)
+
+// application is one process with several clients, whose goroutines lock, write and release in
+// transactions of every kind.
+type application struct {
+	*world
+	names    []string
+	branches []*branch
+	*judge
+}
+
+// branch is a client of the application.
+type branch struct {
+	*application
+	*dblock.Client[*sql.Tx]
+	pool  *sql.DB
+	proxy *dbtest.Proxy // nil: SQLite
+	log   *valve
+}
+
+// applicationRound has the application work under faults, and looks at what that has left.
+func applicationRound(w *world) {
+	a := newApplication(w)
+	defer a.close()
+	ctx, stop := context.WithTimeout(w.Context(), w.length)
+	defer stop()
+	var work sync.WaitGroup
+	for i, b := range a.branches {
+		for j := range employees {
+			c := &employee{b, rand.New(rand.NewPCG(w.random.Uint64(), 0)), fmt.Sprint(i, "/", j)}
+			work.Go(func() { c.work(ctx) })
+		}
+	}
+	work.Go(func() { a.kill(ctx) })
+	work.Go(func() { a.count(ctx) })
+	a.disturb(ctx)
+	work.Wait()
+	a.lateWrites()
+	a.leftInTables()
+	a.leftOnConnections()
+}
+
+func newApplication(w *world) *application {
+	w.Helper()
+	a := &application{world: w, names: []string{"a", "b"}, judge: newJudge(w)}
+	w.exec("CREATE TABLE writes (name varchar(64) NOT NULL, token bigint NOT NULL)")
+	if err := migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Fences, migrate.Versions); err != nil {
+		w.Fatal(err)
+	}
+	w.exec(refuseOne(w.db.Kind))
+	for range branches {
+		b := &branch{application: a, log: newValve()}
+		db := w.db
+		if db.Kind != dbtest.KindSQLite {
+			b.proxy = w.proxy()
+			db = db.Through(w, b.proxy)
+		}
+		b.pool = db.SQL(w)
+		b.pool.SetMaxOpenConns(conns)
+		b.pool.SetMaxIdleConns(conns)
+		engine := engineOf(db.Kind, b.pool)
+		if bug := bugs[w.bug]; bug != nil {
+			engine.Backend = bug(engine.Backend, w.sql)
+		}
+		observer := dblock.Observer{HoldEnd: func(dblock.HoldResult) { b.log.pass() }}
+		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)), dblock.WithObserver(observer))
+		if err != nil {
+			w.Fatal(err)
+		}
+		b.Client = client
+		a.branches = append(a.branches, b)
+	}
+	return a
+}
+
+// refuseOne makes a database refuse a lock of one name.
+func refuseOne(kind string) string {
+	if kind == dbtest.KindSQLite {
+		return "CREATE TRIGGER " + refusal + " BEFORE INSERT ON dblock_locks WHEN CAST(NEW.name AS TEXT) = '" + refused +
+			"' BEGIN SELECT RAISE(ABORT, '" + refusal + "'); END"
+	}
+	return "ALTER TABLE dblock_locks ADD CONSTRAINT " + refusal + " CHECK (name <> '" + refused + "')"
+}
+
+func engineOf(kind string, db *sql.DB) driver.Engine[*sql.Tx] {
+	switch kind {
+	case dbtest.KindPostgres:
+		return postgres.NewSQL(db)
+	case dbtest.KindSQLite:
+		return sqlite.New(db)
+	}
+	return mysql.New(db)
+}
+
+func (a *application) close() {
+	for _, b := range a.branches {
+		b.log.set(true)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		_ = b.Close(ctx)
+		cancel()
+	}
+}
+
+// employee is a goroutine of the application.
+type employee struct {
+	*branch
+	random *rand.Rand
+	thread string // of the owner that it names at times
+}
+
+// work does one errand after the other until ctx ends. No errand takes longer than its own time.
+func (c *employee) work(ctx context.Context) {
+	errands := []func(ctx context.Context) error{
+		c.plain, c.plain, c.shared, c.releaseInTx, c.releaseInTx, c.releaseBesideGuard, c.lockInTx, c.lockInTx, c.conditional, c.ask,
+	}
+	for ctx.Err() == nil {
+		within, cancel := context.WithTimeout(context.Background(), 2*ttl)
+		if c.bug == bugBorrows {
+			_, _ = c.pool.ExecContext(within, borrowed[c.db.Engine])
+		}
+		err := errands[c.random.IntN(len(errands))](within)
+		cancel()
+		c.tried("errands", 1)
+		c.explain("", err)
+		if err != nil {
+			c.busy() // an application whose network is away does not try without a pause
+		}
+	}
+}
+
+func (c *employee) unlock(l *dblock.Lock[*sql.Tx]) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c.explain("", l.Unlock(ctx))
+}
+
+func (c *employee) name() string { return c.names[c.random.IntN(len(c.names))] }
+
+// busy is for how long a employee does something else.
+func (c *employee) busy() { pass(time.Duration(c.random.Int64N(int64(4 * time.Millisecond)))) }
+
+// plain writes under the lock, in a guarded transaction.
+func (c *employee) plain(ctx context.Context) error {
+	name := c.name()
+	l, err := c.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	leave := c.believe(name, l.Context(), portion{})
+	err = c.within(ctx, func(tx *sql.Tx) error { return c.write(ctx, tx, l) })
+	leave()
+	c.unlock(l)
+	return err
+}
+
+// shared has one name with readers and writers, or units of a semaphore.
+func (c *employee) shared(ctx context.Context) error {
+	name, p := readName, reader
+	switch {
+	case c.random.IntN(2) == 0:
+		name, p = permitsName, portion{1 + c.random.IntN(2), fewPermits}
+	case c.random.IntN(4) == 0:
+		p = portion{}
+	}
+	l, err := c.Lock(ctx, name, p.options()...)
+	if err != nil {
+		return err
+	}
+	leave := c.believe(name, l.Context(), p)
+	c.busy()
+	for n := 0; c.bug == bugLogsFirst && n < 50; n++ { // to be held when a session ends
+		c.busy()
+	}
+	leave()
+	c.unlock(l)
+	return nil
+}
+
+// releaseInTx writes and releases in one transaction, and then asks for the name again under the
+// lock's own context, or as the same owner. It believes in the lock until the commit.
+func (c *employee) releaseInTx(ctx context.Context) error {
+	name := c.name()
+	var options []dblock.LockOption
+	if c.random.IntN(3) == 0 {
+		options = append(options, dblock.Owner("application", c.thread))
+	}
+	l, err := c.Lock(ctx, name, options...)
+	if err != nil {
+		return err
+	}
+	leave := c.believe(name, l.Context(), portion{})
+	defer leave()
+	undone := errors.New("rolled back")
+	err = c.within(ctx, func(tx *sql.Tx) error {
+		if err := c.write(ctx, tx, l); err != nil {
+			return err
+		}
+		if err := l.UnlockTx(ctx, tx); err != nil {
+			return err
+		}
+		leave()
+		if c.random.IntN(4) == 0 {
+			return undone
+		}
+		return nil
+	})
+	leave()
+	under, cancel := context.WithTimeout(l.Context(), ttl/10)
+	defer cancel()
+	if options != nil {
+		under, cancel = context.WithTimeout(ctx, ttl/10)
+		defer cancel()
+	}
+	again, nested := l, error(nil)
+	if c.bug != bugReenters {
+		again, nested = c.Lock(under, name, options...)
+	}
+	if nested == nil {
+		leave := c.believe(name, again.Context(), portion{})
+		c.busy()
+		leave()
+		c.unlock(again)
+	}
+	c.explain("", nested)
+	c.unlock(l)
+	if err == undone {
+		return nil
+	}
+	return err
+}
+
+// releaseBesideGuard releases in one transaction while another one, which the lock guards, is open.
+func (c *employee) releaseBesideGuard(ctx context.Context) error {
+	name := c.name()
+	l, err := c.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	leave := c.believe(name, l.Context(), portion{})
+	err = c.within(ctx, func(guarded *sql.Tx) error {
+		if err := c.write(ctx, guarded, l); err != nil {
+			return err
+		}
+		leave()
+		if c.db.Kind == dbtest.KindSQLite {
+			return nil // there is one writer at a time
+		}
+		err := c.within(ctx, func(tx *sql.Tx) error { return l.UnlockTx(ctx, tx) })
+		for range 5 {
+			c.busy()
+		}
+		c.explain("", err)
+		return nil
+	})
+	leave()
+	c.unlock(l)
+	return err
+}
+
+// lockInTx locks in a transaction whose context ends at any moment.
+func (c *employee) lockInTx(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, time.Duration(c.random.Int64N(int64(20*time.Millisecond))))
+	defer cancel()
+	name := c.name()
+	tx, err := c.pool.BeginTx(within, nil)
+	if err != nil {
+		return own{err}
+	}
+	defer tx.Rollback()
+	if err := c.LockTx(within, tx, name); err != nil {
+		return err
+	}
+	leave := c.believe(name, within, portion{})
+	defer leave()
+	c.busy()
+	leave()
+	if err := tx.Commit(); err != nil {
+		return own{err}
+	}
+	return nil
+}
+
+// conditional uses the packages without a client in a transaction whose context ends at any moment.
+func (c *employee) conditional(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, time.Duration(c.random.Int64N(int64(10*time.Millisecond))))
+	defer cancel()
+	return c.within(within, func(tx *sql.Tx) error {
+		version, err := optimistic.Read(within, tx, c.name())
+		if err == nil {
+			err = optimistic.Bump(within, tx, c.name(), version)
+		}
+		if err == nil {
+			err = fence.Check(within, tx, "till", time.Now().UnixMicro())
+		}
+		if err != nil { // a conflict, a stale token, a lock of the server's: what the application lives with
+			return own{err}
+		}
+		return nil
+	})
+}
+
+// ask asks for the name that the database refuses.
+func (c *employee) ask(ctx context.Context) error {
+	l, err := c.TryLock(ctx, refused)
+	if err == nil {
+		c.Errorf("%s: %q was granted", surprises, refused)
+		c.unlock(l)
+		return nil
+	}
+	c.explain(refused, err)
+	return nil
+}
+
+// within runs f in a transaction.
+func (c *employee) within(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := c.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return own{err}
+	}
+	defer tx.Rollback()
+	if err := f(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return own{err}
+	}
+	return nil
+}
+
+// write writes a row with the lock's token in a guarded transaction, and notes how many rows with
+// lower tokens it has seen there. No other may come later.
+func (c *employee) write(ctx context.Context, tx *sql.Tx, l *dblock.Lock[*sql.Tx]) error {
+	if c.bug != bugUnguarded {
+		if err := l.Guard(ctx, tx); err != nil {
+			return err
+		}
+	}
+	c.busy()
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO writes (name, token) VALUES ('%s', %d)", l.Name(), l.Token())); err != nil {
+		return own{err}
+	}
+	var seen int
+	if err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM writes WHERE name = '%s' AND token < %d", l.Name(), l.Token())).Scan(&seen); err != nil {
+		return own{err}
+	}
+	c.wrote(l.Name(), l.Token(), seen)
+	return nil
+}

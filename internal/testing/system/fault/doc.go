@@ -1,0 +1,51 @@
+// Package fault breaks things under dblock from outside: it kills and stops real processes,
+// cuts their network, kills and stops their servers, and records what every client believed
+// meanwhile. It has tests only.
+//
+// # Actors
+//
+// A client under test is a process of its own, an actor: this test binary again, which obeys
+// commands on its standard input and tells on its standard output what happened and when. Times are
+// of the kernel's CLOCK_BOOTTIME, the same in all processes, so that the test can compare the
+// belief of one client with the grants of another.
+//
+// # Belief
+//
+// A hold is believed in from when Lock returned until its context was last seen alive. An actor
+// looks every few milliseconds, and reads the clock before it looks: at that moment the hold was
+// believed in for certain. Where the look itself came late the process was starved or stopped,
+// which is not promised to be survived without the token, and the look does not count; nor do those
+// of the moment after it, in which the session finds out.
+//
+// # Histories
+//
+// A history is what several actors did at random, under faults, from a seed (DBLOCK_SEED, printed
+// with each failure; DBLOCK_HISTORY is for how long, 10s by default). Checkers read it afterwards,
+// and the database's own record of it, which triggers wrote. Each checker is itself tested with an
+// engine that was broken for the purpose.
+//
+// # Elections
+//
+// Five processes stand for election. Leaders are killed, are stopped for longer than their TTL, and
+// end in good order, and the server dies. Two more processes observe, and are stopped at times
+// themselves. The beliefs of the leaders, the history and the values of each observer must agree.
+// DBLOCK_TEST_ELECTION=50 sets the number of failovers, on MySQL too:
+//
+//	DBLOCK_TEST_ELECTION=50 go test -v -run TestElections ./internal/testing/system/fault
+//
+// # Money
+//
+// Processes move money between accounts, each transfer under locks and with both balances written
+// as they were worked out, so that a stale write shows in the books for ever. Every run does one
+// round of faults, with all kinds of lock at once. DBLOCK_TEST_MONEY=60s gives each kind the
+// processes for itself for that long, and then all kinds together:
+//
+//	DBLOCK_TEST_MONEY=60s go test -v -timeout 1h -run TestMoney ./internal/testing/system/fault
+//
+// Of these locks an advisory session lock alone promises nothing to a write on another connection:
+// the server frees it with its own connection, and has no token and no Guard to tell a stale
+// holder. There LockTx moves the money, with the lock and the writes in one transaction. What a
+// session lock does promise is in hindsight: if Unlock returns nil, the connection lived and the
+// name was held from Lock until then. So it protects an audit that reads while no process may
+// write, and the audit counts only if Unlock returns nil.
+package fault

@@ -1,0 +1,343 @@
+//go:build unix
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/quorum"
+)
+
+const (
+	realTTL        = time.Second
+	realQuarantine = 2 * time.Second
+	realLimit      = 300 * time.Millisecond
+)
+
+// bugForgetsWipe is of databases that were wiped and count all the same.
+const bugForgetsWipe = "counts a wiped database at once"
+
+// member is a database of a quorum: a file behind a gate, or one of a server behind a proxy.
+type member interface {
+	client() (*dblock.Client[any], func(), error)
+	cut()
+	slow()
+	heal()
+	wipe() error
+	remembers(w *world) bool
+}
+
+// distant is a member on a server.
+type distant struct {
+	*dbtest.Proxy
+	kind, dsn string
+}
+
+func (w *world) distant() member {
+	w.Helper()
+	db := w.another(w.T)
+	if err := remember(db.SQL(w)); err != nil {
+		w.Fatal(err)
+	}
+	proxy := dbtest.NewProxy(w, db.Addr(w))
+	return &distant{proxy, db.Kind, db.Through(w, proxy).DSN}
+}
+
+func (d *distant) cut()                  { d.Cut() }
+func (d *distant) slow()                 { d.Freeze() }
+func (d *distant) heal()                 { d.Heal() }
+func (d *distant) wipe() error           { d.Cut(); return nil } // files are wiped
+func (d *distant) remembers(*world) bool { return true }
+func (d *distant) client() (*dblock.Client[any], func(), error) {
+	backend, closePool, err := openEngine(d.kind, d.dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return memberOf(backend, closePool)
+}
+
+func memberOf(backend driver.Backend, closePool func()) (*dblock.Client[any], func(), error) {
+	c, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(realTTL), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+	return c, closePool, err
+}
+
+// program has the clients of one process: one of each database, and one of the quorum.
+func program(w *world, members []member, options ...quorum.Option) *quorum.Client {
+	w.Helper()
+	nodes := make([]quorum.Node, len(members))
+	var closing []func(context.Context)
+	for i, m := range members {
+		client, closePool, err := m.client()
+		if err != nil {
+			w.Fatal(err)
+		}
+		closing = append(closing, func(ctx context.Context) {
+			_ = client.Close(ctx) // a session's database may be gone
+			closePool()
+		})
+		nodes[i] = quorum.On(client).Named(fmt.Sprint("member ", i))
+	}
+	c, err := quorum.New(nodes, append([]quorum.Option{
+		quorum.WithNodeLimit(realLimit), quorum.WithQuarantine(realQuarantine), quorum.WithLogger(slog.New(slog.DiscardHandler)),
+	}, options...)...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			w.Error(err)
+		}
+		for _, f := range closing {
+			f(ctx)
+		}
+	})
+	return c
+}
+
+// record has all locks that were held. A lock is valid until its Until. Its context ends then too,
+// but on a busy machine perhaps a moment later.
+type record struct {
+	t *world
+
+	mu      sync.Mutex // protects what follows
+	highest map[string]int64
+	valid   map[string][]*quorum.Lock
+}
+
+func (r *record) granted(l *quorum.Lock) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.Token() <= r.highest[l.Name()] {
+		r.t.Errorf("%s: token %d after %d", l.Name(), l.Token(), r.highest[l.Name()])
+	}
+	r.highest[l.Name()] = l.Token()
+	for _, other := range r.valid[l.Name()] {
+		if other.Until().After(now) && l.Until().After(now) {
+			r.t.Errorf("%s: token %d is valid, and so is %d", l.Name(), l.Token(), other.Token())
+		}
+	}
+	r.valid[l.Name()] = append(r.valid[l.Name()], l)
+	r.t.tried("grants", 1)
+}
+
+func (r *record) over(l *quorum.Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.valid[l.Name()] = slices.DeleteFunc(r.valid[l.Name()], func(other *quorum.Lock) bool { return other == l })
+}
+
+// work locks and unlocks until ctx ends.
+func (r *record) work(ctx context.Context, c *quorum.Client, random *rand.Rand) {
+	for ctx.Err() == nil {
+		trying, cancel := context.WithTimeout(ctx, time.Second)
+		l, err := c.Lock(trying, []string{"hot", "hot", "cold", fmt.Sprint("rare ", random.IntN(5))}[random.IntN(4)])
+		cancel()
+		if err != nil {
+			continue
+		}
+		r.granted(l)
+		hold := time.Duration(random.Int64N(int64(10 * time.Millisecond)))
+		if random.IntN(20) == 0 {
+			hold = time.Duration(random.Int64N(int64(2 * realTTL)))
+		}
+		select {
+		case <-time.After(hold):
+		case <-ctx.Done():
+		case <-l.Context().Done():
+		}
+		if l.Context().Err() == nil {
+			r.over(l)
+		}
+		_ = l.Unlock(ctx)
+	}
+}
+
+// plague kills, stops and wipes a minority.
+func plague(w *world, members []member) {
+	hurt := map[int]time.Duration{} // by member: until when
+	for end := session.Boottime() + w.length; session.Boottime() < end; {
+		pass(200 * time.Millisecond)
+		i, what, until := w.random.IntN(len(members)), w.random.IntN(3), time.Duration(w.random.Int64N(int64(2*realTTL)))
+		for i, until := range hurt {
+			if session.Boottime() > until {
+				members[i].heal()
+				delete(hurt, i)
+			}
+		}
+		forgetful := 0
+		for i, m := range members {
+			if _, broken := hurt[i]; broken || !m.remembers(w) {
+				forgetful++
+			}
+		}
+		if w.bug == bugForgetsWipe { // the majority
+			for _, m := range members[:len(members)/2+1] {
+				if err := m.wipe(); err != nil {
+					w.Fatal(err)
+				}
+			}
+			continue
+		}
+		if _, broken := hurt[i]; broken || forgetful >= (len(members)-1)/2 {
+			continue
+		}
+		hurt[i] = session.Boottime() + until
+		w.tried([]string{"cuts", "stops", "wipes"}[what], 1)
+		switch what {
+		case 0:
+			members[i].cut()
+		case 1:
+			members[i].slow()
+		case 2:
+			if err := members[i].wipe(); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+	for _, m := range members {
+		m.heal()
+	}
+}
+
+// quorumRound has three programs contend over five files, or over three databases of a server, of
+// which a minority is killed, stopped or wiped.
+func quorumRound(w *world) {
+	var members []member
+	if w.engine == dbtest.KindSQLite {
+		for _, g := range newGates(w, 5) {
+			g.lies = w.bug == bugForgetsWipe
+			members = append(members, g)
+		}
+	} else {
+		members = []member{w.distant(), w.distant(), w.distant()}
+	}
+	r := &record{t: w, highest: map[string]int64{}, valid: map[string][]*quorum.Lock{}}
+	ctx, cancel := context.WithCancel(w.Context())
+	defer cancel()
+	var work sync.WaitGroup
+	var programs []*quorum.Client
+	for i := range 3 {
+		c, random := program(w, members), rand.New(rand.NewPCG(w.seed, uint64(i)))
+		programs = append(programs, c)
+		work.Go(func() { r.work(ctx, c, random) })
+	}
+	plague(w, members)
+	cancel()
+	work.Wait()
+	r.recovers(programs[0], "hot")
+}
+
+// recovers fails where nobody gets a lock when all databases are up again. On a loaded machine a
+// node may take longer than its limit for an answer.
+func (r *record) recovers(c *quorum.Client, name string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	l, err := c.Lock(ctx, name)
+	for errors.Is(err, dblock.ErrUnavailable) && ctx.Err() == nil {
+		l, err = c.Lock(ctx, name)
+	}
+	if err != nil {
+		r.t.Fatalf("all are up again, and nobody gets the lock: %v", err)
+	}
+	r.granted(l)
+	if err := l.Unlock(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
+		r.t.Error(err)
+	}
+}
+
+// majorityGoes is a scenario: a lock is lost with the majority, and had again when it comes back.
+func majorityGoes(w *world) {
+	gates := newGates(w, 3)
+	c := program(w, []member{gates[0], gates[1], gates[2]}, quorum.WithPatience(realLimit))
+	r := &record{t: w, highest: map[string]int64{}, valid: map[string][]*quorum.Lock{}}
+	first, err := c.Lock(w.Context(), "n")
+	if err != nil {
+		w.Fatal(err)
+	}
+	r.granted(first)
+	gates[0].cut()
+	gates[1].cut()
+	w.tried("cuts", 2)
+	select {
+	case <-first.Context().Done():
+	case <-time.After(patience):
+		w.Fatal("the lock is not lost")
+	}
+	if _, err = c.Lock(w.Context(), "n"); !errors.Is(err, dblock.ErrUnavailable) {
+		w.Errorf("with a minority: %v", err)
+	}
+	gates[0].heal()
+	r.recovers(c, "n")
+	gates[1].heal()
+	if err := first.Unlock(w.Context()); !errors.Is(err, dblock.ErrLost) {
+		w.Error(err)
+	}
+}
+
+// wipedMember is a scenario: a holder has two of three databases. One of these is replaced by an
+// empty one, which with the third is a majority without a trace of the holder.
+func wipedMember(w *world) {
+	gates := newGates(w, 3)
+	members := []member{gates[0], gates[1], gates[2]}
+	a, b := program(w, members), program(w, members)
+	r := &record{t: w, highest: map[string]int64{}, valid: map[string][]*quorum.Lock{}}
+	r.recovers(a, "other") // they connect
+	r.recovers(b, "other")
+	gates[2].cut()
+	l, err := a.Lock(w.Context(), "n")
+	if err != nil {
+		w.Fatal(err)
+	}
+	r.granted(l)
+	if err := gates[0].wipe(); err != nil {
+		w.Fatal(err)
+	}
+	w.tried("wipes", 1)
+	gates[2].heal()
+	second, err := b.TryLock(w.Context(), "n")
+	switch {
+	case err == nil:
+		r.granted(second)
+	case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable):
+		w.Error(err)
+	}
+	_ = l.Unlock(w.Context())
+	if second != nil {
+		_ = second.Unlock(w.Context())
+	}
+	r.recovers(b, "n") // on the second and the third
+}
+
+// schedulesRound runs the simulated world of package quorum, with crashes between any two steps.
+func schedulesRound(w *world) {
+	n := max(20, int(w.length.Seconds()*15))
+	out, err := exec.CommandContext(w.Context(), *soakQuorum, "-test.run=TestTokensRise", "-test.v", "-test.timeout=1h",
+		fmt.Sprint("-schedules=", n), fmt.Sprint("-seed=", w.random.Uint64N(1<<62))).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%v: %s", err, out)
+	}
+	w.tried("schedules", n)
+	if _, after, ok := strings.Cut(string(out), "model_test.go:"); ok {
+		var line, locks, crashes int
+		_, _ = fmt.Sscanf(after, "%d: %d locks, %d crashes", &line, &locks, &crashes)
+		w.tried("grants", locks)
+		w.tried("crashes", crashes)
+	}
+}

@@ -1,0 +1,170 @@
+// Package quorum tests quorums of databases of all kinds.
+package quorum
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/quorum"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+const (
+	realTTL        = time.Second
+	realQuarantine = 2 * time.Second
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+// onDatabase makes a node of a database of any kind. Its client is closed when the test has ended.
+func onDatabase(t *testing.T, db dbtest.Database, ttl time.Duration) quorum.Node {
+	t.Helper()
+	if db.Kind == dbtest.KindPostgres {
+		return quorum.On(newClient(t, postgres.New(db.Pool(t)), ttl))
+	}
+	return quorum.On(onSQL(t, db, ttl))
+}
+
+// onSQL makes a client through database/sql.
+func onSQL(t *testing.T, db dbtest.Database, ttl time.Duration) *dblock.Client[*sql.Tx] {
+	t.Helper()
+	switch pool := db.SQL(t); db.Kind {
+	case dbtest.KindPostgres:
+		return newClient(t, postgres.NewSQL(pool), ttl)
+	case dbtest.KindSQLite:
+		return newClient(t, sqlite.New(pool), ttl)
+	default:
+		return newClient(t, mysql.New(pool), ttl)
+	}
+}
+
+func newClient[TX any](t *testing.T, engine driver.Engine[TX], ttl time.Duration) *dblock.Client[TX] {
+	t.Helper()
+	client, err := dblock.New(engine, dblock.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own has ended
+		defer cancel()
+		if err := client.Close(ctx); err != nil && !errors.Is(err, dblock.ErrUnavailable) {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// The promises of a client that a quorum relies on, on each kind of database.
+func TestADatabaseKeepsItsMemory(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		c := onSQL(t, db, time.Minute)
+		incarnation := func(renew bool, floor int64) (driver.Incarnation, error) {
+			return c.Core().Incarnation(t.Context(), renew, floor)
+		}
+		m, err := incarnation(false, 0)
+		if err != nil || m.Floor != 0 || m.Age < 0 || m.Age > time.Minute {
+			t.Fatalf("an empty database: %+v, %v", m, err)
+		}
+		clock, err := incarnation(false, -1)
+		if err != nil || clock.Floor < time.Now().Add(-time.Hour).UnixMicro() {
+			t.Fatalf("the highest of nothing: %d, %v", clock.Floor, err)
+		}
+		l, err := c.TryLock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raised, err := l.Core().Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
+		if err != nil || l.Token() != raised {
+			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
+		}
+		if again, err := l.Core().Raise(t.Context(), 1); err != nil || again != raised {
+			t.Errorf("raised to 1: %d, %v", again, err)
+		}
+		if left := time.Until(l.Until()); left <= 0 || left > time.Minute {
+			t.Errorf("trusted for %v", left)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if h, err := incarnation(false, -1); err != nil || h.Floor != raised {
+			t.Errorf("the highest is %d, not %d: %v", h.Floor, raised, err)
+		}
+		next, err := c.TryLock(t.Context(), "n")
+		if err != nil || next.Token() <= raised {
+			t.Fatalf("token %d after %d: %v", next.Token(), raised, err)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, floor := range []int64{raised + 1e12, 0, 7} {
+			if _, err := incarnation(true, floor); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := incarnation(false, 0); err != nil || m.Floor != floor || m.Age > time.Minute {
+				t.Errorf("renewed with %d: %+v, %v", floor, m, err)
+			}
+			if h, err := incarnation(false, -1); err != nil || h.Floor < max(floor, next.Token()) {
+				t.Errorf("renewed with %d, and the highest is %d: %v", floor, h.Floor, err)
+			}
+		}
+	})
+}
+
+func TestEnginesMayDiffer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		t.Parallel()
+		nodes := []quorum.Node{onDatabase(t, db, realTTL), onDatabase(t, dbtest.SQLite(t), realTTL), onDatabase(t, dbtest.SQLite(t), realTTL)}
+		c, err := quorum.New(nodes, quorum.WithQuarantine(realQuarantine))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := c.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := c.TryLock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) {
+			t.Errorf("no name: %v", err)
+		}
+		for until := time.Now().Add(20 * time.Second); ; { // a machine may be too busy to answer in a node's time limit
+			_, err := c.TryLock(t.Context(), "n")
+			if errors.Is(err, quorum.ErrQuarantined) {
+				break
+			}
+			if !errors.Is(err, dblock.ErrUnavailable) || time.Now().After(until) {
+				t.Fatalf("before Init: %v", err)
+			}
+		}
+		if err := quorum.Init(t.Context(), nodes...); err != nil {
+			t.Fatal(err)
+		}
+		var last int64
+		for range 20 {
+			l, err := c.Lock(t.Context(), "n") // at first it waits until the quarantine is over
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Token() <= last {
+				t.Errorf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+			if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) && l.Context().Err() == nil {
+				t.Errorf("under its own context: %v", err)
+			}
+			if err := l.Unlock(l.Context()); err != nil && !errors.Is(err, dblock.ErrLost) { // a machine may be too busy for a short TTL
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+)
+
+// cohort has a session get a name as a cohort of so many, after another session has had it.
+func (f *fixture) cohort(name, session string, members int) driver.Grant {
+	f.t.Helper()
+	held := f.take(name, f.session())
+	r := request(name, session)
+	r.Members = members
+	f.queue(r)
+	next := f.release(held, true)
+	if next.Attempt != r.Attempt || next.Grant.Token-next.Grant.First != int64(members)-1 {
+		f.t.Fatalf("%+v", next)
+	}
+	return next.Grant
+}
+
+// tables are all that there is of locks, shares and waiters.
+func (f *fixture) tables() string {
+	f.t.Helper()
+	var all []string
+	for _, query := range []string{
+		"SELECT concat_ws(' ', name, session_id, attempt, host, thread, token, first_token, last_token, waiters, next_ticket) FROM dblock_locks",
+		"SELECT concat_ws(' ', name, token, session_id, attempt, units) FROM dblock_shares ORDER BY token",
+		"SELECT concat_ws(' ', name, ticket, session_id, attempt, members) FROM dblock_waiters ORDER BY ticket",
+		"SELECT concat_ws(' ', name, kind) FROM dblock_events ORDER BY id",
+	} {
+		rows, err := f.pool.QueryContext(f.t.Context(), query)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for rows.Next() {
+			var row string
+			must(f.t, rows.Scan(&row))
+			all = append(all, row)
+		}
+		must(f.t, rows.Err())
+	}
+	return strings.Join(all, "\n")
+}
+
+// Broken by a statement whose error is not heeded, or that runs in a transaction of its own.
+func TestATransitionThatFailsInTheMiddleHasDoneNothing(t *testing.T) {
+	ctx := t.Context()
+	steps := map[string]struct {
+		statements string
+		step       func(f *fixture, h driver.Held) error
+	}{
+		"join": {"LockRow WriteQueue AddPlace COMMIT", func(f *fixture, h driver.Held) error {
+			_, _, err := f.Join(ctx, request("n", h.Session))
+			return err
+		}},
+		"release": {"LockRow Places WriteLock DropPlace CountGrant COMMIT", func(f *fixture, h driver.Held) error {
+			_, err := drivertest.Release(ctx, f, h, true)
+			return err
+		}},
+		"break": {"LockRow Places WriteLock DropPlace AddEvent CountGrant COMMIT", func(f *fixture, h driver.Held) error {
+			_, _, err := drivertest.Break(ctx, f, "", "n", f.look("", "n").Holder, driver.Event{Name: "n", Kind: "broken"})
+			return err
+		}},
+		"leave": {"LockRow PlaceOf WriteQueue DropPlace COMMIT", func(f *fixture, h driver.Held) error {
+			_, err := drivertest.Undo(ctx, f, h.Session, "n", f.look(h.Session, "n").Queued[0])
+			return err
+		}},
+		"downgrade": {"LockRow Places WriteLock PutShare COMMIT", func(f *fixture, h driver.Held) error {
+			_, err := f.downgrade(h)
+			return err
+		}},
+	}
+	for name, c := range steps {
+		t.Run(name, func(t *testing.T) {
+			f, p := onPower(t, "wal", "FULL")
+			s, other := f.session(), f.session()
+			held := f.take("n", s)
+			f.enqueue("n", other)
+			f.enqueue("n", s)
+			before := f.tables()
+			for _, statement := range strings.Fields(c.statements) {
+				if p.refused = "-- name: " + statement + " "; statement == "COMMIT" {
+					p.refused = statement
+				}
+				if err := c.step(f, held); err == nil {
+					t.Errorf("%s failed, and nobody was told", statement)
+				}
+				p.refused = ""
+				if after := f.tables(); after != before {
+					t.Fatalf("%s failed:\n%s\nwas\n%s", statement, after, before)
+				}
+			}
+			if err := c.step(f, held); err != nil || f.tables() == before {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Broken by a take, a release or a join that has grown: a statement is mostly the time to parse it.
+func TestWhatIsDoneMostTakesFewStatements(t *testing.T) {
+	f, p := onPower(t, "wal", "FULL")
+	s, other := f.session(), f.session()
+	ran := func(what string, step func(), want ...string) {
+		t.Helper()
+		p.levels, p.ran = nil, nil
+		if step(); !slices.Equal(p.ran, want) || len(p.levels) != 1 {
+			t.Errorf("%s: %v, in %d transactions; want %v", what, p.ran, len(p.levels), want)
+		}
+	}
+	var held driver.Held
+	ran("a take", func() { held = f.take("n", s) }, "TakeLock")
+	ran("a release", func() { f.release(held, false) }, "ReleaseIdle")
+	held = f.take("n", s)
+	ran("a join", func() { f.enqueue("n", other) }, "LockRow", "WriteQueue", "AddPlace")
+	ran("a hand-over", func() { f.release(held, true) }, "LockRow", "Places", "WriteLock", "DropPlace", "CountGrant")
+}
+
+func TestACohortIsOnePlaceAndOneGrant(t *testing.T) {
+	f := newFixture(t)
+	s, other := f.session(), f.session()
+	grant := f.cohort("n", s, 3)
+	r := request("n", other)
+	r.Members = 4
+	f.queue(r)
+	f.enqueue("n", s)
+	f.sound()
+	state := f.look(s, "n")
+	if state.Waiters != 5 || len(state.Queued) != 1 || len(state.Granted) != 1 || state.Granted[0].Grant.First != grant.First ||
+		state.Granted[0].Grant.Token != grant.Token || state.Holder.Grant.First != grant.First {
+		t.Errorf("%+v", state)
+	}
+	details, err := f.Describe(t.Context(), []string{"n"}, 10)
+	if err != nil || len(details) != 1 || details[0].Queued != 5 || len(details[0].Waiters) != 2 || details[0].Holders[0].Grant.First != grant.First {
+		t.Errorf("%+v, %v", details, err)
+	}
+	claims, err := f.Orphans(t.Context(), s, 10)
+	if err != nil || len(claims) != 2 || claims[0].Token != grant.Token || claims[1].Token != 0 {
+		t.Errorf("%+v, %v", claims, err)
+	}
+	waits, err := f.WaitGraph(t.Context(), state.Queued)
+	if err != nil || len(waits) != 1 || waits[0].Holds {
+		t.Errorf("a cohort holds, though the row does not tell which member: %+v, %v", waits, err)
+	}
+}
+
+func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
+	for behind, want := range map[int]int{0: 1, 1: 3, 2: 3} { // waiters
+		f := newFixture(t)
+		s, other := f.session(), f.session()
+		grant := f.cohort("n", s, 3)
+		r := request("n", other)
+		r.Members = 2
+		f.queue(r)
+		f.enqueue("n", s)
+		before := f.tables()
+		held := driver.Held{Name: "n", Session: s, Token: grant.Token}
+		d := driver.Detachment{Token: grant.Token - int64(behind), Host: "member", Thread: "t"}
+		if behind > 0 {
+			d.Behind = request("n", s)
+			d.Behind.Members = behind
+		}
+		tx := f.begin()
+		must(t, f.tx().Guard(t.Context(), tx, held, nil))
+		must(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
+		must(t, tx.Rollback())
+		if after := f.tables(); after != before {
+			t.Fatalf("after a rollback:\n%s\nwas\n%s", after, before)
+		}
+		tx = f.begin()
+		must(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
+		must(t, tx.Commit())
+		f.sound()
+		state := f.look(s, "n")
+		next := r
+		if behind > 0 {
+			next = d.Behind
+		}
+		got := state.Holder.Grant
+		if state.Holder.Attempt != next.Attempt || got.Token-got.First != int64(next.Members)-1 || got.First <= grant.Token || state.Waiters != want {
+			t.Errorf("%d behind: %+v, want %d waiters", behind, state, want)
+		}
+	}
+}
+
+func TestWhatThePresentCohortHasWrittenIsKept(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	grant := f.cohort("n", s, 3)
+	for token := grant.First - 1; token <= grant.Token+1; token++ {
+		must(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note", Token: token, Session: s}}))
+	}
+	f.exec("UPDATE dblock_events SET at = 1")
+	if n, err := f.PurgeRecords(t.Context(), time.Hour, 100); err != nil || n != 2 {
+		t.Errorf("%d were purged, %v: want those before and after the cohort", n, err)
+	}
+}
+
+// Broken by looking at the first token alone: the clock has passed that, and not the last.
+func TestACohortWhoseLastTokenTheClockHasNotReachedMustLast(t *testing.T) {
+	for members, want := range map[int]int64{9: 1, 10: full} {
+		for _, queued := range []bool{false, true} {
+			t.Run(fmt.Sprint(members, queued), func(t *testing.T) {
+				f, p := onPower(t, "wal", "FULL")
+				s := f.session()
+				held := f.take("n", s)
+				f.exec("DROP VIEW dblock_clock")
+				f.exec("CREATE TABLE dblock_clock (now_us integer)")
+				now := time.Now().UnixMilli() * 1000
+				f.exec("INSERT INTO dblock_clock VALUES (?)", now)
+				f.exec("UPDATE dblock_locks SET token = ?", now+tick.Microseconds()-10)
+				r := request("n", s)
+				r.Members = members
+				if queued {
+					f.queue(r)
+					p.levels = nil
+					f.release(held, true)
+				} else {
+					f.release(held, false)
+					p.levels = nil
+					f.share(r)
+				}
+				if first := f.look(s, "n").Holder.Grant.First; first != now+tick.Microseconds()-9 {
+					t.Fatal(first - now)
+				}
+				if !slices.Equal(p.levels, []int64{want}) {
+					t.Errorf("a cohort of %d was committed with synchronous=%v: want %d", members, p.levels, want)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+func TestMissingTablesAreErrSchema(t *testing.T) {
+	f := open(t, newFile(t, "wal"), "")
+	every := func(when string, want error) {
+		t.Helper()
+		ctx := t.Context()
+		up, err := f.Upkeep(ctx, "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func() error{
+			"OpenSession": func() error { return f.OpenSession(ctx, driver.Session{ID: "s", TTL: time.Hour}) },
+			"EndSession":  func() error { return f.EndSession(ctx, "s") },
+			"Take":        func() error { _, _, err := f.Take(ctx, request("n", "s")); return err },
+			"Join":        func() error { _, _, err := f.Join(ctx, request("n", "s")); return err },
+			"Look":        func() error { _, err := f.Look(ctx, "s", []string{"n"}); return err },
+			"Heartbeat":   func() error { _, err := up.Heartbeat(ctx, "s", time.Hour); return err },
+			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
+			"Purge":       func() error { _, _, err := f.Purge(ctx, time.Hour, "", 1); return err },
+		} {
+			if err := call(); !errors.Is(err, want) {
+				t.Errorf("%s %s: %v", name, when, err)
+			}
+		}
+	}
+	version := func(want int) {
+		t.Helper()
+		if schema, err := f.Schema(t.Context()); err != nil || schema.Version != want {
+			t.Fatalf("%+v, %v, want version %d", schema, err, want)
+		}
+	}
+	version(0)
+	every("before the migrations", driver.ErrSchema)
+	if err := migrate.Up(t.Context(), f.pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	version(driver.SchemaVersion)
+	f.take("n", f.session())
+	f.exec("ALTER TABLE dblock_locks RENAME COLUMN metadata TO grasps")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+		t.Errorf("the right version with a column missing: %v", err)
+	}
+	f.exec("UPDATE dblock_schema SET version = ?", driver.SchemaVersion+1)
+	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+		t.Errorf("a later version that this build can use, with a column missing: %v", err)
+	}
+	f.exec("UPDATE dblock_schema SET usable_from = version")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+		t.Errorf("a later version that this build cannot use: %v", err)
+	}
+	version(driver.SchemaVersion + 1)
+	f.exec("DROP TABLE dblock_locks")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+		t.Errorf("a table dropped: %v", err)
+	}
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	f := newFixture(t)
+	if err := migrate.Down(t.Context(), f.pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?", migrate.Table); n != 0 {
+		t.Fatalf("%d tables, views and indexes are left", n)
+	}
+}
+
+func TestAReadOnlyFileSaysSo(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	held := f.take("n", s)
+	for _, query := range []string{"mode=ro", "_pragma=query_only(1)"} {
+		f := open(t, f.path, query)
+		if _, _, err := f.Take(t.Context(), request("m", s)); !errors.Is(err, driver.ErrReadOnly) {
+			t.Errorf("%s: take: %v", query, err)
+		}
+		if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReadOnly) {
+			t.Errorf("%s: release: %v", query, err)
+		}
+		if state := f.look(s, "n"); state.Holder.Grant.Token != held.Token {
+			t.Errorf("%s: look: %+v", query, state)
+		}
+	}
+}
+
+func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "none", "locks.db"), "")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("no such folder: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte("This is no database, but some text that is long enough to be read as the header of one, and then some."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, path, "")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("no database: %v", err)
+	}
+	f = newFixture(t)
+	f.pool.Close()
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrConfig) {
+		t.Errorf("a closed pool: %v", err)
+	}
+}

@@ -1,0 +1,135 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// removals are what people do to a file that is in use.
+var removals = map[string]func(t *testing.T, path string){
+	"deleted": func(t *testing.T, path string) { must(t, os.Remove(path)) },
+	"moved":   func(t *testing.T, path string) { must(t, os.Rename(path, path+".old")) },
+	"replaced": func(t *testing.T, path string) {
+		other := newFile(t, "wal")
+		must(t, os.Rename(other, path))
+	},
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
+	for what, remove := range removals {
+		for _, journal := range journals {
+			t.Run(what+" "+journal, func(t *testing.T) {
+				f := newFixtureIn(t, journal)
+				s := f.session()
+				held := f.take("held", s)
+				tx, late := f.begin(), f.begin()
+				_, err := tx.ExecContext(t.Context(), "SELECT 1")
+				must(t, err)
+				up, err := f.Upkeep(t.Context(), "s")
+				must(t, err)
+				remove(t, f.path)
+				for name, call := range map[string]func() error{
+					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
+					"Take":      func() error { _, _, err := f.Take(t.Context(), request("n", s)); return err },
+					"Look":      func() error { _, err := f.Look(t.Context(), s, []string{"n"}); return err },
+					"Release":   func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
+					"Guard":     func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
+					"ReleaseTx": func() error { return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil) },
+					"LockTx": func() error {
+						_, _, err := f.tx().LockTx(t.Context(), late, "n", func(string, int, any) bool { return false }, true, nil)
+						return err
+					},
+				} {
+					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), f.path) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A pool of one is asked for its file as well, and what comes back is the same file.
+func TestAFileThatIsPutBackServesAgain(t *testing.T) {
+	f := newFixture(t)
+	f.pool.SetMaxOpenConns(1)
+	held := f.take("held", f.session())
+	must(t, os.Rename(f.path, f.path+".old"))
+	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
+		t.Fatal(err)
+	}
+	must(t, os.Rename(f.path+".old", f.path))
+	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A database without a file cannot be looked at, and is not.
+func TestADatabaseInMemoryHasNoFileToLose(t *testing.T) {
+	f := on(t, openPool(t, "", "mode=memory"), "")
+	f.pool.SetMaxOpenConns(1)
+	must(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
+	held := f.take("held", f.session())
+	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SQLite itself forgets the links over which it has opened a file. Broken by asking connections
+// alone that the pool has already.
+func TestAPathThatIsPointedElsewhereServesNobody(t *testing.T) {
+	for what, link := range map[string]string{"a file": "current.db", "a folder": "current/locks.db"} {
+		for _, journal := range journals {
+			t.Run(what+" "+journal, func(t *testing.T) {
+				old, other := newFixtureIn(t, journal).path, newFixtureIn(t, journal).path
+				if what == "a folder" {
+					old, other = filepath.Dir(old), filepath.Dir(other)
+				}
+				folder := t.TempDir()
+				path := filepath.Join(folder, link)
+				to := filepath.Join(folder, strings.Split(link, "/")[0])
+				must(t, os.Symlink(old, to))
+				f := open(t, path, "")
+				s := f.session()
+				held := f.take("held", s)
+				up, err := f.Upkeep(t.Context(), "s")
+				must(t, err)
+				if alive, err := up.Heartbeat(t.Context(), s, patience); err != nil || !alive {
+					t.Fatal(alive, err)
+				}
+				must(t, os.Remove(to))
+				must(t, os.Symlink(other, to))
+				b := open(t, path, "")
+				b.take("held", b.session()) // the second holder
+				for name, call := range map[string]func() error{
+					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
+					"Release": func() error {
+						if _, err := up.Heartbeat(t.Context(), s, patience); err == nil {
+							t.Error("the heartbeat does not notice")
+						}
+						_, err := drivertest.Release(t.Context(), f, held, false)
+						return err
+					},
+				} {
+					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), other) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+	}
+}

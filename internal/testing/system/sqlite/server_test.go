@@ -1,0 +1,295 @@
+package sqlite_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	modernc "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+const driverName = "sqlite"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childRole) != "" {
+		os.Exit(child())
+	}
+	os.Exit(dbtest.Run(m))
+}
+
+// journals are the two ways in which SQLite keeps readers and a writer apart.
+var journals = []string{"wal", "delete"}
+
+// fixture is an engine on a pool on a file of its own.
+type fixture struct {
+	driver.Engine[*sql.Tx]
+	t    *testing.T
+	path string
+	pool *sql.DB
+}
+
+func newFixture(t *testing.T) *fixture { return newFixtureIn(t, "wal") }
+
+func newFixtureIn(t *testing.T, journal string) *fixture {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	migrated, err := templates[journal]()
+	must(t, err)
+	must(t, os.WriteFile(path, migrated, 0o600))
+	return open(t, path, "")
+}
+
+// templates are migrated files, which are made once: tests write copies of them.
+var templates = map[string]func() ([]byte, error){"wal": templateOf("wal"), "delete": templateOf("delete")}
+
+func templateOf(journal string) func() ([]byte, error) {
+	return sync.OnceValues(func() (file []byte, err error) {
+		folder, err := os.MkdirTemp("", "dblock")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(folder)
+		path := filepath.Join(folder, "locks.db")
+		pool, err := sql.Open(driverName, "file:"+path+"?"+unsynced)
+		if err != nil {
+			return nil, err
+		}
+		_, err = pool.Exec("PRAGMA journal_mode = " + journal)
+		if err == nil {
+			err = migrate.Up(context.Background(), pool, migrate.SQLite)
+		}
+		if err = errors.Join(err, pool.Close()); err != nil { // after it the file is whole
+			return nil, err
+		}
+		return os.ReadFile(path)
+	})
+}
+
+func newFile(t *testing.T, journal string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	db := openPool(t, path, "")
+	if _, err := db.ExecContext(t.Context(), "PRAGMA journal_mode = "+journal); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// unsynced does not wait for the disk, which has nothing to do with who may write when.
+const unsynced = "_pragma=synchronous(OFF)"
+
+// open is another pool on the same file, as of another process. The query is the rest of the
+// driver's DSN.
+func open(t *testing.T, path, query string) *fixture {
+	t.Helper()
+	return on(t, openPool(t, path, query), path)
+}
+
+func on(t *testing.T, pool *sql.DB, path string) *fixture {
+	return &fixture{Engine: sqlite.New(pool), t: t, path: path, pool: pool}
+}
+
+func openPool(t *testing.T, path, query string) *sql.DB {
+	t.Helper()
+	if !strings.Contains(query, "synchronous") {
+		query = unsynced + "&" + query
+	}
+	db, err := sql.Open(driverName, "file:"+path+"?"+query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.t.Helper()
+	err := insist(f.t.Context(), func() error {
+		_, err := f.pool.ExecContext(f.t.Context(), query, args...)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) number(query string, args ...any) int64 {
+	f.t.Helper()
+	var n int64
+	err := insist(f.t.Context(), func() error {
+		return f.pool.QueryRowContext(f.t.Context(), query, args...).Scan(&n)
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+func (f *fixture) session() string {
+	f.t.Helper()
+	id := rand.Text()
+	err := insist(f.t.Context(), func() error {
+		return f.OpenSession(f.t.Context(), driver.Session{ID: id, Host: "here", PID: 1, App: "test", TTL: time.Hour})
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return id
+}
+
+// lapse lets a session's time be over.
+func (f *fixture) lapse(session string) {
+	f.exec("UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", session)
+}
+
+func request(name, session string) driver.Request {
+	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Wait: true}
+}
+
+// take must get the lock.
+func (f *fixture) take(name, session string) driver.Held {
+	f.t.Helper()
+	grant, taken, err := f.Take(f.t.Context(), request(name, session))
+	if err != nil || !taken {
+		f.t.Fatalf("take %q: %v, %v", name, taken, err)
+	}
+	return driver.Held{Name: name, Session: session, Token: grant.Token}
+}
+
+// enqueue must have to wait, and returns the attempt.
+func (f *fixture) enqueue(name, session string) string {
+	f.t.Helper()
+	r := request(name, session)
+	_, outcome, err := f.Join(f.t.Context(), r)
+	if err != nil || outcome != driver.Queued {
+		f.t.Fatalf("enqueue for %q: %v, %v", name, outcome, err)
+	}
+	return r.Attempt
+}
+
+// release must succeed.
+func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
+	f.t.Helper()
+	next, err := drivertest.Release(f.t.Context(), f, h, contended)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.only(next)
+}
+
+// only is the one hand-off that there was, or the zero value.
+func (f *fixture) only(next []driver.Handoff) driver.Handoff {
+	f.t.Helper()
+	switch len(next) {
+	case 0:
+		return driver.Handoff{}
+	case 1:
+		return next[0]
+	}
+	f.t.Fatalf("handed on to several: %+v", next)
+	return driver.Handoff{}
+}
+
+// look is the state of one name that must have a row.
+func (f *fixture) look(session, name string) driver.State {
+	f.t.Helper()
+	states, err := f.Look(f.t.Context(), session, []string{name})
+	if err != nil || len(states) != 1 {
+		f.t.Fatalf("look at %q: %v, %v", name, states, err)
+	}
+	return states[0]
+}
+
+func (f *fixture) expire(session string, want bool) {
+	f.t.Helper()
+	dead, err := f.Expire(f.t.Context(), session)
+	if err != nil || dead != want {
+		f.t.Fatalf("expire: dead %v, %v; want %v", dead, err, want)
+	}
+}
+
+func (f *fixture) heartbeat(session string, want bool) {
+	f.t.Helper()
+	up, err := f.Upkeep(f.t.Context(), "s")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	alive, err := up.Heartbeat(f.t.Context(), session, time.Hour)
+	if err := errors.Join(err, up.Close()); err != nil || alive != want {
+		f.t.Fatalf("heartbeat: alive %v, %v; want %v", alive, err, want)
+	}
+}
+
+// clean says whether the one connection of a pool is outside of any transaction.
+func (f *fixture) clean() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	conn, err := f.pool.Conn(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, statement := range []string{"BEGIN", "ROLLBACK"} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			f.t.Fatalf("%s on a connection from the pool: %v", statement, err)
+		}
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited %v in vain until %s", patience, what)
+		}
+	}
+}
+
+// codeOf is SQLite's result code, 0 where there is none.
+func codeOf(err error) int {
+	var failure *modernc.Error
+	if errors.As(err, &failure) {
+		return failure.Code()
+	}
+	return 0
+}
+
+// busy: another connection is in the way.
+func busy(err error) bool { return slices.Contains([]int{sqliteBusy, sqliteLocked}, codeOf(err)&0xff) }
+
+const (
+	sqliteBusy         = 5
+	sqliteLocked       = 6
+	sqliteBusySnapshot = sqliteBusy | 2<<8
+)
+
+// full is PRAGMA synchronous=FULL.
+const full = 2
+
+// tick is how far the database's clock steps.
+const tick = time.Millisecond
