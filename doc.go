@@ -96,5 +96,5 @@
 // # Further reading
 //
 // The folder docs has the design with its layers and states (design.md), the reasons and the
-// measurements (decisions.md), the order of an upgrade (upgrading.md), and the tests (testing.md).
+// measurements (decisions), the order of an upgrade (upgrading.md), and the tests (testing.md).
 package dblock

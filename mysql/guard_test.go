@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
-// interleavings.
+// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions/0013-guards.md
+// lists the interleavings.
 
 var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
-// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
-// interleavings.
+// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions/0013-guards.md
+// lists the interleavings.
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
