@@ -68,8 +68,9 @@
 // # Observing
 //
 // WithObserver tells of attempts, locks, heartbeats and the listener. Stats and Ping tell of the
-// client, Inspect, List, Watch and Events of the locks. The log has nothing at level INFO in normal
-// operation, and of an outage the first failure, later ones at growing intervals, and the end.
+// client. Package inspect shows holders, queues, sessions and the history. The log has nothing at
+// level INFO in normal operation, and of an outage the first failure, later ones at growing
+// intervals, and the end.
 //
 // Neither the logger nor the observer is waited for, however slow it is. Both are told in order, a
 // moment later, by a goroutine that runs while there is something to tell; what they are too slow
@@ -84,9 +85,8 @@
 // second. A lock that was lost ends its context with ErrLost as the cause.
 //
 // No call waits for a database for ever. A statement is given up after a TTL. Ping, CheckSchema,
-// Inspect, List, Why, Events, Sessions, Jobs and Runs return ErrUnavailable then, each page of a
-// list after two TTLs at most, and ErrClosed when the client is closed meanwhile. Close returns
-// within ten seconds.
+// Jobs, Runs and package inspect return ErrUnavailable then, each page of a list after two TTLs at
+// most, and ErrClosed when the client is closed meanwhile. Close returns within ten seconds.
 //
 // # Stability
 //

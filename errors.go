@@ -161,14 +161,10 @@ func notAcquired(state driver.State, cause error) error {
 	e := &NotAcquiredError{Waiters: state.Waiters, Cause: cause}
 	if h := state.Holder; h.Session != "" {
 		e.Host, e.Thread, e.Token, e.Since = h.Host, h.Thread, h.Grant.Token, h.Since
-		e.Until, e.over = endAfter(time.Now(), h.Left), h.Left <= 0
+		e.Until, e.over = time.Now().Add(max(h.Left, 0)), h.Left <= 0
 	}
 	return e
 }
-
-// endAfter is when what is left of a lock is over. Of the dead the database does not know since
-// when it is: then it is now.
-func endAfter(now time.Time, left time.Duration) time.Time { return now.Add(max(left, 0)) }
 
 // DeadlockError is a cycle of owners that wait for each other. It matches ErrDeadlock.
 type DeadlockError struct {

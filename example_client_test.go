@@ -3,6 +3,7 @@ package dblock_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -47,26 +48,29 @@ func ExampleClient_Resume() {
 	// Output: the same token: true
 }
 
-// An exporter or a web page takes an Inspector.
-func ExampleInspector() {
+// The state of all jobs.
+func ExampleClient_Jobs() {
 	client, done := openClient(dblock.WithHost("web-1"))
 	defer done()
 	ctx := context.Background()
-	show := func(i dblock.Inspector) {
-		for info, err := range i.List(ctx, dblock.Filter{}) {
-			if err != nil {
-				log.Fatal(err)
-			}
-			fmt.Println(info.Name, "is held by", info.Holders[0].Host)
-		}
-	}
-	l, err := client.Lock(ctx, "invoice/42")
+	_, err := client.OncePer(ctx, "report", 24*time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error {
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer l.Unlock(ctx)
-	show(client)
-	// Output: invoice/42 is held by web-1
+	_, _ = client.OncePer(ctx, "clean up", time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error {
+		return errors.New("the disk is full")
+	})
+	for run, err := range client.Jobs(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: on %s, ended: %v, error: %q\n", run.Name, run.Host, !run.Ended.IsZero(), run.Err)
+	}
+	// Output:
+	// clean up: on web-1, ended: true, error: "the disk is full"
+	// report: on web-1, ended: true, error: ""
 }
 
 func ExampleWithObserver() {

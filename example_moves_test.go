@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/example"
 )
 
@@ -17,7 +18,7 @@ func ExampleClient_Break() {
 	client, done := openClient()
 	defer done()
 	stuck := must(client.Lock(ctx, "printer"))
-	info := must(client.Inspect(ctx, "printer"))
+	info := must(inspect.New(client).Lock(ctx, "printer"))
 	seen := info.Holders[0].Token
 
 	n, err := client.Break(ctx, "printer", "confirmed by hand", seen)

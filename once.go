@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/page"
 )
 
 // minInterval is the shortest slot of OncePer.
@@ -209,17 +210,17 @@ func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, z
 func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		var before time.Time
-		pages(0, yield, func(size int) (runs []Run, more bool, err error) {
-			var page []driver.Run
+		page.Each(0, yield, func(size int) (runs []Run, more bool, err error) {
+			var rows []driver.Run
 			err = c.inquire(ctx, "runs", name, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Runs(ctx, name, before, size)
+				rows, err = engine.Runs(ctx, name, before, size)
 				return err
 			})
-			for _, r := range page {
+			for _, r := range rows {
 				before = r.Began
 				runs = append(runs, runOf(r))
 			}
-			return runs, len(page) == size, err
+			return runs, len(rows) == size, err
 		})
 	}
 }
@@ -230,17 +231,17 @@ func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error
 func (c *Client[TX]) Jobs(ctx context.Context) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		after := ""
-		pages(0, yield, func(size int) (jobs []Run, more bool, err error) {
-			var page []driver.Run
+		page.Each(0, yield, func(size int) (jobs []Run, more bool, err error) {
+			var rows []driver.Run
 			err = c.inquire(ctx, "jobs", after, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.LatestRuns(ctx, after, size)
+				rows, err = engine.LatestRuns(ctx, after, size)
 				return err
 			})
-			for _, r := range page {
+			for _, r := range rows {
 				after = r.Name
 				jobs = append(jobs, runOf(r))
 			}
-			return jobs, len(page) == size, err
+			return jobs, len(rows) == size, err
 		})
 	}
 }
@@ -254,6 +255,11 @@ func runOf(r driver.Run) Run {
 		run.Err = r.Detail
 	}
 	return run
+}
+
+// inquire runs a statement that no lock depends on, and repeats it after a race.
+func (c *Client[TX]) inquire(ctx context.Context, op, name string, f func(ctx context.Context, engine driver.Backend) error) error {
+	return fail(op, name, c.Core().Inquire(ctx, f))
 }
 
 func onceName(name string) string { return "once/" + name }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -167,6 +168,7 @@ type client interface {
 	locker
 	tryLock(ctx context.Context, name string) (held, error)
 	lockAll(ctx context.Context, names []string) (unlocker, error)
+	inspector() *inspect.Inspector
 	Close(ctx context.Context) error
 }
 
@@ -189,6 +191,8 @@ func (c clientOf[TX]) tryLock(ctx context.Context, name string) (held, error) {
 func (c clientOf[TX]) lockAll(ctx context.Context, names []string) (unlocker, error) {
 	return c.LockAll(ctx, names)
 }
+
+func (c clientOf[TX]) inspector() *inspect.Inspector { return inspect.New(c.Client) }
 
 func newClient[TX any](engine driver.Engine[TX], options []dblock.Option) (client, error) {
 	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)

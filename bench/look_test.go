@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -46,7 +46,7 @@ func BenchmarkLook(b *testing.B) {
 // view is a database with locks, and a client that reads them.
 type view struct {
 	*app
-	dblock.Inspector
+	*inspect.Inspector
 }
 
 func newView(b *testing.B, k kind, locks, sessions int) view {
@@ -77,7 +77,7 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 			}
 		}
 	}
-	v := view{a, a.mustClient(b).(dblock.Inspector)}
+	v := view{a, a.mustClient(b).inspector()}
 	for range 10 { // statements prepared, and planned for good
 		if err := v.look(0); err != nil {
 			b.Fatal(err)
@@ -90,9 +90,9 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 func (v view) look(int) error {
 	ctx := context.Background()
 	for what, n := range map[string]func() (int, error){
-		"names":              func() (int, error) { return count(v.List(ctx, dblock.Filter{Limit: shown})) },
-		"names with waiters": func() (int, error) { return count(v.List(ctx, dblock.Filter{Contended: true, Limit: queuesThere})) },
-		"sessions":           func() (int, error) { return count(v.Sessions(ctx, dblock.SessionFilter{Limit: fewSessions})) },
+		"names":              func() (int, error) { return count(v.List(ctx, inspect.Filter{Limit: shown})) },
+		"names with waiters": func() (int, error) { return count(v.List(ctx, inspect.Filter{Contended: true, Limit: queuesThere})) },
+		"sessions":           func() (int, error) { return count(v.Sessions(ctx, inspect.SessionFilter{Limit: fewSessions})) },
 	} {
 		want := map[string]int{"names": shown, "names with waiters": queuesThere, "sessions": fewSessions}[what]
 		if got, err := n(); err != nil || got != want {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 func TestALockIsLostBeforeAnotherHasIt(t *testing.T) {
@@ -152,7 +153,7 @@ func TestAnUnlockedLockIsNotLostInPlaceOfTheNext(t *testing.T) {
 func TestALostLockLeavesNoSession(t *testing.T) {
 	f := dblocktest.New[*Tx](t)
 	f.Lose(t, take(t, f.Client, "n"))
-	for s, err := range f.Client.Sessions(t.Context(), dblock.SessionFilter{Dead: true}) {
+	for s, err := range inspect.New(f.Client).Sessions(t.Context(), inspect.SessionFilter{Dead: true}) {
 		if err != nil || s.ID != f.Client.Stats().Session {
 			t.Errorf("%+v, %v", s, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 const (
@@ -19,13 +20,13 @@ const (
 )
 
 // asking is the page that confirms Ask.
-type asking struct{ dblock.Info }
+type asking struct{ inspect.Info }
 
 // breaking is the page that confirms Break.
 type breaking struct {
-	dblock.Info
+	inspect.Info
 	Token  int64
-	Holder *dblock.Participant // that has the token; nil: nobody has it any more
+	Holder *inspect.Participant // that has the token; nil: nobody has it any more
 }
 
 // outcome is what came of an intervention.
@@ -35,7 +36,7 @@ type outcome struct {
 }
 
 func loadAsk(ctx context.Context, q query) (any, error) {
-	info, err := q.of.Inspect(ctx, q.get("name"))
+	info, err := q.of.Lock(ctx, q.get("name"))
 	return asking{info}, err
 }
 
@@ -45,10 +46,10 @@ func loadBreak(ctx context.Context, q query) (any, error) {
 	if b.Token, err = tokenOf(q); err != nil {
 		return nil, err
 	}
-	if b.Info, err = q.of.Inspect(ctx, q.get("name")); err != nil {
+	if b.Info, err = q.of.Lock(ctx, q.get("name")); err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(b.Holders, func(p dblock.Participant) bool { return p.Token == b.Token }); i >= 0 {
+	if i := slices.IndexFunc(b.Holders, func(p inspect.Participant) bool { return p.Token == b.Token }); i >= 0 {
 		b.Holder = &b.Holders[i]
 	}
 	return b, nil

@@ -101,7 +101,7 @@ func TestAnInterventionWhileTheDatabaseIsAwaySaysSo(t *testing.T) {
 	}
 }
 
-// acted is an Inspector that answers Ask and Break.
+// acted is a Source that answers Ask and Break.
 type acted struct {
 	named
 	act func(ctx context.Context) (holders int, err error)
@@ -115,12 +115,12 @@ func (a acted) Ask(ctx context.Context, _, _ string) error {
 }
 
 // post sends the form of a page under a request's context.
-func post(ctx context.Context, i dblock.Inspector, page string) *httptest.ResponseRecorder {
+func post(ctx context.Context, i dblockweb.Source, page string) *httptest.ResponseRecorder {
 	form := url.Values{"name": {"n"}, "token": {"7"}, "reason": {"why not"}}
 	r := httptest.NewRequestWithContext(ctx, "POST", "/"+page, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
-	dblockweb.Handler(i, dblockweb.Authorize(operator)).ServeHTTP(w, r)
+	dblockweb.HandlerOf(i, dblockweb.Authorize(operator)).ServeHTTP(w, r)
 	return w
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // The kinds of events that package election writes.
@@ -27,15 +27,15 @@ type elections struct {
 
 type election struct {
 	Name       string
-	Info       dblock.Info
-	Leader     *dblock.Event // of the term that goes on; nil: nobody leads
+	Info       inspect.Info
+	Leader     *inspect.Event // of the term that goes on; nil: nobody leads
 	Candidates int
-	Terms      []dblock.Event // the latest first
+	Terms      []inspect.Event // the latest first
 }
 
 // loadElections finds elections by the latest events of terms.
 func loadElections(ctx context.Context, q query) (any, error) {
-	terms, err := take(q.of.Events(ctx, dblock.EventFilter{Kinds: []string{elected, resigned}, Newest: true, Limit: readTerms}), readTerms)
+	terms, err := take(q.of.Events(ctx, inspect.EventFilter{Kinds: []string{elected, resigned}, Newest: true, Limit: readTerms}), readTerms)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func loadElections(ctx context.Context, q query) (any, error) {
 		}
 		one.Candidates = one.Info.Queued
 		for _, holder := range one.Info.Holders {
-			j := slices.IndexFunc(one.Terms, func(t dblock.Event) bool { return t.Kind == elected && t.Token == holder.Token })
+			j := slices.IndexFunc(one.Terms, func(t inspect.Event) bool { return t.Kind == elected && t.Token == holder.Token })
 			if j >= 0 {
 				one.Leader = &one.Terms[j]
 			}
@@ -71,12 +71,12 @@ func loadElections(ctx context.Context, q query) (any, error) {
 	return e, nil
 }
 
-// firstPlaces tells of a name what Inspect does, but of its queue only the first places. A name is
-// the first of those that begin with it: where List begins with another one, it is idle.
-func firstPlaces(ctx context.Context, of dblock.Inspector, name string) (dblock.Info, error) {
-	infos, err := take(of.List(ctx, dblock.Filter{Prefix: name, Limit: 1}), 1)
+// firstPlaces shows a name as Lock does, with the first places of its queue only. A name is the
+// first of those that begin with it: if List begins with another name, this one is idle.
+func firstPlaces(ctx context.Context, of Source, name string) (inspect.Info, error) {
+	infos, err := take(of.List(ctx, inspect.Filter{Prefix: name, Limit: 1}), 1)
 	if err != nil || len(infos) == 0 || infos[0].Name != name {
-		return dblock.Info{Name: name}, err
+		return inspect.Info{Name: name}, err
 	}
 	return infos[0], nil
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 const shownEvents = 100
@@ -13,7 +13,7 @@ const shownEvents = 100
 type events struct {
 	Name, Kinds string
 	Before      int64
-	List        []dblock.Event
+	List        []inspect.Event
 	Next        int64 // the ID before which the list goes on; 0: there are no more
 }
 
@@ -25,7 +25,7 @@ func loadEvents(ctx context.Context, q query) (any, error) {
 			return nil, badRequest("The address asks for events before a number that is none.")
 		}
 	}
-	f := dblock.EventFilter{Name: e.Name, Before: e.Before, Newest: true, Limit: shownEvents}
+	f := inspect.EventFilter{Name: e.Name, Before: e.Before, Newest: true, Limit: shownEvents}
 	f.Kinds = strings.FieldsFunc(e.Kinds, func(r rune) bool { return r == ',' || r == ' ' })
 	var err error
 	e.List, err = take(q.of.Events(ctx, f), shownEvents)

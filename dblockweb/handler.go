@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // mostStreams is how many viewers a handler updates at a time.
@@ -34,11 +35,16 @@ func Authorize(access func(r *http.Request) Access) Option {
 	}
 }
 
-// Handler returns the page of a database, to be mounted at a path that ends with a slash. Every
-// *dblock.Client is an Inspector. The page of a lock uses Watch, with which the client is a session
-// like one that takes locks. The handler starts nothing that outlives ServeHTTP; an Ask or a Break
-// goes on there for up to 15 seconds when its browser leaves.
-func Handler(of dblock.Inspector, options ...Option) http.Handler {
+// Handler returns the page of a client's database, to be mounted at a path that ends with a slash.
+// The page of a lock uses Watch, for which the client opens a session as it does for a lock. The
+// handler starts nothing that outlives ServeHTTP. An Ask or a Break continues there for up to 15
+// seconds after its browser has left.
+func Handler[TX any](client *dblock.Client[TX], options ...Option) http.Handler {
+	return HandlerOf(database{inspect.New(client), client}, options...)
+}
+
+// HandlerOf is Handler with another source of what the page shows, such as one that hides names.
+func HandlerOf(of Source, options ...Option) http.Handler {
 	h := &handler{
 		of: of, access: func(*http.Request) Access { return Access{Look: true} },
 		streams: make(chan struct{}, mostStreams), pages: pages(),
@@ -52,7 +58,7 @@ func Handler(of dblock.Inspector, options ...Option) http.Handler {
 }
 
 type handler struct {
-	of      dblock.Inspector
+	of      Source
 	access  func(r *http.Request) Access
 	own     http.CrossOriginProtection
 	streams chan struct{} // one for each that is open
@@ -145,7 +151,7 @@ func foreign(r *http.Request) bool {
 
 // query is what a page is asked for.
 type query struct {
-	of     dblock.Inspector
+	of     Source
 	access Access
 	values url.Values
 }

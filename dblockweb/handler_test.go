@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // everywhere are the pages for looking.
@@ -228,14 +229,14 @@ var hostile = []string{
 	"javascript:alert(1)", "//evil.example/", "\\\\evil", "+ +", " ", "\u202eevil", "ünïcödé", "{{.}}", "</time>", strings.Repeat("é", 127) + "x",
 }
 
-// named is an Inspector of names that no client takes.
+// named is a Source of names that no client takes.
 type named struct {
-	dblock.Inspector
+	dblockweb.Source
 	names []string
 }
 
-func (n named) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (n named) List(_ context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		for _, name := range n.names {
 			if f.Contended || !yield(n.info(name), nil) {
 				return
@@ -244,20 +245,20 @@ func (n named) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, e
 	}
 }
 
-func (n named) info(name string) dblock.Info {
-	return dblock.Info{Name: name, Token: 7, Holders: []dblock.Participant{{Host: name, Thread: name, App: name, Session: name, Token: 7, Metadata: map[string]string{name: name}, Asked: name}}}
+func (n named) info(name string) inspect.Info {
+	return inspect.Info{Name: name, Token: 7, Holders: []inspect.Participant{{Host: name, Thread: name, App: name, Session: name, Token: 7, Metadata: map[string]string{name: name}, Asked: name}}}
 }
 
-func (n named) Inspect(_ context.Context, name string) (dblock.Info, error) { return n.info(name), nil }
+func (n named) Lock(_ context.Context, name string) (inspect.Info, error) { return n.info(name), nil }
 
-func (n named) Why(_ context.Context, name string) ([]dblock.Info, error) {
-	return []dblock.Info{n.info(name)}, nil
+func (n named) Why(_ context.Context, name string) ([]inspect.Info, error) {
+	return []inspect.Info{n.info(name)}, nil
 }
 
-func (n named) Events(context.Context, dblock.EventFilter) iter.Seq2[dblock.Event, error] {
-	return func(yield func(dblock.Event, error) bool) {
+func (n named) Events(context.Context, inspect.EventFilter) iter.Seq2[inspect.Event, error] {
+	return func(yield func(inspect.Event, error) bool) {
 		for _, name := range n.names {
-			if !yield(dblock.Event{ID: 1, Name: name, Kind: "elected", Detail: name, Host: name, Token: 7}, nil) {
+			if !yield(inspect.Event{ID: 1, Name: name, Kind: "elected", Detail: name, Host: name, Token: 7}, nil) {
 				return
 			}
 		}
@@ -267,7 +268,7 @@ func (n named) Events(context.Context, dblock.EventFilter) iter.Seq2[dblock.Even
 func TestAnyNameIsShownAndFound(t *testing.T) {
 	for _, name := range append(hostile, "\xff\xfe<b>", "a\x00b") {
 		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
-			w := &world{T: t, server: serve(t, dblockweb.Handler(named{names: []string{name}}, dblockweb.Authorize(operator)))}
+			w := &world{T: t, server: serve(t, dblockweb.HandlerOf(named{names: []string{name}}, dblockweb.Authorize(operator)))}
 			for _, page := range []string{"", "events", "elections"} {
 				found := w.linkTo(w.get(page), "lock?")
 				to, err := url.Parse(found)
@@ -313,30 +314,30 @@ func TestOnlyPostChangesAnything(t *testing.T) {
 	}
 }
 
-// chained is an Inspector of one chain of waiting.
+// chained is a Source of one chain of waiting.
 type chained struct {
 	named
-	infos []dblock.Info
+	infos []inspect.Info
 }
 
-func (c chained) Why(context.Context, string) ([]dblock.Info, error) { return c.infos, nil }
+func (c chained) Why(context.Context, string) ([]inspect.Info, error) { return c.infos, nil }
 
-func handlerOf(i dblock.Inspector) http.Handler { return dblockweb.Handler(i) }
+func handlerOf(i dblockweb.Source) http.Handler { return dblockweb.HandlerOf(i) }
 
 // silent is a database that does not answer.
-type silent struct{ dblock.Inspector }
+type silent struct{ dblockweb.Source }
 
-func (silent) List(ctx context.Context, _ dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (silent) List(ctx context.Context, _ inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		<-ctx.Done()
-		yield(dblock.Info{}, fmt.Errorf("connecting:\n\tfirst: %w", ctx.Err()))
+		yield(inspect.Info{}, fmt.Errorf("connecting:\n\tfirst: %w", ctx.Err()))
 	}
 }
 
 func TestAPageSaysSoonThatTheDatabaseDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, w := time.Now(), httptest.NewRecorder()
-		dblockweb.Handler(silent{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+		dblockweb.HandlerOf(silent{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
 		if took := time.Since(began); took != 3*time.Second || w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%d after %v", w.Code, took)
 		}

@@ -60,7 +60,7 @@ func loadJob(ctx context.Context, q query) (any, error) {
 	return readJob(ctx, q.of, q.get("name"))
 }
 
-func readJob(ctx context.Context, of dblock.Inspector, name string) (job, error) {
+func readJob(ctx context.Context, of Source, name string) (job, error) {
 	runs, err := take(of.Runs(ctx, name), shownRuns)
 	j := job{Name: name, Runs: runs, Full: len(runs) == shownRuns}
 	if len(runs) > 0 {

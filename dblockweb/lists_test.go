@@ -25,7 +25,7 @@ func TestSessionsShowWhatEachHoldsAndWaitsFor(t *testing.T) {
 	w.contains(w.get("sessions?host=elsewhere&dead=1"), "There is no such session", "checked")
 }
 
-// schedule is an Inspector of one job.
+// schedule is a Source of one job.
 type schedule struct {
 	named
 	runs []dblock.Run

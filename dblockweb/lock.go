@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 const (
@@ -15,12 +15,12 @@ const (
 )
 
 type lock struct {
-	dblock.Info
-	First   []dblock.Participant // of the waiters
+	inspect.Info
+	First   []inspect.Participant // of the waiters
 	Picture picture
 	Chain   waiting
 	Job     string // whose lock it is; "": none
-	Events  []dblock.Event
+	Events  []inspect.Event
 	Full    bool // there may be more events
 }
 
@@ -36,14 +36,14 @@ func loadLock(ctx context.Context, q query) (any, error) {
 	if l.Job == name {
 		l.Job = ""
 	}
-	l.Events, err = take(q.of.Events(ctx, dblock.EventFilter{Name: name, Newest: true, Limit: shownHistory}), shownHistory)
+	l.Events, err = take(q.of.Events(ctx, inspect.EventFilter{Name: name, Newest: true, Limit: shownHistory}), shownHistory)
 	l.Full = len(l.Events) == shownHistory
 	return l, err
 }
 
 // waiting is a name in the chain of waiting, and who holds it.
 type waiting struct {
-	dblock.Info
+	inspect.Info
 	By    []blocker
 	Cycle bool // it stands further up in its branch: those in between wait for each other
 	Above bool // it stands elsewhere in the chain, with what its holders wait for
@@ -52,7 +52,7 @@ type waiting struct {
 
 // blocker is a holder, and what it waits for itself.
 type blocker struct {
-	dblock.Participant
+	inspect.Participant
 	For []waiting
 }
 
@@ -67,10 +67,10 @@ func (w waiting) HasCycle() bool {
 }
 
 // chainOf makes a tree of what Why has returned.
-func chainOf(infos []dblock.Info) waiting {
+func chainOf(infos []inspect.Info) waiting {
 	shown := map[string]bool{}
-	var descend func(info dblock.Info, path []string) waiting
-	descend = func(info dblock.Info, path []string) waiting {
+	var descend func(info inspect.Info, path []string) waiting
+	descend = func(info inspect.Info, path []string) waiting {
 		w := waiting{Info: info, Cycle: slices.Contains(path, info.Name)}
 		if w.Cycle || shown[info.Name] || len(shown) >= shownChain {
 			w.Above = !w.Cycle && shown[info.Name]

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // shownNames is how many names with waiters the overview shows, and how many others.
@@ -14,7 +14,7 @@ const shownNames = 100
 
 type overview struct {
 	Prefix, Host, Older, After string
-	Contended, Others          []dblock.Info
+	Contended, Others          []inspect.Info
 	Full                       bool   // there may be more names with waiters
 	Next                       string // the name after which the others go on; "": there are no more
 }
@@ -23,7 +23,7 @@ type overview struct {
 // all names only, also those with waiters: it does not know which of them the first page showed.
 func loadOverview(ctx context.Context, q query) (any, error) {
 	o := overview{Prefix: q.get("prefix"), Host: q.get("host"), Older: q.get("older"), After: q.get("after")}
-	f := dblock.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames}
+	f := inspect.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames}
 	if o.Older != "" {
 		var err error
 		if f.Older, err = time.ParseDuration(o.Older); err != nil || f.Older < 0 {
@@ -51,21 +51,21 @@ func loadOverview(ctx context.Context, q query) (any, error) {
 	if len(others) == shownNames {
 		o.Next = others[len(others)-1].Name
 	}
-	o.Others = slices.DeleteFunc(others, func(i dblock.Info) bool { return above[i.Name] })
-	slices.SortStableFunc(o.Contended, func(a, b dblock.Info) int {
+	o.Others = slices.DeleteFunc(others, func(i inspect.Info) bool { return above[i.Name] })
+	slices.SortStableFunc(o.Contended, func(a, b inspect.Info) int {
 		return cmp.Or(cmp.Compare(b.Queued, a.Queued), waitsSince(a).Compare(waitsSince(b)))
 	})
-	slices.SortStableFunc(o.Others, func(a, b dblock.Info) int { return heldSince(a).Compare(heldSince(b)) })
+	slices.SortStableFunc(o.Others, func(a, b inspect.Info) int { return heldSince(a).Compare(heldSince(b)) })
 	return o, nil
 }
 
 // heldSince is since when the name has its oldest holder.
-func heldSince(i dblock.Info) time.Time { return oldest(i.Holders) }
+func heldSince(i inspect.Info) time.Time { return oldest(i.Holders) }
 
 // waitsSince is since when the oldest waiter waits that was read.
-func waitsSince(i dblock.Info) time.Time { return oldest(i.Waiters) }
+func waitsSince(i inspect.Info) time.Time { return oldest(i.Waiters) }
 
-func oldest(participants []dblock.Participant) (since time.Time) {
+func oldest(participants []inspect.Participant) (since time.Time) {
 	for _, p := range participants {
 		if since.IsZero() || p.Since.Before(since) {
 			since = p.Since

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
@@ -106,10 +107,10 @@ func TestTheChainOfWaitingLeadsToWhoBlocksEverybody(t *testing.T) {
 
 func TestACycleIsMarked(t *testing.T) {
 	w := newWorld(t)
-	a, b := dblock.Participant{Host: "h", Thread: "a", Session: "s", Token: 1}, dblock.Participant{Host: "h", Thread: "b", Session: "s", Token: 2}
-	infos := []dblock.Info{
-		{Name: "x", Holders: []dblock.Participant{a}, Waiters: []dblock.Participant{b}, Queued: 1},
-		{Name: "y", Holders: []dblock.Participant{b}, Waiters: []dblock.Participant{a}, Queued: 1},
+	a, b := inspect.Participant{Host: "h", Thread: "a", Session: "s", Token: 1}, inspect.Participant{Host: "h", Thread: "b", Session: "s", Token: 2}
+	infos := []inspect.Info{
+		{Name: "x", Holders: []inspect.Participant{a}, Waiters: []inspect.Participant{b}, Queued: 1},
+		{Name: "y", Holders: []inspect.Participant{b}, Waiters: []inspect.Participant{a}, Queued: 1},
 	}
 	w.server = serve(t, handlerOf(chained{named{}, infos}))
 	_, chain, _ := strings.Cut(w.get("lock?name=x"), `id="chain"`)
@@ -118,10 +119,10 @@ func TestACycleIsMarked(t *testing.T) {
 
 func TestAChainThatIsTooLongIsCut(t *testing.T) {
 	w := newWorld(t)
-	var infos []dblock.Info
+	var infos []inspect.Info
 	for i := range 150 {
-		holder := dblock.Participant{Host: "h", Thread: fmt.Sprint(i), Session: "s", Token: 1}
-		info := dblock.Info{Name: fmt.Sprintf("n%d", i), Holders: []dblock.Participant{holder}, Queued: 1}
+		holder := inspect.Participant{Host: "h", Thread: fmt.Sprint(i), Session: "s", Token: 1}
+		info := inspect.Info{Name: fmt.Sprintf("n%d", i), Holders: []inspect.Participant{holder}, Queued: 1}
 		if i > 0 {
 			info.Waiters = infos[i-1].Holders
 		}

@@ -3,7 +3,7 @@ package dblockweb
 import (
 	"fmt"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // Sizes of the picture of a queue, which fits on a narrow screen.
@@ -42,7 +42,7 @@ type permits struct {
 	TextY         int
 }
 
-func pictureOf(i dblock.Info) picture {
+func pictureOf(i inspect.Info) picture {
 	p := picture{Width: pictureWidth}
 	y, before := 2, 2+boxHeight/2
 	add := func(class string, place int, first, second string) {
@@ -102,14 +102,14 @@ func pictureOf(i dblock.Info) picture {
 	return p
 }
 
-func rests(i dblock.Info) string {
+func rests(i inspect.Info) string {
 	if i.Rests > 0 {
 		return "it cools down (MinHold)"
 	}
 	return "it is free"
 }
 
-func wants(p dblock.Participant, of int) string {
+func wants(p inspect.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d permits", p.Permits, of)

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 func TestAStreamSendsWhatHasChanged(t *testing.T) {
@@ -126,20 +126,20 @@ func TestAStreamOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	w.until(next, "main", "1 holder")
 }
 
-// busy is an Inspector of a lock that changes a thousand times a second.
+// busy is a Source of a lock that changes a thousand times a second.
 type busy struct {
 	named
 	reads, watched *atomic.Int64
 }
 
-func (b busy) Why(_ context.Context, name string) ([]dblock.Info, error) {
+func (b busy) Why(_ context.Context, name string) ([]inspect.Info, error) {
 	info := b.info(name)
 	info.Token = b.reads.Add(1)
-	return []dblock.Info{info}, nil
+	return []inspect.Info{info}, nil
 }
 
-func (b busy) Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (b busy) Watch(ctx context.Context, name string) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		for ctx.Err() == nil {
 			if b.watched.Add(1); !yield(b.info(name), nil) {
 				return

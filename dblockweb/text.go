@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 var functions = template.FuncMap{
@@ -75,7 +75,7 @@ func clock(t time.Time) string {
 }
 
 // process identifies a participant.
-func process(p dblock.Participant) string {
+func process(p inspect.Participant) string {
 	who := fmt.Sprintf("%s:%d", p.Host, p.PID)
 	if p.Thread != "" {
 		who += " " + p.Thread
@@ -84,7 +84,7 @@ func process(p dblock.Participant) string {
 }
 
 // claim is how a participant has a name, or wants it.
-func claim(p dblock.Participant, of int) string {
+func claim(p inspect.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d", p.Permits, of)

@@ -115,7 +115,7 @@ func (e *Elections[TX]) prepare(ctx context.Context, name string, idle bool, opt
 		}
 		o(&c)
 	}
-	if _, err = e.client.Inspect(ctx, name); ctx.Err() != nil {
+	if _, err = e.inspector.Lock(ctx, name); ctx.Err() != nil {
 		err = nil
 	}
 	return c, err
@@ -131,7 +131,7 @@ func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func
 	within := leaderContext[TX]{inner, ctx, t}
 	e.enter(t)
 	defer func() {
-		t.failure = t.handOff(ctx, e.client)
+		t.failure = t.handOff(ctx, e.inspector)
 		e.leave(t)
 		close(t.over)
 		if t.failure != nil && (err != nil || ctx.Err() != nil) { // no later term can report it

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // The errors of this package, for errors.Is. Its other errors are those of package dblock.
@@ -27,7 +28,8 @@ const (
 // Elections runs the campaigns and observations of one client, under any number of names. TX is the
 // type of the application's transactions, as in the client. It is safe for concurrent use.
 type Elections[TX any] struct {
-	client *dblock.Client[TX]
+	client    *dblock.Client[TX]
+	inspector *inspect.Inspector
 
 	mu    sync.Mutex // protects terms
 	terms map[string]*Term[TX]
@@ -37,7 +39,7 @@ type Elections[TX any] struct {
 // all campaigns before the client is closed: Close hands their locks on without waiting for their
 // functions.
 func New[TX any](client *dblock.Client[TX]) *Elections[TX] {
-	return &Elections[TX]{client: client, terms: map[string]*Term[TX]{}}
+	return &Elections[TX]{client: client, inspector: inspect.New(client), terms: map[string]*Term[TX]{}}
 }
 
 // Resign ends the current term of a campaign of these Elections. The context of its function ends

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -35,16 +36,16 @@ var errEnough = errors.New("enough")
 // observers see the same leaders.
 //
 // A new leader and a resignation are yielded when they are recorded, where the engine can notify
-// (see dblock.Client.Watch), and a crash when the lock ends. An observation survives outages of the
-// database, and yields afterwards what happened meanwhile. It fails at once only if it cannot
-// begin: ErrSchema, ErrUnavailable, ErrInvalidName.
+// (see Watch of package inspect), and a crash when the lock ends. An observation survives outages
+// of the database, and yields afterwards what happened meanwhile. It fails at once only if it
+// cannot begin: ErrSchema, ErrUnavailable, ErrInvalidName.
 func (e *Elections[TX]) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if ctx == nil {
 			yield(Leader{}, failed(name, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)))
 			return
 		}
-		o := observer[TX]{client: e.client, name: name, yield: func(l Leader) bool { return yield(l, nil) }}
+		o := observer{inspector: e.inspector, name: name, yield: func(l Leader) bool { return yield(l, nil) }}
 		if err := o.run(ctx); err != errEnough {
 			yield(Leader{}, err)
 		}
@@ -56,10 +57,10 @@ func failed(name string, err error) error {
 }
 
 // observer is one observation.
-type observer[TX any] struct {
-	client *dblock.Client[TX]
-	name   string
-	yield  func(Leader) bool
+type observer struct {
+	inspector *inspect.Inspector
+	name      string
+	yield     func(Leader) bool
 
 	begun   bool   // the first value was yielded
 	present Leader // as far as it is known
@@ -69,18 +70,18 @@ type observer[TX any] struct {
 
 // update is a value of Watch.
 type update struct {
-	info dblock.Info
+	info inspect.Info
 	err  error
 }
 
-func (o *observer[TX]) run(ctx context.Context) error {
+func (o *observer) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
 	updates := make(chan update)
 	watching.Go(func() {
-		for info, err := range o.client.Watch(ctx, o.name) {
+		for info, err := range o.inspector.Watch(ctx, o.name) {
 			select {
 			case updates <- update{info, err}:
 			case <-ctx.Done():
@@ -88,7 +89,7 @@ func (o *observer[TX]) run(ctx context.Context) error {
 			}
 		}
 	})
-	var info dblock.Info
+	var info inspect.Info
 	var reread <-chan time.Time
 	for wait := minReread; ; {
 		select {
@@ -119,7 +120,7 @@ func (o *observer[TX]) run(ctx context.Context) error {
 // settle yields what has happened up to info, or since. It needs both the history and the lock: the
 // history does not tell whether the latest term goes on, and the lock does not tell what was
 // before.
-func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
+func (o *observer) settle(ctx context.Context, info *inspect.Info) error {
 	if err := o.retry(ctx, func() error { return o.read(ctx) }); err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
 		// info may be older than the term. No comparison of tokens tells: those that are reserved
 		// for goroutines behind the leader are above its own. What is looked at now is not older.
 		err := o.retry(ctx, func() (err error) {
-			*info, err = o.client.Inspect(ctx, o.name)
+			*info, err = o.inspector.Lock(ctx, o.name)
 			return err
 		})
 		if err != nil {
@@ -149,8 +150,8 @@ func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
 }
 
 // read reads the new events of the history. A repeated statement may have written an event twice.
-func (o *observer[TX]) read(ctx context.Context) error {
-	events := o.client.Events(ctx, dblock.EventFilter{Name: o.name, Kinds: []string{elected, resigned}, After: o.after})
+func (o *observer) read(ctx context.Context) error {
+	events := o.inspector.Events(ctx, inspect.EventFilter{Name: o.name, Kinds: []string{elected, resigned}, After: o.after})
 	for e, err := range events {
 		if err != nil {
 			return err
@@ -171,7 +172,7 @@ func (o *observer[TX]) read(ctx context.Context) error {
 }
 
 // setLeader sets the present leader. It yields it unless the first value is still to come.
-func (o *observer[TX]) setLeader(l Leader) error {
+func (o *observer) setLeader(l Leader) error {
 	o.present = l
 	if o.begun && !o.yield(l) {
 		return errEnough
@@ -180,7 +181,7 @@ func (o *observer[TX]) setLeader(l Leader) error {
 }
 
 // retry calls f until it does anything but fail because the database is away, or ctx ends.
-func (o *observer[TX]) retry(ctx context.Context, f func() error) error {
+func (o *observer) retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		switch {
@@ -196,7 +197,7 @@ func (o *observer[TX]) retry(ctx context.Context, f func() error) error {
 }
 
 // holder returns the token of the holder of the whole name, or 0.
-func holder(i dblock.Info) int64 {
+func holder(i inspect.Info) int64 {
 	if len(i.Holders) == 1 && !i.Holders[0].Shared {
 		return i.Holders[0].Token
 	}

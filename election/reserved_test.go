@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // Goroutines of one client that wait for a name are granted it at once. Until the first of them
@@ -43,7 +44,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		leader := <-locks
-		before, err := client.Inspect(t.Context(), "n")
+		before, err := inspect.New(client).Lock(t.Context(), "n")
 		if err != nil || holder(before) <= leader.Token() {
 			t.Fatalf("%+v, %v: want a token above %d", before, err, leader.Token())
 		}
@@ -51,7 +52,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told []Leader
-		o := observer[*sql.Tx]{client: client, name: "n", begun: true, yield: func(l Leader) bool {
+		o := observer{inspector: inspect.New(client), name: "n", begun: true, yield: func(l Leader) bool {
 			told = append(told, l)
 			return true
 		}}

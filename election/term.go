@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // announceTimeout bounds the announcement of a resignation before the release, since observers can
@@ -44,8 +45,8 @@ func (t *Term[TX]) Asked() <-chan string { return t.lock.Asked() }
 func (t *Term[TX]) Resign() { t.end(ErrResigned) }
 
 // handOff releases the lock, after the leader's function has returned.
-func (t *Term[TX]) handOff(ctx context.Context, client *dblock.Client[TX]) error {
-	t.announceEnd(ctx, client)
+func (t *Term[TX]) handOff(ctx context.Context, i *inspect.Inspector) error {
+	t.announceEnd(ctx, i)
 	err := t.lock.Unlock(ctx)
 	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // others have handed it on
 		return nil
@@ -54,13 +55,13 @@ func (t *Term[TX]) handOff(ctx context.Context, client *dblock.Client[TX]) error
 }
 
 // announceEnd records the end of the term for the observers, if no successor's term will tell them.
-func (t *Term[TX]) announceEnd(ctx context.Context, client *dblock.Client[TX]) {
+func (t *Term[TX]) announceEnd(ctx context.Context, i *inspect.Inspector) {
 	if t.lock.Context().Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 	defer cancel()
-	if info, err := client.Inspect(ctx, t.Name()); err == nil && len(info.Waiters) == 0 {
+	if info, err := i.Lock(ctx, t.Name()); err == nil && len(info.Waiters) == 0 {
 		_ = t.lock.Record(ctx, resigned, "") // on failure observers find out later
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
@@ -29,7 +30,7 @@ func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 		}
 	}
 	var told []int64
-	o := observer[*sql.Tx]{client: client, name: "n", begun: true, yield: func(l Leader) bool {
+	o := observer{inspector: inspect.New(client), name: "n", begun: true, yield: func(l Leader) bool {
 		told = append(told, l.Token)
 		return true
 	}}

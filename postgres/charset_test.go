@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/postgres"
@@ -144,7 +145,7 @@ func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string,
 		next <- err
 	}()
 	for {
-		info, err := c.Inspect(t.Context(), name)
+		info, err := inspect.New(c).Lock(t.Context(), name)
 		must(t, err)
 		if info.Queued == 1 {
 			break

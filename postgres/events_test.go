@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
@@ -27,7 +28,7 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 	}
 	events := func(name string) (kinds []string) {
 		last := int64(0)
-		for e, err := range c.Events(t.Context(), dblock.EventFilter{Name: name}) {
+		for e, err := range inspect.New(c).Events(t.Context(), inspect.EventFilter{Name: name}) {
 			if must(err); e.ID <= last {
 				t.Errorf("%s has the id %d behind %d", e.Kind, e.ID, last)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -80,7 +81,7 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range b.Watch(watching, what) { // so that there is somebody else to be told
+		for _, err := range inspect.New(b).Watch(watching, what) { // so that there is somebody else to be told
 			if err != nil {
 				t.Error(err)
 			}
@@ -94,8 +95,8 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 			}
 			granted <- err
 		}()
-		for info := (dblock.Info{}); len(info.Waiters) == 0; {
-			if info, err = a.Inspect(t.Context(), what); err != nil {
+		for info := (inspect.Info{}); len(info.Waiters) == 0; {
+			if info, err = inspect.New(a).Lock(t.Context(), what); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // started reports whether a process belongs to the command that a holder has started: the holder is
 // a "dblock run" of this host, and an ancestor of the process. Linux tells.
-func started(holder dblock.Participant, host string, pid int) bool {
+func started(holder inspect.Participant, host string, pid int) bool {
 	here, err := os.Hostname()
 	return err == nil && holder.App == app && holder.Host == here && host == here && descends(pid, holder.PID)
 }
@@ -42,7 +42,7 @@ func parent(pid int) int {
 }
 
 // follow adds to a chain what the commands wait for that its holders run, and what that leads to.
-func follow(ctx context.Context, i dblock.Inspector, chain []dblock.Info) ([]dblock.Info, error) {
+func follow(ctx context.Context, i *inspect.Inspector, chain []inspect.Info) ([]inspect.Info, error) {
 	for at := 0; at < len(chain); at++ {
 		for _, holder := range chain[at].Holders {
 			if holder.App != app {
@@ -58,7 +58,7 @@ func follow(ctx context.Context, i dblock.Inspector, chain []dblock.Info) ([]dbl
 					return nil, err
 				}
 				for _, info := range more {
-					if !slices.ContainsFunc(chain, func(known dblock.Info) bool { return known.Name == info.Name }) {
+					if !slices.ContainsFunc(chain, func(known inspect.Info) bool { return known.Name == info.Name }) {
 						chain = append(chain, info)
 					}
 				}
@@ -69,9 +69,9 @@ func follow(ctx context.Context, i dblock.Inspector, chain []dblock.Info) ([]dbl
 }
 
 // awaitedUnder are the names that the processes under a holder wait for.
-func awaitedUnder(ctx context.Context, i dblock.Inspector, holder dblock.Participant) (names []string, err error) {
+func awaitedUnder(ctx context.Context, i *inspect.Inspector, holder inspect.Participant) (names []string, err error) {
 	waits := false
-	for s, err := range i.Sessions(ctx, dblock.SessionFilter{Host: holder.Host}) {
+	for s, err := range i.Sessions(ctx, inspect.SessionFilter{Host: holder.Host}) {
 		if err != nil {
 			return nil, err
 		}
@@ -80,11 +80,11 @@ func awaitedUnder(ctx context.Context, i dblock.Inspector, holder dblock.Partici
 	if !waits {
 		return nil, nil
 	}
-	for listed, err := range i.List(ctx, dblock.Filter{Contended: true}) {
+	for listed, err := range i.List(ctx, inspect.Filter{Contended: true}) {
 		if err != nil {
 			return nil, err
 		}
-		info, err := i.Inspect(ctx, listed.Name) // with all that wait
+		info, err := i.Lock(ctx, listed.Name) // with all that wait
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +95,6 @@ func awaitedUnder(ctx context.Context, i dblock.Inspector, holder dblock.Partici
 	return names, nil
 }
 
-func awaitedByChild(i dblock.Info, holder dblock.Participant) bool {
-	return slices.ContainsFunc(i.Waiters, func(w dblock.Participant) bool { return started(holder, w.Host, w.PID) })
+func awaitedByChild(i inspect.Info, holder inspect.Participant) bool {
+	return slices.ContainsFunc(i.Waiters, func(w inspect.Participant) bool { return started(holder, w.Host, w.PID) })
 }

@@ -198,8 +198,10 @@ func (d database) server(ctx context.Context) (string, error) {
 	return d.engine, err
 }
 
-// client is one that looks and intervenes.
-func (d database) client(o ...dblock.Option) (*dblock.Client[*sql.Tx], error) {
+type client = dblock.Client[*sql.Tx]
+
+// client makes a client that looks and intervenes.
+func (d database) client(o ...dblock.Option) (*client, error) {
 	log := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app), dblock.WithLogger(log)}, o...)...)
 }
@@ -235,24 +237,22 @@ func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database)
 	return o.using(ctx, func(d database) error { return f(ctx, d) })
 }
 
-// inspect calls f with an inspector of the database.
-func (o *options) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
-	return o.looking(ctx, func(d database) error { return d.inspect(ctx, f) })
+// inspect calls f with a client of the database, for a command that looks.
+func (o *options) inspect(ctx context.Context, f func(ctx context.Context, c *client) error) error {
+	return o.looking(ctx, func(d database) error {
+		return d.locking(ctx, func(c *client) error { return f(ctx, c) })
+	})
 }
 
 // once is inspect for a command that looks once.
-func (o *options) once(c *cobra.Command, f func(ctx context.Context, i dblock.Inspector) error) error {
+func (o *options) once(c *cobra.Command, f func(ctx context.Context, c *client) error) error {
 	ctx, cancel := o.context(c.Context())
 	defer cancel()
 	return o.inspect(ctx, f)
 }
 
-func (d database) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
-	return d.locking(ctx, func(c *dblock.Client[*sql.Tx]) error { return f(ctx, c) })
-}
-
 // locking calls f with a client of the database.
-func (d database) locking(ctx context.Context, f func(c *dblock.Client[*sql.Tx]) error) error {
+func (d database) locking(ctx context.Context, f func(c *client) error) error {
 	c, err := d.client()
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // failover is what a client has to expect when the server fails that it uses. The zero value: no
@@ -51,8 +51,8 @@ func ttls(ctx context.Context, e *examination) ([]finding, error) {
 		return noTables("the TTLs of clients are not known")
 	}
 	var left []time.Duration
-	err := e.inspect(ctx, func(ctx context.Context, i dblock.Inspector) error {
-		for s, err := range i.Sessions(ctx, dblock.SessionFilter{}) {
+	err := e.locking(ctx, func(c *client) error {
+		for s, err := range inspect.New(c).Sessions(ctx, inspect.SessionFilter{}) {
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -86,8 +86,8 @@ func builds(ctx context.Context, e *examination) (made []finding, err error) {
 			"use a role that may read it; where the application runs the migrations itself, look at its own history"))
 	}
 	n := 0
-	err = e.inspect(ctx, func(ctx context.Context, i dblock.Inspector) error {
-		for s, err := range i.Sessions(ctx, dblock.SessionFilter{}) {
+	err = e.locking(ctx, func(c *client) error {
+		for s, err := range inspect.New(c).Sessions(ctx, inspect.SessionFilter{}) {
 			if err != nil {
 				return err
 			}
@@ -109,7 +109,7 @@ const zones = 14 * time.Hour
 
 // older reports on a client that began before the latest version was applied. zoneless: goose's
 // times are those of the migration's time zone, which is not known (PostgreSQL).
-func older(s dblock.Session, all []applied, usableFrom int, zoneless bool) (finding, bool) {
+func older(s inspect.Session, all []applied, usableFrom int, zoneless bool) (finding, bool) {
 	next := slices.IndexFunc(all, func(a applied) bool { return s.Started.Before(a.at) })
 	if next < 0 {
 		return finding{}, false

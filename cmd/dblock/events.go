@@ -8,12 +8,12 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
-var occurrences = listing[dblock.Event]{
+var occurrences = listing[inspect.Event]{
 	header: table.Row{"at", "what", "name", "token", "host", "thread", "why"},
-	row: func(e dblock.Event) table.Row {
+	row: func(e inspect.Event) table.Row {
 		return table.Row{clock(e.At), e.Kind, e.Name, e.Token, e.Host, e.Thread, e.Detail}
 	},
 	none: "Nothing is recorded. Clients with dblock.WithEvents write down grants and releases; ask and unlock always do.",
@@ -21,7 +21,7 @@ var occurrences = listing[dblock.Event]{
 
 // events lists the history.
 func events(o *options) *cobra.Command {
-	f := dblock.EventFilter{Newest: true}
+	f := inspect.EventFilter{Newest: true}
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "events [NAME]",
@@ -37,8 +37,8 @@ func events(o *options) *cobra.Command {
 			if since > 0 {
 				f.Since = time.Now().Add(-since)
 			}
-			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
-				_, _, err := occurrences.print(c.OutOrStdout(), o.json, i.Events(ctx, f), 0)
+			return o.once(c, func(ctx context.Context, client *client) error {
+				_, _, err := occurrences.print(c.OutOrStdout(), o.json, inspect.New(client).Events(ctx, f), 0)
 				return err
 			})
 		},

@@ -53,8 +53,8 @@ func jobs(o *options) *cobra.Command {
 		Short: "List the jobs that run once for all hosts, with the latest run of each",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
-				_, _, err := latest.print(c.OutOrStdout(), o.json, i.Jobs(ctx), 0)
+			return o.once(c, func(ctx context.Context, client *client) error {
+				_, _, err := latest.print(c.OutOrStdout(), o.json, client.Jobs(ctx), 0)
 				return err
 			})
 		},
@@ -69,8 +69,8 @@ func runs(o *options) *cobra.Command {
 		Short: "List the runs of a job, the latest first",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
-				_, _, err := history.print(c.OutOrStdout(), o.json, i.Runs(ctx, args[0]), limit)
+			return o.once(c, func(ctx context.Context, client *client) error {
+				_, _, err := history.print(c.OutOrStdout(), o.json, client.Runs(ctx, args[0]), limit)
 				return err
 			})
 		},

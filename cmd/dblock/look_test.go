@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -41,7 +42,7 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 		if out := w.must("ls", "--host", "elsewhere"); !strings.Contains(out, "No lock is held") {
 			w.Errorf("ls --host elsewhere:\n%s", out)
 		}
-		var info dblock.Info
+		var info inspect.Info
 		line, _, _ := strings.Cut(w.must("ls", "--json"), "\n")
 		if err := json.Unmarshal([]byte(line), &info); err != nil || info.Name != "orders/1" || info.Holders[0].Token != held.Token() || info.Queued != 1 {
 			w.Errorf("ls --json: %+v, %v", info, err)

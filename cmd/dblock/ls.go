@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
-var locks = listing[dblock.Info]{
+var locks = listing[inspect.Info]{
 	header: table.Row{"name", "holder", "app", "kind", "held for", "ends in", "waiters", "token"},
-	row: func(i dblock.Info) table.Row {
+	row: func(i inspect.Info) table.Row {
 		if len(i.Holders) == 0 {
 			return table.Row{i.Name, "", "", "free", "", "", i.Queued, i.Token}
 		}
@@ -33,7 +33,7 @@ var locks = listing[dblock.Info]{
 
 // ls lists names.
 func ls(o *options) *cobra.Command {
-	var f dblock.Filter
+	var f inspect.Filter
 	var limit uint
 	var every time.Duration
 	var ofDatabase bool
@@ -51,11 +51,11 @@ func ls(o *options) *cobra.Command {
 				return o.listNative(c, f.Prefix, every, limit)
 			}
 			f.Limit = andOneMore(limit)
-			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
+			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
 				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
 					last := ""
-					rows := func(yield func(dblock.Info, error) bool) {
-						for info, err := range i.List(ctx, f) {
+					rows := func(yield func(inspect.Info, error) bool) {
+						for info, err := range inspect.New(client).List(ctx, f) {
 							if !yield(info, err) {
 								return
 							}

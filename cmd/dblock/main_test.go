@@ -20,6 +20,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -270,7 +271,7 @@ func (w *world) waits(name string, n int, options ...dblock.LockOption) {
 		}
 	}()
 	w.until(func() bool {
-		info, err := w.client.Inspect(w.Context(), name)
+		info, err := inspect.New(w.client).Lock(w.Context(), name)
 		return err == nil && info.Queued == n
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // pageRows is how many rows are read before a table is printed: its columns are as wide as these
@@ -134,7 +134,7 @@ func span(d time.Duration) string {
 }
 
 // ends is what is left of a participant's time.
-func ends(p dblock.Participant) string {
+func ends(p inspect.Participant) string {
 	if !p.Alive {
 		return "over"
 	}
@@ -150,7 +150,7 @@ func clock(t time.Time) string {
 }
 
 // process identifies a participant: host, process ID, thread.
-func process(p dblock.Participant) string {
+func process(p inspect.Participant) string {
 	who := fmt.Sprintf("%s:%d", p.Host, p.PID)
 	if p.Thread != "" {
 		who += " " + p.Thread
@@ -159,7 +159,7 @@ func process(p dblock.Participant) string {
 }
 
 // claim is how a participant has a name, or wants it.
-func claim(p dblock.Participant, of int) string {
+func claim(p inspect.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d", p.Permits, of)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/tell"
 )
 
@@ -310,7 +311,7 @@ func (h *holding) checkOuter(ctx context.Context, c *dblock.Client[*sql.Tx]) err
 		if name != outer && !slices.Contains(strings.Fields(outer), name) {
 			continue
 		}
-		info, err := c.Inspect(ctx, name)
+		info, err := inspect.New(c).Lock(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 func TestRunEndsAsItsCommandDoes(t *testing.T) {
@@ -89,7 +89,7 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 func (w *world) queued(name string, n int) {
 	w.Helper()
 	w.until(func() bool {
-		info, err := w.client.Inspect(w.Context(), name)
+		info, err := inspect.New(w.client).Lock(w.Context(), name)
 		return err == nil && info.Queued == n
 	})
 }
@@ -191,10 +191,10 @@ func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
 		if err := c.Start(); err != nil {
 			w.Fatal(err)
 		}
-		var info dblock.Info
+		var info inspect.Info
 		w.until(func() bool {
 			var err error
-			info, err = w.client.Inspect(w.Context(), "n")
+			info, err = inspect.New(w.client).Lock(w.Context(), "n")
 			return err == nil && len(info.Holders) == 1
 		})
 		w.must("ask", "n", "--reason", "it is needed")
@@ -214,7 +214,7 @@ func TestACommandThatEndsWellAfterItsLockWasLostHasNotSucceeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until(func() bool {
-		info, err := w.client.Inspect(t.Context(), "n")
+		info, err := inspect.New(w.client).Lock(t.Context(), "n")
 		return err == nil && len(info.Holders) == 1
 	})
 	if _, err := w.client.Break(t.Context(), "n", "a test"); err != nil {

@@ -6,20 +6,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
-var clients = listing[dblock.Session]{
+var clients = listing[inspect.Session]{
 	header: table.Row{"session", "host", "pid", "app", "up for", "ends in", "holds", "waits"},
-	row: func(s dblock.Session) table.Row {
-		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started), ends(dblock.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
+	row: func(s inspect.Session) table.Row {
+		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started), ends(inspect.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
 	},
 	none: "No client has taken a lock.",
 }
 
 // sessions lists clients.
 func sessions(o *options) *cobra.Command {
-	var f dblock.SessionFilter
+	var f inspect.SessionFilter
 	var limit uint
 	c := &cobra.Command{
 		Use:   "sessions",
@@ -29,8 +29,8 @@ it has come for its TTL ("ends in").`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.Limit = andOneMore(limit)
-			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
-				n, more, err := clients.print(c.OutOrStdout(), o.json, i.Sessions(ctx, f), limit)
+			return o.once(c, func(ctx context.Context, client *client) error {
+				n, more, err := clients.print(c.OutOrStdout(), o.json, inspect.New(client).Sessions(ctx, f), limit)
 				if err == nil && more {
 					c.PrintErrf("The first %d. --limit 0 for all.\n", n)
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // show tells all about one name.
@@ -23,9 +23,9 @@ func show(o *options) *cobra.Command {
 		Short: "Show who has a name, and its whole queue",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
+			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
 				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
-					info, err := i.Inspect(ctx, args[0])
+					info, err := inspect.New(client).Lock(ctx, args[0])
 					if err != nil {
 						return err
 					}
@@ -42,7 +42,7 @@ func show(o *options) *cobra.Command {
 }
 
 // describe writes about a name for a person.
-func describe(w io.Writer, i dblock.Info) error {
+func describe(w io.Writer, i inspect.Info) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, printable(i.Name))
 	switch {
@@ -69,20 +69,20 @@ func describe(w io.Writer, i dblock.Info) error {
 }
 
 // holders and waiters are the tables of a name's participants, which has so many permits.
-func holders(of int) listing[dblock.Participant] {
-	return listing[dblock.Participant]{
+func holders(of int) listing[inspect.Participant] {
+	return listing[inspect.Participant]{
 		header: table.Row{"token", "holder", "app", "kind", "held for", "ends in", "session"},
-		row: func(p dblock.Participant) table.Row {
+		row: func(p inspect.Participant) table.Row {
 			return table.Row{p.Token, process(p), p.App, claim(p, of), age(p.Since), ends(p), p.Session}
 		},
 	}
 }
 
-func waiters(of int) listing[dblock.Participant] {
+func waiters(of int) listing[inspect.Participant] {
 	place := 0
-	return listing[dblock.Participant]{
+	return listing[inspect.Participant]{
 		header: table.Row{"place", "waiter", "app", "wants", "waits for", "ends in", "session"},
-		row: func(p dblock.Participant) table.Row {
+		row: func(p inspect.Participant) table.Row {
 			place++
 			return table.Row{place, process(p), p.App, claim(p, of), age(p.Since), ends(p), p.Session}
 		},

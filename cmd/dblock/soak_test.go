@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // soaks skips a test that is for scripts/soak.
@@ -200,7 +202,7 @@ func TestSoakACommandGoesOnWhereTheDatabaseComesBackInTime(t *testing.T) {
 		way.heal()
 		// Its next heartbeat comes through.
 		until := func() time.Time {
-			info, err := w.client.Inspect(w.Context(), "n")
+			info, err := inspect.New(w.client).Lock(w.Context(), "n")
 			if err != nil || len(info.Holders) != 1 {
 				w.Fatalf("%+v, %v", info, err)
 			}

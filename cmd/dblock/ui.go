@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 )
 
@@ -47,7 +46,8 @@ anybody in between can read the secret.`,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.looks = true
-			serves := func(ctx context.Context, i dblock.Inspector) error {
+			ctx := c.Context()
+			serves := func(client *client) error {
 				listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 				if err != nil {
 					return err
@@ -56,9 +56,9 @@ anybody in between can read the secret.`,
 					_ = listener.Close()
 					return usageError{fmt.Errorf("--listen %s: other machines reach that: use 127.0.0.1, or say --remote", listen)}
 				}
-				return serve(ctx, c.OutOrStdout(), listener, i, act)
+				return serve(ctx, c.OutOrStdout(), listener, dblockweb.Handler(client, authorize(act)))
 			}
-			return o.using(c.Context(), func(d database) error { return d.inspect(c.Context(), serves) }) // the page tells where the database is away
+			return o.using(ctx, func(d database) error { return d.locking(ctx, serves) }) // the page tells where the database is away
 		},
 	}
 	flags := c.Flags()
@@ -70,14 +70,18 @@ anybody in between can read the secret.`,
 
 func loopback(l net.Listener) bool { return l.Addr().(*net.TCPAddr).IP.IsLoopback() }
 
-// serve serves the page until ctx ends, and then finishes the answers that are under way, unless
-// there is another signal.
-func serve(ctx context.Context, out io.Writer, listener net.Listener, i dblock.Inspector, act bool) error {
+// authorize lets everybody look whom the door lets in, and act in the name of this user.
+func authorize(act bool) dblockweb.Option {
 	access := dblockweb.Access{Look: true, Act: act}
 	if who, err := user.Current(); err == nil {
 		access.By = who.Username
 	}
-	page := dblockweb.Handler(i, dblockweb.Authorize(func(*http.Request) dblockweb.Access { return access }))
+	return dblockweb.Authorize(func(*http.Request) dblockweb.Access { return access })
+}
+
+// serve serves the page until ctx ends, and then finishes the answers in flight, unless there is
+// another signal.
+func serve(ctx context.Context, out io.Writer, listener net.Listener, page http.Handler) error {
 	d := newDoor(listener, streamsUntil(ctx, page))
 	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

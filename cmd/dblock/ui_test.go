@@ -21,7 +21,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // page is dblock ui as a process, and a browser that has opened nothing yet.
@@ -280,9 +281,9 @@ func TestUIRefusesToListenForOthersUnlessItIsTold(t *testing.T) {
 	}
 }
 
-// slow is an Inspector whose List and Break take until the test says so.
+// slow is a Source whose List and Break take until the test says so.
 type slow struct {
-	dblock.Inspector
+	dblockweb.Source
 	began   chan struct{}
 	release chan struct{}
 }
@@ -296,18 +297,18 @@ func (s slow) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s slow) List(ctx context.Context, _ dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (s slow) List(ctx context.Context, _ inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		if err := s.wait(ctx); err != nil {
-			yield(dblock.Info{}, err)
+			yield(inspect.Info{}, err)
 		}
 	}
 }
 
 func (s slow) Break(ctx context.Context, _, _ string, _ ...int64) (int, error) { return 1, s.wait(ctx) }
 
-func (s slow) Sessions(context.Context, dblock.SessionFilter) iter.Seq2[dblock.Session, error] {
-	return func(func(dblock.Session, error) bool) {}
+func (s slow) Sessions(context.Context, inspect.SessionFilter) iter.Seq2[inspect.Session, error] {
+	return func(func(inspect.Session, error) bool) {}
 }
 
 // pipes is a listener. Its connections stay in this process, so that a bubble has them.
@@ -340,7 +341,7 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		in, out := io.Pipe()
 		ended := make(chan error, 1)
-		go func() { ended <- serve(ctx, out, listener, i, true) }()
+		go func() { ended <- serve(ctx, out, listener, dblockweb.HandlerOf(i, authorize(true))) }()
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // unlock takes a lock away from a holder that was seen.
@@ -33,8 +33,8 @@ protects: see that it is fenced (Guard, package fence), or stop it first.`,
 			case strings.TrimSpace(reason) == "":
 				return usageError{errors.New("no --reason: it is written into the history, and the holder is told")}
 			}
-			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
-				return o.breaks(ctx, c, i, args[0], reason, tokens, yes)
+			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
+				return o.breaks(ctx, c, client, args[0], reason, tokens, yes)
 			})
 		},
 	}
@@ -46,14 +46,14 @@ protects: see that it is fenced (Guard, package fence), or stop it first.`,
 }
 
 // breaks shows whom it would hit, asks, and does it. Only the question takes as long as it takes.
-func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspector, name, reason string, tokens []int64, yes bool) error {
+func (o *options) breaks(ctx context.Context, c *cobra.Command, client *client, name, reason string, tokens []int64, yes bool) error {
 	limited, cancel := o.context(ctx)
 	defer cancel()
-	info, err := i.Inspect(limited, name)
+	info, err := inspect.New(client).Lock(limited, name)
 	if err != nil {
 		return err
 	}
-	meant := slices.DeleteFunc(slices.Clone(info.Holders), func(p dblock.Participant) bool { return !slices.Contains(tokens, p.Token) })
+	meant := slices.DeleteFunc(slices.Clone(info.Holders), func(p inspect.Participant) bool { return !slices.Contains(tokens, p.Token) })
 	if len(meant) == 0 {
 		return notHeld(info, tokens)
 	}
@@ -66,7 +66,7 @@ func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspect
 	}
 	limited, cancel = o.context(ctx)
 	defer cancel()
-	n, err := i.Break(limited, name, reason, tokens...)
+	n, err := client.Break(limited, name, reason, tokens...)
 	switch {
 	case err != nil:
 		return err
@@ -77,7 +77,7 @@ func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspect
 	return err
 }
 
-func notHeld(is dblock.Info, tokens []int64) error {
+func notHeld(is inspect.Info, tokens []int64) error {
 	if len(is.Holders) == 0 {
 		return fmt.Errorf("nobody has %q: nothing was done", is.Name)
 	}
@@ -101,7 +101,7 @@ lock when that suits it.`,
 			if strings.TrimSpace(reason) == "" {
 				return usageError{errors.New("no --reason: the holder is told")}
 			}
-			return o.once(c, func(ctx context.Context, i dblock.Inspector) error { return i.Ask(ctx, args[0], reason) })
+			return o.once(c, func(ctx context.Context, client *client) error { return client.Ask(ctx, args[0], reason) })
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why")

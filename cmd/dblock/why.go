@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // link is a name in a chain of waiting, and what keeps its rows locked.
 type link struct {
-	dblock.Info
+	inspect.Info
 	Transactions []obstacle `json:",omitempty"`
 	Untold       string     `json:",omitempty"` // why the transactions cannot be told
 }
@@ -58,7 +58,8 @@ on performance_schema. On SQLite, Linux tells the process.`,
 // why is the chain of a name. What keeps rows locked cannot be asked for on all of them: where it
 // cannot be told, the link says so.
 func (d database) why(ctx context.Context, name string) (chain []link, err error) {
-	err = d.inspect(ctx, func(ctx context.Context, i dblock.Inspector) error {
+	err = d.locking(ctx, func(c *client) error {
+		i := inspect.New(c)
 		infos, err := i.Why(ctx, name)
 		if err == nil {
 			infos, err = follow(ctx, i, infos)
@@ -137,7 +138,7 @@ func (e explanation) name(l link, way []string) {
 }
 
 // awaited are the names that a holder waits for.
-func (e explanation) awaited(h dblock.Participant) (names []link) {
+func (e explanation) awaited(h inspect.Participant) (names []link) {
 	for _, l := range e.chain {
 		if l.AwaitedBy(h) || awaitedByChild(l.Info, h) {
 			names = append(names, l)
@@ -156,7 +157,7 @@ func queued(n int) string {
 	return fmt.Sprintf(", for which %d wait", n)
 }
 
-func holder(p dblock.Participant) string {
+func holder(p inspect.Participant) string {
 	if p.App == "" {
 		return process(p)
 	}
@@ -164,7 +165,7 @@ func holder(p dblock.Participant) string {
 }
 
 // condition is what a holder does.
-func condition(p dblock.Participant, awaits int) string {
+func condition(p inspect.Participant, awaits int) string {
 	switch {
 	case !p.Alive:
 		return "its time is over: the next waiter or the reaper takes it away"

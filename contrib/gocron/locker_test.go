@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // lockers are all kinds, each with its error where another has the job.
@@ -131,7 +132,7 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 
 // breakAll takes all locks from their holders.
 func breakAll(t *testing.T, c *dblock.Client[*sql.Tx]) {
-	for info, err := range c.List(t.Context(), dblock.Filter{}) {
+	for info, err := range inspect.New(c).List(t.Context(), inspect.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

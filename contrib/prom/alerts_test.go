@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // exposed is what a server finds at a collector: the labels of every metric, by its name, with the
@@ -77,8 +78,8 @@ func (empty) Stats() dblock.Stats {
 }
 func (empty) TTL() time.Duration { return time.Minute }
 
-func (empty) List(context.Context, dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(func(dblock.Info, error) bool) {}
+func (empty) List(context.Context, inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(func(inspect.Info, error) bool) {}
 }
 
 // What an expression says of metrics and labels. Whether it is one, promtool says.

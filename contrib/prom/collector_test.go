@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/contract"
 )
 
@@ -219,7 +220,7 @@ func TestACollectorCountsARealClient(t *testing.T) {
 	rival := open(t, db, dblock.WithObserver(others.Observer()))
 	metrics.Watch(client)
 	others.Watch(rival)
-	if err := metrics.Inspect(client, dblockprom.Inspection{Every: time.Nanosecond, Failed: func(err error) { t.Error(err) }}); err != nil {
+	if err := metrics.Inspect(inspect.New(client), dblockprom.Inspection{Every: time.Nanosecond, Failed: func(err error) { t.Error(err) }}); err != nil {
 		t.Fatal(err)
 	}
 	r, theirs := registry(t, metrics), registry(t, others)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -44,7 +45,7 @@ func Example() {
 	}
 	defer client.Close(ctx)
 	metrics.Watch(client)
-	if err := metrics.Inspect(client, dblockprom.Inspection{}); err != nil { // in one process of many
+	if err := metrics.Inspect(inspect.New(client), dblockprom.Inspection{}); err != nil { // in one process of many
 		log.Fatal(err)
 	}
 	registry := prometheus.NewRegistry() // or prometheus.MustRegister(metrics)

@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
-// Lister is what Inspect needs of a client. Every *dblock.Client is one, and every
-// dblock.Inspector.
+// Lister is what Inspect reads: inspect.New(client), or what stands before it.
 type Lister interface {
-	List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error]
+	List(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error]
 }
 
 // Inspection bounds what Inspect reads. The zero value has the defaults.
@@ -97,7 +97,7 @@ func (i *inspection) latest() queues {
 func (i *inspection) look() (q queues) {
 	ctx, cancel := context.WithTimeout(context.Background(), i.timeout)
 	defer cancel()
-	cut, err := i.each(ctx, dblock.Filter{Contended: true}, func(info dblock.Info) {
+	cut, err := i.each(ctx, inspect.Filter{Contended: true}, func(info inspect.Info) {
 		q.contended++
 		q.longest = max(q.longest, info.Queued)
 		if len(info.Waiters) > 0 && (q.oldest.IsZero() || info.Waiters[0].Since.Before(q.oldest)) {
@@ -107,7 +107,7 @@ func (i *inspection) look() (q queues) {
 	if err != nil {
 		return queues{err: err}
 	}
-	more, err := i.each(ctx, dblock.Filter{}, func(info dblock.Info) {
+	more, err := i.each(ctx, inspect.Filter{}, func(info inspect.Info) {
 		if len(info.Holders) > 0 {
 			q.held++
 		}
@@ -120,7 +120,7 @@ func (i *inspection) look() (q queues) {
 }
 
 // each calls f for no more names than the inspection may read, and reports whether there were more.
-func (i *inspection) each(ctx context.Context, f dblock.Filter, see func(info dblock.Info)) (more bool, err error) {
+func (i *inspection) each(ctx context.Context, f inspect.Filter, see func(info inspect.Info)) (more bool, err error) {
 	seen := 0
 	for info, err := range i.of.List(ctx, f) {
 		if err != nil {

@@ -16,19 +16,20 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // names are held, each with so many waiters, who came an hour ago, or a minute later for each name
 // before.
 type names map[string]int
 
-func (n names) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (n names) List(_ context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		since := time.Now().Add(-time.Hour)
 		for _, name := range slices.Sorted(maps.Keys(n)) {
-			info := dblock.Info{Name: name, Holders: []dblock.Participant{{Host: "h"}}, Queued: n[name]}
+			info := inspect.Info{Name: name, Holders: []inspect.Participant{{Host: "h"}}, Queued: n[name]}
 			if info.Queued > 0 {
-				info.Waiters = []dblock.Participant{{Since: since}, {Since: time.Now()}}
+				info.Waiters = []inspect.Participant{{Since: since}, {Since: time.Now()}}
 				since = since.Add(time.Minute)
 			}
 			if (info.Queued > 0 || !f.Contended) && !yield(info, nil) {
@@ -49,8 +50,8 @@ type lister struct {
 	hangs  bool
 }
 
-func (l *lister) List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (l *lister) List(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.asked++
@@ -58,13 +59,13 @@ func (l *lister) List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Inf
 		l.within = time.Until(deadline)
 		if l.hangs {
 			<-ctx.Done()
-			yield(dblock.Info{}, ctx.Err())
+			yield(inspect.Info{}, ctx.Err())
 			return
 		}
 		for info := range l.names.List(ctx, f) {
 			l.shown++
 			if l.err != nil && l.shown == 3 {
-				yield(dblock.Info{}, l.err)
+				yield(inspect.Info{}, l.err)
 				return
 			}
 			if !yield(info, nil) {

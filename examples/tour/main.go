@@ -34,7 +34,7 @@ var stops = []struct {
 	{"lockall", lockAll},
 	{"deadlock", deadlock},
 	{"revoke", revoke},
-	{"inspect", inspect},
+	{"inspect", look},
 }
 
 func main() {

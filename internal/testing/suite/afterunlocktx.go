@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
@@ -161,7 +162,7 @@ func listedAfterUnlockTx(t *testing.T, e *env) {
 	if info, err := c.Inspect(t.Context(), "n"); err != nil || len(info.Holders) != 0 {
 		t.Errorf("%+v, %v: want no holder", info, err)
 	}
-	for info, err := range c.List(t.Context(), dblock.Filter{}) {
+	for info, err := range c.List(t.Context(), inspect.Filter{}) {
 		if err != nil || len(info.Holders) > 0 {
 			t.Errorf("%+v, %v: want no holder", info, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
@@ -78,14 +79,14 @@ type Client interface {
 	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
 	Ask(ctx context.Context, name, reason string) error
 	Break(ctx context.Context, name, reason string, tokens ...int64) (int, error)
-	Inspect(ctx context.Context, name string) (dblock.Info, error)
-	Why(ctx context.Context, name string) ([]dblock.Info, error)
-	List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error]
-	Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error]
-	Events(ctx context.Context, f dblock.EventFilter) iter.Seq2[dblock.Event, error]
+	Inspect(ctx context.Context, name string) (inspect.Info, error)
+	Why(ctx context.Context, name string) ([]inspect.Info, error)
+	List(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error]
+	Watch(ctx context.Context, name string) iter.Seq2[inspect.Info, error]
+	Events(ctx context.Context, f inspect.EventFilter) iter.Seq2[inspect.Event, error]
 	Stats() dblock.Stats
 	Ping(ctx context.Context) error
-	Sessions(ctx context.Context, f dblock.SessionFilter) iter.Seq2[dblock.Session, error]
+	Sessions(ctx context.Context, f inspect.SessionFilter) iter.Seq2[inspect.Session, error]
 	Jobs(ctx context.Context) iter.Seq2[dblock.Run, error]
 	CheckSchema(ctx context.Context) error
 	Close(ctx context.Context) error
@@ -296,7 +297,7 @@ func app[TX any](engine driver.Engine[TX]) App {
 			if err != nil {
 				return nil, err
 			}
-			return client[TX]{c}, nil
+			return client[TX]{c, inspect.New(c)}, nil
 		}
 	}
 	mover, _ := engine.Backend.(mover)
@@ -317,7 +318,14 @@ func app[TX any](engine driver.Engine[TX]) App {
 	}
 }
 
-type client[TX any] struct{ *dblock.Client[TX] }
+type client[TX any] struct {
+	*dblock.Client[TX]
+	*inspect.Inspector
+}
+
+func (c client[TX]) Inspect(ctx context.Context, name string) (inspect.Info, error) {
+	return c.Inspector.Lock(ctx, name)
+}
 
 func (c client[TX]) Lock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error) {
 	return plain(c.Client.Lock(ctx, name, options...))

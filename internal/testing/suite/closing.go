@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	inside "github.com/dblock-go/dblock/internal/client"
 )
 
@@ -154,7 +155,7 @@ func closeBesideInspect(t *testing.T, e *env) {
 	questions := map[string]func(ctx context.Context) error{
 		"Inspect": func(ctx context.Context) error { _, err := c.Inspect(ctx, "n"); return err },
 		"List": func(ctx context.Context) (err error) {
-			for _, err = range c.List(ctx, dblock.Filter{}) {
+			for _, err = range c.List(ctx, inspect.Filter{}) {
 			}
 			return err
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
@@ -30,7 +31,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 		return c
 	}
 	a, b, other := client(places[0]), client(places[0]), client(places[1])
-	ctx := t.Context()
+	ctx, inspector := t.Context(), inspect.New(a)
 	held, err := a.Lock(ctx, "n", dblock.Metadata(map[string]string{"a": "b"}))
 	if err != nil {
 		t.Fatal(err)
@@ -52,10 +53,10 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 		next <- l
 	}()
 	eventually(t, patience, "somebody waits", func() bool {
-		info, err := a.Inspect(ctx, "n")
+		info, err := inspector.Lock(ctx, "n")
 		return err == nil && len(info.Waiters) == 1
 	})
-	if why, err := a.Why(ctx, "n"); err != nil || len(why) == 0 {
+	if why, err := inspector.Why(ctx, "n"); err != nil || len(why) == 0 {
 		t.Errorf("why: %v, %v", why, err)
 	}
 	did := func(what string, errs ...error) {
@@ -111,20 +112,20 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	for job, err := range a.Jobs(ctx) {
 		did("Jobs "+job.Name, err)
 	}
-	for info, err := range a.List(ctx, dblock.Filter{Idle: true}) {
+	for info, err := range inspector.List(ctx, inspect.Filter{Idle: true}) {
 		did("List "+info.Name, err)
 	}
-	for s, err := range a.Sessions(ctx, dblock.SessionFilter{Dead: true}) {
+	for s, err := range inspector.Sessions(ctx, inspect.SessionFilter{Dead: true}) {
 		did("Sessions "+s.ID, err)
 	}
-	for info, err := range a.Watch(ctx, "n") {
+	for info, err := range inspector.Watch(ctx, "n") {
 		did("Watch "+info.Name, err)
 		break
 	}
 	did("Ping", a.Ping(ctx))
 	did("CheckSchema", a.CheckSchema(ctx))
 	eventually(t, patience, "the events are written", func() bool {
-		for e, err := range a.Events(ctx, dblock.EventFilter{Name: "n"}) {
+		for e, err := range inspector.Events(ctx, inspect.EventFilter{Name: "n"}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -26,7 +27,7 @@ func someEvents(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	var ids [7]int64 // by token, as they are counted here
-	for _, event := range all(t, c.Events(t.Context(), dblock.EventFilter{})) {
+	for _, event := range all(t, c.Events(t.Context(), inspect.EventFilter{})) {
 		ids[event.Token] = event.ID
 	}
 	const second = 1_000_000
@@ -35,31 +36,31 @@ func someEvents(t *testing.T, e *env) {
 	}
 	at := func(seconds float64) time.Time { return time.UnixMicro(int64(seconds * second)) }
 	for _, test := range []struct {
-		filter dblock.EventFilter
+		filter inspect.EventFilter
 		want   []int64
 	}{
-		{dblock.EventFilter{}, []int64{1, 2, 3, 4, 5, 6}},
-		{dblock.EventFilter{Newest: true}, []int64{6, 5, 4, 3, 2, 1}},
-		{dblock.EventFilter{Newest: true, Name: "x"}, []int64{6, 4, 2}},
-		{dblock.EventFilter{Name: "y"}, []int64{1, 3, 5}},
-		{dblock.EventFilter{Before: ids[4]}, []int64{1, 2, 3}},
-		{dblock.EventFilter{After: ids[1], Before: ids[4]}, []int64{2, 3}},
-		{dblock.EventFilter{After: ids[1], Before: ids[4], Newest: true}, []int64{3, 2}},
-		{dblock.EventFilter{After: ids[1], Before: ids[6], Name: "y", Newest: true}, []int64{5, 3}},
-		{dblock.EventFilter{After: ids[1], Before: ids[5], Name: "y"}, []int64{3}},
-		{dblock.EventFilter{After: ids[4], Before: ids[4]}, nil},
-		{dblock.EventFilter{Kinds: []string{"one"}, Newest: true}, []int64{5, 4, 1}},
-		{dblock.EventFilter{Since: at(3)}, []int64{2, 3, 4, 5}},
-		{dblock.EventFilter{Since: at(3), Newest: true}, []int64{5, 4, 3, 2}},
-		{dblock.EventFilter{Since: at(3.000001)}, []int64{2, 4, 5}},
-		{dblock.EventFilter{Since: at(3), Name: "x"}, []int64{2, 4}},
-		{dblock.EventFilter{Since: at(3), After: ids[3]}, []int64{4, 5}},
-		{dblock.EventFilter{Since: at(3), Before: ids[5], Newest: true}, []int64{4, 3, 2}},
-		{dblock.EventFilter{Since: at(1)}, []int64{1, 2, 3, 4, 5, 6}},
-		{dblock.EventFilter{Since: at(3.000001), Limit: 2}, []int64{2, 4}},
-		{dblock.EventFilter{Newest: true, Limit: 3}, []int64{6, 5, 4}},
-		{dblock.EventFilter{Since: at(51)}, nil},
-		{dblock.EventFilter{Since: at(51), Newest: true}, nil},
+		{inspect.EventFilter{}, []int64{1, 2, 3, 4, 5, 6}},
+		{inspect.EventFilter{Newest: true}, []int64{6, 5, 4, 3, 2, 1}},
+		{inspect.EventFilter{Newest: true, Name: "x"}, []int64{6, 4, 2}},
+		{inspect.EventFilter{Name: "y"}, []int64{1, 3, 5}},
+		{inspect.EventFilter{Before: ids[4]}, []int64{1, 2, 3}},
+		{inspect.EventFilter{After: ids[1], Before: ids[4]}, []int64{2, 3}},
+		{inspect.EventFilter{After: ids[1], Before: ids[4], Newest: true}, []int64{3, 2}},
+		{inspect.EventFilter{After: ids[1], Before: ids[6], Name: "y", Newest: true}, []int64{5, 3}},
+		{inspect.EventFilter{After: ids[1], Before: ids[5], Name: "y"}, []int64{3}},
+		{inspect.EventFilter{After: ids[4], Before: ids[4]}, nil},
+		{inspect.EventFilter{Kinds: []string{"one"}, Newest: true}, []int64{5, 4, 1}},
+		{inspect.EventFilter{Since: at(3)}, []int64{2, 3, 4, 5}},
+		{inspect.EventFilter{Since: at(3), Newest: true}, []int64{5, 4, 3, 2}},
+		{inspect.EventFilter{Since: at(3.000001)}, []int64{2, 4, 5}},
+		{inspect.EventFilter{Since: at(3), Name: "x"}, []int64{2, 4}},
+		{inspect.EventFilter{Since: at(3), After: ids[3]}, []int64{4, 5}},
+		{inspect.EventFilter{Since: at(3), Before: ids[5], Newest: true}, []int64{4, 3, 2}},
+		{inspect.EventFilter{Since: at(1)}, []int64{1, 2, 3, 4, 5, 6}},
+		{inspect.EventFilter{Since: at(3.000001), Limit: 2}, []int64{2, 4}},
+		{inspect.EventFilter{Newest: true, Limit: 3}, []int64{6, 5, 4}},
+		{inspect.EventFilter{Since: at(51)}, nil},
+		{inspect.EventFilter{Since: at(51), Newest: true}, nil},
 	} {
 		events := c.Events(t.Context(), test.filter)
 		for range 2 { // an iteration begins where its filter says, each time
@@ -73,7 +74,7 @@ func someEvents(t *testing.T, e *env) {
 		}
 	}
 	var refused error
-	for _, err := range c.Events(t.Context(), dblock.EventFilter{Before: -1}) {
+	for _, err := range c.Events(t.Context(), inspect.EventFilter{Before: -1}) {
 		refused = err
 	}
 	is(t, refused, dblock.ErrInvalidOption)
@@ -90,16 +91,16 @@ func manyEvents(t *testing.T, e *env) {
 	}
 	e.exec(t, "UPDATE dblock_events SET at = 1 WHERE token < 700")
 	for _, test := range []struct {
-		filter           dblock.EventFilter
+		filter           inspect.EventFilter
 		first, step, len int
 	}{
-		{dblock.EventFilter{}, 0, 1, 2100},
-		{dblock.EventFilter{Newest: true}, 2099, -1, 2100},
-		{dblock.EventFilter{Name: "n1"}, 1, 2, 1050},
-		{dblock.EventFilter{Name: "n1", Newest: true}, 2099, -2, 1050},
-		{dblock.EventFilter{Since: time.UnixMicro(2)}, 700, 1, 1400},
-		{dblock.EventFilter{Since: time.UnixMicro(2), Newest: true}, 2099, -1, 1400},
-		{dblock.EventFilter{Since: time.UnixMicro(2), Newest: true, Name: "n0"}, 2098, -2, 700},
+		{inspect.EventFilter{}, 0, 1, 2100},
+		{inspect.EventFilter{Newest: true}, 2099, -1, 2100},
+		{inspect.EventFilter{Name: "n1"}, 1, 2, 1050},
+		{inspect.EventFilter{Name: "n1", Newest: true}, 2099, -2, 1050},
+		{inspect.EventFilter{Since: time.UnixMicro(2)}, 700, 1, 1400},
+		{inspect.EventFilter{Since: time.UnixMicro(2), Newest: true}, 2099, -1, 1400},
+		{inspect.EventFilter{Since: time.UnixMicro(2), Newest: true, Name: "n0"}, 2098, -2, 700},
 	} {
 		events := all(t, c.Events(t.Context(), test.filter))
 		for i, event := range events {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -122,7 +123,7 @@ func everydayInspection(t *testing.T, e *env, a, b Client) {
 	l := lock(t, a, "seen")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	seen := make(chan dblock.Info, 100)
+	seen := make(chan inspect.Info, 100)
 	go func() {
 		defer close(seen)
 		for info, err := range b.Watch(ctx, "seen") {
@@ -140,7 +141,7 @@ func everydayInspection(t *testing.T, e *env, a, b Client) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	names := 0
-	for _, err := range b.List(t.Context(), dblock.Filter{Idle: true, Older: time.Microsecond}) {
+	for _, err := range b.List(t.Context(), inspect.Filter{Idle: true, Older: time.Microsecond}) {
 		is(t, err, nil)
 		names++
 	}

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
 var inspecting = inPlaces(own{
-	{"Inspect returns the holders and waiters of a name, in order", inspect},
+	{"Inspect returns the holders and waiters of a name, in order", inspectLock},
 	{"List goes through all names that match", list},
 	{"Record is refused to a former holder of the lock", recordFenced},
 	{"Raise lifts the token of this lock and of those after it", raise},
@@ -22,7 +23,7 @@ var inspecting = inPlaces(own{
 	{"the history tells what happened, if the client keeps one", history},
 })
 
-func inspect(t *testing.T, e *env) {
+func inspectLock(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithApp("app a")), e.client(t)
 	if info, err := a.Inspect(t.Context(), "n"); err != nil || info.Name != "n" || len(info.Holders)+len(info.Waiters) > 0 {
 		t.Errorf("of a name that nobody used: %+v, %v", info, err)
@@ -86,7 +87,7 @@ func list(t *testing.T, e *env) {
 	one := lock(t, a, "LIST/other", dblock.Owner("another host", "x"))
 	unlock(t, lock(t, a, "idle"))
 	r := lock(t, a, "read", dblock.Shared())
-	count := func(f dblock.Filter) (n int) {
+	count := func(f inspect.Filter) (n int) {
 		last := ""
 		for info, err := range a.List(t.Context(), f) {
 			if err != nil {
@@ -100,26 +101,26 @@ func list(t *testing.T, e *env) {
 		return n
 	}
 	for _, c := range []struct {
-		filter dblock.Filter
+		filter inspect.Filter
 		want   int
 	}{
-		{dblock.Filter{}, 622},
-		{dblock.Filter{Prefix: "list/"}, 620},
-		{dblock.Filter{Prefix: "list/000"}, 10},
-		{dblock.Filter{Prefix: "list%"}, 0},
-		{dblock.Filter{Host: "another host"}, 1},
-		{dblock.Filter{Older: time.Hour}, 0},
-		{dblock.Filter{Older: time.Microsecond, Prefix: "read"}, 1},
-		{dblock.Filter{Idle: true}, 623},
-		{dblock.Filter{Limit: 1}, 1},
-		{dblock.Filter{Limit: 510}, 510},
-		{dblock.Filter{Prefix: "list/000", Limit: 11}, 10},
+		{inspect.Filter{}, 622},
+		{inspect.Filter{Prefix: "list/"}, 620},
+		{inspect.Filter{Prefix: "list/000"}, 10},
+		{inspect.Filter{Prefix: "list%"}, 0},
+		{inspect.Filter{Host: "another host"}, 1},
+		{inspect.Filter{Older: time.Hour}, 0},
+		{inspect.Filter{Older: time.Microsecond, Prefix: "read"}, 1},
+		{inspect.Filter{Idle: true}, 623},
+		{inspect.Filter{Limit: 1}, 1},
+		{inspect.Filter{Limit: 510}, 510},
+		{inspect.Filter{Prefix: "list/000", Limit: 11}, 10},
 	} {
 		if n := count(c.filter); n != c.want {
 			t.Errorf("%+v: %d, want %d", c.filter, n, c.want)
 		}
 	}
-	pages := a.List(t.Context(), dblock.Filter{})
+	pages := a.List(t.Context(), inspect.Filter{})
 	for range 2 { // an iteration begins where its filter says, each time
 		n := 0
 		for range pages {
@@ -142,7 +143,7 @@ func list(t *testing.T, e *env) {
 func watch(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	seen, over := make(chan dblock.Info, 100), make(chan error, 1)
+	seen, over := make(chan inspect.Info, 100), make(chan error, 1)
 	go func() {
 		for info, err := range b.Watch(ctx, "n") {
 			if err != nil {
@@ -155,7 +156,7 @@ func watch(t *testing.T, e *env) {
 	if info := within(t, soon, "the state at first", seen); len(info.Holders) > 0 {
 		t.Errorf("%+v", info)
 	}
-	until := func(d time.Duration, what string, so func(info dblock.Info) bool) {
+	until := func(d time.Duration, what string, so func(info inspect.Info) bool) {
 		t.Helper()
 		for over := time.After(d); ; {
 			select {
@@ -169,7 +170,7 @@ func watch(t *testing.T, e *env) {
 		}
 	}
 	l := lock(t, a, "n")
-	mine := func(info dblock.Info) bool { return len(info.Holders) == 1 && info.Holders[0].Token == l.Token() }
+	mine := func(info inspect.Info) bool { return len(info.Holders) == 1 && info.Holders[0].Token == l.Token() }
 	for range 2 { // the second changes nothing that Inspect shows
 		if err := l.Record(t.Context(), "hello", "I have it"); err != nil {
 			t.Fatal(err)
@@ -179,7 +180,7 @@ func watch(t *testing.T, e *env) {
 	if _, err := a.Break(t.Context(), "n", "for the test"); err != nil {
 		t.Fatal(err)
 	}
-	until(patience, "the watcher sees it go", func(info dblock.Info) bool { return len(info.Holders) == 0 })
+	until(patience, "the watcher sees it go", func(info inspect.Info) bool { return len(info.Holders) == 0 })
 	cancel()
 	is(t, within(t, soon, "the iteration ends", over), context.Canceled)
 	eventually(t, soon, "nobody watches any more", func() bool { return e.number(t, "SELECT count(*) FROM dblock_watchers") == 0 })
@@ -211,7 +212,7 @@ func history(t *testing.T, e *env) {
 	}
 	e.told(t, b, "y", "released", 1)
 	last := int64(0)
-	for event, err := range b.Events(t.Context(), dblock.EventFilter{}) {
+	for event, err := range b.Events(t.Context(), inspect.EventFilter{}) {
 		if err != nil || event.ID <= last {
 			t.Errorf("%+v after %d, %v", event, last, err)
 		}

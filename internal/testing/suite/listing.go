@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 var listing = inPlaces(own{
@@ -36,7 +37,7 @@ func all[T any](t testing.TB, seq iter.Seq2[T, error]) (list []T) {
 }
 
 // namesOf are the names of what List yields.
-func namesOf(infos []dblock.Info) string {
+func namesOf(infos []inspect.Info) string {
 	var names []string
 	for _, info := range infos {
 		names = append(names, info.Name)
@@ -68,21 +69,21 @@ func listSessions(t *testing.T, e *env) {
 	lock(t, a, "r", dblock.Shared())
 	lock(t, b, "r", dblock.Shared())
 	e.wait(t, b, "n", 2)
-	find := func(f dblock.SessionFilter) (apps string) {
+	find := func(f inspect.SessionFilter) (apps string) {
 		for _, s := range all(t, b.Sessions(t.Context(), f)) {
 			apps += s.App
 		}
 		return apps
 	}
-	sessions := all(t, b.Sessions(t.Context(), dblock.SessionFilter{}))
+	sessions := all(t, b.Sessions(t.Context(), inspect.SessionFilter{}))
 	if len(sessions) != 2 || sessions[0].ID >= sessions[1].ID {
 		t.Fatalf("%+v: want two, in the order of their ids", sessions)
 	}
-	if rest := all(t, b.Sessions(t.Context(), dblock.SessionFilter{After: sessions[0].ID})); len(rest) != 1 || rest[0].ID != sessions[1].ID {
+	if rest := all(t, b.Sessions(t.Context(), inspect.SessionFilter{After: sessions[0].ID})); len(rest) != 1 || rest[0].ID != sessions[1].ID {
 		t.Errorf("%+v: want the second alone", rest)
 	}
-	slices.SortFunc(sessions, func(x, y dblock.Session) int { return cmp.Compare(x.App, y.App) })
-	for i, want := range []dblock.Session{
+	slices.SortFunc(sessions, func(x, y inspect.Session) int { return cmp.Compare(x.App, y.App) })
+	for i, want := range []inspect.Session{
 		{ID: e.session(t, "n"), Host: "host a", App: "app a", Held: 2},
 		{ID: e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'"), Host: "host b", App: "app b", Held: 1, Waiting: 2},
 	} {
@@ -94,20 +95,20 @@ func listSessions(t *testing.T, e *env) {
 		}
 	}
 	for _, c := range []struct {
-		filter dblock.SessionFilter
+		filter inspect.SessionFilter
 		want   string
 	}{
-		{dblock.SessionFilter{Host: "host a"}, "app a"},
-		{dblock.SessionFilter{App: "app b"}, "app b"},
-		{dblock.SessionFilter{App: "app b", Host: "host a"}, ""},
-		{dblock.SessionFilter{Host: "host a "}, ""},
-		{dblock.SessionFilter{App: "App a"}, ""},
+		{inspect.SessionFilter{Host: "host a"}, "app a"},
+		{inspect.SessionFilter{App: "app b"}, "app b"},
+		{inspect.SessionFilter{App: "app b", Host: "host a"}, ""},
+		{inspect.SessionFilter{Host: "host a "}, ""},
+		{inspect.SessionFilter{App: "App a"}, ""},
 	} {
 		if got := find(c.filter); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.filter, got, c.want)
 		}
 	}
-	for range b.Sessions(t.Context(), dblock.SessionFilter{}) {
+	for range b.Sessions(t.Context(), inspect.SessionFilter{}) {
 		break // the caller has seen enough
 	}
 }
@@ -127,13 +128,13 @@ func listDeadSessions(t *testing.T, e *env) {
 	e.exec(t, "INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES "+strings.Join(beats, ", "))
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = '0619'", e.now(t)+time.Hour.Microseconds())
 	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = '0619'")
-	if got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{})); len(got) != 1 || got[0].ID != mine {
+	if got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{})); len(got) != 1 || got[0].ID != mine {
 		t.Errorf("%d live, first %+v: want %q alone", len(got), got[0], mine)
 	}
-	if got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{Dead: true, Limit: 510})); len(got) != 510 || got[509].ID != "0509" {
+	if got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{Dead: true, Limit: 510})); len(got) != 510 || got[509].ID != "0509" {
 		t.Errorf("%d sessions, want the first 510", len(got))
 	}
-	got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{Dead: true}))
+	got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{Dead: true}))
 	if len(got) != 621 {
 		t.Fatalf("%d sessions, want 621", len(got))
 	}
@@ -159,7 +160,7 @@ func longQueues(t *testing.T, e *env) {
 		e.wait(t, b, name, n)
 	}
 	lock(t, a, "none")
-	infos := all(t, a.List(t.Context(), dblock.Filter{}))
+	infos := all(t, a.List(t.Context(), inspect.Filter{}))
 	if got := namesOf(infos); got != "nine none ten twelve" {
 		t.Fatalf("%q", got)
 	}
@@ -188,33 +189,33 @@ func listFrom(t *testing.T, e *env) {
 	e.wait(t, b, "b", 2)
 	e.wait(t, b, "c", 1)
 	for _, c := range []struct {
-		filter dblock.Filter
+		filter inspect.Filter
 		want   string
 	}{
-		{dblock.Filter{After: "a"}, "b c"},
-		{dblock.Filter{After: "a0"}, "b c"},
-		{dblock.Filter{After: "A"}, "a b c"},
-		{dblock.Filter{After: "b", Idle: true}, "bb c"},
-		{dblock.Filter{After: "c"}, ""},
-		{dblock.Filter{After: "a", Prefix: "b"}, "b"},
-		{dblock.Filter{After: "b", Prefix: "b"}, ""},
-		{dblock.Filter{After: "a", Prefix: "c"}, "c"},
-		{dblock.Filter{After: "c", Prefix: "b"}, ""},
-		{dblock.Filter{After: "a", Host: "host c"}, "c"},
-		{dblock.Filter{After: "c", Host: "host c"}, ""},
-		{dblock.Filter{Contended: true}, "b c"},
-		{dblock.Filter{Contended: true, Idle: true}, "b c"},
-		{dblock.Filter{Contended: true, After: "a"}, "b c"},
-		{dblock.Filter{Contended: true, After: "b"}, "c"},
-		{dblock.Filter{Contended: true, After: "c"}, ""},
-		{dblock.Filter{Contended: true, Prefix: "b"}, "b"},
-		{dblock.Filter{Contended: true, Prefix: "b", After: "a"}, "b"},
-		{dblock.Filter{Contended: true, Prefix: "b", After: "b"}, ""},
-		{dblock.Filter{Contended: true, Limit: 1}, "b"},
-		{dblock.Filter{Contended: true, Limit: 2}, "b c"},
-		{dblock.Filter{Contended: true, Older: time.Hour}, ""},
-		{dblock.Filter{Contended: true, Host: "host b"}, "b"},
-		{dblock.Filter{Contended: true, Host: "host a"}, ""},
+		{inspect.Filter{After: "a"}, "b c"},
+		{inspect.Filter{After: "a0"}, "b c"},
+		{inspect.Filter{After: "A"}, "a b c"},
+		{inspect.Filter{After: "b", Idle: true}, "bb c"},
+		{inspect.Filter{After: "c"}, ""},
+		{inspect.Filter{After: "a", Prefix: "b"}, "b"},
+		{inspect.Filter{After: "b", Prefix: "b"}, ""},
+		{inspect.Filter{After: "a", Prefix: "c"}, "c"},
+		{inspect.Filter{After: "c", Prefix: "b"}, ""},
+		{inspect.Filter{After: "a", Host: "host c"}, "c"},
+		{inspect.Filter{After: "c", Host: "host c"}, ""},
+		{inspect.Filter{Contended: true}, "b c"},
+		{inspect.Filter{Contended: true, Idle: true}, "b c"},
+		{inspect.Filter{Contended: true, After: "a"}, "b c"},
+		{inspect.Filter{Contended: true, After: "b"}, "c"},
+		{inspect.Filter{Contended: true, After: "c"}, ""},
+		{inspect.Filter{Contended: true, Prefix: "b"}, "b"},
+		{inspect.Filter{Contended: true, Prefix: "b", After: "a"}, "b"},
+		{inspect.Filter{Contended: true, Prefix: "b", After: "b"}, ""},
+		{inspect.Filter{Contended: true, Limit: 1}, "b"},
+		{inspect.Filter{Contended: true, Limit: 2}, "b c"},
+		{inspect.Filter{Contended: true, Older: time.Hour}, ""},
+		{inspect.Filter{Contended: true, Host: "host b"}, "b"},
+		{inspect.Filter{Contended: true, Host: "host a"}, ""},
 	} {
 		names := a.List(t.Context(), c.filter)
 		for range 2 { // an iteration begins where its filter says, each time
@@ -254,7 +255,7 @@ func alive(t *testing.T, e *env) {
 	holder("shared", true)
 	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", e.session(t, "leased")) // its heartbeat's row is there
 	holder("shared", false)
-	for info, err := range b.List(t.Context(), dblock.Filter{Prefix: "shared"}) {
+	for info, err := range b.List(t.Context(), inspect.Filter{Prefix: "shared"}) {
 		if err != nil || info.Holders[0].Alive {
 			t.Errorf("%+v, %v", info, err)
 		}

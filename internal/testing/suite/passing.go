@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -114,7 +115,7 @@ func turnsOfClients(t *testing.T, e *env) {
 func shownHolder(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
 	l := r.second(t)
-	inspect := func() dblock.Info {
+	seen := func() inspect.Info {
 		t.Helper()
 		info, err := r.client.Inspect(t.Context(), "n")
 		if err != nil || len(info.Holders) != 1 {
@@ -122,12 +123,12 @@ func shownHolder(t *testing.T, e *env) {
 		}
 		return info
 	}
-	cohort := inspect()
+	cohort := seen()
 	if cohort.Holders[0].Token != l.Token()+1 || cohort.Queued != 0 {
 		t.Errorf("%+v: want the last token of those who pass it on", cohort)
 	}
 	is(t, l.Record(t.Context(), "note", ""), nil)
-	alone := inspect()
+	alone := seen()
 	if h := alone.Holders[0]; h.Token != l.Token() || h.Thread == cohort.Holders[0].Thread || alone.Queued != 1 {
 		t.Errorf("%+v, before it %+v: want the holder alone, and one waiter", alone, cohort)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 var revoking = inPlaces(own{
@@ -96,11 +97,11 @@ func breakRest(t *testing.T, e *env) {
 }
 
 // told checks how many events of a kind a name has.
-func (e *env) told(t testing.TB, c Client, name, kind string, want int) (events []dblock.Event) {
+func (e *env) told(t testing.TB, c Client, name, kind string, want int) (events []inspect.Event) {
 	t.Helper()
 	eventually(t, soon, "the history is written", func() bool {
 		events = nil
-		for event, err := range c.Events(t.Context(), dblock.EventFilter{Name: name, Kinds: []string{kind}}) {
+		for event, err := range c.Events(t.Context(), inspect.EventFilter{Name: name, Kinds: []string{kind}}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/reaper"
@@ -121,10 +122,10 @@ func laterVersion(t *testing.T, e *env) {
 	is(t, old.Ask(t.Context(), "permits", "made up"), nil)
 	is(t, permits.Record(t.Context(), "madeup", "detail"), nil)
 	unlock(t, permits)
-	for _, err := range old.Events(t.Context(), dblock.EventFilter{}) {
+	for _, err := range old.Events(t.Context(), inspect.EventFilter{}) {
 		is(t, err, nil)
 	}
-	for _, err := range old.List(t.Context(), dblock.Filter{}) {
+	for _, err := range old.List(t.Context(), inspect.Filter{}) {
 		is(t, err, nil)
 	}
 	if _, err := reaper.Sweep(t.Context(), e.app(t, 2).Backend); err != nil {

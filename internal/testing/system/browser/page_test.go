@@ -175,7 +175,7 @@ var everyPage = []string{
 
 func TestNoPageScrollsSidewaysOnANarrowScreen(t *testing.T) {
 	s := newScene(long)
-	url := serve(t, dblockweb.Handler(s, dblockweb.Authorize(everything)))
+	url := serve(t, dblockweb.HandlerOf(s, dblockweb.Authorize(everything)))
 	pages := append(everyPage, fmt.Sprintf("break?name=%s&token=%d", long, s.infos[len(s.infos)-1].Token))
 	for _, width := range []int64{400, 1000} {
 		x := newTab(t, width, 800)
@@ -206,7 +206,7 @@ const contrast = `(() => {
 })()`
 
 func TestTextsStandOutInLightAndDark(t *testing.T) {
-	url := serve(t, dblockweb.Handler(newScene(""), dblockweb.Authorize(everything)))
+	url := serve(t, dblockweb.HandlerOf(newScene(""), dblockweb.Authorize(everything)))
 	for _, scheme := range []string{"light", "dark"} {
 		x := newTab(t, 1000, 800)
 		x.scheme(scheme)
@@ -224,7 +224,7 @@ func TestTextsStandOutInLightAndDark(t *testing.T) {
 }
 
 func TestEveryPartOfAPageHasAName(t *testing.T) {
-	url := serve(t, dblockweb.Handler(newScene(""), dblockweb.Authorize(everything)))
+	url := serve(t, dblockweb.HandlerOf(newScene(""), dblockweb.Authorize(everything)))
 	x := newTab(t, 1000, 800)
 	for _, page := range everyPage {
 		x.open(url + page)

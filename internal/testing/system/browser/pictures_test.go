@@ -18,7 +18,7 @@ var pictures = flag.String("pictures", "", "the folder into which TestPictures w
 const largest = 120_000
 
 func TestPictures(t *testing.T) {
-	url := serve(t, dblockweb.Handler(newScene(""), dblockweb.Authorize(everything)))
+	url := serve(t, dblockweb.HandlerOf(newScene(""), dblockweb.Authorize(everything)))
 	for _, p := range []struct {
 		file, page, scheme string
 		width, height      int64

@@ -9,33 +9,35 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // scene is a database as pictures show it, at a moment.
 type scene struct {
-	dblock.Inspector // nil: what it has beyond these is not called
+	dblockweb.Source // nil: what it has beyond these is not called
 	now              time.Time
-	infos            []dblock.Info
-	events           []dblock.Event
+	infos            []inspect.Info
+	events           []inspect.Event
 	runs             map[string][]dblock.Run
 }
 
 func newScene(long string) *scene {
 	s := &scene{now: time.Now(), runs: map[string][]dblock.Run{}}
 	token := int64(1795420000000000)
-	holder := func(host, thread, app string, pid int, ago time.Duration) dblock.Participant {
+	holder := func(host, thread, app string, pid int, ago time.Duration) inspect.Participant {
 		token += 7
-		return dblock.Participant{
+		return inspect.Participant{
 			Host: host, Thread: thread, App: app, PID: pid, Session: session(host), Token: token, Since: s.now.Add(-ago), Until: s.now.Add(13 * time.Second), Alive: true,
 		}
 	}
-	waiter := func(host, thread, app string, pid int, ago time.Duration) dblock.Participant {
+	waiter := func(host, thread, app string, pid int, ago time.Duration) inspect.Participant {
 		p := holder(host, thread, app, pid, ago)
 		p.Token = 0
 		return p
 	}
-	add := func(name string, capacity int, holders, waiters []dblock.Participant) {
-		i := dblock.Info{Name: name, Capacity: capacity, Holders: holders, Waiters: waiters, Queued: len(waiters)}
+	add := func(name string, capacity int, holders, waiters []inspect.Participant) {
+		i := inspect.Info{Name: name, Capacity: capacity, Holders: holders, Waiters: waiters, Queued: len(waiters)}
 		for _, h := range holders {
 			i.Token = max(i.Token, h.Token)
 		}
@@ -47,28 +49,28 @@ func newScene(long string) *scene {
 	invoice := holder("app-3", "invoice-2", "billing", 2231, 9*time.Minute+40*time.Second)
 	blocked := ship
 	blocked.Token, blocked.Since = 0, s.now.Add(-2*time.Minute)
-	add("orders/4711", 0, []dblock.Participant{ship}, []dblock.Participant{
+	add("orders/4711", 0, []inspect.Participant{ship}, []inspect.Participant{
 		waiter("app-1", "refund-1", "orders", 3310, 2*time.Minute+50*time.Second), waiter("app-4", "ship-2", "shipping", 4188, 95*time.Second),
 		waiter("app-1", "refund-9", "orders", 3310, 41*time.Second), waiter("app-2", "audit-1", "audit", 977, 8*time.Second),
 	})
-	add("tenant/17/invoices", 0, []dblock.Participant{invoice}, []dblock.Participant{blocked})
-	exports := []dblock.Participant{holder("app-1", "export-1", "reports", 811, 14*time.Minute), holder("app-3", "export-4", "reports", 1290, 2*time.Minute)}
+	add("tenant/17/invoices", 0, []inspect.Participant{invoice}, []inspect.Participant{blocked})
+	exports := []inspect.Participant{holder("app-1", "export-1", "reports", 811, 14*time.Minute), holder("app-3", "export-4", "reports", 1290, 2*time.Minute)}
 	exports[0].Permits, exports[0].Shared, exports[1].Permits, exports[1].Shared = 2, true, 1, true
 	want := waiter("app-4", "export-2", "reports", 640, 30*time.Second)
 	want.Permits, want.Shared = 2, true
-	add("export", 4, exports, []dblock.Participant{want})
+	add("export", 4, exports, []inspect.Participant{want})
 	leader := holder("app-1", "", "indexer", 515, 31*time.Hour)
-	add("indexer", 0, []dblock.Participant{leader}, []dblock.Participant{waiter("app-2", "", "indexer", 519, 30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
+	add("indexer", 0, []inspect.Participant{leader}, []inspect.Participant{waiter("app-2", "", "indexer", 519, 30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
 	for i, name := range []string{"backup/eu", "cache/warm", "import/2026-11-23", "migrate", "tenant/3/close", "tenant/8/close"} {
-		add(name, 0, []dblock.Participant{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders", 3310+i, time.Duration(i*i+1)*47*time.Second)}, nil)
+		add(name, 0, []inspect.Participant{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders", 3310+i, time.Duration(i*i+1)*47*time.Second)}, nil)
 	}
 	s.infos[len(s.infos)-3].Holders[0].Alive = false
 	if long != "" {
-		add(long, 0, []dblock.Participant{holder(long, long, long, 1, time.Minute)}, []dblock.Participant{waiter(long, long, long, 2, time.Second)})
+		add(long, 0, []inspect.Participant{holder(long, long, long, 1, time.Minute)}, []inspect.Participant{waiter(long, long, long, 2, time.Second)})
 		s.infos[len(s.infos)-1].Holders[0].Metadata = map[string]string{long: long}
 	}
 	event := func(ago time.Duration, name, kind, host, thread, detail string, token int64) {
-		s.events = append(s.events, dblock.Event{
+		s.events = append(s.events, inspect.Event{
 			ID: int64(9000 - len(s.events)), At: s.now.Add(-ago), Name: name, Kind: kind, Host: host, Thread: thread, Detail: detail, Token: token,
 		})
 	}
@@ -128,47 +130,47 @@ func all[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-func (s *scene) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return all(slices.DeleteFunc(slices.Clone(s.infos), func(i dblock.Info) bool {
+func (s *scene) List(_ context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return all(slices.DeleteFunc(slices.Clone(s.infos), func(i inspect.Info) bool {
 		return f.Contended && i.Queued == 0 || !strings.HasPrefix(i.Name, f.Prefix)
 	}))
 }
 
-func (s *scene) Inspect(_ context.Context, name string) (dblock.Info, error) {
+func (s *scene) Lock(_ context.Context, name string) (inspect.Info, error) {
 	for _, i := range s.infos {
 		if i.Name == name {
 			return i, nil
 		}
 	}
-	return dblock.Info{Name: name}, nil
+	return inspect.Info{Name: name}, nil
 }
 
-func (s *scene) Why(ctx context.Context, name string) ([]dblock.Info, error) {
-	info, err := s.Inspect(ctx, name)
+func (s *scene) Why(ctx context.Context, name string) ([]inspect.Info, error) {
+	info, err := s.Lock(ctx, name)
 	if name != "orders/4711" {
-		return []dblock.Info{info}, err
+		return []inspect.Info{info}, err
 	}
-	return []dblock.Info{info, s.infos[1]}, err
+	return []inspect.Info{info, s.infos[1]}, err
 }
 
-func (s *scene) Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
+func (s *scene) Watch(ctx context.Context, name string) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
 		<-ctx.Done()
-		yield(dblock.Info{}, ctx.Err())
+		yield(inspect.Info{}, ctx.Err())
 	}
 }
 
-func (s *scene) Events(_ context.Context, f dblock.EventFilter) iter.Seq2[dblock.Event, error] {
-	return all(slices.DeleteFunc(slices.Clone(s.events), func(e dblock.Event) bool {
+func (s *scene) Events(_ context.Context, f inspect.EventFilter) iter.Seq2[inspect.Event, error] {
+	return all(slices.DeleteFunc(slices.Clone(s.events), func(e inspect.Event) bool {
 		return f.Name != "" && e.Name != f.Name || len(f.Kinds) > 0 && !slices.Contains(f.Kinds, e.Kind)
 	}))
 }
 
-func (s *scene) Sessions(context.Context, dblock.SessionFilter) iter.Seq2[dblock.Session, error] {
-	var list []dblock.Session
+func (s *scene) Sessions(context.Context, inspect.SessionFilter) iter.Seq2[inspect.Session, error] {
+	var list []inspect.Session
 	for i, app := range []string{"orders", "shipping", "billing", "reports", "audit", "indexer"} {
 		host := fmt.Sprintf("app-%d", i%4+1)
-		list = append(list, dblock.Session{
+		list = append(list, inspect.Session{
 			ID: session(host), Host: host, App: app, PID: 3310 + 17*i, Started: s.now.Add(-time.Duration(i*i+2) * time.Hour), Until: s.now.Add(13 * time.Second), Alive: i != 4, Held: 5 - i/2, Waiting: i % 3,
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // hostile run a script where they are not escaped.
@@ -21,7 +22,7 @@ var hostile = []string{
 func TestNoScriptOfANameRuns(t *testing.T) {
 	for _, name := range hostile {
 		s := newScene(name)
-		at := serve(t, dblockweb.Handler(s, dblockweb.Authorize(everything)))
+		at := serve(t, dblockweb.HandlerOf(s, dblockweb.Authorize(everything)))
 		x := newTab(t, 1000, 800) // also fails if the policy is violated
 		for _, page := range []string{
 			"", "lock?name=" + url.QueryEscape(name), "events", "elections", "jobs", "job?name=" + url.QueryEscape(name), "ask?name=" + url.QueryEscape(name),
@@ -42,7 +43,7 @@ func TestNoScriptOfANameRuns(t *testing.T) {
 
 // The policy is in force, so that a mistake in a template is not the end.
 func TestThePolicyForbidsWhatAPageDoesNotNeed(t *testing.T) {
-	at := serve(t, dblockweb.Handler(newScene(""), dblockweb.Authorize(everything)))
+	at := serve(t, dblockweb.HandlerOf(newScene(""), dblockweb.Authorize(everything)))
 	x := silent(t, 1000, 800)
 	x.open(at)
 	for what, do := range map[string]string{
@@ -161,7 +162,7 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 	if err := context.Cause(held.Context()); err != nil {
 		t.Errorf("the holder: %v", err)
 	}
-	if info, err := w.Client.Inspect(t.Context(), "n"); err != nil || len(info.Holders) != 1 {
+	if info, err := inspect.New(w.Client).Lock(t.Context(), "n"); err != nil || len(info.Holders) != 1 {
 		t.Errorf("%+v, %v", info, err)
 	}
 }

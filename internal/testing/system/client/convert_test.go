@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -130,7 +131,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 			}
 			reader <- err
 		}()
-		for info, err := range client.Watch(t.Context(), "n") {
+		for info, err := range inspect.New(client).Watch(t.Context(), "n") {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -74,7 +75,7 @@ func doubt(t *testing.T) (d *doubtful, client, other sqlClient) {
 func queued(t *testing.T, c sqlClient, name string, n int) {
 	t.Helper()
 	for {
-		info, err := c.Inspect(t.Context(), name)
+		info, err := inspect.New(c).Lock(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,10 +14,8 @@ import (
 )
 
 var (
-	_ dblock.Handle    = (*dblock.Lock[pgx.Tx])(nil)
-	_ dblock.Handle    = (*dblock.Lock[*sql.Tx])(nil)
-	_ dblock.Inspector = (*dblock.Client[pgx.Tx])(nil)
-	_ dblock.Inspector = (*dblock.Client[*sql.Tx])(nil)
+	_ dblock.Handle = (*dblock.Lock[pgx.Tx])(nil)
+	_ dblock.Handle = (*dblock.Lock[*sql.Tx])(nil)
 )
 
 func TestALockerLocksAsItsClientDoes(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 func TestTheNextLeadsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
@@ -149,7 +150,7 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 				w.Errorf("the function said %v, Campaign %v", said, err)
 			}
 		}
-		if info, err := p.client.Inspect(w.Context(), name); err != nil || len(info.Holders)+len(info.Waiters) != 0 {
+		if info, err := inspect.New(p.client).Lock(w.Context(), name); err != nil || len(info.Holders)+len(info.Waiters) != 0 {
 			w.Errorf("%+v %v", info, err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // The former process is one that hangs: it neither renews its term nor stands again.
@@ -31,7 +32,7 @@ func TestALeaderThatWasRestartedTakesItsLockOverAtOnce(t *testing.T) {
 		if !errors.Is(err, dblock.ErrLost) {
 			w.Errorf("the former process: %v", err)
 		}
-		info, err := rival.client.Inspect(w.Context(), name)
+		info, err := inspect.New(rival.client).Lock(w.Context(), name)
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Host != "pod-0" || info.Holders[0].Token != two.Token() {
 			w.Errorf("%+v, %v", info, err)
 		}

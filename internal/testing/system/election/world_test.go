@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/mysql"
@@ -161,7 +162,7 @@ func receive[T any](t testing.TB, from <-chan T) (v T) {
 func (w world) queued(p party, n int) {
 	w.Helper()
 	for end := time.Now().Add(patience); ; {
-		info, err := p.client.Inspect(w.Context(), name)
+		info, err := inspect.New(p.client).Lock(w.Context(), name)
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -125,7 +126,7 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 			defer stop()
 			watched := make(chan error, 100)
 			go func() {
-				for _, err := range b.Watch(watching, "watched") {
+				for _, err := range inspect.New(b.Client).Watch(watching, "watched") {
 					watched <- err
 				}
 				close(watched)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 // smallDisk is a file system of one megabyte.
@@ -79,7 +80,7 @@ func TestADiskThatIsFull(t *testing.T) {
 				waiting <- err
 			}()
 			for queue := 0; queue == 0; {
-				info, err := a.Inspect(t.Context(), "first")
+				info, err := inspect.New(a.Client).Lock(t.Context(), "first")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +116,7 @@ func TestADiskThatIsFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, l := range append(held, again) {
-				info, err := b.Inspect(t.Context(), l.Name())
+				info, err := inspect.New(b.Client).Lock(t.Context(), l.Name())
 				if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != l.Token() {
 					t.Fatalf("%q was granted with token %d: %+v, %v", l.Name(), l.Token(), info.Holders, err)
 				}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 )
 
 type lock = *dblock.Lock[*sql.Tx]
 
-// inspect prints the holder, the waiters and the history of a name.
-func inspect(ctx context.Context, a, b client) error {
+// look prints the holder, the waiters and the history of a name.
+func look(ctx context.Context, a, b client) error {
 	held, err := a.Lock(ctx, "the archive", dblock.Metadata(map[string]string{"job": "backup"}))
 	if err != nil {
 		return err
@@ -25,7 +26,8 @@ func inspect(ctx context.Context, a, b client) error {
 		}
 		waiting <- err
 	}()
-	for info, err := range b.Watch(ctx, "the archive") { // until the other stands in the queue
+	inspector := inspect.New(a)
+	for info, err := range inspector.Watch(ctx, "the archive") { // until the other stands in the queue
 		if err != nil {
 			return err
 		}
@@ -33,7 +35,7 @@ func inspect(ctx context.Context, a, b client) error {
 			break
 		}
 	}
-	for info, err := range a.List(ctx, dblock.Filter{Prefix: "the "}) {
+	for info, err := range inspector.List(ctx, inspect.Filter{Prefix: "the "}) {
 		if err != nil {
 			return err
 		}
@@ -44,14 +46,14 @@ func inspect(ctx context.Context, a, b client) error {
 	if err := errors.Join(held.Unlock(ctx), <-waiting); err != nil {
 		return err
 	}
-	return events(ctx, a)
+	return events(ctx, inspector)
 }
 
 // events waits until the history has it all, and prints it.
-func events(ctx context.Context, c client) error {
+func events(ctx context.Context, i *inspect.Inspector) error {
 	for {
-		var lines []dblock.Event
-		for e, err := range c.Events(ctx, dblock.EventFilter{Name: "the archive"}) {
+		var lines []inspect.Event
+		for e, err := range i.Events(ctx, inspect.EventFilter{Name: "the archive"}) {
 			if err != nil {
 				return err
 			}

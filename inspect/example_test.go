@@ -1,4 +1,4 @@
-package dblock_test
+package inspect_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/example"
 )
 
@@ -24,8 +25,29 @@ func withShops(show func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) 
 	}
 }
 
+// An exporter or a web page takes an Inspector, which works with every engine.
+func ExampleNew() {
+	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
+		show := func(i *inspect.Inspector) error {
+			for info, err := range i.List(ctx, inspect.Filter{}) {
+				if err != nil {
+					return err
+				}
+				fmt.Println(info.Name, "is held by", info.Holders[0].Host)
+			}
+			return nil
+		}
+		l, err := one.Lock(ctx, "invoice/42")
+		if err != nil {
+			return err
+		}
+		return errors.Join(show(inspect.New(two)), l.Unlock(ctx))
+	})
+	// Output: invoice/42 is held by host-1
+}
+
 // The queue of a lock, as an operator sees it.
-func ExampleClient_Inspect() {
+func ExampleInspector_Lock() {
 	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
 		held, err := one.Lock(ctx, "invoice/42", dblock.Metadata(map[string]string{"job": "export"}))
 		if err != nil {
@@ -36,7 +58,7 @@ func ExampleClient_Inspect() {
 			waiting <- two.Do(ctx, "invoice/42", func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil })
 		}()
 		for { // until the other stands in the queue
-			info, err := one.Inspect(ctx, "invoice/42")
+			info, err := inspect.New(one).Lock(ctx, "invoice/42")
 			if err != nil {
 				return err
 			}
@@ -56,7 +78,7 @@ func ExampleClient_Inspect() {
 }
 
 // A page of names, and the page after it.
-func ExampleClient_List() {
+func ExampleInspector_List() {
 	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
 		all, err := one.LockAll(ctx, []string{"invoice/1", "invoice/2", "invoice/3", "report"})
 		if err != nil {
@@ -64,7 +86,7 @@ func ExampleClient_List() {
 		}
 		page := func(after string) (last string, err error) {
 			shown := 0
-			for info, err := range two.List(ctx, dblock.Filter{Prefix: "invoice/", After: after}) {
+			for info, err := range inspect.New(two).List(ctx, inspect.Filter{Prefix: "invoice/", After: after}) {
 				if err != nil {
 					return "", err
 				}
@@ -93,13 +115,13 @@ func ExampleClient_List() {
 }
 
 // Who uses the database, and how much of it.
-func ExampleClient_Sessions() {
+func ExampleInspector_Sessions() {
 	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
 		all, err := one.LockAll(ctx, []string{"a", "b"})
 		if err != nil {
 			return err
 		}
-		for s, err := range two.Sessions(ctx, dblock.SessionFilter{}) {
+		for s, err := range inspect.New(two).Sessions(ctx, inspect.SessionFilter{}) {
 			if err != nil {
 				return err
 			}
@@ -111,31 +133,8 @@ func ExampleClient_Sessions() {
 	// shop on host-1 has 2 and waits for 0
 }
 
-// The state of all jobs.
-func ExampleClient_Jobs() {
-	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
-		_, err := one.OncePer(ctx, "nightly report", 24*time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil })
-		if err != nil {
-			return err
-		}
-		_, _ = two.OncePer(ctx, "clean up", time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error {
-			return errors.New("the disk is full")
-		})
-		for run, err := range one.Jobs(ctx) {
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%s: on %s, ended: %v, error: %q\n", run.Name, run.Host, !run.Ended.IsZero(), run.Err)
-		}
-		return nil
-	})
-	// Output:
-	// clean up: on host-2, ended: true, error: "the disk is full"
-	// nightly report: on host-1, ended: true, error: ""
-}
-
 // The latest events of a name, the newest first.
-func ExampleClient_Events() {
+func ExampleInspector_Events() {
 	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
 		began := time.Now()
 		err := one.Do(ctx, "backup", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
@@ -150,7 +149,7 @@ func ExampleClient_Events() {
 			return err
 		}
 		shown := 0
-		for e, err := range two.Events(ctx, dblock.EventFilter{Name: "backup", Since: began.Add(-time.Minute), Newest: true}) {
+		for e, err := range inspect.New(two).Events(ctx, inspect.EventFilter{Name: "backup", Since: began.Add(-time.Minute), Newest: true}) {
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package dblock
+package inspect
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ func TestAChainHasNoNameThatNoHolderWaitsForAnyMore(t *testing.T) {
 	infos := []Info{
 		{Name: "another session's", Waiters: []Participant{participant("s2")}},
 		{Name: "asked for", Holders: []Participant{participant("s1")}},
-		{Name: "nobody's any more"},
+		{Name: "not waited for any more"},
 		{Name: "waited for", Holders: []Participant{participant("s3")}, Waiters: []Participant{participant("s1")}},
 	}
 	var names []string

@@ -1,4 +1,4 @@
-package dblock
+package inspect
 
 import (
 	"context"
@@ -6,48 +6,49 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/page"
 )
 
-// Session is a client as the database knows it: its locks live as long as its session.
+// Session shows a client: its locks live as long as its session.
 type Session struct {
 	ID        string
-	Host, App string // as WithHost and WithApp have set them
+	Host, App string // as set by dblock.WithHost and dblock.WithApp
 	PID       int
 	Started   time.Time // by the database's clock
-	Until     time.Time // when it ends without another heartbeat, by this machine's clock; the zero time: it was ended
-	Alive     bool      // its time is not over
+	Until     time.Time // when it expires without another heartbeat, by this machine's clock; the zero time: it was ended
+	Alive     bool      // it has neither ended nor expired
 	Held      int       // locks and shares; goroutines that pass a lock on in memory have one together
 	Waiting   int       // places in queues
 }
 
-// SessionFilter chooses sessions. The zero value: all that live.
+// SessionFilter selects sessions. The zero value selects all that are alive.
 type SessionFilter struct {
 	Host  string // "": any
 	App   string // "": any
 	Limit uint   // at most so many; 0: all
-	After string // only sessions with a higher ID: the last of a page, to go on behind it
-	Dead  bool   // also those that have ended, or whose time is over, for as long as the reaper leaves them
+	After string // only sessions with a higher ID: the last ID of a page selects the next page
+	Dead  bool   // also sessions that have ended or expired, until the reaper removes them
 }
 
 // Sessions lists the clients that use the database, in the order of their IDs, a page at a time:
 // each as it was when its page was read. A client has a session from its first lock on. The
 // iteration ends after the first error.
-func (c *Client[TX]) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
+func (i *Inspector) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		want := driver.SessionFilter{Host: f.Host, App: f.App, Dead: f.Dead}
 		after := f.After
-		pages(f.Limit, yield, func(size int) (sessions []Session, more bool, err error) {
-			var page []driver.SessionDetail
-			err = c.inquire(ctx, "sessions", "", func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Sessions(ctx, want, after, size)
+		page.Each(f.Limit, yield, func(size int) (sessions []Session, more bool, err error) {
+			var details []driver.SessionDetail
+			err = i.read(ctx, "sessions", "", func(ctx context.Context, engine driver.Backend) (err error) {
+				details, err = engine.Sessions(ctx, want, after, size)
 				return err
 			})
 			now := time.Now()
-			for _, s := range page {
+			for _, s := range details {
 				after = s.ID
 				sessions = append(sessions, sessionOf(s, now))
 			}
-			return sessions, len(page) == size, err
+			return sessions, len(details) == size, err
 		})
 	}
 }
