@@ -18,15 +18,12 @@ import (
 // runs a reaper. It never closes the application's pool, and uses it for a moment at a time: a lock
 // that is held or waited for needs no connection of it.
 type Client[TX any] struct {
-	innerClient
+	inner
 	transactions func(tx TX) client.Tx // what the engine does in the application's transactions; nil: nothing
 }
 
-// They are not exported, so that their methods are not on the public page.
-type (
-	innerClient = client.Inner[client.Client]
-	innerLock   = client.Inner[client.Lock]
-)
+// inner is not exported, so that its method is not on the public page.
+type inner = client.Inner
 
 // Engine is a database with transactions of type TX (pgx.Tx, *sql.Tx): what New of package
 // postgres, mysql or sqlite returns. The zero value is of no database, and New refuses it.
@@ -49,7 +46,7 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 	if err := reaper.Check(config.Reaper...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
-	c := &Client[TX]{innerClient: client.InnerOf(client.New(engine.Backend, config))}
+	c := &Client[TX]{inner: client.InnerOf(client.New(engine.Backend, config))}
 	if engine.Transactions != nil {
 		c.transactions = func(tx TX) client.Tx { return engineTx[TX]{engine.Transactions, tx} }
 	}
@@ -72,7 +69,7 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 // survives restarts and failovers. So it is when the database or this machine is too slow for a
 // Lease: when grants come after most of it is over. ErrDeadlock when waiters wait for each other in
 // a cycle, and this is the one that began to wait last. ErrCapacity as Permits says.
-func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
+func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
 	return c.acquire(ctx, "lock", name, options, true)
 }
 
@@ -82,7 +79,7 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 // row (LockTx, UnlockTx), it returns ErrNotAcquired after about half a second, without a holder.
 // Otherwise as Lock: a database that is away is tried for up to one TTL, or until ctx ends. Give a
 // ctx with a deadline where that is too long.
-func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
+func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
 	return c.acquire(ctx, "trylock", name, options, false)
 }
 
@@ -90,7 +87,7 @@ func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOp
 // does, and with cause ErrLost when the lock is lost; under it the same name locks again at once.
 // Do returns what fn returns, joined with ErrLost if the lock was lost before fn returned.
 // ErrInvalidOption without fn.
-func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock[TX]) error, options ...LockOption) (err error) {
+func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {
 	if fn == nil {
 		return &LockError{"do", name, fmt.Errorf("%w: fn is nil", ErrInvalidOption)}
 	}
@@ -99,10 +96,10 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 		return err
 	}
 	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
-	return l.Core().Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
+	return l.core().Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock[TX], error) {
+func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock, error) {
 	want, err := wantOf(name, options)
 	if err != nil {
 		return nil, &LockError{op, name, err}
@@ -111,7 +108,7 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 	if err != nil {
 		return nil, &LockError{op, name, err}
 	}
-	return &Lock[TX]{c, client.InnerOf(l)}, nil
+	return (*Lock)(l), nil
 }
 
 // TTL is how long the client's locks outlive its last heartbeat, as WithTTL says.

@@ -25,7 +25,7 @@ const minDetached = time.Second
 // and where it was entered several times. ErrNotHeld after UnlockTx. ErrLost as Unlock. After these
 // and any other error the lock is held as before, unless Context has ended: then it was given back,
 // or is about to be, as by Unlock.
-func (l *Lock[TX]) Detach(ctx context.Context, d time.Duration) error {
+func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 	return l.do("detach", func(core *client.Lock) error {
 		if d < minDetached {
 			return fmt.Errorf("%w: Detach %v: want at least %v", ErrInvalidOption, d, minDetached)
@@ -42,7 +42,7 @@ func (l *Lock[TX]) Detach(ctx context.Context, d time.Duration) error {
 // and where its time is over, also if nobody has it yet. ErrInvalidOption for a token below 1.
 // ErrUnavailable after one TTL without an answer. After any error the lock is detached as before,
 // or will be in a moment; a statement that was cut off and runs later still may give it back.
-func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Lock[TX], error) {
+func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Lock, error) {
 	want, err := wantOf(name, nil)
 	if err != nil {
 		return nil, &LockError{"resume", name, err}
@@ -54,5 +54,5 @@ func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Loc
 	if err != nil {
 		return nil, &LockError{"resume", name, err}
 	}
-	return &Lock[TX]{c, client.InnerOf(l)}, nil
+	return (*Lock)(l), nil
 }

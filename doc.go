@@ -35,7 +35,7 @@
 // # Limits
 //
 // A lease cannot stop a process that ignores it. A process that was suspended for longer than its
-// TTL may still write when it wakes up; only a check of its token refuses that write. Lock.Guard
+// TTL may still write when it wakes up; only a check of its token refuses that write. Client.Guard
 // does so inside the application's own transaction, and package fence does so in any other
 // database. After a failover of an asynchronous replica, two clients may believe in one lock until
 // the older one has reconnected; the tokens tell them apart. Client.Break takes a lock from a
@@ -43,10 +43,10 @@
 //
 // # Transactions
 //
-// Lock.Guard makes a transaction commit only if the lock is still held. Lock.UnlockTx releases the
-// lock with the commit. Client.LockTx holds a name for as long as a transaction lasts, without a
-// lease. All of them exclude each other under one name. Package optimistic has version numbers for
-// rows that are rarely contended.
+// Client.Guard makes a transaction commit only if the lock is still held. Client.UnlockTx releases
+// the lock with the commit. Client.LockTx holds a name for as long as a transaction lasts, without
+// a lease. All of them exclude each other under one name. Package optimistic has version numbers
+// for rows that are rarely contended.
 //
 // # Kinds of locks
 //

@@ -2,7 +2,6 @@ package dblock_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log"
@@ -53,13 +52,13 @@ func ExampleClient_Jobs() {
 	client, done := openClient(dblock.WithHost("web-1"))
 	defer done()
 	ctx := context.Background()
-	_, err := client.OncePer(ctx, "report", 24*time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error {
+	_, err := client.OncePer(ctx, "report", 24*time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, _ = client.OncePer(ctx, "clean up", time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error {
+	_, _ = client.OncePer(ctx, "clean up", time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
 		return errors.New("the disk is full")
 	})
 	for run, err := range client.Jobs(ctx) {
@@ -83,7 +82,7 @@ func ExampleWithObserver() {
 		},
 	}))
 	defer done() // Close waits until the observer was told
-	err := client.Do(context.Background(), "invoice/42", func(context.Context, *dblock.Lock[*sql.Tx]) error {
+	err := client.Do(context.Background(), "invoice/42", func(context.Context, *dblock.Lock) error {
 		return nil
 	})
 	if err != nil {

@@ -85,7 +85,7 @@ func ExampleClient_OnceAt_catchUp() {
 	defer done()
 	schedule := must(dblock.NewSchedule(time.UTC, nightly{3, 0}))
 	start := func(now time.Time) { // what each server does once as it starts
-		ran, err := client.OnceAt(ctx, "nightly", schedule.Latest(now), func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+		ran, err := client.OnceAt(ctx, "nightly", schedule.Latest(now), func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 			fmt.Println("the run of", slot.Format("2 January, 15:04"))
 			return nil
 		})
@@ -142,7 +142,7 @@ func ExampleClient_EveryAt() {
 	defer done()
 	berlin := must(time.LoadLocation("Europe/Berlin"))
 	schedule := must(dblock.NewSchedule(berlin, nightly{12, 0})) // cron.ParseStandard("0 12 * * *")
-	err := client.EveryAt(ctx, "report", schedule, func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+	err := client.EveryAt(ctx, "report", schedule, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 		fmt.Println("the report of", slot.Format("15:04"))
 		stop() // here, so that the example ends
 		return nil
@@ -163,7 +163,7 @@ func ExampleClient_OnceAt_timeZone() {
 	schedule := must(dblock.NewSchedule(berlin, nightly{2, 30}))
 	first := time.Date(2025, 10, 26, 0, 30, 0, 0, time.UTC)
 	for _, now := range []time.Time{first, first.Add(time.Hour)} { // both show 2:30 in Berlin
-		ran, err := client.OnceAt(ctx, "nightly", schedule.Latest(now), func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+		ran, err := client.OnceAt(ctx, "nightly", schedule.Latest(now), func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 			fmt.Println("the run of", slot.Format("2 January 15:04 MST"))
 			return nil
 		})
@@ -181,7 +181,7 @@ func ExampleClient_OnceAt() {
 	ctx := context.Background()
 	client, done := openClient()
 	defer done()
-	report := func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+	report := func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 		fmt.Println("the report of", slot.Format("15:04"))
 		return nil
 	}

@@ -39,7 +39,7 @@ func must[T any](value T, err error) T {
 func ExampleClient_Do() {
 	client, done := openClient()
 	defer done()
-	err := client.Do(context.Background(), "invoice/42", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+	err := client.Do(context.Background(), "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
 		fmt.Println("nobody else has", l.Name()) // ctx ends if the lock is lost
 		return nil
 	})
@@ -103,23 +103,23 @@ func ExampleClient_LockTx() {
 }
 
 // Long work under a lock, then a write that cannot come too late.
-func ExampleLock_Guard() {
+func ExampleClient_Guard() {
 	db, client := openPostgres()
 	ctx := context.Background()
 	defer client.Close(ctx)
-	write := func(lock *dblock.Lock[*sql.Tx], body string) error {
+	write := func(lock *dblock.Lock, body string) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		if err := lock.Guard(ctx, tx); err != nil {
+		if err := client.Guard(ctx, tx, lock); err != nil {
 			return err // ErrLost: nothing is written
 		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES ('2026-11', $1)", body); err != nil {
 			return err
 		}
-		if err := lock.UnlockTx(ctx, tx); err != nil {
+		if err := client.UnlockTx(ctx, tx, lock); err != nil {
 			return err
 		}
 		return tx.Commit() // the write and the release, or neither
@@ -188,7 +188,7 @@ func ExampleClient_OncePer() {
 	defer done()
 	ctx := context.Background()
 	for range 3 {
-		ran, err := client.OncePer(ctx, "cleanup", 24*time.Hour, func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+		ran, err := client.OncePer(ctx, "cleanup", 24*time.Hour, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 			fmt.Println("cleaning up")
 			return nil
 		})

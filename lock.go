@@ -12,50 +12,46 @@ import (
 // Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to
 // be unlocked once. It is safe for concurrent use. On a nil *Lock the methods return
 // ErrInvalidOption, a zero value, or a Context that has ended with cause ErrNotHeld.
-type Lock[TX any] struct {
-	client *Client[TX]
-	innerLock
-}
+type Lock client.Lock
 
-// is reports whether the lock came from a client.
-func (l *Lock[TX]) is() bool { return l != nil && l.Core() != nil }
+func (l *Lock) core() *client.Lock { return (*client.Lock)(l) }
 
-// do does something to the lock. The error names both.
-func (l *Lock[TX]) do(op string, f func(core *client.Lock) error) error {
-	if !l.is() {
-		return &LockError{op, "", fmt.Errorf("%w: the lock is nil", ErrInvalidOption)}
+// do runs f on the lock. The error names the operation and the lock.
+func (l *Lock) do(op string, f func(core *client.Lock) error) error {
+	if !l.core().Valid() {
+		return &LockError{op, "", client.ErrNilLock}
 	}
-	return fail(op, l.Name(), f(l.Core()))
+	return fail(op, l.Name(), f(l.core()))
 }
 
-// seen is what the lock says of itself: the zero value, where it is nil.
-func seen[TX, T any](l *Lock[TX], f func(core *client.Lock) T) (v T) {
-	if l.is() {
-		v = f(l.Core())
+// get returns what the lock says of itself. It returns the zero value if the lock is nil.
+func get[T any](l *Lock, f func(core *client.Lock) T) (v T) {
+	if l.core().Valid() {
+		v = f(l.core())
 	}
 	return v
 }
 
 // Name returns the name of the lock.
-func (l *Lock[TX]) Name() string { return seen(l, (*client.Lock).Name) }
+func (l *Lock) Name() string { return get(l, (*client.Lock).Name) }
 
 // Token returns the fencing token: with every grant of a name it rises, across crashes, restarts
 // and failovers. Send it along with whatever is done under the lock, and let the receiver refuse
 // what comes with a lower one than it has seen (Kleppmann, How to do distributed locking, 2016).
 // Entering a lock again does not change it; coming back as the same Owner in another process does,
 // and TryUpgrade.
-func (l *Lock[TX]) Token() int64 { return seen(l, (*client.Lock).Token) }
+func (l *Lock) Token() int64 { return get(l, (*client.Lock).Token) }
 
 // Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as
 // long as this process is not stopped for longer than its margin; with cause ErrNotHeld at Unlock;
 // with ErrClosed at Close. After UnlockTx it ends as that says. It carries the values of the
 // context that Lock was called with, but does not end with it, and it carries the owner: the same
 // name locks again under it at once.
-func (l *Lock[TX]) Context() context.Context {
-	if !l.is() {
+func (l *Lock) Context() context.Context {
+	if !l.core().Valid() {
 		return neverHeld
 	}
-	return l.Core().Context()
+	return l.core().Context()
 }
 
 // neverHeld is the context of a lock that is nil.
@@ -77,7 +73,7 @@ var neverHeld = func() context.Context {
 //
 // After UnlockTx, Unlock waits for that transaction to end: it then finds the lock released, and
 // returns nil, or releases it, if the transaction was rolled back.
-func (l *Lock[TX]) Unlock(ctx context.Context) error {
+func (l *Lock) Unlock(ctx context.Context) error {
 	return l.do("unlock", func(core *client.Lock) error { return core.Unlock(ctx) })
 }
 
@@ -92,7 +88,7 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 // entered several times. ErrCapacity where a waiter wants permits of the name. After any other
 // error the lock is one of the two; whatever is called next finds out which, and a lock that turns
 // out to be a writer still has a new token.
-func (l *Lock[TX]) Downgrade(ctx context.Context) error {
+func (l *Lock) Downgrade(ctx context.Context) error {
 	return l.do("downgrade", func(core *client.Lock) error { return core.Downgrade(ctx) })
 }
 
@@ -104,7 +100,7 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 //
 // ErrLost as Unlock. ErrNotHeld after UnlockTx. ErrUnsupported where the lock was entered several
 // times. After any other error the lock is one of the two; whatever is called next finds out which.
-func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
+func (l *Lock) TryUpgrade(ctx context.Context) error {
 	return l.do("tryupgrade", func(core *client.Lock) error { return core.TryUpgrade(ctx) })
 }
 
@@ -118,7 +114,7 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 // ErrInvalidOption for a shorter d, and on a lock without Lease, which lives as long as its client.
 // While the database is away or a transaction has locked the name, Extend tries until ctx ends.
 // After any error the lock ends when it would have; others may have to wait until the later end.
-func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
+func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	return l.do("extend", func(core *client.Lock) error {
 		if d < contract.MinLease {
 			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, contract.MinLease)
@@ -129,17 +125,17 @@ func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
 
 // Progress says that the work under the lock gets on: see the option Progress. It does no I/O. On a
 // lock without that option, and on one that is over, it does nothing.
-func (l *Lock[TX]) Progress() {
-	if l.is() {
-		l.Core().Progress()
+func (l *Lock) Progress() {
+	if l.core().Valid() {
+		l.core().Progress()
 	}
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on, by
 // this machine's clock: every heartbeat moves it, except where a fixed lease ends before. The zero
 // time for a lock that is not held any more, and after UnlockTx.
-func (l *Lock[TX]) Until() time.Time { return seen(l, (*client.Lock).Until) }
+func (l *Lock) Until() time.Time { return get(l, (*client.Lock).Until) }
 
 // Shared reports whether others may have the name as well: the lock is a reader's, or permits, or
 // after an error that is not known.
-func (l *Lock[TX]) Shared() bool { return seen(l, (*client.Lock).Shared) }
+func (l *Lock) Shared() bool { return get(l, (*client.Lock).Shared) }

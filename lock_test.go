@@ -9,18 +9,20 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
 )
 
 func TestALockThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
-	for what, l := range map[string]*dblock.Lock[*sql.Tx]{"nil": nil, "that no client returned": {}} {
+	client := dblocktest.New[*sql.Tx](t).Client
+	for what, l := range map[string]*dblock.Lock{"nil": nil, "that no client returned": {}} {
 		for op, call := range map[string]func() error{
 			"Unlock":     func() error { return l.Unlock(t.Context()) },
 			"Downgrade":  func() error { return l.Downgrade(t.Context()) },
 			"TryUpgrade": func() error { return l.TryUpgrade(t.Context()) },
 			"Extend":     func() error { return l.Extend(t.Context(), time.Minute) },
 			"Record":     func() error { return l.Record(t.Context(), "kind", "detail") },
-			"Guard":      func() error { return l.Guard(t.Context(), &sql.Tx{}) },
-			"UnlockTx":   func() error { return l.UnlockTx(t.Context(), &sql.Tx{}) },
+			"Guard":      func() error { return client.Guard(t.Context(), &sql.Tx{}, l) },
+			"UnlockTx":   func() error { return client.UnlockTx(t.Context(), &sql.Tx{}, l) },
 		} {
 			if err := call(); !errors.Is(err, dblock.ErrInvalidOption) || strings.Contains(err.Error(), `""`) {
 				t.Errorf("%s of a lock %s: %v", op, what, err)

@@ -11,11 +11,9 @@ import (
 )
 
 // Locks are several locks that are held as one. They are safe for concurrent use.
-type Locks[TX any] struct {
-	client *Client[TX]
-	core   *client.Locks
-	locks  []*Lock[TX] // in the order of their names
-}
+type Locks client.Locks
+
+func (l *Locks) core() *client.Locks { return (*client.Locks)(l) }
 
 // LockAll waits until it holds all names, or until ctx ends: then it holds none. Whatever the order
 // in which they are given, they are taken in the order of their bytes, so that no two LockAlls wait
@@ -27,17 +25,17 @@ type Locks[TX any] struct {
 // owner.
 //
 // Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name.
-func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks[TX], error) {
+func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks, error) {
 	return c.acquireAll(ctx, "lockall", names, options, true)
 }
 
 // TryLockAll takes all names if every one of them is free, and otherwise none: ErrNotAcquired,
 // which names one that is not, at once.
-func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks[TX], error) {
+func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks, error) {
 	return c.acquireAll(ctx, "trylockall", names, options, false)
 }
 
-func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, options []LocksOption, wait bool) (*Locks[TX], error) {
+func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, options []LocksOption, wait bool) (*Locks, error) {
 	if ctx == nil {
 		return nil, &LockError{op, "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
 	}
@@ -49,11 +47,7 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}
-	all := &Locks[TX]{client: c, core: core}
-	for _, l := range core.All() {
-		all.locks = append(all.locks, &Lock[TX]{c, client.InnerOf(l)})
-	}
-	return all, nil
+	return (*Locks)(core), nil
 }
 
 // wantsOf are what is asked for, in the order of the names. It returns the name that failed.
@@ -86,47 +80,61 @@ func wantsOf(names []string, options []LocksOption) (wants []client.Want, failed
 
 func sameOwner(a, b *client.Owner) bool { return a == b || a != nil && b != nil && *a == *b }
 
+// All returns the locks, in the order of the bytes of their names: for Client.Guard and
+// Client.UnlockTx.
+func (l *Locks) All() []*Lock {
+	cores := l.core().All()
+	all := make([]*Lock, len(cores))
+	for i, core := range cores {
+		all[i] = (*Lock)(core)
+	}
+	return all
+}
+
 // Names returns the names, in the order of their bytes.
-func (l *Locks[TX]) Names() []string {
-	names := make([]string, len(l.locks))
-	for i, one := range l.locks {
+func (l *Locks) Names() []string {
+	all := l.core().All()
+	names := make([]string, len(all))
+	for i, one := range all {
 		names[i] = one.Name()
 	}
 	return names
 }
 
 // Tokens returns the fencing token of each name.
-func (l *Locks[TX]) Tokens() map[string]int64 {
-	tokens := make(map[string]int64, len(l.locks))
-	for _, one := range l.locks {
+func (l *Locks) Tokens() map[string]int64 {
+	all := l.core().All()
+	tokens := make(map[string]int64, len(all))
+	for _, one := range all {
 		tokens[one.Name()] = one.Token()
 	}
 	return tokens
 }
 
 // Token returns the fencing token of one name; 0 where it is none of them.
-func (l *Locks[TX]) Token(name string) int64 { return l.Tokens()[name] }
+func (l *Locks) Token(name string) int64 { return l.Tokens()[name] }
 
 // Context ends when the first of the locks does, with its cause: see Lock.Context. Under it all
 // names lock again at once.
-func (l *Locks[TX]) Context() context.Context { return l.core.Context() }
+func (l *Locks) Context() context.Context { return l.core().Context() }
 
 // Progress says of all locks that the work under them gets on: see the option Progress.
-func (l *Locks[TX]) Progress() {
-	for _, one := range l.locks {
+func (l *Locks) Progress() {
+	for _, one := range l.core().All() {
 		one.Progress()
 	}
 }
 
 // Unlock gives all locks back, as Lock.Unlock does. The error names each that was lost or could not
 // be given back.
-func (l *Locks[TX]) Unlock(ctx context.Context) error {
+func (l *Locks) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
 	}
 	var failures []error
-	for i, err := range l.core.Unlock(ctx) {
-		failures = append(failures, fail("unlock", l.locks[i].Name(), err))
+	all := l.core().All()
+	for i, err := range l.core().Unlock(ctx) {
+		failures = append(failures, fail("unlock", all[i].Name(), err))
 	}
 	return driver.Join(failures...)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 )
 
-// Handle is a lock that is held, or was, without the type of the application's transactions: its
-// methods are Name, Context and Unlock, as those of Lock. *Lock is one, for every TX.
+// Handle is a lock that is held, or was: its methods are Name, Context and Unlock, as those of
+// Lock. *Lock is one.
 type Handle = contract.Handle
 
 // TokenOf returns the fencing token of a handle, as Lock.Token; 0 for one of the server's own
@@ -29,7 +29,7 @@ type Locker interface {
 }
 
 // Locker returns the client's methods that need no transaction. Each Handle that it returns is a
-// *Lock[TX]. The locks are the client's: Close releases them.
+// *Lock. The locks are the client's: Close releases them.
 func (c *Client[TX]) Locker() Locker { return locker[TX]{c} }
 
 type locker[TX any] struct{ client *Client[TX] }
@@ -46,11 +46,11 @@ func (k locker[TX]) Do(ctx context.Context, name string, fn func(ctx context.Con
 	if fn == nil {
 		return k.client.Do(ctx, name, nil, options...)
 	}
-	return k.client.Do(ctx, name, func(ctx context.Context, l *Lock[TX]) error { return fn(ctx, l) }, options...)
+	return k.client.Do(ctx, name, func(ctx context.Context, l *Lock) error { return fn(ctx, l) }, options...)
 }
 
 // handleOf keeps a nil *Lock from becoming a Handle that is not nil.
-func handleOf[TX any](l *Lock[TX], err error) (Handle, error) {
+func handleOf(l *Lock, err error) (Handle, error) {
 	if err != nil {
 		return nil, err
 	}

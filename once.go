@@ -78,7 +78,7 @@ func RetryFailed(most int, backoff time.Duration) RunOption {
 // to write the outcome. name: 1 to 250 bytes. interval: at least 100 ms.
 //
 // Where fn panics, so does OncePer. The run's Err has the value and the stack, up to 4 KB.
-func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
+func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock, slot time.Time) error, options ...RunOption) (ran bool, err error) {
 	return c.once(ctx, "onceper", name, driver.Slot{Length: interval}, nil, fn, options)
 }
 
@@ -91,7 +91,7 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 // outcome of the run (Runs, Observer.RunEnd), and logged as a warning. An outage does not end it
 // either. It returns at once ErrInvalidName and ErrInvalidOption, and where it cannot go on
 // ErrClosed, ErrConfig, ErrSchema and ErrUnsupported.
-func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) error {
+func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock, slot time.Time) error, options ...RunOption) error {
 	return c.every(ctx, "every", name, driver.Slot{Length: interval}, nil, fn, options)
 }
 
@@ -106,7 +106,7 @@ func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Durat
 // zone, and returns nil at once where it is too late for that.
 //
 // It returns as Every does.
-func (c *Client[TX]) EveryAt(ctx context.Context, name string, schedule *Schedule, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) error {
+func (c *Client[TX]) EveryAt(ctx context.Context, name string, schedule *Schedule, fn func(ctx context.Context, l *Lock, slot time.Time) error, options ...RunOption) error {
 	if schedule == nil || schedule.times == nil {
 		return &LockError{"everyat", name, fmt.Errorf("%w: the schedule is nil: NewSchedule makes one", ErrInvalidOption)}
 	}
@@ -124,7 +124,7 @@ func (s slots) Latest(now time.Time) time.Time {
 }
 
 // every is Every and EveryAt.
-func (c *Client[TX]) every(ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) error {
+func (c *Client[TX]) every(ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock, slot time.Time) error, options []RunOption) error {
 	job, err := c.jobOf(ctx, name, slot, zone, fn, options)
 	if err == nil {
 		err = c.Core().Every(ctx, *job)
@@ -158,7 +158,7 @@ func (c *Client[TX]) every(ctx context.Context, op, name string, slot driver.Slo
 // of the database's clock, which is asked when nobody else runs the job: such a slot would keep all
 // those before it from being run. A process whose clock is that far ahead gets this error until the
 // time has come. The error shows both times in the zone of the slot.
-func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
+func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context, l *Lock, slot time.Time) error, options ...RunOption) (ran bool, err error) {
 	if slot.Before(firstMoment) || slot.Year() > lastYear {
 		return false, &LockError{"onceat", name, fmt.Errorf("%w: a slot at %v: want 1971 to %d", ErrInvalidOption, slot, lastYear)}
 	}
@@ -166,7 +166,7 @@ func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn
 }
 
 // once is OncePer and OnceAt.
-func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (ran bool, err error) {
+func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock, slot time.Time) error, options []RunOption) (ran bool, err error) {
 	job, err := c.jobOf(ctx, name, slot, zone, fn, options)
 	if err != nil {
 		return false, &LockError{op, name, err}
@@ -176,7 +176,7 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 }
 
 // jobOf validates what is asked for.
-func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (*client.Job, error) {
+func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, zone *time.Location, fn func(ctx context.Context, l *Lock, slot time.Time) error, options []RunOption) (*client.Job, error) {
 	var config runConfig
 	for _, o := range options {
 		if o == nil {
@@ -199,7 +199,7 @@ func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, z
 	}
 	want, err := wantOf(onceName(name), nil)
 	run := func(ctx context.Context, l *client.Lock, begins time.Time) error {
-		return fn(ctx, &Lock[TX]{c, client.InnerOf(l)}, begins)
+		return fn(ctx, (*Lock)(l), begins)
 	}
 	return &client.Job{Name: name, Lock: want, Slot: slot, Retry: config.retry, Zone: zone, Run: run}, err
 }

@@ -11,7 +11,7 @@ import (
 // still held, and notifies all watchers of the name. kind: 1 to 32 ASCII letters; detail: at most
 // 1,024 bytes of UTF-8. ErrLost if the lock is not held: then nothing is written. After any other
 // error the event is not in the history, and the lock stays as it is.
-func (l *Lock[TX]) Record(ctx context.Context, kind, detail string) error {
+func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.do("record", func(core *client.Lock) error {
 		err := checkKind(kind)
 		if err == nil && detail != "" {

@@ -16,7 +16,7 @@ import (
 // grants. Without it, a client that does not happen to wait for anything learns with its next
 // heartbeat (one that has more than 64 locks: within a TTL), also of Break; and so it does on MySQL
 // and MariaDB where the wake-up falls together with that of a grant.
-func (l *Lock[TX]) Asked() <-chan string { return seen(l, (*client.Lock).Asked) }
+func (l *Lock) Asked() <-chan string { return get(l, (*client.Lock).Asked) }
 
 // Ask tells all holders of the name that it is wanted, and why: they receive the reason
 // from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the

@@ -11,12 +11,16 @@ import (
 )
 
 // Guard makes sure, inside a transaction of the application's on the same database, that what it
-// writes is written by the holder of the lock: it returns ErrLost unless the lock is held at that
-// moment, and from then until the transaction ends no takeover of it can commit, however long the
-// holder is stopped. Takeovers do not wait for the transaction; they come back later. What is
-// written before Guard is guarded as well, if it is called before the commit.
+// writes is written by the holder of the locks: it returns ErrLost unless all of them are held at
+// that moment, and from then until the transaction ends no takeover of one can commit, however long
+// the holder is stopped. Takeovers do not wait for the transaction; they are retried later. Writes
+// before Guard are guarded as well, if it is called before the commit.
 //
-// A guard is of this lock alone: takeovers of other locks of the client go on beside it. It ends
+// The locks are those of this client: ErrInvalidOption for another's, and without a lock. They are
+// guarded in the order of the bytes of their names. An error names the lock that failed. The guards
+// of those before it stay until the transaction ends.
+//
+// A guard is of its lock alone: takeovers of other locks of the client go on beside it. It ends
 // with the transaction, and with a rollback to a savepoint from before Guard: then the transaction
 // is not guarded any more, and Guard has to be called again. On MySQL and MariaDB it outlives such
 // a rollback.
@@ -43,33 +47,17 @@ import (
 // locked for longer, they return an error that says so, and the lock stays held: LockTx and
 // UnlockTx lock it, in another transaction or in this one. Call Guard before them. After any error
 // the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
-func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
-	return l.do("guard", func(core *client.Lock) error {
-		_, err := l.client.guard(ctx, tx, core)
-		return err
-	})
+func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
+	return c.inside(ctx, "guard", tx, locks, c.Core().Guard)
 }
 
-// Guard is Lock.Guard for all of them.
-func (l *Locks[TX]) Guard(ctx context.Context, tx TX) error {
-	failed, err := l.client.guard(ctx, tx, l.core.All()...)
-	if err != nil {
-		return &LockError{"guard", failed.Name(), err}
-	}
-	return nil
-}
-
-func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (failed *client.Lock, err error) {
-	in, err := c.in(ctx, tx)
-	if err != nil {
-		return locks[0], err
-	}
-	return client.Guard(ctx, in, locks...)
-}
-
-// UnlockTx releases the lock together with a transaction of the application's on the same database:
-// that it is free, or the next waiter's, becomes visible if and only if the transaction commits.
-// After a rollback the lock is held as before.
+// UnlockTx releases locks together with a transaction of the application's on the same database:
+// that they are free, or the next waiters', becomes visible if and only if the transaction commits.
+// After a rollback the locks are held as before.
+//
+// The locks are those of this client, in the order of the bytes of their names, as in Guard. An
+// error names the lock that failed. The transaction may have released those before it: roll it
+// back. Below, the lock is each of them.
 //
 // From the commit on others may have the lock: do nothing under it between UnlockTx and the commit
 // but what belongs to the transaction. Context, and that of a function given to Do, stays live
@@ -95,25 +83,28 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (f
 // MySQL and MariaDB the transaction keeps the lock's row locked until it ends. On SQLite UnlockTx
 // waits for the other transaction until ctx ends. ErrUnsupported where the lock was entered several
 // times: only the last entry can be released so.
-func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
-	return l.do("unlocktx", func(core *client.Lock) error {
-		in, err := l.client.in(ctx, tx)
-		if err == nil {
-			err = core.UnlockTx(ctx, in)
-		}
-		return err
-	})
+func (c *Client[TX]) UnlockTx(ctx context.Context, tx TX, locks ...*Lock) error {
+	return c.inside(ctx, "unlocktx", tx, locks, c.Core().UnlockTx)
 }
 
-// UnlockTx is Lock.UnlockTx for all of them. After an error the transaction may have released some:
-// roll it back.
-func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
-	for _, one := range l.locks {
-		if err := one.UnlockTx(ctx, tx); err != nil {
-			return err
-		}
+// inside does something to locks in a transaction.
+func (c *Client[TX]) inside(
+	ctx context.Context, op string, tx TX, locks []*Lock,
+	do func(ctx context.Context, tx client.Tx, locks ...*client.Lock) (failed string, err error),
+) error {
+	cores := make([]*client.Lock, len(locks))
+	for i, l := range locks {
+		cores[i] = l.core()
 	}
-	return nil
+	failed := ""
+	if len(cores) > 0 && cores[0].Valid() {
+		failed = cores[0].Name()
+	}
+	in, err := c.in(ctx, tx)
+	if err == nil {
+		failed, err = do(ctx, in, cores...)
+	}
+	return fail(op, failed, err)
 }
 
 // LockTx takes the lock inside a transaction of the application's on the same database, and holds

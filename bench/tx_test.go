@@ -89,7 +89,7 @@ func runTx[TX any](b *testing.B, engine driver.Engine[TX], lock, locksRows bool,
 			if lock {
 				return client.LockTx(ctx, tx, fmt.Sprintf("name/%d", i%100))
 			}
-			return held.Guard(ctx, tx)
+			return client.Guard(ctx, tx, held)
 		})
 	}
 	reference := func(i int) error {

@@ -36,8 +36,8 @@
 //
 // # Transactions
 //
-// A Fake has none. Lock.Guard, Lock.UnlockTx and Client.LockTx need a transaction that commits or
-// rolls back with the lock, which tables in memory cannot see. There they return ErrUnsupported,
+// A Fake has none. Client.Guard, Client.UnlockTx and Client.LockTx need a transaction that commits
+// or rolls back with the lock, which tables in memory cannot see. There they return ErrUnsupported,
 // and say so. Packages fence and optimistic need a database, too. Packages election and quorum
 // work. TX is the application's own type all the same, so that its functions take the client.
 //

@@ -43,7 +43,7 @@ func every(t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job fu
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- f.Client.Every(ctx, "job", interval, func(ctx context.Context, _ *dblock.Lock[*Tx], slot time.Time) error {
+		ended <- f.Client.Every(ctx, "job", interval, func(ctx context.Context, _ *dblock.Lock, slot time.Time) error {
 			return job(ctx, slot)
 		}, options...)
 	}()
@@ -122,7 +122,7 @@ func TestEverySurvivesAnOutage(t *testing.T) {
 func TestEveryEndsWhereItCannotGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
-		job := func(context.Context, *dblock.Lock[*Tx], time.Time) error { return nil }
+		job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
 		if err := f.Client.Every(t.Context(), "job", time.Millisecond, job); !errors.Is(err, dblock.ErrInvalidOption) {
 			t.Error(err)
 		}
@@ -168,7 +168,7 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		told.began = time.Now()
 		run := func(takes time.Duration, err error) {
-			if ran, got := f.Client.OncePer(t.Context(), "job", time.Minute, func(context.Context, *dblock.Lock[*Tx], time.Time) error {
+			if ran, got := f.Client.OncePer(t.Context(), "job", time.Minute, func(context.Context, *dblock.Lock, time.Time) error {
 				time.Sleep(takes)
 				return err
 			}); !ran || !errors.Is(got, err) {

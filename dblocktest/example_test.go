@@ -13,8 +13,8 @@ import (
 )
 
 // report is a part of an application: it writes pages for as long as it has the lock.
-func report(ctx context.Context, client *dblock.Client[*Tx], write func(ctx context.Context, l *dblock.Lock[*Tx], page int)) error {
-	return client.Do(ctx, "report", func(ctx context.Context, l *dblock.Lock[*Tx]) error {
+func report(ctx context.Context, client *dblock.Client[*Tx], write func(ctx context.Context, l *dblock.Lock, page int)) error {
+	return client.Do(ctx, "report", func(ctx context.Context, l *dblock.Lock) error {
 		for page := 1; page <= 3 && ctx.Err() == nil; page++ {
 			write(ctx, l, page)
 		}
@@ -26,7 +26,7 @@ func report(ctx context.Context, client *dblock.Client[*Tx], write func(ctx cont
 func ExampleFake_LoseName() {
 	test(func(t testing.TB) { // func TestReportStops(t *testing.T)
 		f := dblocktest.New[*Tx](t)
-		err := report(context.Background(), f.Client, func(ctx context.Context, _ *dblock.Lock[*Tx], page int) {
+		err := report(context.Background(), f.Client, func(ctx context.Context, _ *dblock.Lock, page int) {
 			fmt.Println("page", page)
 			f.LoseName(t, "report")
 			<-ctx.Done()
@@ -42,7 +42,7 @@ func ExampleFake_LoseName() {
 func ExampleFake_Lose() {
 	test(func(t testing.TB) { // func TestReportStops(t *testing.T)
 		f := dblocktest.New[*Tx](t)
-		err := report(context.Background(), f.Client, func(ctx context.Context, l *dblock.Lock[*Tx], page int) {
+		err := report(context.Background(), f.Client, func(ctx context.Context, l *dblock.Lock, page int) {
 			fmt.Println("page", page)
 			if page == 2 {
 				f.Lose(t, l)
@@ -65,7 +65,7 @@ func ExampleFake_Advance() {
 		for hour := range 2 {
 			for _, process := range []*dblocktest.Fake[*Tx]{f, second} {
 				ran, err := process.Client.OncePer(context.Background(), "job", time.Hour,
-					func(context.Context, *dblock.Lock[*Tx], time.Time) error { return nil })
+					func(context.Context, *dblock.Lock, time.Time) error { return nil })
 				fmt.Println("hour", hour, "ran", ran, err)
 			}
 			f.Advance(time.Hour)

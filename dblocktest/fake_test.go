@@ -24,7 +24,7 @@ type Tx struct{}
 
 type (
 	client = *dblock.Client[*Tx]
-	lock   = *dblock.Lock[*Tx]
+	lock   = *dblock.Lock
 )
 
 // inBothWorlds runs a test outside and inside a bubble of testing/synctest.
@@ -177,8 +177,8 @@ func TestWhatNeedsATransactionSaysWhatToDoInstead(t *testing.T) {
 	f := dblocktest.New[*Tx](t)
 	l := take(t, f.Client, "n")
 	for what, err := range map[string]error{
-		"Guard":     l.Guard(t.Context(), &Tx{}),
-		"UnlockTx":  l.UnlockTx(t.Context(), &Tx{}),
+		"Guard":     f.Client.Guard(t.Context(), &Tx{}, l),
+		"UnlockTx":  f.Client.UnlockTx(t.Context(), &Tx{}, l),
 		"LockTx":    f.Client.LockTx(t.Context(), &Tx{}, "m"),
 		"TryLockTx": f.Client.TryLockTx(t.Context(), &Tx{}, "m"),
 	} {

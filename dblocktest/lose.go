@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Held is a lock that somebody holds. A *dblock.Lock of any type is one.
+// Held is a lock that somebody holds. A *dblock.Lock is one.
 type Held interface {
 	Name() string
 	Token() int64

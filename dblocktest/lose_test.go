@@ -84,7 +84,7 @@ func TestALockIsLostThatTheClientWouldPassOn(t *testing.T) {
 func TestALockIsLostByItsName(t *testing.T) {
 	f := dblocktest.New[*Tx](t)
 	for _, process := range []*dblocktest.Fake[*Tx]{f, f.Another(t)} {
-		err := process.Client.Do(t.Context(), "n", func(ctx context.Context, _ *dblock.Lock[*Tx]) error {
+		err := process.Client.Do(t.Context(), "n", func(ctx context.Context, _ *dblock.Lock) error {
 			f.LoseName(t, "n")
 			<-ctx.Done()
 			return nil

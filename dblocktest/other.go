@@ -96,7 +96,7 @@ type contender struct {
 	*database
 	name, attempt string
 	done          chan struct{} // closed when lock and err are set
-	lock          *dblock.Lock[any]
+	lock          *dblock.Lock
 	err           error
 }
 

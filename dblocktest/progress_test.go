@@ -37,7 +37,7 @@ func TestAHolderThatDoesNotGetOnIsSucceeded(t *testing.T) {
 func TestAHolderThatGetsOnKeepsItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
-		err := f.Client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock[*Tx]) error {
+		err := f.Client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock) error {
 			for range 100 {
 				time.Sleep(50 * time.Second)
 				l.Progress()

@@ -112,7 +112,7 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 	w := newWorld(t)
 	for _, every := range []time.Duration{100 * time.Millisecond, 7 * time.Second, 90 * time.Minute, day} {
 		name := "every " + every.String()
-		ran, err := w.Client.OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock[tx], time.Time) error { return errors.New("the disk is full") })
+		ran, err := w.Client.OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock, time.Time) error { return errors.New("the disk is full") })
 		if !ran {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 		}
 		w.contains(w.get("job?name="+strings.ReplaceAll(name, " ", "+")), "One run every "+text+".", "the disk is full", "1 failed")
 	}
-	ran, err := w.Client.OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock[tx], time.Time) error { return nil })
+	ran, err := w.Client.OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock, time.Time) error { return nil })
 	if !ran || err != nil {
 		t.Fatal(ran, err)
 	}
@@ -134,7 +134,7 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 func TestJobsLeadFromPageToPage(t *testing.T) {
 	w := newWorld(t)
 	for i := range 25 {
-		_, err := w.Client.OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock[tx], time.Time) error { return nil })
+		_, err := w.Client.OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestElectionsShowWhoLeads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	leads, done := make(chan int64), make(chan error, 2)
 	campaign := func(f *dblocktest.Fake[tx]) {
-		done <- election.New(f.Client).Campaign(ctx, "indexer", func(ctx context.Context, term *election.Term[tx]) error {
+		done <- election.New(f.Client).Campaign(ctx, "indexer", func(ctx context.Context, term *election.Term) error {
 			leads <- term.Token()
 			<-ctx.Done()
 			return nil

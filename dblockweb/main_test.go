@@ -97,7 +97,7 @@ func (w *world) get(page string) string {
 	return a.body
 }
 
-func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock[tx] {
+func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock {
 	w.Helper()
 	l, err := w.Client.Lock(w.Context(), name, options...)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -62,12 +63,12 @@ func Owner(host, thread string) Option {
 //
 // A client may campaign under several names, and several times under one name. Each campaign is a
 // candidate of its own.
-func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx context.Context, t *Term[TX]) error, options ...Option) error {
+func (e *Elections) Campaign(ctx context.Context, name string, fn func(ctx context.Context, t *Term) error, options ...Option) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
 	stood := false // the database has accepted the candidate: later failures are transient
 	for err == nil && ctx.Err() == nil {
 		asked := time.Now()
-		var lock *dblock.Lock[TX]
+		var lock *dblock.Lock
 		lock, err = e.stand(ctx, name, c)
 		stood = stood || err == nil || time.Since(asked) > refusalTime
 		switch {
@@ -85,13 +86,13 @@ func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx c
 
 // stand waits until the candidate holds the lock. An owner that had it already leads by another
 // handle, and would lead twice.
-func (e *Elections[TX]) stand(ctx context.Context, name string, c config) (*dblock.Lock[TX], error) {
+func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.Lock, error) {
 	options := []dblock.LockOption{dblock.Metadata(c.metadata)}
 	if c.owner != nil {
 		options = append(options, c.owner)
 	}
-	lock, err := e.client.Lock(ownerless{ctx}, name, options...)
-	if err != nil || !lock.Core().Entered() {
+	lock, err := e.lock(ownerless{ctx}, name, options...)
+	if err != nil || !(*client.Lock)(lock).Entered() {
 		return lock, err
 	}
 	failure := fmt.Errorf("%w: its Owner holds the name already in this client", dblock.ErrInvalidOption)
@@ -99,7 +100,7 @@ func (e *Elections[TX]) stand(ctx context.Context, name string, c config) (*dblo
 }
 
 // prepare applies the options and returns the errors that can be found before the first Lock.
-func (e *Elections[TX]) prepare(ctx context.Context, name string, idle bool, options []Option) (c config, err error) {
+func (e *Elections) prepare(ctx context.Context, name string, idle bool, options []Option) (c config, err error) {
 	fail := func(what string) (config, error) {
 		return c, &dblock.LockError{Op: "campaign", Name: name, Err: fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what)}
 	}
@@ -123,12 +124,12 @@ func (e *Elections[TX]) prepare(ctx context.Context, name string, idle bool, opt
 
 // lead runs fn for one term. After nil the candidate stands again, unless the context of the
 // campaign has ended.
-func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func(ctx context.Context, t *Term[TX]) error) (err error) {
+func (e *Elections) lead(ctx context.Context, lock *dblock.Lock, fn func(ctx context.Context, t *Term) error) (err error) {
 	inner, end := context.WithCancelCause(lock.Context())
 	defer end(nil)
 	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
-	t := &Term[TX]{lock: lock, end: end, over: make(chan struct{})}
-	within := leaderContext[TX]{inner, ctx, t}
+	t := &Term{lock: lock, end: end, over: make(chan struct{})}
+	within := leaderContext{inner, ctx, t}
 	e.enter(t)
 	defer func() {
 		t.failure = t.handOff(ctx, e.inspector)

@@ -2,7 +2,7 @@
 // package dblock. The holder of the lock leads, and the waiters in its queue are the candidates.
 //
 //	elections := election.New(client)
-//	err := elections.Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term[pgx.Tx]) error {
+//	err := elections.Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term) error {
 //		return index(ctx, t.Token()) // until ctx ends
 //	}, election.Metadata(map[string]string{"address": address}))
 //

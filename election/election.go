@@ -25,21 +25,21 @@ const (
 	resigned = "resigned"
 )
 
-// Elections runs the campaigns and observations of one client, under any number of names. TX is the
-// type of the application's transactions, as in the client. It is safe for concurrent use.
-type Elections[TX any] struct {
-	client    *dblock.Client[TX]
+// Elections runs the campaigns and observations of one client, under any number of names. It is
+// safe for concurrent use.
+type Elections struct {
+	lock      func(ctx context.Context, name string, options ...dblock.LockOption) (*dblock.Lock, error) // the client's
 	inspector *inspect.Inspector
 
 	mu    sync.Mutex // protects terms
-	terms map[string]*Term[TX]
+	terms map[string]*Term
 }
 
 // New makes the Elections of a client with locks in tables. It does no I/O and starts nothing. End
 // all campaigns before the client is closed: Close hands their locks on without waiting for their
 // functions.
-func New[TX any](client *dblock.Client[TX]) *Elections[TX] {
-	return &Elections[TX]{client: client, inspector: inspect.New(client), terms: map[string]*Term[TX]{}}
+func New[TX any](client *dblock.Client[TX]) *Elections {
+	return &Elections{lock: client.Lock, inspector: inspect.New(client), terms: map[string]*Term{}}
 }
 
 // Resign ends the current term of a campaign of these Elections. The context of its function ends
@@ -49,7 +49,7 @@ func New[TX any](client *dblock.Client[TX]) *Elections[TX] {
 //
 // ErrNotLeader without a current term. Another error: the lock could not be released yet. The
 // client keeps retrying the release.
-func (e *Elections[TX]) Resign(ctx context.Context, name string) error {
+func (e *Elections) Resign(ctx context.Context, name string) error {
 	fail := func(err error) error { return &dblock.LockError{Op: "resign", Name: name, Err: err} }
 	if ctx == nil {
 		return fail(fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption))
@@ -71,7 +71,7 @@ func (e *Elections[TX]) Resign(ctx context.Context, name string) error {
 }
 
 // term returns the latest term of a name that is not over, or nil.
-func (e *Elections[TX]) term(name string) *Term[TX] {
+func (e *Elections) term(name string) *Term {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.terms[name]; t != nil && t.lock.Context().Err() == nil {
@@ -80,14 +80,14 @@ func (e *Elections[TX]) term(name string) *Term[TX] {
 	return nil
 }
 
-func (e *Elections[TX]) enter(t *Term[TX]) {
+func (e *Elections) enter(t *Term) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.terms[t.Name()] = t
 }
 
 // leave deletes a term, unless another campaign of the name has won since.
-func (e *Elections[TX]) leave(t *Term[TX]) {
+func (e *Elections) leave(t *Term) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.terms[t.Name()] == t {

@@ -28,7 +28,7 @@ func ExampleElections_Campaign() {
 	elections := election.New(client)
 	var campaign sync.WaitGroup
 	campaign.Go(func() {
-		err := elections.Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term[*sql.Tx]) error {
+		err := elections.Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term) error {
 			<-ctx.Done() // leads until the context ends: with the lock, or with the campaign
 			return nil
 		}, election.Metadata(map[string]string{"address": "10.0.0.7:80"}))
@@ -57,7 +57,7 @@ func ExampleOwner() {
 	client, done := openClient()
 	defer done()
 	pod := "indexer-0" // stays the same when the pod is replaced
-	err := election.New(client).Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term[*sql.Tx]) error {
+	err := election.New(client).Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term) error {
 		fmt.Println(pod, "leads")
 		cancel() // enough for an example
 		return nil

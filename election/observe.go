@@ -39,7 +39,7 @@ var errEnough = errors.New("enough")
 // (see Watch of package inspect), and a crash when the lock ends. An observation survives outages
 // of the database, and yields afterwards what happened meanwhile. It fails at once only if it
 // cannot begin: ErrSchema, ErrUnavailable, ErrInvalidName.
-func (e *Elections[TX]) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
+func (e *Elections) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if ctx == nil {
 			yield(Leader{}, failed(name, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)))

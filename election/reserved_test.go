@@ -21,7 +21,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		locks := make(chan *dblock.Lock[*sql.Tx], 3)
+		locks := make(chan *dblock.Lock, 3)
 		ask := func() {
 			go func() {
 				l, err := client.Lock(context.Background(), "n")

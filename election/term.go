@@ -14,38 +14,39 @@ import (
 const announceTimeout = time.Second
 
 // Term is the time for which one candidate leads.
-type Term[TX any] struct {
-	lock    *dblock.Lock[TX]
+type Term struct {
+	lock    *dblock.Lock
 	end     context.CancelCauseFunc
 	over    chan struct{} // closed when the lock was released, or that failed
 	failure error         // of the release; to be read once over is closed
 }
 
 // Name returns the name of the election.
-func (t *Term[TX]) Name() string { return t.lock.Name() }
+func (t *Term) Name() string { return t.lock.Name() }
 
 // Token returns the fencing token of the term, which is higher than those of all terms before. See
 // dblock.Lock.Token.
-func (t *Term[TX]) Token() int64 { return t.lock.Token() }
+func (t *Term) Token() int64 { return t.lock.Token() }
 
-// Guard makes sure, inside an application's transaction, that the transaction's writes are those of
-// the leader. See dblock.Lock.Guard.
-func (t *Term[TX]) Guard(ctx context.Context, tx TX) error { return t.lock.Guard(ctx, tx) }
+// Lock returns the lock of the term, for dblock.Client.Guard: the writes of a guarded transaction
+// are those of the leader. Resign ends the term, and releases the lock after the leader's function
+// has returned.
+func (t *Term) Lock() *dblock.Lock { return t.lock }
 
 // Until returns when the term ends if the leader does not reach the database any more. See
 // dblock.Lock.Until.
-func (t *Term[TX]) Until() time.Time { return t.lock.Until() }
+func (t *Term) Until() time.Time { return t.lock.Until() }
 
 // Asked receives the reason of each dblock.Client.Ask for the name. The leader should resign when
 // it suits.
-func (t *Term[TX]) Asked() <-chan string { return t.lock.Asked() }
+func (t *Term) Asked() <-chan string { return t.lock.Asked() }
 
 // Resign ends the term without waiting. The context of the leader's function ends with cause
 // ErrResigned. What follows is as with Elections.Resign. Any goroutine may call it.
-func (t *Term[TX]) Resign() { t.end(ErrResigned) }
+func (t *Term) Resign() { t.end(ErrResigned) }
 
 // handOff releases the lock, after the leader's function has returned.
-func (t *Term[TX]) handOff(ctx context.Context, i *inspect.Inspector) error {
+func (t *Term) handOff(ctx context.Context, i *inspect.Inspector) error {
 	t.announceEnd(ctx, i)
 	err := t.lock.Unlock(ctx)
 	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // others have handed it on
@@ -55,7 +56,7 @@ func (t *Term[TX]) handOff(ctx context.Context, i *inspect.Inspector) error {
 }
 
 // announceEnd records the end of the term for the observers, if no successor's term will tell them.
-func (t *Term[TX]) announceEnd(ctx context.Context, i *inspect.Inspector) {
+func (t *Term) announceEnd(ctx context.Context, i *inspect.Inspector) {
 	if t.lock.Context().Err() != nil {
 		return
 	}
@@ -68,15 +69,15 @@ func (t *Term[TX]) announceEnd(ctx context.Context, i *inspect.Inspector) {
 
 // leaderContext is the context of a leader. It ends at the same instant as the lock's, without a
 // goroutine in between. It has the lock's values, and those of the context of the campaign.
-type leaderContext[TX any] struct {
+type leaderContext struct {
 	context.Context
 	campaign context.Context
-	term     *Term[TX]
+	term     *Term
 }
 
-func (t leaderContext[TX]) Deadline() (time.Time, bool) { return t.campaign.Deadline() }
+func (t leaderContext) Deadline() (time.Time, bool) { return t.campaign.Deadline() }
 
-func (t leaderContext[TX]) Value(key any) any {
+func (t leaderContext) Value(key any) any {
 	if key == any(t.term) {
 		return true
 	}

@@ -56,7 +56,7 @@ func TestElectionsGoOnBesideALoggerAndAnObserverThatBlock(t *testing.T) {
 		terms := make(chan int64, 9)
 		for range 2 {
 			campaigns.Go(func() {
-				err := New(f.Client).Campaign(ctx, "n", func(ctx context.Context, term *Term[*sql.Tx]) error {
+				err := New(f.Client).Campaign(ctx, "n", func(ctx context.Context, term *Term) error {
 					terms <- term.Token()
 					<-ctx.Done()
 					return nil
@@ -85,7 +85,7 @@ func TestATermThatIsOverLeavesTheNextOneOnTheBooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	elections := New(client)
-	last, next := &Term[*sql.Tx]{lock: lock}, &Term[*sql.Tx]{lock: lock}
+	last, next := &Term{lock: lock}, &Term{lock: lock}
 	elections.enter(last)
 	elections.enter(next)
 	elections.leave(last)

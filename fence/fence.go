@@ -1,7 +1,7 @@
 // Package fence refuses the writes of a holder that has lost its lock, in a database other than the
 // lock's.
 //
-// Where lock and data share a database, Lock.Guard does that, and needs no table. A resource
+// Where lock and data share a database, Client.Guard does that, and needs no table. A resource
 // elsewhere must remember the highest fencing token that it has seen. It does so in a row of
 // dblock_fences, which the writing transaction checks. The tokens of a lock rise with its grants,
 // so a lower token is that of a former holder, whatever that holder believes.

@@ -55,7 +55,7 @@ func ExampleInspector_Lock() {
 		}
 		waiting := make(chan error, 1)
 		go func() {
-			waiting <- two.Do(ctx, "invoice/42", func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil })
+			waiting <- two.Do(ctx, "invoice/42", func(context.Context, *dblock.Lock) error { return nil })
 		}()
 		for { // until the other stands in the queue
 			info, err := inspect.New(one).Lock(ctx, "invoice/42")
@@ -137,7 +137,7 @@ func ExampleInspector_Sessions() {
 func ExampleInspector_Events() {
 	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
 		began := time.Now()
-		err := one.Do(ctx, "backup", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+		err := one.Do(ctx, "backup", func(ctx context.Context, l *dblock.Lock) error {
 			for _, table := range []string{"users", "orders", "items"} {
 				if err := l.Record(ctx, "copied", table); err != nil {
 					return err

@@ -31,12 +31,12 @@ func TestAPoolOfTheLibrarysOwn(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				must(t, c.LockTx(ctx, tx, name))
 			}
-			must(t, l.Guard(ctx, tx))
+			must(t, c.Guard(ctx, tx, l))
 			must(t, tx.Commit())
 		}
 		tx, err := theirs.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		must(t, err)
-		must(t, l.UnlockTx(ctx, tx))
+		must(t, c.UnlockTx(ctx, tx, l))
 		must(t, tx.Commit())
 
 		if s.Kind != dbtest.KindMySQL { // MariaDB's performance_schema is off by default

@@ -87,8 +87,8 @@ func TestNoCharacterSetTouchesANameInATransaction(t *testing.T) {
 					tx, err := odd.BeginTx(ctx, nil)
 					must(t, err)
 					is(t, c.TryLockTx(ctx, tx, name), dblock.ErrNotAcquired)
-					must(t, l.Guard(ctx, tx))
-					must(t, l.UnlockTx(ctx, tx))
+					must(t, c.Guard(ctx, tx, l))
+					must(t, c.UnlockTx(ctx, tx, l))
 					must(t, tx.Commit())
 					must(t, l.Unlock(ctx))
 				}

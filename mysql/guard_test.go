@@ -357,12 +357,12 @@ func TestAnUnlockTxThatIsOlderThanTheQueueOnMariaDB(t *testing.T) {
 		var n int
 		must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
 		if want == nil {
-			must(t, l.UnlockTx(t.Context(), tx))
+			must(t, c.UnlockTx(t.Context(), tx, l))
 			must(t, tx.Commit())
 			continue
 		}
 		waiter.enqueue(t, "n")
-		if err := l.UnlockTx(t.Context(), tx); !errors.Is(err, want) || l.Context().Err() != nil {
+		if err := c.UnlockTx(t.Context(), tx, l); !errors.Is(err, want) || l.Context().Err() != nil {
 			t.Errorf("%v, want %v; the lock: %v", err, want, l.Context().Err())
 		}
 		must(t, tx.Rollback())

@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 	"time"
 
@@ -34,11 +33,11 @@ func TestAServerThatPreparesNothing(t *testing.T) {
 			must(t, err)
 			tx, err := pool.BeginTx(t.Context(), nil)
 			must(t, err)
-			must(t, l.Guard(t.Context(), tx))
-			must(t, l.UnlockTx(t.Context(), tx))
+			must(t, a.Guard(t.Context(), tx, l))
+			must(t, a.UnlockTx(t.Context(), tx, l))
 			must(t, a.LockTx(t.Context(), tx, "another"))
 			must(t, tx.Commit())
-			must(t, a.Do(t.Context(), "ü'\\", func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil }))
+			must(t, a.Do(t.Context(), "ü'\\", func(context.Context, *dblock.Lock) error { return nil }))
 
 			waiter := s.listenIn(t, s.open(t, nil), time.Hour)
 			granter := s.actor(t)

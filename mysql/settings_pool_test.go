@@ -38,7 +38,7 @@ func handOver(t *testing.T, a, b *dblock.Client[*sql.Tx], times int) {
 	must(t, err)
 	for range times {
 		got := make(chan error, 1)
-		var next *dblock.Lock[*sql.Tx]
+		var next *dblock.Lock
 		go func() {
 			var err error
 			next, err = b.Lock(ctx, "n")

@@ -88,12 +88,13 @@ func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		l, err := clientOf(t, postgres.New(pool)).Lock(t.Context(), what)
+		client := clientOf(t, postgres.New(pool))
+		l, err := client.Lock(t.Context(), what)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return l.Guard(t.Context(), tx) }); err != nil {
+		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return client.Guard(t.Context(), tx, l) }); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		must(t, l.Unlock(t.Context()))
@@ -120,7 +121,7 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tx.Rollback(context.Background())
-			if err := l.Guard(t.Context(), tx); err != nil {
+			if err := c.Guard(t.Context(), tx, l); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, look, 2, "with a guard")
@@ -194,7 +195,7 @@ func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
 
 // hold has a client hold a lock, and then wait for it again; it counts the library's connections
 // each time.
-func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], keeps int) *dblock.Lock[TX] {
+func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], keeps int) *dblock.Lock {
 	t.Helper()
 	l, err := c.Lock(t.Context(), "n")
 	if err != nil {

@@ -61,15 +61,15 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 	a, b := client(pool), client(db.Pool(t))
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
-	releases := map[string]func(l *dblock.Lock[pgx.Tx]) error{
-		"Unlock":   func(l *dblock.Lock[pgx.Tx]) error { return l.Unlock(t.Context()) },
-		"a reader": func(l *dblock.Lock[pgx.Tx]) error { return l.Unlock(t.Context()) },
-		"Break": func(l *dblock.Lock[pgx.Tx]) error {
+	releases := map[string]func(l *dblock.Lock) error{
+		"Unlock":   func(l *dblock.Lock) error { return l.Unlock(t.Context()) },
+		"a reader": func(l *dblock.Lock) error { return l.Unlock(t.Context()) },
+		"Break": func(l *dblock.Lock) error {
 			_, err := b.Break(t.Context(), l.Name(), "test")
 			return err
 		},
-		"UnlockTx": func(l *dblock.Lock[pgx.Tx]) error {
-			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return l.UnlockTx(t.Context(), tx) })
+		"UnlockTx": func(l *dblock.Lock) error {
+			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return a.UnlockTx(t.Context(), tx, l) })
 		},
 	}
 	for _, what := range ways {

@@ -47,7 +47,7 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(l.Guard(t.Context(), tx), l.UnlockTx(t.Context(), tx), tx.Commit(t.Context())); err != nil {
+	if err := errors.Join(client.Guard(t.Context(), tx, l), client.UnlockTx(t.Context(), tx, l), tx.Commit(t.Context())); err != nil {
 		t.Error(err)
 	}
 	s := pool.Stat()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/client"
 )
 
 // Node is one of the databases. On makes it. The zero value is not usable.
@@ -74,7 +75,7 @@ func (o on[TX]) TryLock(ctx context.Context, name string) (nodeLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return held[TX]{l}, nil
+	return held{l}, nil
 }
 
 func (o on[TX]) Memory(ctx context.Context) (memory, error) {
@@ -93,9 +94,9 @@ func (o on[TX]) Renew(ctx context.Context, floor int64) error {
 }
 
 // held is a lock on a database.
-type held[TX any] struct{ *dblock.Lock[TX] }
+type held struct{ *dblock.Lock }
 
 // Raise lifts the fencing token to at least a value, and returns what it is then.
-func (l held[TX]) Raise(ctx context.Context, token int64) (int64, error) {
-	return l.Core().Raise(ctx, token)
+func (l held) Raise(ctx context.Context, token int64) (int64, error) {
+	return (*client.Lock)(l.Lock).Raise(ctx, token)
 }

@@ -40,7 +40,7 @@ func keep(o *options) *cobra.Command {
 			case noWait && wait != 0:
 				return usageError{errors.New("--no-wait and --wait: give one of them")}
 			}
-			return o.detach(c.Context(), lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock[*sql.Tx], error) {
+			return o.detach(c.Context(), lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock, error) {
 				if noWait {
 					return client.TryLock(ctx, args[0])
 				}
@@ -50,7 +50,7 @@ func keep(o *options) *cobra.Command {
 					defer cancel()
 				}
 				return client.Lock(ctx, args[0])
-			}, func(l *dblock.Lock[*sql.Tx]) { _, _ = fmt.Fprintln(c.OutOrStdout(), l.Token()) })
+			}, func(l *dblock.Lock) { _, _ = fmt.Fprintln(c.OutOrStdout(), l.Token()) })
 		},
 	}
 	f := c.Flags()
@@ -75,9 +75,9 @@ func renew(o *options) *cobra.Command {
 			}
 			ctx, cancel := o.context(c.Context())
 			defer cancel()
-			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock[*sql.Tx], error) {
+			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock, error) {
 				return client.Resume(ctx, args[0], token)
-			}, func(*dblock.Lock[*sql.Tx]) {})
+			}, func(*dblock.Lock) {})
 		},
 	}
 	c.Flags().DurationVar(&lasts, "for", 0, "how long the lock lasts from now on")
@@ -115,7 +115,7 @@ func tokenOf(text string) (int64, error) {
 }
 
 // detach takes a lock and detaches it.
-func (o *options) detach(ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock[*sql.Tx], error), done func(*dblock.Lock[*sql.Tx])) error {
+func (o *options) detach(ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock, error), done func(*dblock.Lock)) error {
 	return o.using(ctx, func(d database) error {
 		return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
 			l, err := take(ctx, client)

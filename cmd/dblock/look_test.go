@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -214,7 +213,7 @@ func TestJobsAndTheirRuns(t *testing.T) {
 	eachKind(t, func(w *world) {
 		contains(w, w.must("jobs"), "No job has run")
 		run := func(name string, result error) {
-			_, _ = w.client.OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return result })
+			_, _ = w.client.OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return result })
 		}
 		run("report", nil)
 		run("backup", fmt.Errorf("the disk is full"))

@@ -246,7 +246,7 @@ func (w *world) must(arguments ...string) string {
 	return s.out
 }
 
-func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock[*sql.Tx] {
+func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock {
 	w.Helper()
 	l, err := w.client.Lock(w.Context(), name, options...)
 	if err != nil {

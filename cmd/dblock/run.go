@@ -225,7 +225,7 @@ type hold struct {
 	tokens string
 }
 
-func holdOf(l *dblock.Lock[*sql.Tx]) hold { return hold{l, l.Until, l.Asked(), fmt.Sprint(l.Token())} }
+func holdOf(l *dblock.Lock) hold { return hold{l, l.Until, l.Asked(), fmt.Sprint(l.Token())} }
 
 // execute takes the locks and runs the command under them.
 func (h *holding) execute(ctx context.Context, d database, command []string) error {

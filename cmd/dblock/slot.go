@@ -91,7 +91,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer stop()
-	fn := func(_ context.Context, l *dblock.Lock[*sql.Tx], _ time.Time) error {
+	fn := func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 		if !stop() {
 			return context.Cause(ctx)
 		}

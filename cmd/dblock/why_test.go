@@ -17,7 +17,7 @@ import (
 )
 
 // owned is the lock of an owner, who is told by his thread.
-func (w *world) owned(name, thread string, options ...dblock.LockOption) *dblock.Lock[*sql.Tx] {
+func (w *world) owned(name, thread string, options ...dblock.LockOption) *dblock.Lock {
 	w.Helper()
 	return w.lock(name, append(options, dblock.Owner("there", thread))...)
 }
@@ -93,10 +93,10 @@ func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 
 func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 	eachServer(t, func(w *world) {
-		held := []*dblock.Lock[*sql.Tx]{w.owned("alone", "1"), w.owned("together", "2", dblock.Permits(1, 2))}
+		held := []*dblock.Lock{w.owned("alone", "1"), w.owned("together", "2", dblock.Permits(1, 2))}
 		for _, l := range held {
 			tx, pid := w.begin()
-			if err := l.Guard(w.Context(), tx); err != nil {
+			if err := w.client.Guard(w.Context(), tx, l); err != nil {
 				w.Fatal(err)
 			}
 			bystander, _ := w.begin() // nobody waits for one that has read and locked nothing, which MariaDB gives the same number

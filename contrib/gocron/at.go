@@ -62,7 +62,7 @@ func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...dblock.
 		if slot.IsZero() {
 			return false, fmt.Errorf("job %q: %w", name, invalid("the schedule has had no time in ten years"))
 		}
-		return client.OnceAt(ctx, name, slot, func(_ context.Context, l *dblock.Lock[TX], _ time.Time) error {
+		return client.OnceAt(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 			return during(l)
 		}, options...)
 	}, options)

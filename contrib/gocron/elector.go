@@ -53,7 +53,7 @@ func NewElector[TX any](client *dblock.Client[TX], name string, options ...elect
 	e := &Elector{stop: stop, over: make(chan struct{})}
 	elections := election.New(client)
 	go e.stand(ctx, func(ctx context.Context) error {
-		return elections.Campaign(ctx, name, func(ctx context.Context, t *election.Term[TX]) error {
+		return elections.Campaign(ctx, name, func(ctx context.Context, t *election.Term) error {
 			e.lead(ctx, t.Token())
 			return nil
 		}, options...)

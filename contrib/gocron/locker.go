@@ -46,7 +46,7 @@ func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...dbl
 		return nil, invalid("a slot of %v: want at least %v", slot, minSlot)
 	}
 	return newRunLocker(func(ctx context.Context, name string, during func(l dblock.Handle) error) (bool, error) {
-		return client.OncePer(ctx, name, slot, func(_ context.Context, l *dblock.Lock[TX], _ time.Time) error {
+		return client.OncePer(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 			return during(l)
 		}, options...)
 	}, options)

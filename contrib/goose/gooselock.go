@@ -18,7 +18,7 @@
 // the lock, so that a pool of one connection cannot serve both. Without an adapter, and with
 // neither of these limits:
 //
-//	err := client.Do(ctx, "migrations", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
+//	err := client.Do(ctx, "migrations", func(ctx context.Context, _ *dblock.Lock) error {
 //		_, err := provider.Up(ctx) // its context ends when the lock is lost
 //		return err
 //	})

@@ -75,7 +75,7 @@ func TestProvidersMayShareALocker(t *testing.T) {
 func TestTwoProvidersUnderOneLockAreTwo(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
 		c := d.client(t, d.open(t))
-		err := c.Do(t.Context(), "deployment", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
+		err := c.Do(t.Context(), "deployment", func(ctx context.Context, _ *dblock.Lock) error {
 			l, other := locker(t, c), locker(t, c)
 			if err := l.Lock(ctx, nil); err != nil {
 				return err
@@ -138,7 +138,7 @@ func TestDoMigratesOverAPoolOfOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	var results []*goose.MigrationResult
-	err = d.client(t, db).Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) (err error) {
+	err = d.client(t, db).Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock) (err error) {
 		results, err = provider.Up(ctx)
 		return err
 	})

@@ -54,7 +54,7 @@ func Example() {
 	}
 	defer registration.Unregister()
 
-	err = client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+	err = client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
 		if _, err := client.TryLock(context.Background(), "invoice/42"); err != nil { // not under ctx: somebody else
 			fmt.Println("the second:", dblock.Outcome(err))
 		}

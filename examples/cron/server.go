@@ -18,7 +18,7 @@ var reports atomic.Int64
 
 // serve runs the job in each slot until ctx ends, unless another server does.
 func serve(ctx context.Context, client *dblock.Client[tx], server, job string, slot time.Duration) error {
-	return client.Every(ctx, job, slot, func(ctx context.Context, l *dblock.Lock[tx], slot time.Time) error {
+	return client.Every(ctx, job, slot, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 		fmt.Printf("  %s writes the report of %s, under token %d\n", server, slot.Format("15:04:05.000"), l.Token())
 		return report()
 	}, dblock.RetryFailed(3, slot/10))

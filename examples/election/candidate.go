@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,7 +53,7 @@ func stand(text string) (err error) {
 }
 
 // lead is the work of a leader, which ends with its context.
-func (a assignment) lead(ctx context.Context, t *election.Term[*sql.Tx]) error {
+func (a assignment) lead(ctx context.Context, t *election.Term) error {
 	for {
 		select {
 		case reason := <-t.Asked():

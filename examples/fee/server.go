@@ -25,7 +25,7 @@ type server[TX any] struct {
 func (s *server[TX]) deduct(ctx context.Context) error {
 	asked, written := time.Now(), false
 
-	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock[TX]) error {
+	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock) error {
 		// As long as ctx lives, no other process is in here.
 		got := time.Now()
 		account, err := s.accounts.read(ctx)
@@ -71,7 +71,7 @@ func (s *server[TX]) deductUnlocked(ctx context.Context) error {
 // while it waits here. With -pause it is stopped, and when it wakes up, the lock is another's.
 func (s *server[TX]) stay(ctx context.Context) error {
 	asked := time.Now()
-	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock[TX]) error {
+	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock) error {
 		got := time.Now()
 		account, err := s.accounts.read(ctx)
 		if err != nil {

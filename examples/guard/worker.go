@@ -40,20 +40,20 @@ func (w worker) work(ctx context.Context, author string, work func(ctx context.C
 
 // write is the transaction: it is the holder's, or it is not at all, and with it the lock goes on
 // to the next.
-func (w worker) write(ctx context.Context, lock *dblock.Lock[*sql.Tx], author string) error {
+func (w worker) write(ctx context.Context, lock *dblock.Lock, author string) error {
 	tx, err := w.db.SQL.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // after the commit it does nothing
-	if err := lock.Guard(ctx, tx); err != nil {
+	if err := w.client.Guard(ctx, tx, lock); err != nil {
 		return err
 	}
 	insert := w.db.Bind("INSERT INTO " + table + " (author, token) VALUES (?, ?)")
 	if _, err := tx.ExecContext(ctx, insert, author, lock.Token()); err != nil {
 		return err
 	}
-	if err := lock.UnlockTx(ctx, tx); err != nil {
+	if err := w.client.UnlockTx(ctx, tx, lock); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -61,7 +60,7 @@ func run(ctx context.Context, dsn string, listener net.Listener, work work) erro
 }
 
 // bill takes a while.
-func bill(ctx context.Context, invoice string, lock *dblock.Lock[*sql.Tx]) error {
+func bill(ctx context.Context, invoice string, lock *dblock.Lock) error {
 	fmt.Printf("invoice %s is billed under token %d\n", invoice, lock.Token())
 	select {
 	case <-time.After(5 * time.Second):

@@ -53,7 +53,7 @@ func TestRequestsEndWithTheirLocksBeforeTheServerDoes(t *testing.T) {
 		defer stop()
 		l, ended := listen(t), make(chan error, 1)
 		go func() {
-			ended <- run(ctx, dsn, l, func(ctx context.Context, _ string, lock *dblock.Lock[*sql.Tx]) error {
+			ended <- run(ctx, dsn, l, func(ctx context.Context, _ string, lock *dblock.Lock) error {
 				begun <- true
 				<-finish
 				return errors.Join(ctx.Err(), lock.Context().Err())
@@ -93,7 +93,7 @@ func TestTheStatusTellsWhatWentWrong(t *testing.T) {
 		}
 	}()
 	go func() {
-		ended <- serve(ctx, l, f.Client, handler(f.Client, func(ctx context.Context, invoice string, lock *dblock.Lock[*sql.Tx]) error {
+		ended <- serve(ctx, l, f.Client, handler(f.Client, func(ctx context.Context, invoice string, lock *dblock.Lock) error {
 			switch invoice {
 			case "lost":
 				f.Lose(t, lock)

@@ -18,7 +18,7 @@ const (
 )
 
 // work is what a request does under the lock of its invoice.
-type work func(ctx context.Context, invoice string, lock *dblock.Lock[*sql.Tx]) error
+type work func(ctx context.Context, invoice string, lock *dblock.Lock) error
 
 // handler works on one request for an invoice at a time, over all servers.
 func handler(client *dblock.Client[*sql.Tx], work work) http.Handler {

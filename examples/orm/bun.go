@@ -36,9 +36,9 @@ func (b Bun) Withdraw(ctx context.Context, client *Client, id string, amount int
 }
 
 // SetBalance writes the result of long work that was done under the lock.
-func (b Bun) SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error {
+func (b Bun) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	return b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if err := lock.Guard(ctx, tx.Tx); err != nil {
+		if err := client.Guard(ctx, tx.Tx, lock); err != nil {
 			return err
 		}
 		_, err := tx.NewUpdate().Model(&Account{ID: id, Balance: balance}).WherePK().Exec(ctx)

@@ -49,13 +49,13 @@ func (e Ent) Withdraw(ctx context.Context, client *Client, id string, amount int
 }
 
 // SetBalance writes the result of long work that was done under the lock.
-func (e Ent) SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error {
+func (e Ent) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	tx, err := e.Driver.DB().BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := lock.Guard(ctx, tx); err != nil {
+	if err := client.Guard(ctx, tx, lock); err != nil {
 		return err
 	}
 	if err := setBalance(ctx, e.in(tx), id, balance); err != nil {

@@ -56,13 +56,13 @@ func (g Gorm) Withdraw(ctx context.Context, client *Client, id string, amount in
 }
 
 // SetBalance writes the result of long work that was done under the lock.
-func (g Gorm) SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error {
+func (g Gorm) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	return g.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		below, err := gormTx(tx)
 		if err != nil {
 			return err
 		}
-		if err := lock.Guard(ctx, below); err != nil {
+		if err := client.Guard(ctx, below, lock); err != nil {
 			return err
 		}
 		return tx.Model(&Account{ID: id}).Update("balance", balance).Error

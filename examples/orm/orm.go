@@ -16,7 +16,7 @@ type Engine func(db *sql.DB) dblock.Engine[*sql.Tx]
 // Client is the type of a client over database/sql, and Lock that of its locks.
 type (
 	Client = dblock.Client[*sql.Tx]
-	Lock   = dblock.Lock[*sql.Tx]
+	Lock   = dblock.Lock
 )
 
 // Account is a row of the application's.

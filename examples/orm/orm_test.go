@@ -14,7 +14,7 @@ import (
 type app interface {
 	Client(engine Engine) (*Client, error)
 	Withdraw(ctx context.Context, client *Client, id string, amount int64) error
-	SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error
+	SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error
 }
 
 // bank is an application, another client that is in its way, and the account.
@@ -90,14 +90,14 @@ func TestAnApplicationGuardsItsTransactions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.SetBalance(t.Context(), lock, "alice", 7); err != nil {
+		if err := a.SetBalance(t.Context(), b.mine, lock, "alice", 7); err != nil {
 			t.Fatal(err)
 		}
 		b.has(7)
 		if _, err := b.other.Break(t.Context(), "account/alice", "a test"); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.SetBalance(t.Context(), lock, "alice", 8); !errors.Is(err, dblock.ErrLost) {
+		if err := a.SetBalance(t.Context(), b.mine, lock, "alice", 8); !errors.Is(err, dblock.ErrLost) {
 			t.Errorf("%v", err)
 		}
 		b.has(7)

@@ -39,13 +39,13 @@ func (s SQL) Withdraw(ctx context.Context, client *Client, id string, amount int
 }
 
 // SetBalance writes the result of long work that was done under the lock.
-func (s SQL) SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error {
+func (s SQL) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := lock.Guard(ctx, tx); err != nil {
+	if err := client.Guard(ctx, tx, lock); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = $1 WHERE id = $2", balance, id); err != nil {

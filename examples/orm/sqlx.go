@@ -40,13 +40,13 @@ func (s Sqlx) Withdraw(ctx context.Context, client *Client, id string, amount in
 }
 
 // SetBalance writes the result of long work that was done under the lock.
-func (s Sqlx) SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error {
+func (s Sqlx) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	tx, err := s.DB.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := lock.Guard(ctx, tx.Tx); err != nil {
+	if err := client.Guard(ctx, tx.Tx, lock); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, tx.Rebind("UPDATE accounts SET balance = ? WHERE id = ?"), balance, id); err != nil {

@@ -33,7 +33,7 @@ func main() {
 	}
 	defer os.RemoveAll(folder)
 	for range 3 {
-		stop, err := serve(context.Background(), filepath.Join(folder, "app.db"), func(ctx context.Context, l *dblock.Lock[*sql.Tx], due time.Time) error {
+		stop, err := serve(context.Background(), filepath.Join(folder, "app.db"), func(ctx context.Context, l *dblock.Lock, due time.Time) error {
 			fmt.Println("due at", due.Format(time.TimeOnly), "and run once, under token", l.Token())
 			return nil
 		})
@@ -45,7 +45,7 @@ func main() {
 	time.Sleep(5 * time.Second)
 }
 
-type job = func(ctx context.Context, l *dblock.Lock[*sql.Tx], due time.Time) error
+type job = func(ctx context.Context, l *dblock.Lock, due time.Time) error
 
 // once adds a job to the crontab of this server that one of all servers runs each time that it is
 // due. Add it before the cron is started. The context of the job ends when its lock is lost.

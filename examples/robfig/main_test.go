@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ func TestAJobRunsOnceEachTimeThatItIsDue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "app.db")
 	runs := make(chan time.Time, 100)
 	for range 3 {
-		stop, err := serve(context.Background(), file, func(_ context.Context, _ *dblock.Lock[*sql.Tx], due time.Time) error {
+		stop, err := serve(context.Background(), file, func(_ context.Context, _ *dblock.Lock, due time.Time) error {
 			runs <- due
 			return nil
 		})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-type lock = *dblock.Lock[*sql.Tx]
+type lock = *dblock.Lock
 
 // look prints the holder, the waiters and the history of a name.
 func look(ctx context.Context, a, b client) error {

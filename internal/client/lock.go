@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +21,12 @@ type Lock struct {
 	unlocked bool
 	outcome  error // what Unlock said
 }
+
+// ErrNilLock is what a lock that no client returned gets.
+var ErrNilLock = fmt.Errorf("%w: the lock is nil", ErrInvalidOption)
+
+// Valid reports whether a client returned the lock.
+func (l *Lock) Valid() bool { return l != nil && l.hold != nil }
 
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.hold.name }

@@ -2,15 +2,15 @@ package client
 
 import "context"
 
-// Inner is part of a *dblock.Client and of a *dblock.Lock, of any type of transactions. By it the
-// other packages of this module reach what these have beyond the public page.
-type Inner[T any] struct{ core *T }
+// Inner is part of a *dblock.Client of any type of transactions. By it the other packages of this
+// module reach what the client has beyond the public page.
+type Inner struct{ core *Client }
 
 // InnerOf makes the inner part of what has a core.
-func InnerOf[T any](core *T) Inner[T] { return Inner[T]{core} }
+func InnerOf(core *Client) Inner { return Inner{core} }
 
-// Core returns the client or the lock without its transactions; nil of a zero value.
-func (i Inner[T]) Core() *T { return i.core }
+// Core returns the client without its transactions; nil of a zero value.
+func (i Inner) Core() *Client { return i.core }
 
 // ContextOf is the context of what the client holds by an attempt; nil: nothing.
 func (c *Client) ContextOf(attempt string) context.Context {

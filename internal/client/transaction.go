@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -13,8 +15,40 @@ import (
 // transactions of dblock's own, and not for the application's, which may be the caller's own.
 const guardTimeout = time.Second
 
-// UnlockTx releases the lock with a transaction, if that commits.
-func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
+// UnlockTx releases locks with a transaction, if that commits. It returns the name that failed with
+// the error. The transaction may have released the locks before that one.
+func (c *Client) UnlockTx(ctx context.Context, tx Tx, locks ...*Lock) (failed string, err error) {
+	locks, failed, err = c.ofTx(locks)
+	if err != nil {
+		return failed, err
+	}
+	for _, l := range locks {
+		if err := l.unlockTx(ctx, tx); err != nil {
+			return l.Name(), err
+		}
+	}
+	return "", nil
+}
+
+// ofTx validates the locks of a call, before any I/O. It returns them in the order of their names,
+// each once: transactions that release shares of several names must not wait for each other.
+func (c *Client) ofTx(locks []*Lock) (ordered []*Lock, failed string, err error) {
+	if len(locks) == 0 {
+		return nil, "", fmt.Errorf("%w: no locks", ErrInvalidOption)
+	}
+	for _, l := range locks {
+		switch {
+		case !l.Valid():
+			return nil, "", ErrNilLock
+		case l.client != c:
+			return nil, l.Name(), fmt.Errorf("%w: the lock is of another client", ErrInvalidOption)
+		}
+	}
+	byName := func(a, b *Lock) int { return strings.Compare(a.Name(), b.Name()) }
+	return slices.Compact(slices.SortedStableFunc(slices.Values(locks), byName)), "", nil
+}
+
+func (l *Lock) unlockTx(ctx context.Context, tx Tx) error {
 	return l.inside(ctx, func(g rows) error {
 		done, answered, err := g.beginRelease(ctx, l.hold, tx)
 		if err != nil {
@@ -61,25 +95,29 @@ func (g rows) beginRelease(ctx context.Context, h *hold, tx Tx) (done func(), an
 }
 
 // Guard makes sure that what a transaction writes is written by the holder of all these locks. It
-// returns the lock that failed with the error. It makes the guards of all before it touches the
+// returns the name that failed with the error. It makes the guards of all before it touches the
 // transaction, whose snapshot must show them.
-func Guard(ctx context.Context, tx Tx, locks ...*Lock) (failed *Lock, err error) {
+func (c *Client) Guard(ctx context.Context, tx Tx, locks ...*Lock) (failed string, err error) {
+	locks, failed, err = c.ofTx(locks)
+	if err != nil {
+		return failed, err
+	}
 	proofs := make([]func(), len(locks))
 	for i, l := range locks {
 		if err := l.inside(ctx, func(g rows) (err error) {
 			proofs[i], err = l.makeGuard(ctx, g, tx)
 			return err
 		}); err != nil {
-			return l, err
+			return l.Name(), err
 		}
 	}
 	for i, l := range locks {
 		if err := l.inside(ctx, func(g rows) error { return l.guard(ctx, g, tx) }); err != nil {
-			return l, err
+			return l.Name(), err
 		}
 		proofs[i]()
 	}
-	return nil, nil
+	return "", nil
 }
 
 func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {

@@ -149,7 +149,7 @@ func TestAGuardDoesNotBeginOnceTheLockIsBeingReleased(t *testing.T) {
 		}
 		guarded := make(chan error, 1)
 		go func() {
-			_, err := Guard(t.Context(), unguarded{t: t}, l)
+			_, err := c.Guard(t.Context(), unguarded{t: t}, l)
 			guarded <- err
 		}()
 		synctest.Wait()

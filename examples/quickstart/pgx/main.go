@@ -7,7 +7,6 @@ import (
 	"log"
 	"os"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
@@ -35,7 +34,7 @@ func run(ctx context.Context, dsn string) error {
 		return err
 	}
 	defer client.Close(ctx)
-	return client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock[pgx.Tx]) error {
+	return client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
 		fmt.Println("nobody else has invoice/42; token", l.Token())
 		return nil
 	})

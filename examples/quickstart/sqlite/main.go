@@ -38,7 +38,7 @@ func run(ctx context.Context, file string) error {
 		return err
 	}
 	defer client.Close(ctx)
-	return client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+	return client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
 		fmt.Println("nobody else has invoice/42; token", l.Token())
 		return nil
 	})

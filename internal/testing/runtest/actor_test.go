@@ -75,7 +75,7 @@ func (w *world) act() bool {
 	if w.rng.IntN(100) < w.given {
 		a.tx = &transaction{a: a}
 		a.work("unlocks in a transaction", func(ctx context.Context, l *client.Lock) error {
-			err := l.UnlockTx(ctx, a.tx)
+			_, err := a.m.client.UnlockTx(ctx, a.tx, l)
 			a.inTx = a.inTx || err == nil
 			return err
 		})
@@ -107,7 +107,7 @@ func (w *world) act() bool {
 func (a *actor) guard() {
 	a.tx = &transaction{a: a}
 	a.work("guards", func(ctx context.Context, l *client.Lock) error {
-		_, err := client.Guard(ctx, a.tx, l)
+		_, err := a.m.client.Guard(ctx, a.tx, l)
 		a.inTx = a.inTx && err != nil
 		return err
 	})

@@ -27,10 +27,10 @@ var afterUnlockTx = inPlaces(own{
 })
 
 // unlockTx calls UnlockTx of a lock in a transaction that it leaves open.
-func (e *env) unlockTx(t testing.TB, a App, l Lock) Tx {
+func (e *env) unlockTx(t testing.TB, a App, c Client, l *dblock.Lock) Tx {
 	t.Helper()
 	tx := beginTx(t, a, e.levels()[0])
-	is(t, l.UnlockTx(t.Context(), tx), nil)
+	is(t, c.UnlockTx(t.Context(), tx, l), nil)
 	return tx
 }
 
@@ -63,7 +63,7 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			}
 			waiter := locking(t.Context(), other, how)
 			e.queued(t, how, 1)
-			commit(t, e.unlockTx(t, a, l))
+			commit(t, e.unlockTx(t, a, c, l))
 			handOn(t, a, how)
 			next := granted(t, soon, waiter)
 			if nested, err := c.TryLock(ctx, how, again.options...); !errors.Is(err, dblock.ErrNotAcquired) {
@@ -86,7 +86,7 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			if again.under {
 				ctx = l.Context()
 			}
-			commit(t, e.unlockTx(t, a, l))
+			commit(t, e.unlockTx(t, a, c, l))
 			last = granted(t, soon, locking(ctx, c, how, again.options...))
 			rising(t, []int64{l.Token(), last.Token()})
 			refused(t, other, how)
@@ -102,7 +102,7 @@ func allAfterUnlockTx(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	c, other := e.clientOf(t, a), e.client(t)
 	l := lock(t, c, "n")
-	commit(t, e.unlockTx(t, a, l))
+	commit(t, e.unlockTx(t, a, c, l))
 	all, err := c.LockAll(l.Context(), []string{"m", "n"})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func lockTxAfterUnlockTx(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	c, other := e.clientOf(t, a), e.client(t)
 	l := lock(t, c, "n")
-	commit(t, e.unlockTx(t, a, l))
+	commit(t, e.unlockTx(t, a, c, l))
 	next := lock(t, other, "n")
 	tx := beginTx(t, a, e.levels()[0])
 	is(t, c.TryLockTx(l.Context(), tx, "n"), dblock.ErrNotAcquired)
@@ -143,7 +143,7 @@ func permitsAfterUnlockTx(t *testing.T, e *env) {
 	l := lock(t, c, "s", dblock.Permits(2, 2))
 	_, err := c.TryLock(l.Context(), "s", dblock.Permits(1, 2))
 	is(t, err, dblock.ErrDeadlock)
-	commit(t, e.unlockTx(t, a, l))
+	commit(t, e.unlockTx(t, a, c, l))
 	unlock(t, granted(t, soon, locking(l.Context(), c, "s", dblock.Permits(2, 2))))
 	unlock(t, granted(t, soon, locking(l.Context(), c, "s", dblock.Permits(1, 1)))) // of another number
 	unlock(t, l)
@@ -154,7 +154,7 @@ func listedAfterUnlockTx(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
-	tx := e.unlockTx(t, a, l)
+	tx := e.unlockTx(t, a, c, l)
 	if held, until := c.Stats().Held, l.Until(); held != 0 || !until.IsZero() {
 		t.Errorf("after UnlockTx %d are held, this one until %v", held, until)
 	}
@@ -178,17 +178,17 @@ func usedAfterUnlockTx(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	for what, of := range map[string]struct {
 		options []dblock.LockOption
-		use     func(l Lock) error
+		use     func(l *dblock.Lock) error
 	}{
-		"Downgrade":  {nil, func(l Lock) error { return l.Downgrade(brief(t)) }},
-		"TryUpgrade": {[]dblock.LockOption{dblock.Shared()}, func(l Lock) error { return l.TryUpgrade(brief(t)) }},
-		"Raise": {nil, func(l Lock) error {
-			_, err := l.Raise(brief(t), l.Token()+1)
+		"Downgrade":  {nil, func(l *dblock.Lock) error { return l.Downgrade(brief(t)) }},
+		"TryUpgrade": {[]dblock.LockOption{dblock.Shared()}, func(l *dblock.Lock) error { return l.TryUpgrade(brief(t)) }},
+		"Raise": {nil, func(l *dblock.Lock) error {
+			_, err := raiseToken(brief(t), l, l.Token()+1)
 			return err
 		}},
-		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l Lock) error { return l.Extend(brief(t), 2*time.Hour) }},
-		"Record": {nil, func(l Lock) error { return l.Record(brief(t), "test", "") }},
-		"Detach": {nil, func(l Lock) error { return l.Detach(brief(t), time.Hour) }},
+		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l *dblock.Lock) error { return l.Extend(brief(t), 2*time.Hour) }},
+		"Record": {nil, func(l *dblock.Lock) error { return l.Record(brief(t), "test", "") }},
+		"Detach": {nil, func(l *dblock.Lock) error { return l.Detach(brief(t), time.Hour) }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := lock(t, c, what, of.options...)
@@ -200,18 +200,18 @@ func usedAfterUnlockTx(t *testing.T, e *env) {
 				}
 				live(t, l)
 			}
-			tx := e.unlockTx(t, a, l)
+			tx := e.unlockTx(t, a, c, l)
 			refused()
 			rollback(t, tx)
 			refused()
 			tx = beginTx(t, a, e.levels()[0])
-			is(t, l.Guard(brief(t), tx), nil)
+			is(t, c.Guard(brief(t), tx, l), nil)
 			rollback(t, tx)
 			is(t, of.use(l), nil)
 			if what == "Detach" {
 				l = resume(t, c, what, l.Token())
 			}
-			commit(t, e.unlockTx(t, a, l))
+			commit(t, e.unlockTx(t, a, c, l))
 			refused()
 			unlock(t, l)
 			is(t, of.use(l), dblock.ErrNotHeld)
@@ -238,20 +238,20 @@ func guardedAfterRollback(t *testing.T, e *env) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	tx := beginTx(t, a, e.levels()[0])
-	is(t, l.UnlockTx(ctx, tx), context.Canceled)
+	is(t, c.UnlockTx(ctx, tx, l), context.Canceled)
 	rollback(t, tx)
 	tx = beginTx(t, a, e.levels()[0])
 	rollback(t, tx)
-	is(t, l.UnlockTx(t.Context(), tx), dblock.ErrTxDone)
+	is(t, c.UnlockTx(t.Context(), tx, l), dblock.ErrTxDone)
 	enters() // neither was sent
 	for range 2 {
-		rollback(t, e.unlockTx(t, a, l)) // and once more without a Guard
-		rollback(t, e.unlockTx(t, a, l))
+		rollback(t, e.unlockTx(t, a, c, l)) // and once more without a Guard
+		rollback(t, e.unlockTx(t, a, c, l))
 		if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
 			t.Fatalf("entered again before a Guard: %v", err)
 		}
 		tx = beginTx(t, a, e.levels()[0])
-		is(t, l.Guard(t.Context(), tx), nil)
+		is(t, c.Guard(t.Context(), tx, l), nil)
 		commit(t, tx)
 		enters()
 	}
@@ -265,7 +265,7 @@ func waitsAfterRollback(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	for how, options := range map[string][]dblock.LockOption{"context": nil, "Owner": {dblock.Owner("pod", "1")}} {
 		l := lock(t, c, how, options...)
-		rollback(t, e.unlockTx(t, a, l))
+		rollback(t, e.unlockTx(t, a, c, l))
 		ctx, cancel := context.WithCancel(l.Context())
 		waiter := locking(ctx, c, how, options...)
 		e.queued(t, how, 1)
@@ -281,7 +281,7 @@ func closedAfterRollback(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
-	rollback(t, e.unlockTx(t, a, l))
+	rollback(t, e.unlockTx(t, a, c, l))
 	is(t, c.Close(t.Context()), nil)
 	ended(t, soon, l, dblock.ErrClosed)
 	e.free(t, "n")
@@ -294,7 +294,7 @@ func progressAfterUnlockTx(t *testing.T, e *env) {
 	const every = 5 * time.Second // longer than the test takes
 	for _, end := range []func(testing.TB, Tx){rollback, commit} {
 		l := lock(t, c, "n", dblock.Progress(every))
-		tx := e.unlockTx(t, a, l)
+		tx := e.unlockTx(t, a, c, l)
 		if e.wiring.Kind != SQLite { // whose heartbeats wait for the transaction
 			e.advance(t, every+time.Second)
 			live(t, l)
@@ -303,7 +303,7 @@ func progressAfterUnlockTx(t *testing.T, e *env) {
 		e.advance(t, every+time.Second)
 		live(t, l)
 		tx = beginTx(t, a, e.levels()[0])
-		err := l.Guard(t.Context(), tx)
+		err := c.Guard(t.Context(), tx, l)
 		rollback(t, tx)
 		if err != nil {
 			is(t, err, dblock.ErrNotHeld) // it was committed

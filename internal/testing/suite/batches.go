@@ -66,7 +66,7 @@ func (c *crowded) Batch(ctx context.Context, takes []driver.Request, releases []
 func (e *env) crowd(t *testing.T, batch func(do func() error) error) (*crowded, Client) {
 	a := e.app(t, 5)
 	c := &crowded{Backend: a.Backend, late: make(chan struct{}), batch: batch}
-	a.client = a.clientOn(c)
+	a.Backend = c
 	return c, e.clientOf(t, a)
 }
 
@@ -167,7 +167,7 @@ func lostBatch(t *testing.T, e *env) {
 	})
 	defer close(c.late)
 	names := []string{"a", "b", "c", "d"}
-	var held []Lock
+	var held []*dblock.Lock
 	for !lost.Load() { // of the requests
 		for _, l := range held {
 			unlock(t, l)

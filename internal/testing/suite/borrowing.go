@@ -97,6 +97,7 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 		return func(tx Tx) error { return do(brief(t), tx) }
 	}
 	lockTx := func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "a", "b") }
+	unlockTx := func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, held) }
 	tryLockTx := func(ctx context.Context, tx Tx) error { return c.TryLockTx(ctx, tx, "a", "b") }
 	check := inTx(func(ctx context.Context, tx any) error { return fence.Check(ctx, tx, "r", 7) })
 	bump := inTx(func(ctx context.Context, tx any) error { return optimistic.Bump(ctx, tx, "n", 0) })
@@ -104,13 +105,13 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 	for _, s := range []step{
 		{"LockTx", nil, lockTx},
 		{"TryLockTx", nil, tryLockTx},
-		{"Guard", nil, held.Guard},
-		{"UnlockTx", nil, held.UnlockTx},
+		{"Guard", nil, func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, held) }},
+		{"UnlockTx", nil, unlockTx},
 		{"fence.Check", nil, check},
 		{"optimistic.Bump", nil, bump},
 		{"LockTx that waits", lockA, lockTx},
 		{"TryLockTx that is refused", lockA, tryLockTx},
-		{"UnlockTx that waits", blocks(func(ctx context.Context, tx Tx) error { return tx.exec(ctx, row) }), held.UnlockTx},
+		{"UnlockTx that waits", blocks(func(ctx context.Context, tx Tx) error { return tx.exec(ctx, row) }), unlockTx},
 		{"fence.Check that waits", blocks(check), check},
 		{"optimistic.Bump that waits", blocks(bump), bump},
 	} {

@@ -40,7 +40,7 @@ func chainOfWaiting(t *testing.T, e *env) {
 	}
 	// a is held by one who waits for c, of which two have a share, one of whom waits for b.
 	owner := func(thread string) dblock.LockOption { return dblock.Owner("host", thread) }
-	held := []Lock{
+	held := []*dblock.Lock{
 		lock(t, c, "a", owner("1")),
 		lock(t, c, "c", owner("2"), dblock.Shared()), lock(t, other, "c", owner("3"), dblock.Shared()),
 		lock(t, c, "b", owner("4")),
@@ -81,7 +81,7 @@ func chainOfWaiting(t *testing.T, e *env) {
 func chainInACircle(t *testing.T, e *env) {
 	c := e.client(t, dblock.WithDeadlockCheck(0))
 	ctx, cancel := context.WithCancel(context.Background())
-	var held []Lock
+	var held []*dblock.Lock
 	var waiting []<-chan outcome
 	const members = 3
 	for i := range members {

@@ -23,7 +23,7 @@ var closings = inPlaces(moving{
 func closingSoon(c *inside.Config) { c.Closing = time.Second / 2 }
 
 // closeInTime closes a client whose Close cannot do its work, and says why not.
-func (e *env) closeInTime(t *testing.T, c Client, held ...Lock) error {
+func (e *env) closeInTime(t *testing.T, c Client, held ...*dblock.Lock) error {
 	t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(context.Background()) }()
@@ -131,7 +131,7 @@ func closeBesideJob(t *testing.T, e *env) {
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = c.OncePer(context.Background(), "job", time.Hour, func(context.Context) error {
+		_, _ = c.OncePer(context.Background(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
 			close(began)
 			<-end
 			return nil

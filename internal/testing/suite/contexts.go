@@ -66,7 +66,7 @@ func contextCauses(t *testing.T, e *env) {
 }
 
 // over checks that a lock's context had ended when the next one was granted.
-func over(t testing.TB, before Lock) {
+func over(t testing.TB, before *dblock.Lock) {
 	t.Helper()
 	if before.Context().Err() == nil {
 		t.Error("the next holder was let in before the context of the one before had ended")
@@ -104,7 +104,7 @@ func leaseWithoutReaper(t *testing.T, e *env) {
 	}
 	e.advance(t, lease+time.Second)
 	ended(t, soon, first, dblock.ErrLost)
-	var next Lock
+	var next *dblock.Lock
 	eventually(t, soon, "TryLock gets the lock", func() bool {
 		l, err := b.TryLock(t.Context(), "leased", dblock.Lease(lease))
 		next = l

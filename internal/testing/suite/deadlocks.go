@@ -42,7 +42,7 @@ func ring(t *testing.T, e *env, n int) {
 		kinds, wants = kinds[:1], wants[:1]
 	}
 	name := func(i int) string { return fmt.Sprintf("n%d", i%n) }
-	held := make([]Lock, n)
+	held := make([]*dblock.Lock, n)
 	for i := range n {
 		held[i] = lock(t, clients[i%2], name(i), kinds[i%n%len(kinds)]...)
 	}
@@ -100,7 +100,7 @@ func ownPermits(t *testing.T, e *env) {
 func fanOut(t *testing.T, e *env) {
 	a := e.client(t, dblock.WithDeadlockCheck(20*time.Millisecond))
 	outer := lock(t, a, "outer")
-	var held []Lock
+	var held []*dblock.Lock
 	for range 2 {
 		l, err := a.Lock(outer.Context(), "s", dblock.Permits(1, 2))
 		if err != nil {
@@ -175,7 +175,7 @@ func beside(t *testing.T, e *env) {
 	e.queued(t, "inner", 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- a.Do(inner.Context(), "outer", func(ctx context.Context, _ Lock) error {
+		ended <- a.Do(inner.Context(), "outer", func(ctx context.Context, _ *dblock.Lock) error {
 			l, err := a.Lock(ctx, "y")
 			if err == nil {
 				err = l.Unlock(ctx)
@@ -239,7 +239,7 @@ func ringWithLockTx(t *testing.T, e *env) {
 	clients := []Client{e.clientOf(t, a, dblock.WithDeadlockCheck(interval)), e.clientOf(t, b, dblock.WithDeadlockCheck(interval))}
 	name := func(i int) string { return fmt.Sprintf("n%d", i%n) }
 	for _, through := range []int{1, 2, n} { // so many of the edges are LockTx, the youngest among them
-		held, txs, waiters := make([]Lock, n), make([]Tx, n), make([]chan error, n)
+		held, txs, waiters := make([]*dblock.Lock, n), make([]Tx, n), make([]chan error, n)
 		for i := range n {
 			held[i] = lock(t, clients[i%2], name(i))
 		}
@@ -315,7 +315,7 @@ func noFalseDeadlocks(t *testing.T, e *env) {
 		all.Go(func() {
 			for time.Now().Before(until) {
 				ctx := t.Context()
-				var held []Lock
+				var held []*dblock.Lock
 				for n := range 4 {
 					if rand.N(2) == 0 {
 						continue

@@ -18,13 +18,13 @@ func lostAfterRollback(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
-	if err := l.UnlockTx(t.Context(), tx); err != nil {
+	if err := c.UnlockTx(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	rollback(t, tx)
 	e.end(t, e.session(t, "n"))
 	tx = beginTx(t, a, e.levels()[0])
-	is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+	is(t, c.Guard(t.Context(), tx, l), dblock.ErrLost)
 	rollback(t, tx)
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, l.Unlock(t.Context()), dblock.ErrLost)
@@ -37,13 +37,13 @@ func lostAfterGuard(t *testing.T, e *env) {
 	l := lock(t, c, "n")
 	for range 2 {
 		tx := beginTx(t, a, e.levels()[0])
-		if err := l.UnlockTx(t.Context(), tx); err != nil {
+		if err := c.UnlockTx(t.Context(), tx, l); err != nil {
 			t.Fatal(err)
 		}
 		rollback(t, tx)
 	}
 	tx := beginTx(t, a, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil {
+	if err := c.Guard(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	rollback(t, tx)
@@ -62,20 +62,20 @@ func guardBeforeCommit(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil {
+	if err := c.Guard(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	rollback(t, tx)
 	tx = beginTx(t, a, e.levels()[0])
-	if err := l.UnlockTx(t.Context(), tx); err != nil {
+	if err := c.UnlockTx(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Guard(brief(t), tx); err == nil {
+	if err := c.Guard(brief(t), tx, l); err == nil {
 		t.Error("guarded what the same transaction has released")
 	}
 	if e.wiring.Kind != SQLite { // where a second transaction cannot write
 		other := beginTx(t, a, e.levels()[0])
-		if err := l.Guard(brief(t), other); err == nil {
+		if err := c.Guard(brief(t), other, l); err == nil {
 			t.Error("guarded what another transaction is about to release")
 		}
 		rollback(t, other)
@@ -97,8 +97,8 @@ func committedInDo(t *testing.T, e *env) {
 	for range goroutines {
 		all.Go(func() {
 			for range 10 {
-				err := c.Do(t.Context(), "n", func(ctx context.Context, l Lock) error {
-					return e.inTx(ctx, t, a, l, &committed)
+				err := c.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock) error {
+					return e.inTx(ctx, t, a, c, l, &committed)
 				})
 				is(t, err, nil)
 			}
@@ -111,13 +111,13 @@ func committedInDo(t *testing.T, e *env) {
 }
 
 // inTx writes and releases in one transaction, and counts those that were committed.
-func (e *env) inTx(ctx context.Context, t *testing.T, a App, l Lock, committed *atomic.Int64) error {
+func (e *env) inTx(ctx context.Context, t *testing.T, a App, c Client, l *dblock.Lock, committed *atomic.Int64) error {
 	tx, err := a.begin(ctx, e.readCommitted())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.rollback() }()
-	if err := l.Guard(ctx, tx); errors.Is(err, driver.ErrRetry) {
+	if err := c.Guard(ctx, tx, l); errors.Is(err, driver.ErrRetry) {
 		return nil
 	} else if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (e *env) inTx(ctx context.Context, t *testing.T, a App, l Lock, committed *
 	if err := tx.exec(ctx, "INSERT INTO app (n) VALUES (1)"); err != nil {
 		return err
 	}
-	if err := l.UnlockTx(ctx, tx); err != nil {
+	if err := c.UnlockTx(ctx, tx, l); err != nil {
 		return err
 	}
 	if err := tx.commit(ctx); err != nil {
@@ -145,7 +145,7 @@ func departedContext(t *testing.T, e *env) {
 	for i, unlocked := range []bool{true, false} {
 		l := lock(t, c, "n")
 		tx := beginTx(t, a, e.levels()[0])
-		is(t, l.UnlockTx(t.Context(), tx), nil)
+		is(t, c.UnlockTx(t.Context(), tx, l), nil)
 		commit(t, tx)
 		e.advanceUntil(t, longTTL, "the client knows that it is released", func() bool { return len(ends) > 0 })
 		is(t, <-ends, nil)
@@ -164,7 +164,7 @@ func departedContext(t *testing.T, e *env) {
 	}
 	l := lock(t, c, "at once")
 	tx := beginTx(t, a, e.levels()[0])
-	is(t, l.UnlockTx(t.Context(), tx), nil)
+	is(t, c.UnlockTx(t.Context(), tx, l), nil)
 	commit(t, tx)
 	unlock(t, l)
 	e.told(t, c, "at once", "released", 1)

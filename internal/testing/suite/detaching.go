@@ -33,7 +33,7 @@ var detachingGuarded = inPlaces(own{
 })
 
 // detach detaches a lock.
-func detach(t testing.TB, l Lock, d time.Duration) {
+func detach(t testing.TB, l *dblock.Lock, d time.Duration) {
 	t.Helper()
 	if err := l.Detach(context.Background(), d); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func detach(t testing.TB, l Lock, d time.Duration) {
 	is(t, l.Unlock(context.Background()))
 }
 
-func resume(t testing.TB, c Client, name string, token int64) Lock {
+func resume(t testing.TB, c Client, name string, token int64) *dblock.Lock {
 	t.Helper()
 	l, err := c.Resume(context.Background(), name, token)
 	if err != nil {
@@ -87,7 +87,7 @@ func takenUpOnce(t *testing.T, e *env) {
 	for range 5 {
 		first := lock(t, a, "edited")
 		detach(t, first, time.Hour)
-		locks := make(chan Lock, len(clients))
+		locks := make(chan *dblock.Lock, len(clients))
 		var refused atomic.Int64
 		for _, c := range clients {
 			go func() {
@@ -206,34 +206,34 @@ func detachedForLong(t *testing.T, e *env) {
 // nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once
 // when it is free, and joins no queue.
 func nothingLeft(t *testing.T, e *env) {
-	ways := map[string]func(r *relay, l Lock){
-		"Unlock": func(_ *relay, l Lock) { unlock(t, l) },
-		"Detach": func(r *relay, l Lock) {
+	ways := map[string]func(r *relay, l *dblock.Lock){
+		"Unlock": func(_ *relay, l *dblock.Lock) { unlock(t, l) },
+		"Detach": func(r *relay, l *dblock.Lock) {
 			detach(t, l, time.Hour)
 			unlock(t, resume(t, e.client(t), l.Name(), l.Token()))
 		},
-		"Break": func(_ *relay, l Lock) {
+		"Break": func(_ *relay, l *dblock.Lock) {
 			if n, err := e.client(t).Break(t.Context(), l.Name(), "a test wants it"); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			is(t, l.Unlock(t.Context()), dblock.ErrLost)
 		},
-		"Downgrade": func(_ *relay, l Lock) {
+		"Downgrade": func(_ *relay, l *dblock.Lock) {
 			if err := l.Downgrade(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			unlock(t, l)
 		},
-		"UnlockTx": func(r *relay, l Lock) {
+		"UnlockTx": func(r *relay, l *dblock.Lock) {
 			tx := beginTx(t, r.app, e.levels()[0])
-			if err := l.UnlockTx(t.Context(), tx); err != nil {
+			if err := r.client.UnlockTx(t.Context(), tx, l); err != nil {
 				t.Fatal(err)
 			}
 			commit(t, tx)
 			unlock(t, l)
 		},
-		"Raise": func(_ *relay, l Lock) {
-			if _, err := l.Raise(t.Context(), l.Token()+5); err != nil {
+		"Raise": func(_ *relay, l *dblock.Lock) {
+			if _, err := raiseToken(t.Context(), l, l.Token()+5); err != nil {
 				t.Fatal(err)
 			}
 			unlock(t, l)
@@ -262,7 +262,7 @@ func nothingLeft(t *testing.T, e *env) {
 func detachedLate(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	u := &unheardOf{Backend: a.Backend}
-	a.client = a.clientOn(u)
+	a.Backend = u
 	l := lock(t, e.clientOf(t, a, dblock.WithoutReaper()), "n")
 	u.busy.Store(true)
 	done := make(chan error, 1)
@@ -312,7 +312,7 @@ func (u *unheardOf) Change(ctx context.Context, how driver.How, transition func(
 func movedWithoutAnswer(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	u := &unheardOf{Backend: a.Backend}
-	a.client = a.clientOn(u)
+	a.Backend = u
 	c, other := e.clientOf(t, a), e.client(t)
 	during := func(call func(ctx context.Context) error) {
 		t.Helper()
@@ -330,7 +330,7 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 		_, err := c.Resume(ctx, "n", first.Token())
 		return err
 	})
-	var again Lock
+	var again *dblock.Lock
 	eventually(t, soon, "it can be taken up", func() bool {
 		l, err := other.Resume(context.Background(), "n", first.Token())
 		again = l
@@ -353,10 +353,11 @@ func detachedBehindGuards(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
 	u := &unheardOf{Backend: a.Backend}
-	a.client = a.clientOn(u)
-	l := lock(t, e.clientOf(t, a), "n")
+	a.Backend = u
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
 	tx := beginTx(t, a, sql.LevelDefault)
-	if err := l.Guard(t.Context(), tx); err != nil {
+	if err := c.Guard(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -387,7 +388,7 @@ func guardedAfterResume(t *testing.T, e *env) {
 			first := lock(t, c, name)
 			if before { // it has a guard
 				tx := beginTx(t, a, level)
-				if err := first.Guard(t.Context(), tx); err != nil {
+				if err := c.Guard(t.Context(), tx, first); err != nil {
 					t.Fatal(err)
 				}
 				commit(t, tx)
@@ -400,14 +401,14 @@ func guardedAfterResume(t *testing.T, e *env) {
 			}
 			l := resume(t, c, name, first.Token())
 			if old != nil {
-				if err := l.Guard(t.Context(), old); errors.Is(err, dblock.ErrLost) {
+				if err := c.Guard(t.Context(), old, l); errors.Is(err, dblock.ErrLost) {
 					t.Fatalf("in a transaction from before: %v", err)
 				}
 				_ = old.rollback()
 			}
 			live(t, l)
 			tx := beginTx(t, a, level)
-			if err := l.Guard(t.Context(), tx); err != nil {
+			if err := c.Guard(t.Context(), tx, l); err != nil {
 				t.Fatal(err)
 			}
 			e.commitOne(t, tx)

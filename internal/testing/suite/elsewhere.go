@@ -44,7 +44,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	} else if err := l.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
-	next := make(chan *dblock.Lock[TX], 1)
+	next := make(chan *dblock.Lock, 1)
 	go func() {
 		l, err := b.Lock(ctx, "n")
 		if err != nil {
@@ -71,7 +71,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	if err != nil {
 		t.Fatal(err)
 	}
-	did("Guard and UnlockTx", held.Guard(ctx, tx), held.UnlockTx(ctx, tx), commit(), held.Unlock(ctx))
+	did("Guard and UnlockTx", a.Guard(ctx, tx, held), a.UnlockTx(ctx, tx, held), commit(), held.Unlock(ctx))
 	l := within(t, patience, "the lock goes to the waiter", next)
 	if l == nil {
 		return
@@ -102,7 +102,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	if did("LockAll", err); err == nil {
 		did("LockAll", all.Unlock(ctx))
 	}
-	ran, err := a.OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock[TX], time.Time) error { return nil })
+	ran, err := a.OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 	if did("OncePer", err); !ran {
 		t.Error("the job did not run")
 	}

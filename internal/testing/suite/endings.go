@@ -74,7 +74,7 @@ func unlockEnded(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	e.free(t, "deferred")
-	err = b.Do(t.Context(), "deferred", func(ctx context.Context, l Lock) error { return l.Unlock(ctx) })
+	err = b.Do(t.Context(), "deferred", func(ctx context.Context, l *dblock.Lock) error { return l.Unlock(ctx) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func closed(t *testing.T, e *env) {
 	is(t, err, dblock.ErrClosed)
 	_, err = c.TryLock(t.Context(), "any")
 	is(t, err, dblock.ErrClosed)
-	is(t, c.Do(t.Context(), "any", func(context.Context, Lock) error { return nil }), dblock.ErrClosed)
+	is(t, c.Do(t.Context(), "any", func(context.Context, *dblock.Lock) error { return nil }), dblock.ErrClosed)
 }
 
 // empty checks that nothing of any client is in the tables.

@@ -90,7 +90,7 @@ func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	t.Helper()
 	log := testlog.New(t.Output(), t.Error)
-	c, err := a.client(slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options, e.timed(a))...)
+	c, err := newClient(a, slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options, e.timed(a))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func within[T any](t testing.TB, d time.Duration, what string, c <-chan T) (v T)
 
 // outcome is what a Lock in the background returned.
 type outcome struct {
-	lock Lock
+	lock *dblock.Lock
 	err  error
 }
 
@@ -281,7 +281,7 @@ func locking(ctx context.Context, c Client, name string, options ...dblock.LockO
 }
 
 // granted waits for the lock that a locking call gets.
-func granted(t testing.TB, d time.Duration, c <-chan outcome) Lock {
+func granted(t testing.TB, d time.Duration, c <-chan outcome) *dblock.Lock {
 	t.Helper()
 	o := within(t, d, "the lock is granted", c)
 	if o.err != nil {
@@ -291,13 +291,13 @@ func granted(t testing.TB, d time.Duration, c <-chan outcome) Lock {
 }
 
 // lock locks at once.
-func lock(t testing.TB, c Client, name string, options ...dblock.LockOption) Lock {
+func lock(t testing.TB, c Client, name string, options ...dblock.LockOption) *dblock.Lock {
 	t.Helper()
 	return granted(t, patience, locking(context.Background(), c, name, options...))
 }
 
 // unlock unlocks what must be held.
-func unlock(t testing.TB, l Lock) {
+func unlock(t testing.TB, l *dblock.Lock) {
 	t.Helper()
 	if err := l.Unlock(context.Background()); err != nil {
 		t.Fatal(err)

@@ -74,9 +74,9 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 		waiter := locking(context.Background(), b, "guarded")
 		e.queued(t, "guarded", 1)
 		tx := beginTx(t, app, e.readCommitted())
-		is(t, l.Guard(t.Context(), tx), nil)
+		is(t, a.Guard(t.Context(), tx, l), nil)
 		is(t, tx.exec(t.Context(), "INSERT INTO "+table+" (n) VALUES (1)"), nil)
-		is(t, l.UnlockTx(t.Context(), tx), nil)
+		is(t, a.UnlockTx(t.Context(), tx, l), nil)
 		commit(t, tx)
 		unlock(t, l) // says that the transaction has ended
 		unlock(t, granted(t, soon, waiter))
@@ -101,7 +101,7 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 
 func everydayJobs(t *testing.T, c Client) {
 	job := func(err error, options ...dblock.RunOption) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return err }, options...)
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return err }, options...)
 	}
 	broken := errors.New("broken")
 	if ran, err := job(broken); !ran || !errors.Is(err, broken) {
@@ -165,7 +165,7 @@ func everydayReaper(t *testing.T, e *env, app App, a Client) {
 	if e.wiring.Kind != SQLite { // which has no guards
 		wanted := lock(t, a, "wanted")
 		tx := beginTx(t, app, e.readCommitted())
-		is(t, wanted.Guard(t.Context(), tx), nil)
+		is(t, a.Guard(t.Context(), tx, wanted), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		_, err := a.Break(ctx, "wanted", "a guard refuses it")

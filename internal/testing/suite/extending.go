@@ -147,7 +147,7 @@ func extendGuarded(t *testing.T, e *env) {
 	for _, options := range leasedKinds {
 		l := lock(t, c, "n", append(options, dblock.Lease(time.Minute))...)
 		tx := beginTx(t, app, e.levels()[0])
-		if err := l.Guard(t.Context(), tx); err != nil {
+		if err := c.Guard(t.Context(), tx, l); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Extend(t.Context(), time.Hour); err != nil {

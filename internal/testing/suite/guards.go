@@ -185,7 +185,7 @@ func guardWholePool(t *testing.T, e *env) {
 		defer tx.rollback()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := l.Guard(ctx, tx); err != nil {
+		if err := c.Guard(ctx, tx, l); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,24 +254,24 @@ func guardRefused(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
 		tx := beginTx(t, a, level)
-		if err := l.Guard(t.Context(), tx); err != nil {
+		if err := c.Guard(t.Context(), tx, l); err != nil {
 			t.Fatal(err)
 		}
 		e.usable(t, tx)
 
 		unlock(t, l)
 		tx = beginTx(t, a, level)
-		is(t, l.Guard(t.Context(), tx), dblock.ErrNotHeld)
-		is(t, l.UnlockTx(t.Context(), tx), dblock.ErrNotHeld)
+		is(t, c.Guard(t.Context(), tx, l), dblock.ErrNotHeld)
+		is(t, c.UnlockTx(t.Context(), tx, l), dblock.ErrNotHeld)
 		e.usable(t, tx)
 
 		// Lost without the client's knowledge.
 		l = lock(t, c, name)
 		e.exec(t, "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1 WHERE name = ?", name)
 		tx = beginTx(t, a, level)
-		is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+		is(t, c.Guard(t.Context(), tx, l), dblock.ErrLost)
 		ended(t, soon, l, dblock.ErrLost)
-		is(t, l.UnlockTx(t.Context(), tx), dblock.ErrLost)
+		is(t, c.UnlockTx(t.Context(), tx, l), dblock.ErrLost)
 		e.usable(t, tx)
 		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", name)
 
@@ -279,7 +279,7 @@ func guardRefused(t *testing.T, e *env) {
 		l = lock(t, c, name, dblock.Lease(time.Minute))
 		e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = ?", name)
 		tx = beginTx(t, a, level)
-		is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+		is(t, c.Guard(t.Context(), tx, l), dblock.ErrLost)
 		e.usable(t, tx)
 		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', expires_at = NULL WHERE name = ?", name)
 
@@ -288,8 +288,8 @@ func guardRefused(t *testing.T, e *env) {
 		tx = beginTx(t, a, level)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		is(t, l.Guard(ctx, tx), context.Canceled)
-		is(t, l.UnlockTx(ctx, tx), context.Canceled)
+		is(t, c.Guard(ctx, tx, l), context.Canceled)
+		is(t, c.UnlockTx(ctx, tx, l), context.Canceled)
 		e.usable(t, tx)
 		unlock(t, l)
 	})
@@ -304,7 +304,7 @@ func unlockTxCommitted(t *testing.T, e *env) {
 		waiter := locking(t.Context(), other, name)
 		e.queued(t, name, 1)
 		tx := beginTx(t, a, level)
-		if err := l.UnlockTx(t.Context(), tx); err != nil {
+		if err := c.UnlockTx(t.Context(), tx, l); err != nil {
 			t.Fatal(err)
 		}
 		live(t, l)
@@ -333,13 +333,13 @@ func unlockTxRolledBack(t *testing.T, e *env) {
 		e.queued(t, name, 1)
 		for range 2 {
 			tx := beginTx(t, a, level)
-			if err := l.UnlockTx(t.Context(), tx); err != nil {
+			if err := c.UnlockTx(t.Context(), tx, l); err != nil {
 				t.Fatal(err)
 			}
 			rollback(t, tx)
 			live(t, l)
 			tx = beginTx(t, a, level)
-			if err := l.Guard(t.Context(), tx); err != nil {
+			if err := c.Guard(t.Context(), tx, l); err != nil {
 				t.Fatalf("Guard after a rollback: %v", err)
 			}
 			e.usable(t, tx)
@@ -401,10 +401,10 @@ func promoted(t *testing.T, e *env) {
 }
 
 // leased takes n with a fixed lease of longTTL, and has it guard a transaction.
-func (e *env) leased(t *testing.T, c Client, a App) (Lock, Tx) {
+func (e *env) leased(t *testing.T, c Client, a App) (*dblock.Lock, Tx) {
 	t.Helper()
 	l, tx := lock(t, c, "n", dblock.Lease(longTTL)), beginTx(t, a, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil {
+	if err := c.Guard(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	return l, tx
@@ -454,7 +454,7 @@ func unlockTxWaits(t *testing.T, e *env) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	unlocking := make(chan error, 1)
-	go func() { unlocking <- l.UnlockTx(ctx, tx) }()
+	go func() { unlocking <- c.UnlockTx(ctx, tx, l) }()
 	is(t, within(t, patience, "UnlockTx obeys its context", unlocking), context.DeadlineExceeded)
 	e.usable(t, tx)
 	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -477,13 +477,13 @@ func guardBehindTheRow(t *testing.T, e *env) {
 	inTheWay := beginTx(t, a, e.levels()[0])
 	is(t, inTheWay.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = 'n'"), nil)
 	tx := beginTx(t, a, e.levels()[0])
-	err := l.Guard(brief(t), tx)
+	err := c.Guard(brief(t), tx, l)
 	is(t, err, driver.ErrBusy)
 	if text := err.Error(); strings.Contains(text, "LockTx") || !strings.Contains(text, "locked the lock's row for longer than 1s") {
 		t.Errorf("the text is %q", text)
 	}
 	rollback(t, inTheWay)
-	is(t, l.Guard(brief(t), tx), nil)
+	is(t, c.Guard(brief(t), tx, l), nil)
 	rollback(t, tx)
 	unlock(t, l)
 }

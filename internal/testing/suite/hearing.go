@@ -81,7 +81,7 @@ func listensAfterLateBeat(t *testing.T, e *env) {
 	}
 	a := e.app(t, 6)
 	server := &tardy{Backend: a.Backend}
-	a.client = a.clientOn(server)
+	a.Backend = server
 	c := e.clientOf(t, a)
 	held := lock(t, e.client(t), "n")
 	lock(t, c, "own")

@@ -30,7 +30,7 @@ func (e *env) dead(t *testing.T) App {
 
 func badClients(t *testing.T, e *env) {
 	e.needsSQL(t)
-	_, err := e.wiring.Open(nil, e.db, 0).client()
+	_, err := newClient(e.wiring.Open(nil, e.db, 0))
 	is(t, err, dblock.ErrConfig)
 	a := e.dead(t)
 	for what, option := range map[string]dblock.Option{
@@ -49,12 +49,12 @@ func badClients(t *testing.T, e *env) {
 		"reaper batch":     dblock.WithReaper(reaper.Batch(0)),
 		"reaper nil":       dblock.WithReaper(nil),
 	} {
-		if _, err := a.client(option); !errors.Is(err, dblock.ErrInvalidOption) {
+		if _, err := newClient(a, option); !errors.Is(err, dblock.ErrInvalidOption) {
 			t.Errorf("%s: error %v: want ErrInvalidOption", what, err)
 		}
 	}
 	for _, ttl := range []time.Duration{time.Second, 24 * time.Hour} {
-		if _, err := a.client(dblock.WithTTL(ttl)); err != nil {
+		if _, err := newClient(a, dblock.WithTTL(ttl)); err != nil {
 			t.Errorf("TTL %v: %v", ttl, err)
 		}
 	}
@@ -70,7 +70,7 @@ func badLocks(t *testing.T, e *env) {
 			"Lock":    func() error { _, err := c.Lock(ctx, name, options...); return err },
 			"TryLock": func() error { _, err := c.TryLock(ctx, name, options...); return err },
 			"Do": func() error {
-				do = c.Do(ctx, name, func(context.Context, Lock) error { t.Errorf("%s: Do ran its function", what); return nil }, options...)
+				do = c.Do(ctx, name, func(context.Context, *dblock.Lock) error { t.Errorf("%s: Do ran its function", what); return nil }, options...)
 				return do
 			},
 		} {

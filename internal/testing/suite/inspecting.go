@@ -256,10 +256,10 @@ func raise(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	l := lock(t, a, "n")
 	high := l.Token() + time.Hour.Microseconds()
-	if got, err := l.Raise(t.Context(), high); got != high || err != nil || l.Token() != high {
+	if got, err := raiseToken(t.Context(), l, high); got != high || err != nil || l.Token() != high {
 		t.Errorf("%d, %v; the lock says %d, want %d", got, err, l.Token(), high)
 	}
-	if got, err := l.Raise(t.Context(), 1); got != high || err != nil {
+	if got, err := raiseToken(t.Context(), l, 1); got != high || err != nil {
 		t.Errorf("lowered to %d, %v", got, err)
 	}
 	h := driver.Held{Name: "n", Session: e.session(t, "n"), Token: high}
@@ -268,17 +268,17 @@ func raise(t *testing.T, e *env) {
 			t.Errorf("%d, %v", got, err)
 		}
 	}
-	if got, err := l.Raise(t.Context(), high+5); got != high+5 || err != nil {
+	if got, err := raiseToken(t.Context(), l, high+5); got != high+5 || err != nil {
 		t.Errorf("%d, %v", got, err)
 	}
 	unlock(t, l)
 	next := lock(t, b, "n")
 	rising(t, []int64{high, next.Token()})
 	unlock(t, next)
-	_, err := next.Raise(t.Context(), high+9)
+	_, err := raiseToken(t.Context(), next, high+9)
 	is(t, err, dblock.ErrNotHeld)
 	r := lock(t, a, "n", dblock.Shared())
-	_, err = r.Raise(t.Context(), high)
+	_, err = raiseToken(t.Context(), r, high)
 	is(t, err, dblock.ErrUnsupported)
 	unlock(t, r)
 	e.idle(t, "n")

@@ -24,7 +24,7 @@ func unlockedBeforeEnd(t *testing.T, e *env) {
 			waiter := locking(t.Context(), other, name)
 			e.queued(t, name, 1)
 			tx := beginTx(t, a, level)
-			is(t, l.Guard(t.Context(), tx), nil)
+			is(t, c.Guard(t.Context(), tx, l), nil)
 			released := unlocking(l)
 			if e.wiring.Kind != SQLite { // where nobody can write before the transaction ends
 				is(t, within(t, soon, "Unlock returns", released), nil)
@@ -60,7 +60,7 @@ func commitAfterUnlock(t *testing.T, e *env) {
 		waiter := locking(t.Context(), other, name)
 		e.queued(t, name, 1)
 		tx := beginTx(t, far, level)
-		is(t, l.Guard(t.Context(), tx), nil)
+		is(t, c.Guard(t.Context(), tx, l), nil)
 		is(t, tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"), nil)
 		before := e.number(t, "SELECT count(*) FROM app")
 		proxy.Freeze()
@@ -92,17 +92,17 @@ func unlockTxBesideGuard(t *testing.T, e *env) {
 				waiter := locking(t.Context(), other, name)
 				e.queued(t, name, 1)
 				first, tx := beginTx(t, a, level), beginTx(t, a, level)
-				is(t, l.Guard(t.Context(), first), nil)
+				is(t, c.Guard(t.Context(), first, l), nil)
 				if e.wiring.Kind == SQLite { // where the first transaction has locked everything
 					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-					is(t, l.UnlockTx(ctx, tx), context.DeadlineExceeded)
+					is(t, c.UnlockTx(ctx, tx, l), context.DeadlineExceeded)
 					cancel()
 					rollback(t, tx)
 				} else {
 					if i == 0 { // it guards, too
-						is(t, l.Guard(t.Context(), tx), nil)
+						is(t, c.Guard(t.Context(), tx, l), nil)
 					}
-					is(t, l.UnlockTx(brief(t), tx), dblock.ErrBusy)
+					is(t, c.UnlockTx(brief(t), tx, l), dblock.ErrBusy)
 					e.usable(t, tx)
 				}
 				again, err := c.TryLock(l.Context(), name, options...) // it is held as before
@@ -111,8 +111,8 @@ func unlockTxBesideGuard(t *testing.T, e *env) {
 				end(t, first)
 				stillOpen(t, waiter)
 				tx = beginTx(t, a, level)
-				is(t, l.Guard(t.Context(), tx), nil) // its own guard is not in the way
-				is(t, l.UnlockTx(brief(t), tx), nil)
+				is(t, c.Guard(t.Context(), tx, l), nil) // its own guard is not in the way
+				is(t, c.UnlockTx(brief(t), tx, l), nil)
 				e.usable(t, tx)
 				unlock(t, l)
 				unlock(t, granted(t, soon, waiter))

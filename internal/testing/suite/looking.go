@@ -77,7 +77,7 @@ func otherOptions(t *testing.T, e *env) {
 	bare := lock(t, c, "bare")
 	permit := lock(t, c, "s", dblock.Permits(1, 3))
 	for _, refusal := range []struct {
-		of     Lock
+		of     *dblock.Lock
 		option dblock.LockOption
 		says   []string
 	}{

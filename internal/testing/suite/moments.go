@@ -29,7 +29,7 @@ type noted struct {
 	slots []time.Time
 }
 
-func (n *noted) job(_ context.Context, slot time.Time) error {
+func (n *noted) job(_ context.Context, _ *dblock.Lock, slot time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.slots = append(n.slots, slot)
@@ -49,7 +49,7 @@ func (e *env) times(t testing.TB, n int) (times []time.Time) {
 // at calls OnceAt for a job that does nothing.
 func at(t *testing.T, c Client, name string, slot time.Time, want bool, options ...dblock.RunOption) {
 	t.Helper()
-	ran, err := c.OnceAt(t.Context(), name, slot, func(context.Context, time.Time) error { return nil }, options...)
+	ran, err := c.OnceAt(t.Context(), name, slot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, options...)
 	if ran != want || err != nil {
 		t.Errorf("%s at %v: ran %v, %v: want %v", name, slot, ran, err, want)
 	}
@@ -121,7 +121,7 @@ func onceAtInOrder(t *testing.T, e *env) {
 
 func onceAtAhead(t *testing.T, e *env) {
 	c := e.client(t)
-	job := func(context.Context, time.Time) error { return nil }
+	job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
 	now := func() time.Time { return time.UnixMicro(e.now(t)) }
 	for _, ahead := range []time.Duration{time.Minute + patience, time.Hour, 24 * 365 * 100 * time.Hour} {
 		ran, err := c.OnceAt(t.Context(), "job", now().Add(ahead), job)
@@ -145,7 +145,7 @@ func onceAtAgain(t *testing.T, e *env) {
 	slots := e.times(t, 3)
 	trouble := errors.New("trouble")
 	for _, slot := range slots[:2] {
-		ran, err := a.OnceAt(t.Context(), "job", slot, func(context.Context, time.Time) error { return trouble })
+		ran, err := a.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock, time.Time) error { return trouble })
 		if !ran {
 			t.Error("it did not run")
 		}
@@ -167,10 +167,10 @@ func onceAtAgain(t *testing.T, e *env) {
 func onceAtAlone(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	slots := e.times(t, 3)
-	ran, err := a.OnceAt(t.Context(), "job", slots[0], func(context.Context, time.Time) error {
+	ran, err := a.OnceAt(t.Context(), "job", slots[0], func(context.Context, *dblock.Lock, time.Time) error {
 		at(t, b, "job", slots[0], false)
 		at(t, b, "job", slots[1], false)
-		if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }); ran || err != nil {
+		if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); ran || err != nil {
 			t.Errorf("OncePer beside it: %v, %v", ran, err)
 		}
 		return nil
@@ -186,7 +186,7 @@ func onceAtAndPer(t *testing.T, e *env) {
 	c := e.client(t)
 	per := func(name string, interval time.Duration, want bool) {
 		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context) error { return nil })
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 		if ran != want || err != nil {
 			t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
 		}
@@ -236,7 +236,7 @@ func toldSlot(t *testing.T, e *env) {
 	var got noted
 	for _, interval := range []time.Duration{day, longSlot} {
 		before := e.now(t)
-		if ran, err := c.oncePer(t.Context(), interval.String(), interval, got.job); !ran || err != nil {
+		if ran, err := c.OncePer(t.Context(), interval.String(), interval, got.job); !ran || err != nil {
 			t.Fatal(ran, err)
 		}
 		told := got.slots[len(got.slots)-1].UnixMicro()

@@ -45,7 +45,7 @@ func oncePer(t *testing.T, e *env) {
 			all.Go(func() {
 				for time.Now().Before(until) {
 					before := e.now(t) / slot.Microseconds()
-					_, err := c.OncePer(t.Context(), "job", slot, func(context.Context) error {
+					_, err := c.OncePer(t.Context(), "job", slot, func(context.Context, *dblock.Lock, time.Time) error {
 						runs.Add(1)
 						return nil
 					})
@@ -95,7 +95,7 @@ func every(t *testing.T, e *env) {
 	slots := make(chan time.Time, 9)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Every(ctx, "job", interval, func(_ context.Context, slot time.Time) error { slots <- slot; return nil })
+		ended <- c.Every(ctx, "job", interval, func(_ context.Context, _ *dblock.Lock, slot time.Time) error { slots <- slot; return nil })
 	}()
 	first, second := within(t, soon, "the first run", slots), within(t, soon, "the second run", slots)
 	if d := second.Sub(first); d <= 0 || d%interval != 0 || !first.Equal(first.Truncate(interval)) {
@@ -109,7 +109,7 @@ func retryFailed(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	trouble := errors.New("trouble")
 	job := func(c Client, err error, options ...dblock.RunOption) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return err }, options...)
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return err }, options...)
 	}
 	ran, err := job(a, trouble)
 	if !ran {
@@ -130,8 +130,8 @@ func retryFailed(t *testing.T, e *env) {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
-	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context) error {
-		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context) error { return trouble }, dblock.RetryFailed(3, 0))
+	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
+		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return trouble }, dblock.RetryFailed(3, 0))
 		if ran {
 			t.Error("a job ran within itself")
 		}
@@ -141,7 +141,7 @@ func retryFailed(t *testing.T, e *env) {
 	}
 	func() { // a panic is a failure
 		defer func() { _ = recover() }()
-		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context) error { panic("panic") })
+		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context, *dblock.Lock, time.Time) error { panic("panic") })
 	}()
 	for run, err := range a.Runs(t.Context(), "other") {
 		if err != nil || run.Err == "" || run.Ended.IsZero() {
@@ -149,10 +149,10 @@ func retryFailed(t *testing.T, e *env) {
 		}
 	}
 	e.free(t, "once/other")
-	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context) error { return nil })
+	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 	is(t, err, dblock.ErrInvalidOption)
 	for _, name := range []string{"", strings.Repeat("n", 251)} {
-		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context) error { return nil })
+		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 		is(t, err, dblock.ErrInvalidName)
 	}
 	_, err = a.OncePer(t.Context(), "job", time.Second, nil)
@@ -163,7 +163,7 @@ func retryDead(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	began, end := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context) error {
+		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
 			close(began)
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -171,16 +171,16 @@ func retryDead(t *testing.T, e *env) {
 		end <- err
 	}()
 	within(t, soon, "the run begins", began)
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed(3, 0)); ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, dblock.RetryFailed(3, 0)); ran || err != nil {
 		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
 	}
 	e.end(t, e.session(t, "once/job"))
 	is(t, within(t, patience, "the run is told", end), dblock.ErrLost)
 	eventually(t, patience, "the lock is free", func() bool { return e.session(t, "once/job") == "" || e.reclaimed(t, b, "once/job") })
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }); ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); ran || err != nil {
 		t.Errorf("without RetryFailed: %v, %v", ran, err)
 	}
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed(3, 0)); !ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, dblock.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("with RetryFailed: %v, %v", ran, err)
 	}
 }
@@ -217,7 +217,7 @@ func intervalChanges(t *testing.T, e *env) {
 	day := e.slotWith(t, 20_000, 5)
 	run := func(name string, interval time.Duration, want bool, options ...dblock.RunOption) {
 		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context) error { return nil }, options...)
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error { return nil }, options...)
 		if err != nil || ran != want {
 			t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
 		}
@@ -288,7 +288,7 @@ func intervalsAtOnce(t *testing.T, e *env) {
 		interval := e.slotWith(t, slot, 5)
 		all.Go(func() {
 			for range 5 {
-				_, err := clients[i%2].OncePer(t.Context(), "job", interval, func(context.Context) error {
+				_, err := clients[i%2].OncePer(t.Context(), "job", interval, func(context.Context, *dblock.Lock, time.Time) error {
 					runs.Add(1)
 					return nil
 				})
@@ -312,7 +312,7 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 	for _, c := range clients {
 		all.Go(func() {
 			for runs.Load() < enough && !t.Failed() {
-				_, err := c.OncePer(t.Context(), "job", slot, func(ctx context.Context) error {
+				_, err := c.OncePer(t.Context(), "job", slot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
 					if inside.Add(1) > 1 {
 						t.Error("two runs at once")
 					}
@@ -338,7 +338,7 @@ func listJobs(t *testing.T, e *env) {
 		t.Errorf("%+v, before any has run", jobs)
 	}
 	for _, name := range []string{"a real job", "zeta"} {
-		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context) error { return nil }); !ran || err != nil {
+		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 			t.Fatal(ran, err)
 		}
 	}

@@ -41,10 +41,10 @@ func inOtherDatabase(t *testing.T, e *env) {
 			"TryLockTx":                    func(ctx context.Context, tx Tx) error { return c.TryLockTx(ctx, tx, "known") },
 			"LockTx of a new name":         func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "new "+name) },
 			"LockTx of what is held there": func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "held there") },
-			"Guard":                        func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx) },
-			"Guard of a share":             func(ctx context.Context, tx Tx) error { return share.Guard(ctx, tx) },
-			"UnlockTx":                     func(ctx context.Context, tx Tx) error { return l.UnlockTx(ctx, tx) },
-			"UnlockTx of a share":          func(ctx context.Context, tx Tx) error { return share.UnlockTx(ctx, tx) },
+			"Guard":                        func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, l) },
+			"Guard of a share":             func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, share) },
+			"UnlockTx":                     func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, l) },
+			"UnlockTx of a share":          func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, share) },
 		} {
 			tx := beginTx(t, there, level)
 			if err := call(brief(t), tx); !errors.Is(err, dblock.ErrConfig) {
@@ -52,10 +52,10 @@ func inOtherDatabase(t *testing.T, e *env) {
 			}
 			rollback(t, tx)
 		}
-		for _, held := range []Lock{l, share} {
+		for _, held := range []*dblock.Lock{l, share} {
 			live(t, held)
 			tx := beginTx(t, a, level)
-			is(t, held.Guard(t.Context(), tx), nil)
+			is(t, c.Guard(t.Context(), tx, held), nil)
 			rollback(t, tx)
 			unlock(t, held)
 		}

@@ -42,7 +42,7 @@ type troubled struct {
 // troubled makes clients of an App whose server will have trouble.
 func (a *App) troubled() *troubled {
 	b := &troubled{Backend: a.Backend}
-	a.client = a.clientOn(b)
+	a.Backend = b
 	return b
 }
 
@@ -115,7 +115,7 @@ func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases [
 }
 
 // unlocking unlocks in the background.
-func unlocking(l Lock) chan error {
+func unlocking(l *dblock.Lock) chan error {
 	done := make(chan error, 1)
 	go func() { done <- l.Unlock(context.Background()) }()
 	return done
@@ -225,7 +225,7 @@ func exhaustedPool(t *testing.T, e *env) {
 }
 
 // behind has so many requests of a client wait for a name that another client has.
-func (e *env) behind(t testing.TB, c Client, name string, n int) (holder Lock, leave func()) {
+func (e *env) behind(t testing.TB, c Client, name string, n int) (holder *dblock.Lock, leave func()) {
 	t.Helper()
 	holder = lock(t, e.client(t), name)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -332,7 +332,7 @@ func (b stuck) Change(ctx context.Context, _ driver.How, _ func(*protocol.Name) 
 func lostBesideStatement(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	server := stuck{a.Backend, make(chan struct{}, 1)}
-	a.client = a.clientOn(server)
+	a.Backend = server
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	recorded := make(chan error, 1)
@@ -364,7 +364,7 @@ func closedPool(t *testing.T, e *env) {
 
 // Broken by errors that are joined as they come.
 func lostInDo(t *testing.T, e *env) {
-	err := e.client(t).Do(t.Context(), "n", func(ctx context.Context, _ Lock) error {
+	err := e.client(t).Do(t.Context(), "n", func(ctx context.Context, _ *dblock.Lock) error {
 		e.end(t, e.session(t, "n"))
 		<-ctx.Done()
 		return context.Cause(ctx)

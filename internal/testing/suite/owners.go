@@ -46,8 +46,8 @@ func waitsForItself(t *testing.T, e *env) {
 		{"more permits than there are", three, three, true},
 		{"as many permits as there are", three, []dblock.LockOption{dblock.Permits(1, 4)}, false},
 	} {
-		err := one.Do(t.Context(), c.says, func(ctx context.Context, _ Lock) error {
-			return two.Do(ctx, c.says, func(context.Context, Lock) error { return nil }, c.then...)
+		err := one.Do(t.Context(), c.says, func(ctx context.Context, _ *dblock.Lock) error {
+			return two.Do(ctx, c.says, func(context.Context, *dblock.Lock) error { return nil }, c.then...)
 		}, c.first...)
 		if errors.Is(err, dblock.ErrDeadlock) != c.deadlock || err != nil && !c.deadlock {
 			t.Errorf("%s: %v", c.says, err)
@@ -82,9 +82,9 @@ func waitsForItself(t *testing.T, e *env) {
 	if e.wiring.Through != nil {
 		return
 	}
-	is(t, one.Do(t.Context(), "known", func(ctx context.Context, _ Lock) error { // the same name elsewhere
+	is(t, one.Do(t.Context(), "known", func(ctx context.Context, _ *dblock.Lock) error { // the same name elsewhere
 		c := e.clientOf(t, e.other(t))
-		return c.Do(ctx, "known", func(context.Context, Lock) error { return nil })
+		return c.Do(ctx, "known", func(context.Context, *dblock.Lock) error { return nil })
 	}), nil)
 	first = lock(t, one, "n")
 	tx := beginTx(t, a, e.levels()[0])
@@ -96,7 +96,7 @@ func waitsForItself(t *testing.T, e *env) {
 func reentrancy(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
 	first := lock(t, c, "again")
-	var locks []Lock
+	var locks []*dblock.Lock
 	ctx := first.Context()
 	for n := int64(2); n <= 4; n++ {
 		enter := c.Lock
@@ -113,7 +113,7 @@ func reentrancy(t *testing.T, e *env) {
 		locks, ctx = append(locks, l), l.Context()
 	}
 	// In any order, the one that began it first.
-	for _, l := range append([]Lock{first}, locks...) {
+	for _, l := range append([]*dblock.Lock{first}, locks...) {
 		refused(t, other, "again")
 		live(t, first)
 		unlock(t, l)
@@ -138,11 +138,11 @@ func doWithinDo(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
 	type key struct{}
 	reason := errors.New("the function's own")
-	err := c.Do(context.WithValue(t.Context(), key{}, "kept"), "done", func(ctx context.Context, outer Lock) error {
+	err := c.Do(context.WithValue(t.Context(), key{}, "kept"), "done", func(ctx context.Context, outer *dblock.Lock) error {
 		if ctx.Value(key{}) != "kept" {
 			t.Error("the context lost its values")
 		}
-		err := c.Do(ctx, "done", func(ctx context.Context, inner Lock) error {
+		err := c.Do(ctx, "done", func(ctx context.Context, inner *dblock.Lock) error {
 			if inner.Token() != outer.Token() {
 				t.Errorf("token %d within %d", inner.Token(), outer.Token())
 			}
@@ -166,11 +166,11 @@ func doWithinDo(t *testing.T, e *env) {
 				t.Error("the panic did not come through")
 			}
 		}()
-		_ = c.Do(t.Context(), "done", func(context.Context, Lock) error { panic("oh") })
+		_ = c.Do(t.Context(), "done", func(context.Context, *dblock.Lock) error { panic("oh") })
 	}()
 	e.free(t, "done")
 	ctx, cancel := context.WithCancel(t.Context())
-	err = c.Do(ctx, "done", func(ctx context.Context, l Lock) error {
+	err = c.Do(ctx, "done", func(ctx context.Context, l *dblock.Lock) error {
 		cancel()
 		within(t, soon, "the function's context ends with the caller's", ctx.Done())
 		live(t, l) // the lock does not
@@ -345,7 +345,7 @@ func (l *listed) Look(ctx context.Context, session string, names []string) ([]dr
 func silentAgain(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	sent := &listed{Backend: a.Backend}
-	a.client = a.clientOn(sent)
+	a.Backend = sent
 	c := e.clientOf(t, a)
 	for what, options := range map[string][]dblock.LockOption{
 		"whole": nil, "shared": {dblock.Shared()}, "named": {dblock.Owner("host", "thread")},
@@ -355,7 +355,7 @@ func silentAgain(t *testing.T, e *env) {
 		if before == 0 {
 			t.Fatal("the statements are not counted")
 		}
-		for _, enter := range []func(context.Context, string, ...dblock.LockOption) (Lock, error){c.Lock, c.TryLock} {
+		for _, enter := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock, c.TryLock} {
 			again, err := enter(outer.Context(), what, options...)
 			if err != nil {
 				t.Fatal(err)

@@ -138,7 +138,7 @@ func shownHolder(t *testing.T, e *env) {
 }
 
 // heldForLong lets time go on until the database shows a lock's holder alone.
-func (r *relay) heldForLong(t *testing.T, e *env, l Lock) {
+func (r *relay) heldForLong(t *testing.T, e *env, l *dblock.Lock) {
 	t.Helper()
 	e.advanceUntil(t, longTTL, "the database shows who has the lock", func() bool {
 		info, err := r.client.Inspect(t.Context(), l.Name())
@@ -171,7 +171,7 @@ func guardedWhileShown(t *testing.T, e *env) {
 	r.heldForLong(t, e, l)
 	time.AfterFunc(50*time.Millisecond, answer)
 	tx := beginTx(t, r.app, e.readCommitted())
-	if err := l.Guard(t.Context(), tx); err != nil {
+	if err := r.client.Guard(t.Context(), tx, l); err != nil {
 		t.Error(err)
 	}
 	commit(t, tx)
@@ -181,8 +181,8 @@ func guardedWhileShown(t *testing.T, e *env) {
 }
 
 func usedAfterPassing(t *testing.T, e *env) {
-	for what, use := range map[string]func(t *testing.T, r *relay, l Lock){
-		"again": func(t *testing.T, r *relay, l Lock) {
+	for what, use := range map[string]func(t *testing.T, r *relay, l *dblock.Lock){
+		"again": func(t *testing.T, r *relay, l *dblock.Lock) {
 			again, err := r.client.Lock(l.Context(), "again")
 			if err != nil {
 				t.Fatal(err)
@@ -192,19 +192,19 @@ func usedAfterPassing(t *testing.T, e *env) {
 			}
 			unlock(t, again)
 		},
-		"Downgrade": func(t *testing.T, _ *relay, l Lock) { is(t, l.Downgrade(t.Context()), nil) },
-		"Upgrade": func(t *testing.T, r *relay, l Lock) {
+		"Downgrade": func(t *testing.T, _ *relay, l *dblock.Lock) { is(t, l.Downgrade(t.Context()), nil) },
+		"Upgrade": func(t *testing.T, r *relay, l *dblock.Lock) {
 			is(t, l.Downgrade(t.Context()), nil)
 			is(t, l.TryUpgrade(t.Context()), nil)
 			refused(t, r.client, "Upgrade")
 		},
-		"Raise": func(t *testing.T, r *relay, l Lock) {
+		"Raise": func(t *testing.T, r *relay, l *dblock.Lock) {
 			high := l.Token() + time.Hour.Microseconds()
-			if got, err := l.Raise(t.Context(), high); err != nil || got != high || l.Token() != high {
+			if got, err := raiseToken(t.Context(), l, high); err != nil || got != high || l.Token() != high {
 				t.Error(got, err)
 			}
 		},
-		"Ask": func(t *testing.T, r *relay, l Lock) {
+		"Ask": func(t *testing.T, r *relay, l *dblock.Lock) {
 			asked := l.Asked()
 			if err := r.client.Ask(t.Context(), "Ask", "why not"); err != nil {
 				t.Fatal(err)
@@ -227,7 +227,7 @@ func guardedAfterPassing(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
 	tx := beginTx(t, r.app, e.readCommitted())
 	l := r.second(t)
-	is(t, l.Guard(t.Context(), tx), nil)
+	is(t, r.client.Guard(t.Context(), tx, l), nil)
 	released := unlocking(l)
 	stillOpen(t, r.waiters[2])
 	commit(t, tx)
@@ -269,19 +269,19 @@ func (d describing) Describe(ctx context.Context, names []string, waiters int) (
 }
 
 func brokenWhileDetached(t *testing.T, e *env) {
-	for how, tokens := range map[string]func(l Lock) []int64{
-		"all":          func(Lock) []int64 { return nil },
-		"by its token": func(l Lock) []int64 { return []int64{l.Token()} },
-		"by the last":  func(l Lock) []int64 { return []int64{l.Token() + 2} },
+	for how, tokens := range map[string]func(l *dblock.Lock) []int64{
+		"all":          func(*dblock.Lock) []int64 { return nil },
+		"by its token": func(l *dblock.Lock) []int64 { return []int64{l.Token()} },
+		"by the last":  func(l *dblock.Lock) []int64 { return []int64{l.Token() + 2} },
 	} {
 		r := e.relay(t, how, 4)
 		l := r.second(t)
 		a := e.app(t, 5)
-		a.client = a.clientOn(describing{a.Backend, sync.OnceFunc(func() {
+		a.Backend = describing{a.Backend, sync.OnceFunc(func() {
 			if err := l.Record(t.Context(), "note", ""); err != nil {
 				t.Error(err)
 			}
-		})})
+		})}
 		if n, err := e.clientOf(t, a).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
 			t.Fatal(how, n, err)
 		}
@@ -332,7 +332,7 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
 	tx := beginTx(t, r.app, e.readCommitted())
 	l := r.second(t)
-	if err := l.UnlockTx(t.Context(), tx); err != nil {
+	if err := r.client.UnlockTx(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	stillOpen(t, r.waiters[2])
@@ -345,7 +345,7 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 
 // writer has a lock passed on, and opens a transaction that has written: on SQLite no statement
 // that detaches its holder can run before the transaction ends.
-func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx) {
+func (e *env) writer(t *testing.T, name string) (r *relay, l *dblock.Lock, tx Tx) {
 	t.Helper()
 	r = e.relay(t, name, 4)
 	tx = beginTx(t, r.app, e.readCommitted())
@@ -362,7 +362,7 @@ func guardedByAWriter(t *testing.T, e *env) {
 	r, l, tx := e.writer(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	if err := l.Guard(ctx, tx); err != nil {
+	if err := r.client.Guard(ctx, tx, l); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, tx)
@@ -378,7 +378,7 @@ func releasedByAWriter(t *testing.T, e *env) {
 		r, l, tx := e.writer(t, end)
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
-		if err := l.UnlockTx(ctx, tx); err != nil {
+		if err := r.client.UnlockTx(ctx, tx, l); err != nil {
 			t.Fatal(err)
 		}
 		stillOpen(t, r.waiters[2])
@@ -497,7 +497,7 @@ func allLeft(t *testing.T, e *env) {
 	for _, served := range []int{0, 1} { // in the queue; behind a holder
 		name := fmt.Sprint("n", served)
 		r := e.relay(t, name, 4)
-		var l Lock
+		var l *dblock.Lock
 		if served > 0 {
 			unlock(t, r.before)
 			l = granted(t, soon, r.waiters[0])

@@ -188,7 +188,7 @@ func whoAlive(t *testing.T, e *env) {
 	a := e.client(t, dblock.WithoutReaper())
 	const short = 20 * time.Second // less than the TTL
 	fixed, share := lock(t, a, "fixed", dblock.Lease(short)), lock(t, a, "share", dblock.Shared(), dblock.Lease(short))
-	for _, l := range []Lock{fixed, share} {
+	for _, l := range []*dblock.Lock{fixed, share} {
 		if r := e.who(t, l.Name())[0]; r.until > r.since+short.Microseconds()+1000 || r.until < r.since || !r.alive {
 			t.Errorf("%s: %+v does not end with its lease", l.Name(), r)
 		}

@@ -67,7 +67,7 @@ func noBarging(t *testing.T, e *env) {
 
 func anyOrder(t *testing.T, e *env) {
 	a := e.client(t)
-	var held []Lock
+	var held []*dblock.Lock
 	for range 5 {
 		held = append(held, lock(t, a, "s", dblock.Permits(1, 5)))
 	}
@@ -80,7 +80,7 @@ func anyOrder(t *testing.T, e *env) {
 
 func growing(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	old := []Lock{lock(t, a, "s", dblock.Permits(1, 2)), lock(t, a, "s", dblock.Permits(1, 2))}
+	old := []*dblock.Lock{lock(t, a, "s", dblock.Permits(1, 2)), lock(t, a, "s", dblock.Permits(1, 2))}
 	refused(t, b, "s", dblock.Permits(1, 4))
 	next := locking(context.Background(), b, "s", dblock.Permits(1, 4))
 	e.queued(t, "s", 1)
@@ -88,7 +88,7 @@ func growing(t *testing.T, e *env) {
 	first := granted(t, soon, next)
 	refused(t, a, "s", dblock.Permits(1, 4)) // one holder still states 2
 	unlock(t, old[1])
-	rest := []Lock{lock(t, a, "s", dblock.Permits(2, 4)), lock(t, b, "s", dblock.Permits(1, 4))}
+	rest := []*dblock.Lock{lock(t, a, "s", dblock.Permits(2, 4)), lock(t, b, "s", dblock.Permits(1, 4))}
 	refused(t, a, "s", dblock.Permits(1, 4))
 	for _, l := range append(rest, first) {
 		unlock(t, l)
@@ -98,7 +98,7 @@ func growing(t *testing.T, e *env) {
 
 func shrinking(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	old := []Lock{lock(t, a, "s", dblock.Permits(1, 4)), lock(t, b, "s", dblock.Permits(2, 4))}
+	old := []*dblock.Lock{lock(t, a, "s", dblock.Permits(1, 4)), lock(t, b, "s", dblock.Permits(2, 4))}
 	refused(t, a, "s", dblock.Permits(1, 2))
 	next := locking(context.Background(), b, "s", dblock.Permits(1, 2))
 	e.queued(t, "s", 1)
@@ -117,7 +117,7 @@ func shrinking(t *testing.T, e *env) {
 
 func sizesInLine(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	old := []Lock{lock(t, a, "s", dblock.Permits(1, 4)), lock(t, a, "s", dblock.Permits(1, 4))}
+	old := []*dblock.Lock{lock(t, a, "s", dblock.Permits(1, 4)), lock(t, a, "s", dblock.Permits(1, 4))}
 	less := locking(context.Background(), b, "s", dblock.Permits(1, 2))
 	e.queued(t, "s", 1)
 	more := locking(context.Background(), a, "s", dblock.Permits(1, 4)) // there is room, and a queue
@@ -159,10 +159,10 @@ func growsAtOnce(t *testing.T, e *env) {
 func growsInTx(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	b, c := e.clientOf(t, a), e.client(t)
-	unlockTx := func(l Lock) {
+	unlockTx := func(l *dblock.Lock) {
 		t.Helper()
 		tx := beginTx(t, a, e.levels()[0])
-		is(t, l.UnlockTx(t.Context(), tx), nil)
+		is(t, b.UnlockTx(t.Context(), tx, l), nil)
 		commit(t, tx)
 	}
 	less, more := lock(t, b, "s", dblock.Permits(1, 2)), lock(t, c, "s", dblock.Permits(1, 4))
@@ -253,7 +253,7 @@ func permitsRunOut(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t)}
 	const lease = 20 * time.Second
 	for range 3 {
-		var held []Lock
+		var held []*dblock.Lock
 		for i := range 4 {
 			held = append(held, lock(t, clients[i%2], "s", dblock.Permits(1, 4), dblock.Lease(lease)))
 		}

@@ -15,7 +15,7 @@ func stalled(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	l := lock(t, c, "n", dblock.Progress(minProgress))
 	tx := beginTx(t, a, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil && !errors.Is(err, dblock.ErrLost) { // this may take longer
+	if err := c.Guard(t.Context(), tx, l); err != nil && !errors.Is(err, dblock.ErrLost) { // this may take longer
 		t.Fatal(err)
 	}
 	ended(t, soon, l, dblock.ErrStalled)

@@ -278,7 +278,7 @@ func oldHistory(t *testing.T, e *env) {
 	unlock(t, l)
 	l = lock(t, c, "n")
 	for _, slot := range []time.Duration{time.Second, longSlot} {
-		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context) error { return nil }); err != nil {
+		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -314,7 +314,7 @@ func historyOfTheHolder(t *testing.T, e *env) {
 			t.Errorf("%v, %v: want %d deleted", report, err, want)
 		}
 	}
-	note := func(name string) Lock {
+	note := func(name string) *dblock.Lock {
 		t.Helper()
 		l := lock(t, c, name)
 		if err := l.Record(t.Context(), "note", ""); err != nil {

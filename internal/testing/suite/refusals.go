@@ -57,7 +57,7 @@ func isRefused(t testing.TB, err error) {
 func refusedAlone(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	server := &sharing64{Backend: a.Backend}
-	a.client = a.clientOn(server)
+	a.Backend = server
 	c := e.clientOf(t, a)
 	bad := e.refuseName(t)
 	unlock(t, lock(t, c, "to have a session"))
@@ -151,7 +151,7 @@ func (b *undoing) Remove(ctx context.Context, r driver.Removal) ([]driver.Handof
 func refusedForGood(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	server := &undoing{Backend: a.Backend}
-	a.client = a.clientOn(server)
+	a.Backend = server
 	c := e.clientOf(t, a)
 	bad := e.refuseName(t)
 	for range 20 {

@@ -56,7 +56,7 @@ type relay struct {
 	client  Client
 	waiters []<-chan outcome
 	cancels []context.CancelFunc
-	before  Lock // of another client, which has the lock until then
+	before  *dblock.Lock // of another client, which has the lock until then
 }
 
 // relay has goroutines of one client queue behind another client, one after the other, in one
@@ -67,7 +67,7 @@ func (e *env) relay(t *testing.T, name string, n int, options ...dblock.Option) 
 	r := &relay{app: a, counting: &counting{Backend: a.Backend, gate: make(chan struct{})}}
 	open := sync.OnceFunc(func() { close(r.gate) })
 	t.Cleanup(open)
-	a.client = a.clientOn(r.counting)
+	a.Backend = (r.counting)
 	r.client = e.clientOf(t, a, options...)
 	r.before = lock(t, e.client(t), name)
 	ask := func() (<-chan outcome, context.CancelFunc) {
@@ -95,7 +95,7 @@ func (e *env) relay(t *testing.T, name string, n int, options ...dblock.Option) 
 
 // second lets the first member of a relay have the lock and pass it on, and returns the second's
 // lock.
-func (r *relay) second(t *testing.T) Lock {
+func (r *relay) second(t *testing.T) *dblock.Lock {
 	t.Helper()
 	unlock(t, r.before)
 	unlock(t, granted(t, soon, r.waiters[0]))
@@ -103,7 +103,7 @@ func (r *relay) second(t *testing.T) Lock {
 }
 
 // rest has those behind a lock have it, each with a higher token, and the name is free then.
-func (r *relay) rest(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
+func (r *relay) rest(t *testing.T, e *env, l *dblock.Lock, waiters ...<-chan outcome) {
 	t.Helper()
 	last := l.Token()
 	for _, waiter := range waiters {
@@ -118,7 +118,7 @@ func (r *relay) rest(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
 }
 
 // anew has those behind a lock that was lost have it in any order: they have asked anew.
-func (r *relay) anew(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
+func (r *relay) anew(t *testing.T, e *env, l *dblock.Lock, waiters ...<-chan outcome) {
 	t.Helper()
 	all := make(chan outcome, len(waiters))
 	for _, waiter := range waiters {

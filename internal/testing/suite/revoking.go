@@ -49,7 +49,7 @@ func ask(t *testing.T, e *env) {
 	if err := c.Ask(t.Context(), "n", "both of you"); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []Lock{r1, r2} {
+	for _, r := range []*dblock.Lock{r1, r2} {
 		if why := within(t, soon, "a reader is asked", r.Asked()); why != "both of you" {
 			t.Errorf("asked %q", why)
 		}
@@ -148,7 +148,7 @@ func breakShares(t *testing.T, e *env) {
 		t.Fatalf("%d, %v", n, err)
 	}
 	w := granted(t, soon, next)
-	for _, r := range []Lock{r1, r2} {
+	for _, r := range []*dblock.Lock{r1, r2} {
 		ended(t, soon, r, dblock.ErrLost)
 	}
 	live(t, w)
@@ -167,7 +167,7 @@ func breakGuarded(t *testing.T, e *env) {
 	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 		l := lock(t, a, "n", options...)
 		tx := beginTx(t, app, e.levels()[0])
-		if err := l.Guard(t.Context(), tx); err != nil {
+		if err := a.Guard(t.Context(), tx, l); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -202,7 +202,7 @@ func breakGuardedAlone(t *testing.T, e *env) {
 	l := lock(t, a, "n")
 	lock(t, c, "other") // it has a session
 	tx := beginTx(t, app, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil {
+	if err := a.Guard(t.Context(), tx, l); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -238,12 +238,12 @@ func breakTokens(t *testing.T, e *env) {
 	breaks(c, 0, before.Token())
 
 	// It goes to the next between the look and the theft.
-	var next Lock
+	var next *dblock.Lock
 	app := e.app(t, 5)
-	app.client = app.clientOn(describing{app.Backend, sync.OnceFunc(func() {
+	app.Backend = describing{app.Backend, sync.OnceFunc(func() {
 		unlock(t, l)
 		next = lock(t, b, "n")
-	})})
+	})}
 	breaks(e.clientOf(t, app), 0, l.Token())
 	live(t, next)
 	refused(t, a, "n")
@@ -292,7 +292,7 @@ func breakTokenAtRest(t *testing.T, e *env) {
 	}
 	refused(t, b, "n")
 	app := e.app(t, 5)
-	for _, l := range []Lock{first, second} { // by a look from before
+	for _, l := range []*dblock.Lock{first, second} { // by a look from before
 		ended, err := endRest(brief(t), app.Backend, "n", l.Token())
 		if ended != (l == second) || err != nil {
 			t.Errorf("the rest of token %d has ended: %v, %v", l.Token(), ended, err)

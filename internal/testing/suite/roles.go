@@ -79,7 +79,7 @@ func elsewhere(t *testing.T, e *env) {
 		tx := beginTx(t, app, e.readCommitted())
 		is(t, tx.exec(t.Context(), away), nil)
 		is(t, c.TryLockTx(brief(t), tx, "n"), dblock.ErrSchema)
-		is(t, l.Guard(brief(t), tx), dblock.ErrSchema)
+		is(t, c.Guard(brief(t), tx, l), dblock.ErrSchema)
 		if n, err := tx.number(t.Context(), "SELECT 1"); err != nil || n != 1 {
 			t.Errorf("the transaction does not go on: %v", err)
 		}
@@ -90,8 +90,8 @@ func elsewhere(t *testing.T, e *env) {
 	for _, name := range []string{"a", "b", "c"} {
 		lockTx(t, c, tx, name)
 	}
-	is(t, l.Guard(t.Context(), tx), nil)
-	is(t, l.UnlockTx(t.Context(), tx), nil)
+	is(t, c.Guard(t.Context(), tx, l), nil)
+	is(t, c.UnlockTx(t.Context(), tx, l), nil)
 	commit(t, tx)
 }
 

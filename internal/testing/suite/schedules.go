@@ -77,13 +77,13 @@ func momentsOutage(t *testing.T, e *env) {
 	}{{"opening a session", false}, {"taking", false}, {"taking", true}, {"claiming", false}, {"claiming", true}, {"looking", false}, {"writing the outcome", false}, {"writing the outcome", true}} {
 		a := e.app(t, 5)
 		server := &failing{Backend: a.Backend, kind: c.kind, after: c.after}
-		a.client = a.clientOn(server)
+		a.Backend = server
 		for _, by := range []string{"OnceAt", "OncePer"} {
 			name, ran := c.kind+by, 0
 			if c.after {
 				name += " after it was done"
 			}
-			job := func(context.Context, time.Time) error { ran++; return nil }
+			job := func(context.Context, *dblock.Lock, time.Time) error { ran++; return nil }
 			client := e.clientOf(t, a)
 			server.left.Store(fails)
 			var mine bool
@@ -91,7 +91,7 @@ func momentsOutage(t *testing.T, e *env) {
 			if by == "OnceAt" {
 				mine, err = client.OnceAt(t.Context(), name, e.times(t, 1)[0], job)
 			} else {
-				mine, err = client.oncePer(t.Context(), name, longSlot, job)
+				mine, err = client.OncePer(t.Context(), name, longSlot, job)
 			}
 			if !mine || err != nil || ran != 1 || server.left.Load() == fails {
 				t.Errorf("%s: ran %v, %d times, %v, failures left %d", name, mine, ran, err, server.left.Load())
@@ -105,7 +105,7 @@ func momentsOutage(t *testing.T, e *env) {
 	}
 	a := e.app(t, 5)
 	server := &failing{Backend: a.Backend, kind: "taking"}
-	a.client = a.clientOn(server)
+	a.Backend = server
 	c := e.clientOf(t, a)
 	unlock(t, lock(t, c, "to have a session"))
 	server.left.Store(fails)
@@ -126,12 +126,12 @@ func jobsGiveUp(t *testing.T, e *env) {
 	unlock(t, lock(t, c, "to have a session"))
 	held := lock(t, e.client(t), "held")
 	refused(t, c, "held")
-	nothing := func(context.Context, time.Time) error { return nil }
+	nothing := func(context.Context, *dblock.Lock, time.Time) error { return nil }
 	slot := e.times(t, 1)[0]
 	calls := map[string]func(ctx context.Context, c Client) error{
 		"TryLock": func(ctx context.Context, c Client) error { _, err := c.TryLock(ctx, "n"); return err },
 		"OncePer": func(ctx context.Context, c Client) error {
-			_, err := c.oncePer(ctx, "per", longSlot, nothing)
+			_, err := c.OncePer(ctx, "per", longSlot, nothing)
 			return err
 		},
 		"OnceAt": func(ctx context.Context, c Client) error {
@@ -184,7 +184,7 @@ func panicKept(t *testing.T, e *env) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context) error { panicsHere(value); return nil })
+			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { panicsHere(value); return nil })
 		}()
 		for run, err := range c.Runs(t.Context(), name) {
 			if err != nil || run.Ended.IsZero() || !strings.HasPrefix(run.Err, "it panicked: the disk is full") {
@@ -206,7 +206,7 @@ func refusedInWords(t *testing.T, e *env) {
 	zone := time.FixedZone("THERE", 5*3600)
 	now := time.UnixMicro(e.now(t))
 	slot := now.Add(time.Hour).In(zone)
-	ran, err := c.OnceAt(t.Context(), "job", slot, func(context.Context, time.Time) error { return nil })
+	ran, err := c.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 	is(t, err, dblock.ErrInvalidOption)
 	if ran || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, driver.ErrInDoubt) {
 		t.Errorf("ran %v, %v", ran, err)
@@ -246,7 +246,7 @@ func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, st
 	ended := make(chan error, len(clients))
 	for _, c := range clients {
 		go func() {
-			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, slot time.Time) error { slots <- slot; return nil })
+			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, _ *dblock.Lock, slot time.Time) error { slots <- slot; return nil })
 		}()
 	}
 	return slots, func() {
@@ -273,7 +273,7 @@ func everyAt(t *testing.T, e *env) {
 		t.Errorf("it ran %v, want %v", slot, due)
 	}
 	stop()
-	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, time.Time) error { return nil }), dblock.ErrInvalidOption)
+	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, *dblock.Lock, time.Time) error { return nil }), dblock.ErrInvalidOption)
 }
 
 // Broken by a loop that waits for the next time after a failure.

@@ -16,7 +16,7 @@ import (
 var sessions = inPlaces(own{
 	{"a dead waiter at the head does not keep the others waiting", deadWaiter},
 	{"a dead holder makes way for TryLock", func(t *testing.T, e *env) {
-		deadHolder(t, e, func(c Client) Lock {
+		deadHolder(t, e, func(c Client) *dblock.Lock {
 			l, err := c.TryLock(context.Background(), "orphaned")
 			if err != nil {
 				t.Fatal(err)
@@ -25,10 +25,10 @@ var sessions = inPlaces(own{
 		})
 	}},
 	{"a dead holder makes way for Lock", func(t *testing.T, e *env) {
-		deadHolder(t, e, func(c Client) Lock { return granted(t, soon, locking(context.Background(), c, "orphaned")) })
+		deadHolder(t, e, func(c Client) *dblock.Lock { return granted(t, soon, locking(context.Background(), c, "orphaned")) })
 	}},
 	{"a dead holder makes way for a sweep of the reaper", func(t *testing.T, e *env) {
-		deadHolder(t, e, func(c Client) Lock {
+		deadHolder(t, e, func(c Client) *dblock.Lock {
 			report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
 			if err != nil || report.Expired != 1 || report.Freed != 1 {
 				t.Errorf("swept: %v, %v: want 1 session expired and 1 lock freed", report, err)
@@ -173,7 +173,7 @@ func deadWaiter(t *testing.T, e *env) {
 	}
 }
 
-func deadHolder(t *testing.T, e *env, take func(c Client) Lock) {
+func deadHolder(t *testing.T, e *env, take func(c Client) *dblock.Lock) {
 	c := e.client(t, dblock.WithoutReaper())
 	token := e.orphan(t, "orphaned", "deadsession", -time.Second)
 	l := take(c)
@@ -208,7 +208,7 @@ func succession(t *testing.T, e *env) {
 
 // beats waits until a session's heartbeat has been written so many times, and checks that the locks
 // given go on.
-func (e *env) beats(t testing.TB, session string, n int, locks ...Lock) {
+func (e *env) beats(t testing.TB, session string, n int, locks ...*dblock.Lock) {
 	t.Helper()
 	const query = "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?"
 	last := e.number(t, query, session)
@@ -345,7 +345,7 @@ func tenThousand(t *testing.T, e *env) {
 		n = 2_000
 	}
 	c := e.clientOf(t, e.app(t, 16), dblock.WithoutReaper())
-	locks := make(chan Lock, n)
+	locks := make(chan *dblock.Lock, n)
 	next := make(chan int64)
 	failed := make(chan error, workers)
 	for range workers {

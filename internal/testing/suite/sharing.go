@@ -46,7 +46,7 @@ func readersShare(t *testing.T, e *env) {
 	w := locking(context.Background(), b, "n")
 	e.queued(t, "n", 1)
 	refused(t, a, "n", dblock.Shared()) // a writer waits: neither barges
-	for _, r := range []Lock{r2, r1} {
+	for _, r := range []*dblock.Lock{r2, r1} {
 		unlock(t, r)
 		live(t, r3)
 		if len(w) > 0 {
@@ -84,7 +84,7 @@ func readersInTurn(t *testing.T, e *env) {
 		line[i] = locking(context.Background(), []Client{a, b}[i%2], "n", options...)
 		e.queued(t, "n", i+1)
 	}
-	last := []Lock{first}
+	last := []*dblock.Lock{first}
 	tokens := []int64{first.Token()}
 	for i := 0; i < len(modes); {
 		n := 1
@@ -375,10 +375,10 @@ func readerInTransaction(t *testing.T, e *env) {
 		}
 		unlock(t, r2)
 		tx := beginTx(t, app, e.levels()[0])
-		if err := r.Guard(t.Context(), tx); err != nil {
+		if err := a.Guard(t.Context(), tx, r); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.UnlockTx(t.Context(), tx); err != nil {
+		if err := a.UnlockTx(t.Context(), tx, r); err != nil {
 			t.Fatal(err)
 		}
 		if end == "commit" {
@@ -441,7 +441,7 @@ func mixedLoad(t *testing.T, e *env) {
 	const whole, size, less = 1000, 5, 3
 	type share struct{ units, limit int } // a writer is whole
 	var mu sync.Mutex                     // protects held
-	held := map[Lock]share{}              // of both names
+	held := map[*dblock.Lock]share{}      // of both names
 	run := func(c Client, name string, units, limit int, options ...dblock.LockOption) {
 		l, err := c.Lock(ctx, name, options...)
 		if err != nil {

@@ -251,11 +251,11 @@ func guardedAgain(t *testing.T, e *env) {
 	c, other := e.clientOf(t, a), e.client(t)
 	busy, end := context.WithCancel(t.Context())
 	guarding := make(chan error, 8)
-	again := func(l Lock) {
+	again := func(l *dblock.Lock) {
 		for busy.Err() == nil {
 			tx, err := a.begin(context.Background(), e.levels()[0])
 			if err == nil {
-				err = l.Guard(context.Background(), tx)
+				err = c.Guard(context.Background(), tx, l)
 				if err == nil {
 					<-time.After(25 * time.Millisecond)
 				}
@@ -337,16 +337,16 @@ func guardUnmade(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
 		tx := beginTx(t, a, level)
-		if err := l.Guard(t.Context(), tx); err != nil {
+		if err := c.Guard(t.Context(), tx, l); err != nil {
 			t.Fatal(err)
 		}
 		rollback(t, tx)
 		e.exec(t, "DELETE FROM dblock_guards") // by an operator
 		tx = beginTx(t, a, level)
-		is(t, l.Guard(t.Context(), tx), driver.ErrRetry)
+		is(t, c.Guard(t.Context(), tx, l), driver.ErrRetry)
 		e.usable(t, tx)
 		tx = beginTx(t, a, level)
-		if err := l.Guard(t.Context(), tx); err != nil {
+		if err := c.Guard(t.Context(), tx, l); err != nil {
 			t.Errorf("the transaction anew: %v", err)
 		}
 		rollback(t, tx)
@@ -355,7 +355,7 @@ func guardUnmade(t *testing.T, e *env) {
 		l = lock(t, c, name+"/new")
 		tx = beginTx(t, a, level)
 		snapshot(t, tx)
-		err := l.Guard(t.Context(), tx)
+		err := c.Guard(t.Context(), tx, l)
 		if e.snapshots(t, level) {
 			is(t, err, driver.ErrRetry)
 			var state interface{ SQLState() string }
@@ -368,7 +368,7 @@ func guardUnmade(t *testing.T, e *env) {
 		e.usable(t, tx)
 		tx = beginTx(t, a, level)
 		snapshot(t, tx)
-		if err := l.Guard(t.Context(), tx); err != nil {
+		if err := c.Guard(t.Context(), tx, l); err != nil {
 			t.Errorf("the transaction anew: %v", err)
 		}
 		rollback(t, tx)

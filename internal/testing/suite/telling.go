@@ -33,14 +33,14 @@ func tellsStuck(t *testing.T) []dblock.Option {
 
 func toldForEver(t *testing.T, e *env) {
 	a, b := e.client(t, tellsStuck(t)...), e.client(t)
-	var locks []Lock
+	var locks []*dblock.Lock
 	for i := range 12 {
 		locks = append(locks, lock(t, a, fmt.Sprint("held ", i)))
 	}
 	waiter := e.line(t, "held 0", 1, []Client{b}, background)
 	unlock(t, locks[0])
 	unlock(t, granted(t, soon, waiter[0]))
-	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context) error { return nil }); !ran || err != nil {
+	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 		t.Errorf("the job ran: %t, %v", ran, err)
 	}
 	ended(t, patience, lock(t, b, "three TTLs", dblock.Lease(3*longTTL)), dblock.ErrLost)

@@ -152,7 +152,7 @@ func allLost(t *testing.T, e *env) {
 func allAgain(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	held := lock(t, b, "b")
-	done := make(chan Locks, 1)
+	done := make(chan *dblock.Locks, 1)
 	go func() {
 		all, err := a.LockAll(t.Context(), []string{"a", "b"}, dblock.For("a", dblock.Lease(20*time.Second)))
 		if err != nil {
@@ -191,7 +191,7 @@ func allModes(t *testing.T, e *env) {
 	_, err = b.TryLockAll(t.Context(), []string{"r", "s"}, options...)
 	is(t, err, dblock.ErrNotAcquired)
 	refused(t, b, "w")
-	for _, l := range []Locks{one, two} {
+	for _, l := range []*dblock.Locks{one, two} {
 		if err := l.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -201,7 +201,7 @@ func lockTxAgain(t *testing.T, e *env) {
 		lockTx(t, c, tx, name, name, name+"+")
 		e.usable(t, tx)
 
-		err := c.Do(t.Context(), name, func(ctx context.Context, l Lock) error {
+		err := c.Do(t.Context(), name, func(ctx context.Context, l *dblock.Lock) error {
 			tx := beginTx(t, a, level)
 			if err := c.TryLockTx(ctx, tx, name); err != nil {
 				return fmt.Errorf("under its own lease: %w", err)

@@ -49,7 +49,7 @@ func (e *env) meet(t *testing.T) (Client, Tx) {
 	e.needsSQL(t)
 	tx := beginTx(t, e.app(t, 2), e.readCommitted())
 	a := e.app(t, 5)
-	a.client = a.clientOn(meeting{a.Backend, sync.OnceFunc(func() { rollback(t, tx) })})
+	a.Backend = (meeting{a.Backend, sync.OnceFunc(func() { rollback(t, tx) })})
 	return e.clientOf(t, a, dblock.WithoutReaper()), tx
 }
 
@@ -92,7 +92,7 @@ func endedByAnother(t *testing.T, e *env) {
 func freedByAnother(t *testing.T, e *env) {
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
 	a := e.app(t, 5)
-	a.client = a.clientOn(afterLook{a.Backend, sync.OnceFunc(func() {
+	a.Backend = (afterLook{a.Backend, sync.OnceFunc(func() {
 		if report, err := reaper.Sweep(t.Context(), a.Backend); err != nil || report.Freed != 1 {
 			t.Errorf("swept: %v, %v", report, err)
 		}

@@ -59,7 +59,7 @@ func (n newer) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, 
 func (e *env) newerClient(t testing.TB) Client {
 	t.Helper()
 	a := e.app(t, 5)
-	a.client = a.clientOn(newer{a.Backend, func(name string) {
+	a.Backend = (newer{a.Backend, func(name string) {
 		e.exec(t, "UPDATE dblock_locks SET made_up = made_up + 1 WHERE name = ?", name)
 	}})
 	return e.clientOf(t, a)
@@ -115,7 +115,7 @@ func laterVersion(t *testing.T, e *env) {
 	is(t, err, nil)
 	is(t, all.Unlock(t.Context()), nil)
 	for range 2 {
-		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context) error { return nil })
+		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 		is(t, err, nil)
 	}
 	permits := lock(t, old, "permits", dblock.Permits(2, 3))

@@ -103,7 +103,7 @@ func background(int) context.Context { return context.Background() }
 
 // served checks that the waiters in the line get the lock in order once it is unlocked, and no
 // others do.
-func served(t testing.TB, first Lock, line ...<-chan outcome) {
+func served(t testing.TB, first *dblock.Lock, line ...<-chan outcome) {
 	t.Helper()
 	tokens := []int64{first.Token()}
 	for i, next := range line {
@@ -193,7 +193,7 @@ func deadline(t *testing.T, e *env) {
 }
 
 // tells checks what a NotAcquiredError says about a lock of a client with host "here" and longTTL.
-func tells(t *testing.T, e *env, err error, holder Lock, since time.Time, waiters int) {
+func tells(t *testing.T, e *env, err error, holder *dblock.Lock, since time.Time, waiters int) {
 	t.Helper()
 	var n *dblock.NotAcquiredError
 	if !errors.As(err, &n) {
@@ -223,14 +223,14 @@ func endedBefore(t *testing.T, e *env) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, name := range []string{"never seen", "free", "held"} {
-		var held Lock
+		var held *dblock.Lock
 		if name != "never seen" {
 			held = lock(t, c, name)
 			if name == "free" {
 				unlock(t, held)
 			}
 		}
-		for _, try := range []func(context.Context, string, ...dblock.LockOption) (Lock, error){c.Lock, c.TryLock} {
+		for _, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock, c.TryLock} {
 			_, err := try(ctx, name)
 			is(t, err, context.Canceled)
 			if errors.Is(err, dblock.ErrNotAcquired) { // neither a holder nor a queue was seen
@@ -282,7 +282,7 @@ func tryLockTells(t *testing.T, e *env) {
 
 func tryLockNeverBarges(t *testing.T, e *env) {
 	holder, waiter, greedy := e.client(t), e.client(t), e.client(t)
-	refusedOnce := func() (Lock, bool) {
+	refusedOnce := func() (*dblock.Lock, bool) {
 		l, err := greedy.TryLock(context.Background(), "contended")
 		return l, err == nil
 	}

@@ -273,7 +273,7 @@ func serve(t *testing.T, h http.Handler) string {
 	return server.URL + "/"
 }
 
-func (w *world) lock(name string) *dblock.Lock[tx] {
+func (w *world) lock(name string) *dblock.Lock {
 	w.Helper()
 	l, err := w.Client.Lock(w.Context(), name)
 	if err != nil {

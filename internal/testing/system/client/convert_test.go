@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	core "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -42,7 +43,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 	engine := sqlite.New(db)
 	d := &deaf{Backend: engine.Backend}
 	client, other := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
-	type lock = *dblock.Lock[*sql.Tx]
+	type lock = *dblock.Lock
 	changes := map[string]struct {
 		options []dblock.LockOption
 		do      func(ctx context.Context, l lock) error
@@ -51,7 +52,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
 		"upgrade":   {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error { return l.TryUpgrade(ctx) }, false},
 		"raise": {nil, func(ctx context.Context, l lock) error {
-			_, err := l.Core().Raise(ctx, l.Token()+1000)
+			_, err := (*core.Lock)(l).Raise(ctx, l.Token()+1000)
 			return err
 		}, false},
 	}
@@ -63,7 +64,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 				return err
 			}
 			defer tx.Rollback()
-			if err := l.Guard(t.Context(), tx); err != nil {
+			if err := client.Guard(t.Context(), tx, l); err != nil {
 				return err
 			}
 			if l.Shared() != shared {
@@ -151,7 +152,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 			t.Fatalf("upgrade: %v", err)
 		}
 		d.lost.Store(&nobody)
-		if token, err := l.Core().Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
+		if token, err := (*core.Lock)(l).Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
 			t.Fatalf("raise: %d, %v", token, err)
 		}
 		if err := l.Unlock(t.Context()); err != nil {

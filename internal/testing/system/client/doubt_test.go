@@ -182,7 +182,7 @@ func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d.end = cancel
 	d.begin.Store(true)
-	job := func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil }
+	job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
 	if ran, err := client.OncePer(ctx, "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); ran || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", ran, err)
 	}
@@ -195,8 +195,8 @@ func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
 	_, client, _ := doubt(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	err := client.Do(ctx, "outer", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
-		_, err := client.OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock[*sql.Tx], _ time.Time) error {
+	err := client.Do(ctx, "outer", func(ctx context.Context, _ *dblock.Lock) error {
+		_, err := client.OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
 			l, err := client.Lock(ctx, "outer")
 			if err == nil {
 				err = l.Unlock(ctx)

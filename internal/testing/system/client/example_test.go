@@ -72,19 +72,19 @@ func Example_guard() {
 	ctx := context.Background()
 	defer client.Close(ctx)
 	must(db.ExecContext(ctx, "CREATE TABLE reports (month text PRIMARY KEY, body text)"))
-	write := func(lock *dblock.Lock[*sql.Tx], body string) error {
+	write := func(lock *dblock.Lock, body string) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		if err := lock.Guard(ctx, tx); err != nil {
+		if err := client.Guard(ctx, tx, lock); err != nil {
 			return err // ErrLost: nothing is written
 		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES ('2026-11', ?)", body); err != nil {
 			return err
 		}
-		if err := lock.UnlockTx(ctx, tx); err != nil {
+		if err := client.UnlockTx(ctx, tx, lock); err != nil {
 			return err
 		}
 		return tx.Commit() // the write and the release, or neither

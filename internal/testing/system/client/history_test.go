@@ -70,7 +70,7 @@ func TestAnOutageIsNoFloodOfLinesAboutEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := client.Do(t.Context(), "n", func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil }); err != nil {
+	if err := client.Do(t.Context(), "n", func(context.Context, *dblock.Lock) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	<-f.wrote
@@ -102,7 +102,7 @@ func TestEventsThatAreLostAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		if err := client.Do(t.Context(), fmt.Sprint(i), func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil }); err != nil {
+		if err := client.Do(t.Context(), fmt.Sprint(i), func(context.Context, *dblock.Lock) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"math"
 	"testing"
@@ -31,7 +30,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	var nothing func(context.Context, *dblock.Lock[*sql.Tx]) error
+	var nothing func(context.Context, *dblock.Lock) error
 	if err := client.Do(t.Context(), "n", nothing); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("Do without a function: %v", err)
 	}

@@ -2,21 +2,15 @@ package client
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-var (
-	_ dblock.Handle = (*dblock.Lock[pgx.Tx])(nil)
-	_ dblock.Handle = (*dblock.Lock[*sql.Tx])(nil)
-)
+var _ dblock.Handle = (*dblock.Lock)(nil)
 
 func TestALockerLocksAsItsClientDoes(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
@@ -26,7 +20,7 @@ func TestALockerLocksAsItsClientDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, is := l.(*dblock.Lock[*sql.Tx]); !is || l.Name() != "n" || dblock.TokenOf(l) == 0 || l.Context().Err() != nil {
+	if _, is := l.(*dblock.Lock); !is || l.Name() != "n" || dblock.TokenOf(l) == 0 || l.Context().Err() != nil {
 		t.Errorf("%T %q, token %d, %v", l, l.Name(), dblock.TokenOf(l), l.Context().Err())
 	}
 	if h, err := locker.TryLock(t.Context(), "n"); h != nil || !errors.Is(err, dblock.ErrNotAcquired) {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"testing"
@@ -34,7 +33,7 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 		HoldEnd: func(r dblock.HoldResult) { holds = append(holds, r) },
 	}))
 	var token int64
-	err := client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+	err := client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock) error {
 		token = l.Token()
 		if l.Context().Value(told{}) != "n" {
 			t.Error("the lock's context does not have the values of the observer's")
@@ -48,7 +47,7 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ran, err := client.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil }); !ran || err != nil {
+	if ran, err := client.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 		t.Fatal(ran, err)
 	}
 	tx, err := db.BeginTx(t.Context(), nil)

@@ -34,7 +34,7 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 	engine := sqlite.New(db)
 	h := &halting{Backend: engine.Backend}
 	slow, quick := newClient(t, driver.Engine[*sql.Tx]{Backend: h, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
-	type lock = *dblock.Lock[*sql.Tx]
+	type lock = *dblock.Lock
 	const slot = time.Hour
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	halt := func() {

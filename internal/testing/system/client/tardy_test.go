@@ -65,7 +65,7 @@ func slowClient(t *testing.T) (*tardy, sqlClient, sqlClient) {
 func TestAGrantThatComesAfterItsLeaseIsNotTakenForSomebody(t *testing.T) {
 	const lease = 100 * time.Millisecond
 	d, client, other := slowClient(t)
-	for i, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock[*sql.Tx], error){client.TryLock, client.Lock} {
+	for i, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){client.TryLock, client.Lock} {
 		d.late.Store(1 << 30)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*lease)
 		_, err := try(ctx, "n", dblock.Lease(lease))

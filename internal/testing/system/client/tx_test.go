@@ -96,7 +96,7 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.due.Store(true)
-		if err := inTx(func(tx *sql.Tx) error { return l.Guard(t.Context(), tx) }); !errors.Is(err, dblock.ErrLost) {
+		if err := inTx(func(tx *sql.Tx) error { return client.Guard(t.Context(), tx, l) }); !errors.Is(err, dblock.ErrLost) {
 			t.Errorf("got %v", err)
 		}
 		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {

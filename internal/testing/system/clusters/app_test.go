@@ -99,7 +99,7 @@ func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(
 			t := as(tx)
 			defer t.rollback()
 			if guard && !*bug {
-				if err := l.Guard(ctx, tx); err != nil {
+				if err := client.Guard(ctx, tx, l); err != nil {
 					return 0, false, err
 				}
 			}
@@ -119,7 +119,7 @@ func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(
 		return held{l.Context(), l.Token(), l.Unlock, add}, nil
 	}
 	campaign := func(ctx context.Context, name string, lead func(ctx context.Context, token int64)) error {
-		return elections.Campaign(ctx, name, func(ctx context.Context, t *election.Term[TX]) error {
+		return elections.Campaign(ctx, name, func(ctx context.Context, t *election.Term) error {
 			lead(ctx, t.Token())
 			return nil
 		})

@@ -59,7 +59,7 @@ func TestCodeWithTransactionsIsTestedOnAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guarded := func(tx *sql.Tx) error { return lock.Guard(ctx, tx) }
+	guarded := func(tx *sql.Tx) error { return b.locks.Guard(ctx, tx, lock) }
 	if err := b.pay(ctx, 1, guarded); err != nil {
 		t.Error(err)
 	}
@@ -81,7 +81,7 @@ func TestCodeWithTransactionsIsTestedOnAFile(t *testing.T) {
 	if lock, err = second.Client.Lock(ctx, "bank"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.pay(ctx, 8, func(tx *sql.Tx) error { return lock.UnlockTx(ctx, tx) }); err != nil {
+	if err := b.pay(ctx, 8, func(tx *sql.Tx) error { return second.Client.UnlockTx(ctx, tx, lock) }); err != nil {
 		t.Error(err)
 	}
 	within, cancel := context.WithTimeout(ctx, 10*time.Second)

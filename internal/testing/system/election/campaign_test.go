@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -165,7 +164,7 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 					w.Errorf("recovered %v", r)
 				}
 			}()
-			_ = p.Campaign(w.Context(), name, func(context.Context, *election.Term[*sql.Tx]) error { panic("boom") })
+			_ = p.Campaign(w.Context(), name, func(context.Context, *election.Term) error { panic("boom") })
 		}()
 		l, err := p.client.TryLock(w.Context(), name)
 		if err != nil {
@@ -214,7 +213,7 @@ func TestGuardRefusesWhoLeadsNoMore(t *testing.T) {
 				w.Fatal(err)
 			}
 			defer tx.Rollback()
-			return e.Guard(w.Context(), tx)
+			return a.client.Guard(w.Context(), tx, e.Lock())
 		}
 		if err := guard(); err != nil {
 			w.Error(err)
@@ -236,13 +235,13 @@ func TestGuardRefusesWhoLeadsNoMore(t *testing.T) {
 func TestTwoCampaignsUnderOneLockAreTwoCandidates(t *testing.T) {
 	one(t, func(w world) {
 		p := w.party()
-		err := p.client.Do(w.Context(), "other", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
+		err := p.client.Do(w.Context(), "other", func(ctx context.Context, _ *dblock.Lock) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			terms, results := make(chan term, 10), make(chan error, 2)
 			for range 2 {
 				go func() {
-					results <- p.Campaign(ctx, name, func(ctx context.Context, e *election.Term[*sql.Tx]) error {
+					results <- p.Campaign(ctx, name, func(ctx context.Context, e *election.Term) error {
 						terms <- term{Term: e, ctx: ctx}
 						<-ctx.Done()
 						return nil

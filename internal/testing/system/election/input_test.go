@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 func TestWhatCannotWorkIsSaidAtOnce(t *testing.T) {
 	one(t, func(w world) {
-		nothing := func(context.Context, *election.Term[*sql.Tx]) error { return nil }
+		nothing := func(context.Context, *election.Term) error { return nil }
 		p, away, standby, closed := w.party(), w.party(), w.party(), w.party()
 		away.goAway(dblock.ErrUnavailable)
 		standby.goAway(dblock.ErrReadOnly)

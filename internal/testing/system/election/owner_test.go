@@ -27,7 +27,7 @@ func TestALeaderThatWasRestartedTakesItsLockOverAtOnce(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		err = one.Guard(w.Context(), tx)
+		err = former.client.Guard(w.Context(), tx, one.Lock())
 		_ = tx.Rollback()
 		if !errors.Is(err, dblock.ErrLost) {
 			w.Errorf("the former process: %v", err)

@@ -53,7 +53,7 @@ func one(t *testing.T, f func(w world)) {
 
 // party is one process.
 type party struct {
-	*election.Elections[*sql.Tx]
+	*election.Elections
 	client *dblock.Client[*sql.Tx]
 	pool   *sql.DB
 	away   *atomic.Pointer[error] // the error of everything that its database is asked; nil: none; SQLite only
@@ -90,7 +90,7 @@ func (w world) party(options ...dblock.Option) party {
 
 // term is a term that has begun.
 type term struct {
-	*election.Term[*sql.Tx]
+	*election.Term
 	ctx    context.Context
 	finish chan error // the function returns what it receives here
 }
@@ -109,7 +109,7 @@ func (p party) run(t testing.TB, hold bool, options ...election.Option) candidat
 	ctx, cancel := context.WithCancel(t.Context())
 	c := candidate{t: t, terms: make(chan term, 100), stop: cancel, result: make(chan error, 1)}
 	go func() {
-		c.result <- p.Campaign(ctx, name, func(ctx context.Context, e *election.Term[*sql.Tx]) error {
+		c.result <- p.Campaign(ctx, name, func(ctx context.Context, e *election.Term) error {
 			began := term{e, ctx, make(chan error, 1)}
 			c.terms <- began
 			if hold {

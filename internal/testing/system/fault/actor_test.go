@@ -63,7 +63,7 @@ type actor struct {
 	mu      sync.Mutex // protects what follows
 	stand   *stand
 	handles map[int]*handle
-	several map[int]*dblock.Locks[any]
+	several map[int]*dblock.Locks
 	cancels map[int]context.CancelFunc
 	hogs    map[int]*sql.Conn
 }
@@ -81,7 +81,7 @@ func (a *actor) connect() {
 func act(text string, in io.Reader, out io.Writer) int {
 	a := &actor{
 		reporter: newReporter(out), witness: newWitness(),
-		handles: map[int]*handle{}, several: map[int]*dblock.Locks[any]{}, cancels: map[int]context.CancelFunc{}, hogs: map[int]*sql.Conn{},
+		handles: map[int]*handle{}, several: map[int]*dblock.Locks{}, cancels: map[int]context.CancelFunc{}, hogs: map[int]*sql.Conn{},
 	}
 	err := json.Unmarshal([]byte(text), &a.config)
 	if err == nil && a.config.Teller != nil {

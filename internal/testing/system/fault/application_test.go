@@ -160,7 +160,7 @@ func (c *employee) work(ctx context.Context) {
 	}
 }
 
-func (c *employee) unlock(l *dblock.Lock[*sql.Tx]) {
+func (c *employee) unlock(l *dblock.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c.explain("", l.Unlock(ctx))
@@ -227,7 +227,7 @@ func (c *employee) releaseInTx(ctx context.Context) error {
 		if err := c.write(ctx, tx, l); err != nil {
 			return err
 		}
-		if err := l.UnlockTx(ctx, tx); err != nil {
+		if err := c.UnlockTx(ctx, tx, l); err != nil {
 			return err
 		}
 		leave()
@@ -277,7 +277,7 @@ func (c *employee) releaseBesideGuard(ctx context.Context) error {
 		if c.db.Kind == dbtest.KindSQLite {
 			return nil // there is one writer at a time
 		}
-		err := c.within(ctx, func(tx *sql.Tx) error { return l.UnlockTx(ctx, tx) })
+		err := c.within(ctx, func(tx *sql.Tx) error { return c.UnlockTx(ctx, tx, l) })
 		for range 5 {
 			c.busy()
 		}
@@ -361,9 +361,9 @@ func (c *employee) within(ctx context.Context, f func(tx *sql.Tx) error) error {
 
 // write writes a row with the lock's token in a guarded transaction, and notes how many rows with
 // lower tokens it has seen there. No other may come later.
-func (c *employee) write(ctx context.Context, tx *sql.Tx, l *dblock.Lock[*sql.Tx]) error {
+func (c *employee) write(ctx context.Context, tx *sql.Tx, l *dblock.Lock) error {
 	if c.bug != bugUnguarded {
-		if err := l.Guard(ctx, tx); err != nil {
+		if err := c.Client.Guard(ctx, tx, l); err != nil {
 			return err
 		}
 	}

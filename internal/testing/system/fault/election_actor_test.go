@@ -26,7 +26,7 @@ const labelKey = "label"
 
 // stand is an actor's part in an election: it campaigns, or observes.
 type stand struct {
-	elections *election.Elections[any]
+	elections *election.Elections
 	cancel    context.CancelFunc
 	done      sync.WaitGroup
 	ops       atomic.Int64
@@ -66,7 +66,7 @@ func (a *actor) resign(c command) {
 
 func (a *actor) campaign(c command) {
 	a.take(func(ctx context.Context, s *stand) error {
-		err := s.elections.Campaign(ctx, c.Name, func(ctx context.Context, t *election.Term[any]) error {
+		err := s.elections.Campaign(ctx, c.Name, func(ctx context.Context, t *election.Term) error {
 			a.rule(ctx, int(s.ops.Add(1)), t)
 			return nil
 		}, election.Metadata(map[string]string{labelKey: c.Names[0]}))
@@ -78,7 +78,7 @@ func (a *actor) campaign(c command) {
 }
 
 // rule leads, and does nothing but to say so.
-func (a *actor) rule(ctx context.Context, op int, t *election.Term[any]) {
+func (a *actor) rule(ctx context.Context, op int, t *election.Term) {
 	began := session.Boottime()
 	a.witness.add(op, ctx, began)
 	defer a.witness.remove(op)

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-type held = dblock.Lock[any]
+type held = dblock.Lock
 
 // handle is a hold and how it is told about.
 type handle struct {

@@ -67,7 +67,7 @@ const aborted = "25P02"
 // underGuard reads under a lease, works for long, and then writes in a transaction that the lease
 // guards. It does not look whether it still has the lock: that is Guard's business.
 func (t *teller[TX]) underGuard(ctx context.Context, random *rand.Rand, m move) error {
-	var locks []*dblock.Lock[TX]
+	var locks []*dblock.Lock
 	defer func() {
 		for _, l := range locks {
 			_ = l.Unlock(ctx) // lost, or the database is away: then it expires
@@ -94,22 +94,14 @@ func (t *teller[TX]) underGuard(ctx context.Context, random *rand.Rand, m move) 
 	}
 	linger(random, errand)
 	return t.within(ctx, func(tx TX) error {
-		both := func(do func(*dblock.Lock[TX]) error) func() error {
-			return func() error {
-				for _, l := range locks {
-					if err := do(l); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-		}
-		guard := both(func(l *dblock.Lock[TX]) error { return l.Guard(ctx, tx) })
-		unlock := both(func(l *dblock.Lock[TX]) error { return l.UnlockTx(ctx, tx) })
+		guard := func() error { return t.client.Guard(ctx, tx, locks...) }
+		unlock := func() error { return t.client.UnlockTx(ctx, tx, locks...) }
 		write := func() error { return t.write(ctx, tx, m, source, target) }
 		if t.config.Bug == bugUnlocksEarly {
-			if err := both(func(l *dblock.Lock[TX]) error { return l.Unlock(ctx) })(); err != nil {
-				return err
+			for _, l := range locks {
+				if err := l.Unlock(ctx); err != nil {
+					return err
+				}
 			}
 			linger(random, errand)
 			return write()
@@ -132,7 +124,7 @@ func (t *teller[TX]) underGuard(ctx context.Context, random *rand.Rand, m move) 
 }
 
 // lease waits for a lock for as long as it takes, or not so long.
-func (t *teller[TX]) lease(ctx context.Context, random *rand.Rand, name string) (*dblock.Lock[TX], error) {
+func (t *teller[TX]) lease(ctx context.Context, random *rand.Rand, name string) (*dblock.Lock, error) {
 	if random.IntN(10) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 1+time.Duration(random.Int64N(int64(impatience))))

@@ -12,6 +12,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/mysql"
@@ -84,11 +85,11 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raised, err := l.Core().Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
+		raised, err := (*client.Lock)(l).Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
 		if err != nil || l.Token() != raised {
 			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
 		}
-		if again, err := l.Core().Raise(t.Context(), 1); err != nil || again != raised {
+		if again, err := (*client.Lock)(l).Raise(t.Context(), 1); err != nil || again != raised {
 			t.Errorf("raised to 1: %d, %v", again, err)
 		}
 		if left := time.Until(l.Until()); left <= 0 || left > time.Minute {

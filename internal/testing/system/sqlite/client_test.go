@@ -212,14 +212,14 @@ func (a application) writeGuarded(ctx context.Context, within bool) error {
 		return err
 	}
 	defer tx.Rollback()
-	if err := l.Guard(ctx, tx); err != nil {
+	if err := a.Guard(ctx, tx, l); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO app (token) VALUES (?)", l.Token()); err != nil {
 		return err
 	}
 	if within {
-		if err := l.UnlockTx(ctx, tx); err != nil {
+		if err := a.UnlockTx(ctx, tx, l); err != nil {
 			return err
 		}
 	}

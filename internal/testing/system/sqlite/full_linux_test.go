@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -66,14 +65,14 @@ func TestADiskThatIsFull(t *testing.T) {
 			path := filepath.Join(disk, "locks.db")
 			a := newApplication(t, path, journal, patience)
 			b := newApplication(t, path, journal, patience)
-			var held []*dblock.Lock[*sql.Tx]
+			var held []*dblock.Lock
 			first, err := a.Lock(t.Context(), "first")
 			if err != nil {
 				t.Fatal(err)
 			}
 			held = append(held, first)
 			waiting := make(chan error, 1)
-			var next *dblock.Lock[*sql.Tx]
+			var next *dblock.Lock
 			go func() {
 				var err error
 				next, err = b.Lock(context.Background(), "first")

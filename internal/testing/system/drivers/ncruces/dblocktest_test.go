@@ -17,7 +17,7 @@ func TestDblocktestWorksWithTheDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := lock.Guard(t.Context(), tx); err != nil {
+	if err := d.Client.Guard(t.Context(), tx, lock); err != nil {
 		t.Error(err)
 	}
 	if err := tx.Commit(); err != nil {
