@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/dblock-go/dblock/internal/coalesce"
+	"github.com/dblock-go/dblock/internal/store"
+
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -14,12 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
-// busyTries is how often TryLock comes to a row that is locked, for some half a second: it may be
-// locked by a transaction of dblock's own, which is short. What keeps it for longer is the
-// application's, and is in the way as a holder is.
-const busyTries = 10
-
-// acquire tries until it holds the name, or until trying again is of no use.
+// acquire tries until it holds the name, or another try is of no use.
 func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
 	if err := c.checkPermits(ctx, r, o); err != nil {
 		return nil, err
@@ -32,62 +27,45 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		defer c.entries.unlock(k)
 	}
 	r.Host, r.Thread, r.Wait = o.Host, o.Thread, wait
-	var away absence
-	if !wait {
-		away = c.absent()
+	policy := store.Trying
+	if wait {
+		policy = store.Waiting
 	}
-	busy := false // a holder or a waiter was seen: the name's row was locked, or it had a place in the queue
-	for tries := 1; ; tries++ {
-		if h, entered, err := c.reenter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
-			return nil, err
-		} else if entered {
+	seen := false // a holder or a waiter: the name's row was locked, or had a place in its queue
+	for tries := c.store.Tries(policy); ; {
+		h, err := c.try(ctx, r, o, wait)
+		if err == nil {
 			return h, nil
 		}
-		if wait {
-			if err := c.checkEnclosing(ctx, r, o); err != nil {
-				return nil, err
+		if errors.Is(err, driver.ErrBusy) {
+			r.Wait = false // a long transaction: from now on only knock
+			seen = seen || wait
+			if !wait { // look first from now on: the look names the holder
+				c.registry.setContended(r.Name, true)
 			}
 		}
-		h, err := c.tryAcquire(ctx, r, o, wait)
-		switch {
-		case err == nil:
-			return h, nil
-		case errors.Is(err, driver.ErrBusy) && !wait && ctx.Err() == nil && tries < busyTries:
-			c.registry.setContended(r.Name, true) // from now on look first: the look names the holder
-		case errors.Is(err, ErrNotAcquired):
-			return nil, err
-		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
-			return nil, c.refused(ended(ctx, err))
-		case ctx.Err() != nil:
-			return nil, c.unseen(ctx, err)
-		case errors.Is(err, driver.ErrSchema):
-			return nil, c.explain(ctx, err)
-		case errors.Is(err, driver.ErrBusy) && !wait:
-			return nil, c.refused(err)
-		case away.tooLong(c, err):
-			return nil, err
-		case c.outage(err):
-			if !c.begun() {
-				return nil, err
-			}
-		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
-			if errors.Is(err, driver.ErrBusy) {
-				busy = true
-				r.Wait = false // a long transaction: from now on only knock
-			}
-			if !wait && tries > 20 {
-				return nil, err
-			}
-		case errors.Is(err, errSessionOver), errors.Is(err, errAgain), errors.Is(err, errPlaceGone):
-			busy = busy || errors.Is(err, errPlaceGone)
-		default:
-			return nil, err
-		}
-		backOff(ctx, tries)
-		if ctx.Err() != nil && !busy && c.outage(err) { // the next try would not say what is wrong
-			return nil, c.unseen(ctx, err)
+		seen = seen || errors.Is(err, store.ErrPlaceGone)
+		if !tries.Again(ctx, err) { // also a refusal by a row that is locked may be tried again
+			return nil, c.whyNot(ctx, err, seen, wait)
 		}
 	}
+}
+
+// whyNot is what the error of the last try means to the caller of Lock or TryLock. If the context
+// has ended, that is a refusal where a holder or a waiter was seen, and an outage otherwise.
+func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
+	busy := errors.Is(err, driver.ErrBusy)
+	switch {
+	case errors.Is(err, ErrNotAcquired):
+		return err
+	case ctx.Err() != nil && (seen || busy):
+		return c.refused(store.Ended(ctx, err))
+	case ctx.Err() != nil:
+		return c.store.Unanswered(ctx, err)
+	case busy && !wait:
+		return c.refused(err)
+	}
+	return c.store.Explain(ctx, err)
 }
 
 // checkPermits refuses what would wait for permits that its own caller has.
@@ -116,7 +94,7 @@ func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o Owner)
 		if beside || o.Explicit && o == by.Owner { // which takes over
 			continue
 		}
-		if state, err := c.look(ctx, by.session, r.Name); err == nil && len(state.Granted) > 0 {
+		if state, err := c.store.Look(ctx, by.session, r.Name); err == nil && len(state.Granted) > 0 {
 			cycle := deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: r.Name, Units: r.Units, HeldHost: by.Host, HeldThread: by.Thread}}
 			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that lock", c.config.Deadlocked(cycle))
 		}
@@ -129,74 +107,82 @@ func (c *Client) selfDeadlock(o Owner, name string, units int) error {
 	return c.config.Deadlocked(deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: name, Units: units, HeldHost: o.Host, HeldThread: o.Thread}})
 }
 
-// reenter counts one more entry of the same owner; false if there is nothing to enter any more.
-func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold, bool, error) {
+// reenter counts one more entry of the same owner. It returns nil if there is nothing to enter.
+func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold, error) {
 	h := c.registry.owned(r.Name, o)
 	if h == nil {
-		return nil, false, nil
+		return nil, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := c.rows(h).settle(ctx, h); err != nil {
-		return nil, false, err
+	if err := c.settle(ctx, h); errors.Is(err, ErrLost) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
 	m := h.mode.Load()
 	switch {
-	case h.entries == 0 || !c.registry.relies(h) || h.in.over() != nil:
-		return nil, false, nil
+	case h.entries == 0 || !c.registry.relies(h) || h.in.Over() != nil:
+		return nil, nil
 	case m.shared() && r.Units == 0:
-		return nil, false, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
+		return nil, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
 	case m.shared() && r.Of != m.of:
-		return nil, false, fmt.Errorf("%w: this owner reads it", driver.ErrCapacity)
+		return nil, fmt.Errorf("%w: this owner reads it", driver.ErrCapacity)
 	}
 	if err := h.contradiction(r); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	h.entries++
-	return h, true, nil
+	return h, nil
 }
 
-// tryAcquire makes one attempt in the session that is alive now, and undoes it where that is called
-// for.
-func (c *Client) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
-	if c.closing() {
-		return nil, ErrClosed
+// try enters the lock of the same owner again, or makes one attempt in the session that is alive,
+// and undoes the attempt if it fails.
+func (c *Client) try(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+	if h, err := c.reenter(ctx, r, o); h != nil || err != nil {
+		return h, err
 	}
-	ctx, cancel := contract.UntilClosed(ctx, c.answering)
+	if wait {
+		if err := c.checkEnclosing(ctx, r, o); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := contract.UntilClosed(ctx, c.store.Answering)
 	defer cancel()
-	h, err := c.attempt(ctx, r, o, wait)
-	if err != nil && c.closing() {
+	s, err := c.sessions.Open(ctx, wait)
+	if c.store.Closing() {
 		return nil, ErrClosed
 	}
-	return h, err
-}
-
-// session returns the session that is alive now, and opens one where none is. Without wait it does
-// not wait for a transaction which has locked the database: ErrBusy.
-func (c *Client) session(ctx context.Context, wait bool) (*clientSession, error) {
-	if s := c.sessions.use(); s != nil {
-		return s, nil
-	}
-	open := c.sessions.open
-	if !wait {
-		open = c.sessions.tryOpen
-	}
-	var opened *clientSession
-	err := c.statement(ctx, func(ctx context.Context) (err error) {
-		opened, err = open(ctx)
-		return err
-	})
-	return opened, err
-}
-
-func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
-	s, err := c.session(ctx, wait)
 	if err != nil {
 		return nil, err
 	}
 	r.Session, r.Attempt = s.ID, c.owners.attempt(ctx, o)
 	k := c.registry.request(r.Name, r.Attempt)
-	got, err := c.takeOrQueue(ctx, s, r, o, wait)
+	got, taken := &receipt{}, false
+	free := !c.registry.isContended(r.Name) && !c.cohorts.busy(place{s.ID, r.Name})
+	if free { // as far as the client knows
+		got.Answer, taken, err = s.Take(ctx, r, true)
+	}
+	if err == nil && !taken {
+		if free {
+			c.registry.setContended(r.Name, true)
+		}
+		got, err = c.queueOrPeek(ctx, s, r, o, wait)
+		if free && err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) { // a holder or a waiter was seen
+			err = c.refused(store.Ended(ctx, err))
+		}
+	}
+	h, err := c.relyOrUndo(ctx, s, k, r, o, got, err)
+	if err != nil && c.store.Closing() {
+		return nil, ErrClosed
+	}
+	return h, err
+}
+
+// relyOrUndo makes a hold of what an attempt got, or undoes the attempt.
+func (c *Client) relyOrUndo(
+	ctx context.Context, s *store.Session, k *attempt, r *driver.Request, o Owner, got *receipt, err error,
+) (*hold, error) {
 	if got.cohort != nil {
 		c.registry.transition(k, finish)
 		k = got.cohort.attempt
@@ -206,21 +192,21 @@ func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
 			return h, nil
 		}
-		err, got.left = c.unreliable(r, got), something
+		err, got.Left = c.unreliable(r, got), store.Something
 		if got.cohort != nil {
-			s.cohorts.end(got.cohort)
-			s.cohorts.dismiss(got.cohort, errAgain)
+			c.cohorts.end(got.cohort)
+			c.cohorts.dismiss(got.cohort, store.ErrAgain)
 		}
 	}
-	switch got.left {
-	case nothing:
+	switch got.Left {
+	case store.Nothing:
 		c.registry.transition(k, finish)
 	default:
-		k.answered = got.answered
-		c.abandon(s, k, got.left == unsure)
+		k.answered = got.Answered
+		c.abandon(s, k, got.Left == store.Unsure)
 	}
 	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
-		return nil, errSessionOver
+		return nil, store.ErrSessionOver
 	}
 	return nil, err
 }
@@ -228,46 +214,21 @@ func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 // unreliable is why a grant cannot be relied upon.
 func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 	now := c.config.Clock.Now()
-	if !tooLate(got.grant.Lease, got.asked, now) {
-		return errSessionOver
+	if !tooLate(got.Grant.Lease, got.Asked, now) {
+		return store.ErrSessionOver
 	}
-	return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.asked, r.Lease))
+	return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
+		"the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.Asked, r.Lease,
+	))
 }
 
-// shared is what came of a request in a statement that several shared.
-func shared(grant driver.Grant, asked time.Duration, err error) *receipt {
-	got := &receipt{grant: grant, asked: asked}
-	var left *coalesce.Left
-	switch {
-	case errors.As(err, &left) && left.Answered == nil: // it was never sent
-	case err != nil:
-		got.left = residueOf(err)
-		if left != nil {
-			got.answered = left.Answered
-		}
-	}
-	return got
-}
-
-// takeOrQueue tries the ways to a lock in turn: the single statement that takes a free name, unless
-// others were seen waiting for it; for an owner that outlives its process, the way back into its
-// own lock; the queue.
-func (c *Client) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Request, o Owner, wait bool) (_ *receipt, err error) {
-	if !c.registry.isContended(r.Name) && !s.cohorts.busy(r.Name) {
-		got, taken, failed := c.takeSoon(ctx, s, r)
-		if taken || failed != nil {
-			return got, failed
-		}
-		defer func() { // whatever comes of it, a holder or a waiter was seen
-			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) {
-				err = c.refused(ended(ctx, err))
-			}
-		}()
-	}
+// queueOrPeek is the way to a name that is not plainly free: for an owner that outlives its process
+// back into its own lock; without wait a look; or the queue.
+func (c *Client) queueOrPeek(ctx context.Context, s *store.Session, r *driver.Request, o Owner, wait bool) (*receipt, error) {
 	if o.Explicit && r.Units == 0 {
-		got, back, err := c.comeBack(ctx, r)
+		answer, back, err := s.Reenter(ctx, r)
 		if back || err != nil {
-			return got, err
+			return &receipt{Answer: answer}, err
 		}
 	}
 	if !wait {
@@ -276,65 +237,18 @@ func (c *Client) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Re
 	return c.queue(ctx, s, r, o)
 }
 
-// takeSoon takes a name at once, or together with those for which the session's other goroutines
-// ask meanwhile.
-func (c *Client) takeSoon(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, taken bool, err error) {
-	if r.Units > 0 {
-		return c.take(ctx, r)
-	}
-	if done, alone := s.batcher.Alone(); alone {
-		defer done()
-		return c.take(ctx, r)
-	}
-	o, err := s.batcher.Do(ctx, change{take: *r})
-	if err == nil && !o.done {
-		c.registry.setContended(r.Name, true)
-	}
-	return shared(o.grant, o.asked, err), o.done, err
-}
-
-func (c *Client) take(ctx context.Context, r *driver.Request) (got *receipt, taken bool, err error) {
-	got = &receipt{asked: c.config.Clock.Now()}
-	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, taken, err = c.engine.Take(ctx, *r)
-		return err
-	})
-	if err != nil {
-		got.left = residueOf(err)
-	} else if !taken {
-		c.registry.setContended(r.Name, true)
-	}
-	return got, taken, err
-}
-
-// comeBack takes a lock over that the same owner has, in whatever process.
-func (c *Client) comeBack(ctx context.Context, r *driver.Request) (got *receipt, back bool, err error) {
-	got = &receipt{asked: c.config.Clock.Now()}
-	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		_, err = c.engine.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Wait: r.Wait}, func(n *protocol.Name) (err error) {
-			got.grant, back, err = protocol.Reenter(n, *r)
-			return err
-		})
-		return err
-	})
-	if err != nil {
-		got.left = residueOf(err)
-	}
-	return got, back, err
-}
-
 // peek looks at a name before it touches it: to find a lock held costs no write. Holders and
 // waiters that are over their time make way.
-func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
+func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) (*receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
 		var err error
-		if state, err = c.look(ctx, "", r.Name); err != nil {
+		if state, err = c.store.Look(ctx, "", r.Name); err != nil {
 			return &receipt{}, err
 		}
 		is := rowOf(state)
 		if gone := overdue(state); gone != nil && !is.free(r) {
-			freed, err := c.reclaim(ctx, s, r.Name, *gone)
+			freed, err := s.Reclaim(ctx, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return &receipt{}, err
 			}
@@ -360,8 +274,8 @@ func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 		case !is.free(r):
 			return &receipt{}, c.notAcquired(state, nil)
 		}
-		if got, taken, err := c.take(ctx, r); taken || err != nil {
-			return got, err
+		if answer, taken, err := s.Take(ctx, r, false); taken || err != nil {
+			return &receipt{Answer: answer}, err
 		}
 		fails++
 	}
@@ -399,21 +313,22 @@ func overdue(s driver.State) *driver.Holder {
 }
 
 // queue joins the end of the queue, and waits there without a connection.
-func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request, o Owner) (*receipt, error) {
-	s.hub.Ready(ctx)
+func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request, o Owner) (*receipt, error) {
+	s.Hub.Ready(ctx)
 	if c.batchable(ctx, r, o) {
 		return c.queueTogether(ctx, s, r)
 	}
 	if err := c.show(ctx, o); err != nil {
 		return &receipt{}, err
 	}
-	w := s.hub.Add(r.Name, r.Attempt)
-	defer s.hub.Remove(w)
-	got, outcome, err := c.join(ctx, r)
+	w := s.Hub.Add(r.Name, r.Attempt)
+	defer s.Hub.Remove(w)
+	answer, outcome, err := s.Join(ctx, r)
+	got := &receipt{Answer: answer}
 	if err == nil && outcome == driver.Queued {
-		s.hub.Queued(w)
+		s.Hub.Queued(w)
 		if r.Lease != 0 { // others may have let theirs run out, of which nobody tells
-			s.hub.Recheck(r.Name)
+			s.Hub.Recheck(r.Name)
 		}
 		err = c.await(ctx, s, w, got)
 	}
@@ -421,28 +336,28 @@ func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request,
 }
 
 // await waits for the turn of a place in the queue.
-func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, got *receipt) error {
+func (c *Client) await(ctx context.Context, s *store.Session, w *wait.Waiter, got *receipt) error {
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
-	suspicion := s.deadlock.Watch(w.Attempt)
-	defer s.deadlock.Forget(suspicion)
+	suspicion := s.Deadlock.Watch(w.Attempt)
+	defer s.Deadlock.Forget(suspicion)
 	select {
 	case answer := <-w.C:
 		if !answer.Granted {
-			return errPlaceGone
+			return store.ErrPlaceGone
 		}
-		got.grant, got.asked = answer.Grant, answer.Asked
+		got.Grant, got.Asked = answer.Grant, answer.Asked
 		return nil
 	case <-s.Context().Done():
-		return errSessionOver
+		return store.ErrSessionOver
 	case cycle := <-suspicion.C:
-		got.left = something
+		got.Left = store.Something
 		return c.config.Deadlocked(cycle)
-	case <-c.background.Done():
-		got.left = something
+	case <-c.store.Background.Done():
+		got.Left = store.Something
 		return ErrClosed
 	case <-ctx.Done():
-		got.left = something
+		got.Left = store.Something
 		return c.waitedFor(s, w.Name, context.Cause(ctx))
 	}
 }
@@ -458,22 +373,9 @@ func (c *Client) batchable(ctx context.Context, r *driver.Request, o Owner) bool
 // before it waits for another name: whoever looks for a deadlock reads that.
 func (c *Client) show(ctx context.Context, o Owner) error {
 	for _, h := range c.registry.crowded(o) {
-		if err := c.rows(h).single(ctx, h); err != nil && !errors.Is(err, ErrLost) {
+		if err := c.single(ctx, h); err != nil && !errors.Is(err, ErrLost) {
 			return err
 		}
 	}
 	return nil
-}
-
-// join sends a request that takes the lock or joins the queue.
-func (c *Client) join(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
-	got = &receipt{asked: c.config.Clock.Now()}
-	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, outcome, err = c.engine.Join(ctx, *r)
-		return err
-	})
-	if err != nil {
-		got.left = residueOf(err)
-	}
-	return got, outcome, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // maxBatch is how many names one statement takes or releases.
@@ -43,10 +44,10 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 	if ctx.Err() != nil {
 		return nil, first, context.Cause(ctx)
 	}
-	if err := c.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return nil, first, err
 	}
-	defer c.done()
+	defer c.store.Done()
 	o := c.owners.of(ctx, wants[0].Owner)
 	requests := make([]driver.Request, len(wants))
 	for i, w := range wants {
@@ -62,11 +63,11 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 			}
 			return all, "", nil
 		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, driver.ErrUnavailable):
-			err = c.unseen(ctx, err)
-		case errors.Is(err, errLostMeanwhile) && c.closing():
+			err = c.store.Unanswered(ctx, err)
+		case errors.Is(err, errLostMeanwhile) && c.store.Closing():
 			err = ErrClosed
 		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning
-			pause(ctx, 10*time.Millisecond)
+			store.Pause(ctx, 10*time.Millisecond)
 			continue
 		case errors.Is(err, errLostMeanwhile):
 			err = c.refused(err)
@@ -90,7 +91,7 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 		failed = requests[0].Name
 		var taken int
 		if together {
-			if taken, err = c.takeBatch(within, all, requests, o, obs); isRefusal(err) { // of one of the names
+			if taken, err = c.takeBatch(within, all, requests, o, obs); store.Refusal(err) { // of one of the names
 				together, err = false, nil
 			}
 		}
@@ -121,7 +122,7 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 		_ = all.Unlock(ctx) // what it cannot release, the client goes on to
 		return nil, failed, err
 	}
-	c.underWay.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
+	c.store.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
 	return nil, failed, err
 }
 
@@ -162,9 +163,9 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	if fresh < 2 { // one is taken as well by Lock
 		return 0, nil
 	}
-	s, err := c.session(ctx, false)
+	s, err := c.sessions.Open(ctx, false)
 	if err != nil {
-		return 0, c.severally(err)
+		return 0, c.ignoreTransient(err)
 	}
 	rs := slices.Clone(requests[:fresh])
 	attempts := make([]*attempt, fresh)
@@ -172,12 +173,7 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.attempt(ctx, o), o.Host, o.Thread
 		attempts[i] = c.registry.request(rs[i].Name, rs[i].Attempt)
 	}
-	asked := c.config.Clock.Now()
-	var grants []driver.Grant
-	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		grants, _, err = c.engine.Batch(ctx, rs, nil)
-		return err
-	})
+	grants, _, asked, err := c.store.Batch(ctx, rs, nil)
 	taken := 0
 	gap := false // a name was not taken: what follows is out of order
 	for i := range rs {
@@ -187,7 +183,7 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 			continue
 		}
 		if !gap {
-			got := &receipt{grant: grants[i], asked: asked}
+			got := &receipt{Answer: store.Answer{Grant: grants[i], Asked: asked}}
 			if h, ok := c.rely(obs.under(i, ctx), s, attempts[i], &rs[i], o, got); ok {
 				all.add(h, obs.at(i), false)
 				taken++
@@ -197,16 +193,16 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		}
 		c.abandon(s, attempts[i], false)
 	}
-	if err != nil && residueOf(err) == unsure {
+	if err != nil && store.ResidueOf(err) == store.Unsure {
 		s.Check() // what has come of it all the same is nobody's
 	}
-	return taken, c.severally(err)
+	return taken, c.ignoreTransient(err)
 }
 
-// severally passes over what acquire deals with name by name: a race that was lost, a database that
-// is away.
-func (c *Client) severally(err error) error {
-	if c.transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, driver.ErrSchema) {
+// ignoreTransient drops the errors that acquire deals with name by name: a race that was lost, an
+// outage.
+func (c *Client) ignoreTransient(err error) error {
+	if c.store.Transient(err) || errors.Is(err, driver.ErrSchema) {
 		return nil
 	}
 	return err
@@ -242,10 +238,10 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 // releaseBatch releases together those locks for which it knows no reason to do it one by one.
 // Unlock then finds them unlocked, or does the rest.
 func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
-	if len(locks) < 2 || c.begin() != nil {
+	if len(locks) < 2 || c.store.Begin() != nil {
 		return
 	}
-	defer c.done()
+	defer c.store.Done()
 	together := map[driver.Held]*Lock{}
 	for _, l := range locks { // in the order of the names, as everybody
 		l.mu.Lock()
@@ -267,16 +263,15 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		l.hold.entries = 0
 	}
 	var released []bool
-	err := error(driver.ErrRetry)
-	for tries := 0; tries < 3 && errors.Is(err, driver.ErrRetry); tries++ {
-		err = c.statement(ctx, func(ctx context.Context) (err error) {
-			_, released, err = c.engine.Batch(ctx, nil, list)
-			return err
-		})
-	}
+	briefly := store.Briefly
+	briefly.Tries = 3
+	err := c.store.Retry(ctx, briefly, func() (err error) {
+		_, released, _, err = c.store.Batch(ctx, nil, list)
+		return err
+	})
 	if err != nil { // Unlock does each by itself; what was released all the same is no loss
 		for _, l := range together {
-			l.hold.unanswered = residueOf(err) == unsure
+			l.hold.unanswered = store.ResidueOf(err) == store.Unsure
 		}
 		return
 	}
@@ -295,6 +290,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.contended && h.cohort == nil && !h.guarded.Load() &&
-		!h.mode.Load().late && l.client.registry.state(h.attempt) == Held
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.Over() == nil && !h.contended && h.cohort == nil && !h.guarded.Load() &&
+		h.mode.Load().doubt == certain && l.client.registry.state(h.attempt) == Held
 }

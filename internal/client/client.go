@@ -9,9 +9,14 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
 	"github.com/dblock-go/dblock/reaper"
 )
+
+// answerTimeout is how long Close waits for the answers of statements that are in flight when it
+// begins.
+const answerTimeout = time.Second
 
 // New makes a client with locks in tables. It does no I/O and starts nothing: the first lock
 // does.
@@ -22,47 +27,44 @@ func New(engine driver.Backend, config Config) *Client {
 	if config.Observer != nil {
 		config.Observer = queued{config.Observer, observing}
 	}
-	calls := newCalls(config.TTL)
+	db := store.New(engine, store.Config{
+		Host: config.Host, App: config.App, TTL: config.TTL, Clock: config.Clock, Log: log, Deadlock: config.Deadlock,
+	})
+	report := func(what string) *outage.Report { return outage.New(log, "dblock: "+what) }
 	c := &Client{
-		calls: calls, config: config, engine: engine, owners: &owners{host: config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
-		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
-		telling: []*tell.Queue{observing, logging},
-		down:    make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
+		engine: engine, store: db, config: config, owners: &owners{host: config.Host}, entries: newEntries(), registry: newRegistry(log),
+		cohorts: newCohorts(), telling: []*tell.Queue{observing, logging},
+		history:   &history{db: db, clock: config.Clock, ttl: config.TTL, log: log, report: report("writing events")},
+		detaching: report("telling who has a lock"), givingBack: report("giving back"),
+		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.owners.holds = c.registry.enclosing
-	c.connections, c.renew = engine.Connections, engine.DropReadOnly
 	if config.Events {
 		c.history.write = engine.Record
 	}
-	report := func(what string) *outage.Report { return outage.New(config.Log, "dblock: "+what) }
-	c.detaching = report("telling who has a lock")
-	c.sessions = &sessions{
-		calls: c.calls, engine: engine, host: config.Host, app: config.App, clock: config.Clock, log: config.Log, deadlock: config.Deadlock,
-		reconcile: c.reconcile, holding: c.registry.holding, unused: c.registry.empty, unknown: c.unknownGrant, reclaimed: c.history.recordExpired, first: c.serve, lost: c.loseSession, opened: config.Opened,
-		opening: make(chan struct{}, 1),
-		reports: reports{
-			beating: report("the heartbeat"), connecting: report("connecting for heartbeats"), hearing: report("listening for grants"),
-			looking: report("looking for grants"), taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
-		},
+	hooks := store.Hooks{
+		Reconcile: c.reconcile, Holding: c.registry.holding, Unused: c.registry.empty, Stray: c.unknownGrant,
+		Reclaimed: c.history.recordExpired, Lost: c.loseSession, First: c.serve, Opened: config.Opened,
 	}
 	if config.Observer != nil {
-		c.sessions.beaten, c.sessions.listener = config.Observer.Heartbeat, config.Observer.Listener
+		hooks.Beaten, hooks.Listener = config.Observer.Heartbeat, config.Observer.Listener
 	}
+	c.sessions = store.NewSessions(db, hooks)
 	return c
 }
 
 // serve begins what a client does beside its locks, with its first session.
 func (c *Client) serve() {
 	if c.history.write != nil {
-		c.sessions.running.Go(c.history.run)
+		c.sessions.Go(c.history.run)
 	}
 	if c.config.Reap {
-		c.sessions.running.Go(func() {
-			options := []reaper.Option{reaper.Logger(c.config.Log), reaper.While(func() bool { return c.sessions.alive() != nil })}
+		c.sessions.Go(func() {
+			options := []reaper.Option{reaper.Logger(c.config.Log), reaper.While(func() bool { return c.sessions.Alive() != nil })}
 			if c.config.Events {
 				options = append(options, reaper.Events())
 			}
-			_ = reaper.Run(clock.With(c.background, c.config.Clock), c.engine, append(options, c.config.Reaper...)...)
+			_ = reaper.Run(clock.With(c.store.Background, c.config.Clock), c.engine, append(options, c.config.Reaper...)...)
 		})
 	}
 }
@@ -78,13 +80,13 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	ctx, cancel := contract.ToUnlock(ctx, c)
 	defer cancel()
-	if c.calls.close() {
+	if c.store.Close() {
 		go c.shutDown()
 	}
 	select {
 	case <-c.down:
 	case <-ctx.Done():
-		c.abort()
+		c.store.Abort()
 		return context.Cause(ctx)
 	case <-c.stuck:
 	}
@@ -99,11 +101,11 @@ func (c *Client) Close(ctx context.Context) error {
 // shutDown is what Close waits for. No call begins any more.
 func (c *Client) shutDown() {
 	defer close(c.down)
-	defer c.abort()
-	c.stop(ErrClosed)
-	defer time.AfterFunc(answerTimeout, c.hangUp).Stop()
+	defer c.store.Abort()
+	c.store.Stop(ErrClosed)
+	defer time.AfterFunc(answerTimeout, c.store.HangUp).Stop()
 	limit := cmp.Or(c.config.Closing, contract.CloseTimeout)
-	defer time.AfterFunc(limit, c.abort).Stop()
+	defer time.AfterFunc(limit, c.store.Abort).Stop()
 	defer time.AfterFunc(limit+contract.StuckTimeout, func() { close(c.stuck) }).Stop()
 	var holds []*hold
 	for _, h := range c.registry.close() {
@@ -112,11 +114,11 @@ func (c *Client) shutDown() {
 		}
 	}
 	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.takeBack(holds[i], ErrClosed) })...)
-	c.underWay.Wait()
+	c.store.Wait()
 	if c.history.write != nil {
-		c.history.flush(c.tidying)
+		c.history.flush(c.store.Tidying)
 	}
-	c.failure = driver.Join(c.failure, c.sessions.end())
-	c.sessions.wait()
+	c.failure = driver.Join(c.failure, c.sessions.End())
+	c.sessions.Wait()
 	tell.Flush(c.telling...)
 }

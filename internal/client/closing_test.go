@@ -38,7 +38,7 @@ func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
 					got <- err
 				}()
 				synctest.Wait()
-				s := c.sessions.last()
+				s := c.sessions.Last()
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				began := time.Now()

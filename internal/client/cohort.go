@@ -12,14 +12,19 @@ import (
 // maxMembers is how many members a cohort has at most.
 const maxMembers = 256
 
-// cohorts are the requests of one session that join queues together (lock cohorting: Dice, Marathe
-// and Shavit 2012). For each name one statement at a time joins its queue; what comes meanwhile
-// goes with the next. So the members of a cohort came before whatever stands behind its place.
-// together.go sends what is decided here.
+// place is a name that a session waits for.
+type place struct{ session, name string }
+
+func (m *member) place() place { return place{m.request.Session, m.request.Name} }
+
+// cohorts are the requests of a client's sessions that join queues together (lock cohorting: Dice,
+// Marathe and Shavit 2012). For each name one statement at a time joins its queue; what comes
+// meanwhile goes with the next. So the members of a cohort came before whatever stands behind its
+// place. together.go sends what is decided here.
 type cohorts struct {
-	mu      sync.Mutex           // protects what follows, and every cohort and member
-	asking  map[string][]*member // by name with a statement under way, those who go with the next
-	serving map[string]*cohort   // by name, that which has the lock
+	mu      sync.Mutex          // protects what follows, and every cohort and member
+	asking  map[place][]*member // by name with a statement under way, those who go with the next
+	serving map[place]*cohort   // by name, that which has the lock
 }
 
 // cohort is a number of requests that share one place, one attempt and one grant. Its members get
@@ -27,6 +32,7 @@ type cohorts struct {
 // own.
 type cohort struct {
 	attempt   *attempt
+	at        place
 	waiting   []*member // in the order of their tokens; those who gave up are not among them
 	queued    bool      // it has a place in the queue, or had
 	grant     driver.Grant
@@ -37,7 +43,7 @@ type cohort struct {
 	alone     bool          // the database knows the present member as the only holder
 	detaching chan struct{} // closed when that is so, or the lock is lost; nil: nobody has asked for it
 	rest      *cohort       // the members behind one that is being detached
-	place     *wait.Waiter  // of rest
+	waiter    *wait.Waiter  // of rest
 }
 
 // member is one request.
@@ -58,7 +64,7 @@ type turn struct {
 }
 
 func newCohorts() *cohorts {
-	return &cohorts{asking: map[string][]*member{}, serving: map[string]*cohort{}}
+	return &cohorts{asking: map[place][]*member{}, serving: map[place]*cohort{}}
 }
 
 // add adds a request to those that go with the next statement; first: none is under way, and the
@@ -67,29 +73,30 @@ func (x *cohorts) add(r driver.Request) (m *member, first bool) {
 	m = &member{request: r, turn: make(chan turn, 1)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	others, busy := x.asking[r.Name]
-	x.asking[r.Name] = append(others, m)
+	at := m.place()
+	others, busy := x.asking[at]
+	x.asking[at] = append(others, m)
 	return m, !busy
 }
 
 // next makes a cohort of those who have come for a name, and the request that the database gets;
 // nil: there is nobody. make makes its attempt.
-func (x *cohorts) next(name string, make func() *attempt) (*cohort, driver.Request) {
+func (x *cohorts) next(at place, make func() *attempt) (*cohort, driver.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := x.asking[name]
+	all := x.asking[at]
 	if len(all) == 0 {
-		delete(x.asking, name)
+		delete(x.asking, at)
 		return nil, driver.Request{}
 	}
 	n := min(len(all), maxMembers)
-	x.asking[name] = slices.Clone(all[n:])
+	x.asking[at] = slices.Clone(all[n:])
 	c := newCohort(make(), all[:n])
 	return c, c.request()
 }
 
 func newCohort(a *attempt, members []*member) *cohort {
-	c := &cohort{attempt: a, waiting: slices.Clone(members), over: make(chan struct{}), served: make(chan struct{}), alone: len(members) == 1}
+	c := &cohort{attempt: a, at: members[0].place(), waiting: slices.Clone(members), over: make(chan struct{}), served: make(chan struct{}), alone: len(members) == 1}
 	for i, m := range members {
 		m.cohort, m.at = c, i
 	}
@@ -120,7 +127,7 @@ func (x *cohorts) begin(c *cohort, grant driver.Grant, asked time.Duration) bool
 	if !c.serve() {
 		return false
 	}
-	x.serving[c.attempt.name] = c
+	x.serving[c.at] = c
 	return true
 }
 
@@ -129,17 +136,17 @@ func (x *cohorts) end(c *cohort) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c.present = 0
-	if x.serving[c.attempt.name] == c {
-		delete(x.serving, c.attempt.name)
+	if x.serving[c.at] == c {
+		delete(x.serving, c.at)
 		close(c.served)
 	}
 }
 
 // served is closed when the cohort of this session that has a name has it no more; nil: none has.
-func (x *cohorts) served(name string) <-chan struct{} {
+func (x *cohorts) served(at place) <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c := x.serving[name]; c != nil {
+	if c := x.serving[at]; c != nil {
 		return c.served
 	}
 	return nil
@@ -175,11 +182,11 @@ func (c *cohort) serve() bool {
 }
 
 // busy reports whether a cohort of this session has a name, or asks for it.
-func (x *cohorts) busy(name string) bool {
+func (x *cohorts) busy(at place) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, asking := x.asking[name]
-	return asking || x.serving[name] != nil
+	_, asking := x.asking[at]
+	return asking || x.serving[at] != nil
 }
 
 // dismiss tells those who wait why they get nothing.
@@ -207,10 +214,10 @@ func (x *cohorts) dismissFirst(c *cohort, err error) {
 func (x *cohorts) leave(m *member) (left, vacant bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	name := m.request.Name
 	if m.cohort == nil {
-		if i := slices.Index(x.asking[name], m); i >= 0 {
-			x.asking[name] = slices.Delete(x.asking[name], i, i+1)
+		at := m.place()
+		if i := slices.Index(x.asking[at], m); i >= 0 {
+			x.asking[at] = slices.Delete(x.asking[at], i, i+1)
 		}
 		return true, false
 	}
@@ -240,7 +247,7 @@ func (x *cohorts) queued(m *member) bool {
 func (c *cohort) split(make func() *attempt, place func(attempt string) *wait.Waiter) (rest driver.Request) {
 	if c.rest == nil && len(c.waiting) > 0 {
 		c.rest = newCohort(make(), c.waiting)
-		c.waiting, c.place = nil, place(c.rest.attempt.id)
+		c.waiting, c.waiter = nil, place(c.rest.attempt.id)
 	}
 	if c.rest != nil && len(c.rest.waiting) > 0 {
 		rest = c.rest.request()
@@ -253,9 +260,9 @@ func (c *cohort) split(make func() *attempt, place func(attempt string) *wait.Wa
 func (x *cohorts) resume(c *cohort) (*cohort, *wait.Waiter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	rest, place := c.rest, c.place
-	c.rest, c.place = nil, nil
-	return rest, place
+	rest, waiter := c.rest, c.waiter
+	c.rest, c.waiter = nil, nil
+	return rest, waiter
 }
 
 // settled notes that a cohort has no other member than the present one any more.

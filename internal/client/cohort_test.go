@@ -9,17 +9,17 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/wait"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // waitingTogether has requests for a name join its queue as one cohort.
-func waitingTogether(s *clientSession, c *Client, name string, n int) (*cohort, []*member) {
+func waitingTogether(s *store.Session, c *Client, name string, n int) (*cohort, []*member) {
 	var all []*member
 	for range n {
-		m, _ := s.cohorts.add(driver.Request{Name: name})
+		m, _ := c.cohorts.add(driver.Request{Name: name, Session: s.ID})
 		all = append(all, m)
 	}
-	of, _ := s.cohorts.next(name, c.newAttempt(name))
+	of, _ := c.cohorts.next(place{s.ID, name}, c.newAttempt(name))
 	return of, all
 }
 
@@ -30,7 +30,6 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 		began := time.Now()
 		c := newPaperClient(t, newPaper(), nil)
 		s := aliveSession(t, clock.Func(func() time.Duration { return time.Since(began) }))
-		s.cohorts = newCohorts()
 		heldBack := func() time.Duration {
 			from := time.Now()
 			c.holdBack(s, "n")
@@ -40,11 +39,11 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 			t.Errorf("held back for %v while nobody has the name", d)
 		}
 		of, _ := waitingTogether(s, c, "n", 2)
-		s.cohorts.begin(of, driver.Grant{First: 1, Token: 2}, 0)
+		c.cohorts.begin(of, driver.Grant{First: 1, Token: 2}, 0)
 		if d := heldBack(); d != lingering {
 			t.Errorf("held back for %v, want %v", d, lingering)
 		}
-		time.AfterFunc(lingering/5, func() { s.cohorts.end(of) })
+		time.AfterFunc(lingering/5, func() { c.cohorts.end(of) })
 		if d := heldBack(); d < lingering/5 || d > lingering/5+2*moment {
 			t.Errorf("held back for %v while the name was held for %v", d, lingering/5)
 		}
@@ -58,7 +57,7 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 // one that gets the token of another.
 func TestMembersHaveTheLockOneAfterTheOther(t *testing.T) {
 	c := newPaperClient(t, newPaper(), nil)
-	s := &clientSession{cohorts: newCohorts()}
+	s := aliveSession(t, c.config.Clock)
 	of, all := waitingTogether(s, c, "n", 4)
 	if r := of.request(); r.Members != 4 {
 		t.Fatalf("%+v", r)
@@ -71,16 +70,16 @@ func TestMembersHaveTheLockOneAfterTheOther(t *testing.T) {
 			return 0
 		}
 	}
-	s.cohorts.begin(of, driver.Grant{First: 11, Token: 14}, 0)
+	c.cohorts.begin(of, driver.Grant{First: 11, Token: 14}, 0)
 	if token := served(all[0]); token != 11 {
 		t.Errorf("the first has token %d", token)
 	}
-	if left, vacant := s.cohorts.leave(all[1]); !left || vacant {
+	if left, vacant := c.cohorts.leave(all[1]); !left || vacant {
 		t.Error(left, vacant)
 	}
 	noted := 0
 	pass := func() bool {
-		passed, _ := s.cohorts.pass(of, func() { noted++ })
+		passed, _ := c.cohorts.pass(of, func() { noted++ })
 		return passed
 	}
 	if !pass() || served(all[1]) != 0 || served(all[2]) != 13 || served(all[3]) != 0 {
@@ -122,16 +121,16 @@ func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 				if err := first.Unlock(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				s := c.sessions.alive()
+				s := c.sessions.Alive()
 				for range 2 {
 					l := <-locks
-					if !s.cohorts.busy("n") {
+					if !c.cohorts.busy(place{s.ID, "n"}) {
 						t.Error("a cohort has the name, and it is not busy")
 					}
 					end(t, l)
 				}
 				synctest.Wait()
-				if s.cohorts.busy("n") {
+				if c.cohorts.busy(place{s.ID, "n"}) {
 					t.Error("the name is busy, and nobody has it")
 				}
 			})
@@ -143,14 +142,14 @@ func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 // the one that has it then would be lost. And by one that it has show what is being released.
 func TestAMemberThatHasPassedTheLockOnIsNotDetached(t *testing.T) {
 	c := newPaperClient(t, newPaper(), nil)
-	s := &clientSession{cohorts: newCohorts()}
+	s := aliveSession(t, c.config.Clock)
 	of, _ := waitingTogether(s, c, "n", 3)
-	s.cohorts.begin(of, driver.Grant{First: 11, Token: 13}, 0)
+	c.cohorts.begin(of, driver.Grant{First: 11, Token: 13}, 0)
 	of.waiting = of.waiting[:1]
 	for token := range int64(2) {
 		h := &hold{attempt: of.attempt, in: s, cohort: of}
 		h.mode.Store(&mode{token: 11 + token, last: 13})
-		s.cohorts.pass(of, func() {})
+		c.cohorts.pass(of, func() {})
 		if done := c.detach(s, h); done != nil || of.detaching != nil {
 			t.Errorf("%d is being detached", token)
 		}
@@ -173,16 +172,16 @@ func TestAMemberThatGivesUpAtItsTurnPassesTheLockOn(t *testing.T) {
 	for how, behind := range map[string]int{"to the next member": 1, "back, as the last member": 0} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
 				c := newPaperClient(t, newPaper(), nil)
-				s := aliveSession(t, clock.Func(func() time.Duration { return time.Since(began) }))
-				s.cohorts = newCohorts()
-				s.hub = wait.New(s.Context(), listening{c.engine, s.Session}, s.ID, wait.Config{Clock: c.config.Clock})
-				s.cohorts.add(driver.Request{Name: "n"}) // whose statement is under way, so that nothing is sent
+				s, err := c.sessions.Open(t.Context(), true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.cohorts.add(driver.Request{Name: "n", Session: s.ID}) // whose statement is in flight, so that nothing is sent
 				var of *cohort
 				ctx := leaving{t.Context(), make(chan struct{}), func() error {
 					if of.present == 11 { // it is about to give up: in that moment it gets its turn
-						s.cohorts.pass(of, func() {})
+						c.cohorts.pass(of, func() {})
 					}
 					return context.Canceled
 				}}
@@ -194,10 +193,10 @@ func TestAMemberThatGivesUpAtItsTurnPassesTheLockOn(t *testing.T) {
 				synctest.Wait()
 				var next *member
 				for range behind {
-					next, _ = s.cohorts.add(driver.Request{Name: "n"})
+					next, _ = c.cohorts.add(driver.Request{Name: "n", Session: s.ID})
 				}
-				of, _ = s.cohorts.next("n", c.newAttempt("n"))
-				s.cohorts.begin(of, driver.Grant{First: 11, Token: 12 + int64(behind)}, 0)
+				of, _ = c.cohorts.next(place{s.ID, "n"}, c.newAttempt("n"))
+				c.cohorts.begin(of, driver.Grant{First: 11, Token: 12 + int64(behind)}, 0)
 				close(ctx.done)
 				if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 					t.Error(err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,24 +9,25 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	sent := false
-	return l.convert(ctx, true, func(g rows, m mode) (mode, error) {
-		if m.shared() && sent { // its answer was lost
+	h, sent := l.hold, false
+	return l.convert(ctx, true, func(m mode) (mode, error) {
+		switch {
+		case m.shared() && sent: // an earlier try did it, and its answer was lost
 			return m, nil
-		}
-		if m.shared() {
+		case m.shared():
 			return m, fmt.Errorf("%w: it is shared already", driver.ErrUnsupported)
 		}
-		if err := l.hold.once(); err != nil {
+		if err := h.once(); err != nil {
 			return m, err
 		}
 		sent = true
-		held := l.hold.held() // now, and not when the transition runs
-		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Downgrade(n, held) })
+		held := h.held() // now, and not when the transition runs
+		err := h.in.Change(ctx, h.name, func(n *protocol.Name) error { return protocol.Downgrade(n, held) })
 		if err != nil {
 			return m, err
 		}
@@ -34,42 +36,43 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	})
 }
 
-// TryUpgrade makes a writer of a reader, if it is the only one.
+// TryUpgrade makes a writer of a reader, if no other reader holds the name.
 func (l *Lock) TryUpgrade(ctx context.Context) error {
-	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
+	c, h := l.client, l.hold
+	return l.convert(ctx, false, func(m mode) (mode, error) {
 		if !m.shared() {
 			return m, nil
 		}
-		if err := l.hold.once(); err != nil {
+		if err := h.once(); err != nil {
 			return m, err
 		}
-		held := l.hold.held()
+		held := h.held()
 		var got driver.Grant
 		var upgraded bool
-		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) (err error) {
-			got, upgraded, err = protocol.Upgrade(n, held, l.hold.id)
+		err := h.in.Change(ctx, h.name, func(n *protocol.Name) (err error) {
+			got, upgraded, err = protocol.Upgrade(n, held, h.id)
 			return err
 		})
 		switch {
 		case err != nil:
 			return m, err
 		case !upgraded:
-			state, _ := g.look(ctx, g.in.ID, l.hold.name)
-			return m, g.notAcquired(state, nil)
+			state, _ := c.store.Look(ctx, h.in.ID, h.name)
+			return m, c.notAcquired(state, nil)
 		}
 		m.token, m.last, m.units, m.of = got.Token, got.Token, 0, 0
 		return m, nil
 	})
 }
 
-// Raise lifts the token to at least a value, and returns what it is then.
+// Raise lifts the token to at least the given one, and returns the token after that.
 func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error) {
-	err = l.convert(ctx, false, func(g rows, m mode) (mode, error) {
+	err = l.convert(ctx, false, func(m mode) (mode, error) {
 		if m.shared() {
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
 		var err error
-		if raised, err = g.raise(ctx, l.hold.held(), token); err == nil {
+		if raised, err = raise(ctx, l.hold.in, l.hold.held(), token); err == nil {
 			m.token, m.last = raised, raised
 		}
 		return m, err
@@ -77,26 +80,26 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 	return raised, err
 }
 
-// Extend moves the end of a fixed lease, never back. Where no answer comes the earlier end stands
+// Extend moves the end of a fixed lease, and never back. Without an answer the earlier end stands
 // here, whatever the database has.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	h := l.hold
+	c, h := l.client, l.hold
 	if !h.fixed {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
-	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
-		asked, held := g.config.Clock.Now(), h.held()
+	return l.convert(ctx, false, func(m mode) (mode, error) {
+		asked, held := c.config.Clock.Now(), h.held()
 		var left time.Duration
-		err := g.change(ctx, g.in, h.name, func(n *protocol.Name) (err error) {
+		err := h.in.Change(ctx, h.name, func(n *protocol.Name) (err error) {
 			left, err = protocol.Extend(n, held, d)
 			return err
 		})
 		if err != nil {
 			return m, err
 		}
-		if !g.prolong(h, leaseEnd(left, asked, g.config.Clock.Now())) {
-			g.expire(h)
-			<-h.ctx.Done() // whatever took it out of the registry ends it
+		if !c.prolong(h, leaseEnd(left, asked, c.config.Clock.Now())) {
+			c.expire(h)
+			<-h.ctx.Done() // ended by the goroutine that took the hold out of the registry
 		}
 		return m, nil
 	})
@@ -104,14 +107,14 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
-	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
+	return l.convert(ctx, false, func(m mode) (mode, error) {
 		held, e := l.hold.held(), eventOf(l.hold, kind, detail)
-		return m, g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, held, e) })
+		return m, l.hold.in.Change(ctx, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, held, e) })
 	})
 }
 
-// once refuses to change what code relies on that entered the lock again. MUST be called with mu
-// locked.
+// once refuses to change a lock that was entered again: other code relies on the lock as it is.
+// MUST be called with mu locked.
 func (h *hold) once() error {
 	if h.entries > 1 {
 		return fmt.Errorf("%w: the lock was entered %d times", driver.ErrUnsupported, h.entries)
@@ -119,41 +122,40 @@ func (h *hold) once() error {
 	return nil
 }
 
-// conversion sends what changes the mode of a hold, and returns the mode that it has then.
-type conversion func(g rows, m mode) (mode, error)
-
-// convert changes what a lock is in the database, alone, and again where a race was lost. yielding:
-// readers may come in beside it meanwhile.
-func (l *Lock) convert(ctx context.Context, yielding bool, f conversion) error {
+// convert changes how a lock is held, with nothing else at work on it, and tries again where a race
+// was lost. f sends the change, and returns the mode after it. downgrade: readers may come in
+// beside the lock while f is in flight.
+func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m mode) (mode, error)) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	h := l.hold
-	g := l.client.rows(h)
-	if err := g.begin(); err != nil {
+	c, h := l.client, l.hold
+	if err := c.store.Begin(); err != nil {
 		return err
 	}
-	defer g.done()
-	for away := g.absent(); ; {
-		err := g.tryConvert(ctx, h, yielding, f)
-		switch over := h.over(); { // it may have ended while the statement was at work
+	defer c.store.Done()
+	var final error // is not tried again
+	err := c.store.Retry(ctx, store.Patient, func() error {
+		err := c.tryConvert(ctx, h, downgrade, f)
+		switch over := h.over(); { // the lock may have ended while the statement was in flight
 		case over != nil:
-			return over
-		case err == nil, err == errReleasedTx:
-			return err
+			final = over
+		case err == errReleasedTx, err != nil && !h.in.Alive():
+			final = err
 		case errors.Is(err, driver.ErrNotHeld):
-			g.lose(h, err)
-			return lost(err)
-		case !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil || !g.in.Alive():
-			return err
+			c.lose(h, err)
+			final = lost(err)
+		default:
+			return err // with nothing locked: what is in the way may need it
 		}
-		pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it
-	}
+		return nil
+	})
+	return cmp.Or(final, err)
 }
 
-// tryConvert does so once.
-func (g rows) tryConvert(ctx context.Context, h *hold, yielding bool, f conversion) error {
-	if err := lockWithin(ctx, h.mu.TryLock); err != nil { // a transaction relies on what it is, and waits perhaps
+// tryConvert converts once.
+func (c *Client) tryConvert(ctx context.Context, h *hold, downgrade bool, f func(m mode) (mode, error)) error {
+	if err := lockWithin(ctx, h.mu.TryLock); err != nil { // a transaction may rely on the mode, and wait
 		return err
 	}
 	defer h.mu.Unlock()
@@ -161,19 +163,22 @@ func (g rows) tryConvert(ctx context.Context, h *hold, yielding bool, f conversi
 		return err
 	}
 	defer h.conversion.Unlock()
-	if !g.registry.relies(h) {
-		return g.unusable(h)
+	if !c.registry.relies(h) {
+		return c.unusable(h)
 	}
-	if err := g.ascertain(ctx, h); err != nil {
+	if err := c.ascertain(ctx, h); err != nil {
 		return err
 	}
-	was := *h.mode.Load()
-	during := was
-	during.yielding = yielding
-	h.mode.Store(&during)
-	now, err := f(g, was)
-	if err != nil && residueOf(err) == unsure {
-		now.late, now.vague, now.yielding = true, true, yielding
+	was, lost := *h.mode.Load(), unknown
+	if downgrade {
+		lost = yielding
+		during := was
+		during.doubt = yielding
+		h.mode.Store(&during)
+	}
+	now, err := f(was)
+	if err != nil && store.ResidueOf(err) == store.Unsure {
+		now.doubt = lost
 	}
 	h.mode.Store(&now)
 	return err

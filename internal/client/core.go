@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -61,19 +62,21 @@ type Tx interface {
 
 // Client takes locks in one database. It is safe for concurrent use.
 type Client struct {
-	*calls
+	engine   driver.Backend // for Inquire and the reaper; transitions are the store's
+	store    *store.Store
 	config   Config
-	engine   driver.Backend
 	owners   *owners
 	entries  *entries
 	registry *registry
 	history  *history
-	sessions *sessions
+	sessions *store.Sessions
+	cohorts  *cohorts
 	undoing  chan struct{} // a token for each attempt that is being given back, parallelism at most
 	waiting  atomic.Int64  // calls that wait in a queue, or are about to
 
-	detaching *outage.Report
-	telling   []*tell.Queue // the observer's, and then the logger's: the former's losses are logged
+	detaching, givingBack *outage.Report
+
+	telling []*tell.Queue // the observer's, and then the logger's: the former's losses are logged
 
 	down    chan struct{} // closed when nothing runs any more
 	stuck   chan struct{} // closed when Close waits no longer for that
@@ -109,4 +112,17 @@ func (c *Client) refused(cause error) error { return c.notAcquired(driver.State{
 
 func (c *Client) notAcquired(state driver.State, cause error) error {
 	return refusal{c.config.NotAcquired(state, cause), state}
+}
+
+// Inquire runs statements that no lock depends on, and again where a race was lost.
+func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine driver.Backend) error) error {
+	return c.store.Inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) })
+}
+
+// CheckSchema returns why this build cannot work with the database's tables, or nil.
+func (c *Client) CheckSchema(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return c.store.CheckSchema(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // detached begins the id of a session that nobody beats: it has one lock, and lasts for the time
@@ -28,19 +29,19 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 		if l.unlocked {
 			return fmt.Errorf("%w: it was unlocked", driver.ErrNotHeld)
 		}
-		g := l.client.rows(l.hold)
-		if err := g.begin(); err != nil {
+		c := l.client
+		if err := c.store.Begin(); err != nil {
 			return err
 		}
-		defer g.done()
-		l.outcome = g.send(ctx, l.hold, d)
+		defer c.store.Done()
+		l.outcome = c.send(ctx, l.hold, d)
 		l.unlocked = l.hold.ctx.Err() != nil
 		return l.outcome
 	})
 }
 
 // send does so once nothing else changes the hold.
-func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
+func (c *Client) send(ctx context.Context, h *hold, d time.Duration) error {
 	if err := h.ended(); err != nil {
 		return err
 	}
@@ -48,34 +49,34 @@ func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
 		return err
 	}
 	defer h.mu.Unlock()
-	if err := g.settle(ctx, h); err != nil {
+	if err := c.settle(ctx, h); err != nil {
 		return err
 	}
-	if err := g.detachable(h); err != nil {
+	if err := c.detachable(h); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout) // also where the application has locked the whole database
 	defer cancel()
 	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: rand.Text()}
-	err := g.persist(ctx, func() error {
-		return g.statement(ctx, func(ctx context.Context) error {
-			return g.engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: g.config.Host, App: g.config.App, PID: os.Getpid(), TTL: d})
+	err := c.persist(ctx, func() error {
+		return c.store.Call(ctx, func(ctx context.Context) error {
+			return c.store.Engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d})
 		})
 	})
 	if err == nil {
-		err = g.giveTo(ctx, h, to, d)
+		err = c.giveTo(ctx, h, to, d)
 	}
 	if err != nil {
-		g.endSession(to.Session)
+		c.endSession(to.Session)
 	}
 	return err
 }
 
 // giveTo ends a hold here, and gives it to another session, which lasts for d from then on. MUST be
 // called with mu locked.
-func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request, d time.Duration) error {
+func (c *Client) giveTo(ctx context.Context, h *hold, to protocol.Request, d time.Duration) error {
 	h.entries = 0
-	if !g.drop(h, errDetached) { // another has taken it out of the registry, and ends it
+	if !c.drop(h, errDetached) { // another has taken it out of the registry, and ends it
 		<-h.ctx.Done()
 		return h.ended()
 	}
@@ -83,37 +84,37 @@ func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request, d time.D
 		h.bereave()
 	}
 	held, waited := h.held(), false
-	err := g.persist(ctx, func() error {
+	err := c.persist(ctx, func() error {
 		if waited { // behind a guarded transaction: its time begins anew
-			if err := g.lengthen(ctx, to.Session, d); err != nil {
+			if err := c.lengthen(ctx, to.Session, d); err != nil {
 				return err
 			}
 		}
 		waited = true
-		return g.change(ctx, g.in, h.name, func(n *protocol.Name) error { return protocol.Move(n, held, to) })
+		return h.in.Change(ctx, h.name, func(n *protocol.Name) error { return protocol.Move(n, held, to) })
 	})
-	g.tellEnded(h, err)
+	c.tellEnded(h, err)
 	switch {
 	case err == nil:
-		g.registry.transition(h.attempt, finish)
+		c.registry.transition(h.attempt, finish)
 	case errors.Is(err, driver.ErrNotHeld):
-		g.registry.transition(h.attempt, finish)
+		c.registry.transition(h.attempt, finish)
 		err = lost(err)
 	default:
-		g.abandon(g.in, h.attempt, true)
+		c.abandon(h.in, h.attempt, true)
 	}
 	return err
 }
 
 // detachable is why a hold cannot be detached, or nil. MUST be called with mu locked.
-func (g rows) detachable(h *hold) error {
-	if h.entries == 0 || !g.registry.relies(h) {
-		return g.unusable(h)
+func (c *Client) detachable(h *hold) error {
+	if h.entries == 0 || !c.registry.relies(h) {
+		return c.unusable(h)
 	}
 	m := h.mode.Load()
-	g.registry.mu.Lock()
+	c.registry.mu.Lock()
 	together := h.all != nil
-	g.registry.mu.Unlock()
+	c.registry.mu.Unlock()
 	switch {
 	case m.shared():
 		return fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
@@ -125,30 +126,23 @@ func (g rows) detachable(h *hold) error {
 	return h.once()
 }
 
-// persist tries for as long as that may help, and until ctx ends: the error then says what was in
-// the way.
+// persist tries until ctx ends, if that may help. If ctx ends, the error says what was in the way.
 func (c *Client) persist(ctx context.Context, try func() error) error {
-	away := c.absent()
 	var before error
-	for tries := 1; ; tries++ {
+	return c.store.Retry(ctx, store.Patient, func() error {
 		err := try()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return driver.Join(err, before)
-		case !c.transient(err), away.tooLong(c, err):
+		if ctx.Err() == nil {
+			before = err
 			return err
 		}
-		before = err
-		backOff(ctx, tries)
-	}
+		return driver.Join(err, before)
+	})
 }
 
 // lengthen has a session that nobody beats last for d from now.
 func (c *Client) lengthen(ctx context.Context, session string, d time.Duration) error {
-	return c.statement(ctx, func(ctx context.Context) error {
-		alive, err := c.engine.Beat(ctx, session, d)
+	return c.store.Call(ctx, func(ctx context.Context) error {
+		alive, err := c.store.Engine.Beat(ctx, session, d)
 		if err == nil && !alive {
 			err = fmt.Errorf("%v was over before the lock could be detached", d)
 		}
@@ -157,12 +151,10 @@ func (c *Client) lengthen(ctx context.Context, session string, d time.Duration) 
 }
 
 // endSession ends a session that is to have no lock, and gives back what a late statement has given
-// it. It tries until Close. After that the session's own time ends it.
+// it. It tries until Close. After that the session expires.
 func (c *Client) endSession(id string) {
-	c.underWay.Go(func() {
-		for wait := 10 * time.Millisecond; c.sessions.remove(id) != nil && !c.closing(); wait = min(2*wait, time.Second) {
-			pause(c.background, wait)
-		}
+	c.store.Go(func() {
+		_ = c.store.Retry(c.store.Background, store.Background, func() error { return c.sessions.Remove(id) })
 	})
 }
 
@@ -174,10 +166,10 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := c.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return nil, err
 	}
-	defer c.done()
+	defer c.store.Done()
 	r := driver.Request{Name: name, Wait: true}
 	ctx, obs := c.tellStart(ctx, attemptAt(&r, true))
 	h, err := c.resumeDetached(ctx, &r, token)
@@ -189,11 +181,11 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 }
 
 func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token int64) (*hold, error) {
-	s, err := c.session(ctx, true)
+	s, err := c.sessions.Open(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	state, err := c.look(ctx, "", r.Name)
+	state, err := c.store.Look(ctx, "", r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -207,17 +199,19 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	o := c.owners.of(ctx, nil)
 	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.attempt(ctx, o)
 	k := c.registry.request(r.Name, r.Attempt)
-	got := &receipt{grant: driver.Grant{First: token, Token: token, Contended: true}, asked: c.config.Clock.Now()}
+	got := &receipt{Answer: store.Answer{
+		Grant: driver.Grant{First: token, Token: token, Contended: true}, Asked: c.config.Clock.Now(),
+	}}
 	from := driver.Held{Name: r.Name, Session: holder.Session, Token: token}
 	err = c.persist(ctx, func() error {
-		return c.change(ctx, s, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
+		return s.Change(ctx, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
 	})
 	if err == nil {
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
 			c.endSession(holder.Session)
 			return h, nil
 		}
-		err = errSessionOver
+		err = store.ErrSessionOver
 	}
 	if errors.Is(err, driver.ErrNotHeld) {
 		c.registry.transition(k, finish)
@@ -229,17 +223,19 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 
 // moveBack gives a lock that nobody relies on back to the session that it was detached to: a
 // statement that was cut off may have taken it up.
-func (c *Client) moveBack(s *clientSession, k *attempt, token int64, to driver.Holder) {
+func (c *Client) moveBack(s *store.Session, k *attempt, token int64, to driver.Holder) {
 	held := driver.Held{Name: k.name, Session: s.ID, Token: token}
 	back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
 	c.undo(k, func() {
-		for wait := 10 * time.Millisecond; s.Context().Err() == nil && c.tidying.Err() == nil; wait = min(2*wait, time.Second) {
-			err := c.change(c.tidying, s, k.name, func(n *protocol.Name) error { return protocol.Move(n, held, back) })
-			if err == nil || errors.Is(err, driver.ErrNotHeld) {
-				break
+		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
+		defer cancel()
+		_ = c.store.Retry(within, store.Background, func() error {
+			err := s.Change(c.store.Tidying, k.name, func(n *protocol.Name) error { return protocol.Move(n, held, back) })
+			if errors.Is(err, driver.ErrNotHeld) {
+				return nil
 			}
-			pause(c.background, wait)
-		}
+			return err
+		})
 		s.Check() // the statement may run after all: then what it has taken is given back
 	})
 }

@@ -4,33 +4,10 @@
 //
 // # The path of a lock
 //
-// Client.acquire (acquire.go), which Client.Acquire (lock.go) calls, tries until it holds the name:
-// tryAcquire makes one attempt in the present session, takeOrQueue sends it, by take where the name
-// seems free and otherwise by queue, where a plain request joins a cohort (together.go), and rely
-// (loss.go) makes a hold of the grant. Lock.Unlock (lock.go) ends in rows.release (rows.go), or in
-// the next member of its cohort.
-//
-// # Files
-//
-// Each file stands on those below it, and a test holds that no two stand on each other:
-//
-//	client.go                                              New, Close
-//	stats.go  ping.go  incarnation.go  reach.go            what a client tells, and other packages need
-//	job.go  revoke.go  watch.go  locktx.go  reconcile.go   what needs several of the following
-//	batch.go                                               several names as one lock
-//	convert.go  transaction.go  detach.go                  what happens to a lock that is held
-//	lock.go                                                the handle: Acquire, Unlock
-//	acquire.go  unlock.go  stall.go                        acquiring, and the way back
-//	rows.go                                                a hold in the database
-//	together.go                                            requests that join a queue together
-//	undo.go  loss.go                                       failed attempts; losses
-//	tables.go                                              what the client reads and writes
-//	observation.go                                          what an observer is told
-//	core.go                                                the client
-//	session.go  history.go  registry.go                    its parts
-//	batcher.go                                             what goroutines of a session send together
-//	hold.go  cohort.go  state.go  mode.go                  what is held
-//	progress.go  calls.go  owner.go  errors.go  text.go  observer.go
+// Client.Acquire (lock.go) calls acquire (acquire.go), which tries until it holds the name. try
+// makes one attempt in the session that is alive: store.Session.Take where the name seems free,
+// else queue, where a plain request joins a cohort (together.go). rely (loss.go) makes a hold of
+// the grant. Lock.Unlock ends in release (unlock.go), or in the next member of its cohort.
 //
 // # What is told
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // The kinds of event that the library writes.
@@ -38,7 +39,8 @@ const (
 
 // history is what is still to be written of what happened to this client's locks.
 type history struct {
-	calls   *calls
+	db      *store.Store
+	ttl     time.Duration
 	clock   clock.Clock
 	write   func(ctx context.Context, events []driver.Event) error // nil: nothing is recorded
 	log     *slog.Logger
@@ -111,18 +113,18 @@ func (y *history) lose(err error) {
 func (y *history) run() {
 	timer := y.clock.NewTimer(historyPause)
 	defer timer.Stop()
-	for failures := 0; !y.calls.closing(); {
+	for failures := 0; !y.db.Closing(); {
 		wait := historyPause
 		if failures > 0 {
-			wait = backoff.Pause(failures, 2*historyPause, max(y.calls.ttl, historyPause))
+			wait = backoff.Pause(failures, 2*historyPause, max(y.ttl, historyPause))
 		}
 		timer.Reset(wait)
 		select {
-		case <-y.calls.background.Done():
+		case <-y.db.Background.Done():
 			return
 		case <-timer.C:
 		}
-		if y.flush(y.calls.tidying) { // Close does not cut it short
+		if y.flush(y.db.Tidying) { // Close does not cut it short
 			failures = 0
 		} else {
 			failures++
@@ -139,7 +141,7 @@ func (y *history) flush(ctx context.Context) (ok bool) {
 	events, size, refused := y.take(), eventPage, 0
 	for ok = true; len(events) > 0; {
 		page := events[:min(len(events), size)]
-		err := y.calls.statement(ctx, func(ctx context.Context) error { return y.write(ctx, page) })
+		err := y.db.Call(ctx, func(ctx context.Context) error { return y.write(ctx, page) })
 		switch {
 		case err == nil:
 			y.report.Worked()
@@ -149,21 +151,21 @@ func (y *history) flush(ctx context.Context) (ok bool) {
 			}
 			events, size, refused, ok = events[len(page):], eventPage, 0, true
 			continue
-		case isRefusal(err) && len(page) > 1:
+		case store.Refusal(err) && len(page) > 1:
 			size = len(page) / 2
 			continue
-		case isRefusal(err) && refused < maxRefused:
+		case store.Refusal(err) && refused < maxRefused:
 			y.dropped.Add(1)
 			y.report.Failed(err, "lost", y.lost())
 			events, ok = events[1:], false
 			refused++
 			continue
-		case transient(err, true) && !y.calls.closing():
+		case y.db.Transient(err) && !y.db.Closing():
 			y.putBack(events)
 			y.report.Failed(err, "waiting", len(events), "lost", y.lost())
 		default:
 			y.dropped.Add(int64(len(events)))
-			if y.report.Failed(err, "lost", y.lost()); y.calls.closing() {
+			if y.report.Failed(err, "lost", y.lost()); y.db.Closing() {
 				y.log.Warn("dblock: the last events were not written", "lost", y.lost(), "error", err)
 			}
 		}

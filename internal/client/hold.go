@@ -11,13 +11,14 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // hold is a name that this client holds, or a share of it, entered once or several times by the
 // same owner.
 type hold struct {
 	*attempt
-	in        *clientSession // that has it in the database
+	in        *store.Session // that has it in the database
 	cohort    *cohort        // that it was granted with; nil: alone
 	bereave   func()         // called when it is lost; nil: nobody is behind it
 	owner     Owner
@@ -67,7 +68,7 @@ type ending struct {
 // that it guards may still be open, and only a takeover looks for that. Of everything else the
 // database's rest is nobody's, and is given back. MUST be called with the registry's mutex locked.
 func (h *hold) gone(reason error) ending {
-	alive := h.in.over() == nil
+	alive := h.in.Over() == nil
 	if h.state == ReleasingTx && alive && !errors.Is(reason, errLeaseOver) {
 		return ending{commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// idleTTLs is how many TTLs a session outlives its last use, as in package store.
+const idleTTLs = 4
+
 // idling is a client in a bubble that records, reaps and listens, and what its database was asked.
 func idling(t *testing.T, f func(t *testing.T, p *paper, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +29,7 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 	idling(t, func(t *testing.T, p *paper, c *Client) {
 		for range 2 {
 			l := acquire(t, t.Context(), c, "n")
-			c.sessions.last().hub.Listen()
+			c.sessions.Last().Hub.Listen()
 			was := c.Stats().Session
 			release(t, l)
 			time.Sleep(idleTTLs*c.TTL() - time.Second)
@@ -53,13 +56,12 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 }
 
 func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
-	for use, of := range map[string]func(t *testing.T, c *Client) (end func()){
-		"it holds a lock": func(t *testing.T, c *Client) func() {
+	for use, of := range map[string]func(t *testing.T, p *paper, c *Client) (end func()){
+		"it holds a lock": func(t *testing.T, p *paper, c *Client) func() {
 			l := acquire(t, t.Context(), c, "n")
 			return func() { release(t, l) }
 		},
-		"it waits for a lock": func(t *testing.T, c *Client) func() {
-			p := c.engine
+		"it waits for a lock": func(t *testing.T, p *paper, c *Client) func() {
 			other := newPaperClient(t, p, nil)
 			l := acquire(t, t.Context(), other, "n")
 			ctx, cancel := context.WithCancel(t.Context())
@@ -70,7 +72,7 @@ func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
 			}()
 			return func() { cancel(); <-done; release(t, l) }
 		},
-		"it watches a name": func(t *testing.T, c *Client) func() {
+		"it watches a name": func(t *testing.T, p *paper, c *Client) func() {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() {
@@ -79,7 +81,7 @@ func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
 			}()
 			return func() { cancel(); <-done }
 		},
-		"it locks now and then": func(t *testing.T, c *Client) func() {
+		"it locks now and then": func(t *testing.T, p *paper, c *Client) func() {
 			stop, done := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(done)
@@ -97,7 +99,7 @@ func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
 	} {
 		t.Run(use, func(t *testing.T) {
 			idling(t, func(t *testing.T, p *paper, c *Client) {
-				end := of(t, c)
+				end := of(t, p, c)
 				defer end()
 				time.Sleep(time.Second)
 				was := c.Stats().Session
@@ -114,26 +116,17 @@ func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
 func TestASessionOutlivesTheCallsThatUseIt(t *testing.T) {
 	idling(t, func(t *testing.T, p *paper, c *Client) {
 		release(t, acquire(t, t.Context(), c, "n"))
-		if err := c.begin(); err != nil {
+		if err := c.store.Begin(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * c.TTL())
 		if c.Stats().Session == "" {
 			t.Error("the session has ended below a call")
 		}
-		c.done()
+		c.store.Done()
 		time.Sleep((idleTTLs + 2) * c.TTL())
 		if c.Stats().Session != "" {
 			t.Error("the session has not ended")
-		}
-	})
-}
-
-func TestNoCallBeginsWhileAClientIsFoundIdle(t *testing.T) {
-	c := newCalls(time.Second)
-	c.between(func(bool) {
-		if c.mu.TryLock() {
-			t.Error("a call could begin")
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 // Incarnation asks the database for how long it has had its data, as driver.Quorum says.
 func (c *Client) Incarnation(ctx context.Context, renew bool, floor int64) (i driver.Incarnation, err error) {
-	err = c.Inquire(ctx, func(ctx context.Context, engine driver.Backend) (err error) {
-		i, err = engine.Incarnation(ctx, renew, floor)
+	err = c.store.Inquire(ctx, func(ctx context.Context) (err error) {
+		i, err = c.store.Engine.Incarnation(ctx, renew, floor)
 		return err
 	})
 	return i, err

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Job is a run that is asked for.
@@ -33,10 +34,10 @@ type JobDone struct {
 
 // Do runs a job, unless its slot has been run, or is run, by another.
 func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
-	if done.Failure = c.begin(); done.Failure != nil { // Close ends the job's context, and waits for its outcome
+	if done.Failure = c.store.Begin(); done.Failure != nil { // Close ends the job's context, and waits for its outcome
 		return done
 	}
-	defer c.done()
+	defer c.store.Done()
 	l, err := c.lockJob(ctx, j.Name, j.Lock)
 	if l == nil || err != nil {
 		return JobDone{Failure: err}
@@ -124,7 +125,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-over:
 		return true
-	case <-c.background.Done():
+	case <-c.store.Background.Done():
 		return true
 	case <-ctx.Done():
 		return false
@@ -137,8 +138,8 @@ func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Sl
 	if c.config.Observer == nil || slot.Length == 0 || run.Tries > 1 {
 		return
 	}
-	_ = c.statement(ctx, func(ctx context.Context) error {
-		before, err := c.engine.Runs(ctx, run.Name, run.Began, 1)
+	_ = c.store.Call(ctx, func(ctx context.Context) error {
+		before, err := c.store.Engine.Runs(ctx, run.Name, run.Began, 1)
 		if err == nil && len(before) > 0 {
 			if skipped, missed := jobs.LeftOut(before[0], run, slot.Length); skipped+missed > 0 {
 				c.config.Observer.SlotsLeftOut(run.Name, skipped, missed)
@@ -152,13 +153,13 @@ func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Sl
 // to look whether the slot has been run is waited for: by then it may be the next slot.
 func (c *Client) lockJob(ctx context.Context, name string, w *Want) (*Lock, error) {
 	ctx = c.owners.without(ctx) // a job that asks for itself is another owner, and finds itself running
-	if !c.begun() {             // Acquire would fail at once where the database is away
-		err := c.insist(ctx, func(ctx context.Context) error {
-			_, err := c.sessions.tryOpen(ctx)
+	if !c.store.Begun() {       // Acquire would fail at once where the database is away
+		err := c.store.Insist(ctx, func(ctx context.Context) error {
+			_, err := c.sessions.Open(ctx, false)
 			return err
 		})
 		if err != nil {
-			return nil, c.explain(ctx, err)
+			return nil, c.store.Explain(ctx, err)
 		}
 	}
 	for tries := 1; ; tries++ {
@@ -173,14 +174,14 @@ func (c *Client) lockJob(ctx context.Context, name string, w *Want) (*Lock, erro
 		if tries > 100 || ctx.Err() != nil { // many look, and one of them will run it
 			return nil, ctx.Err()
 		}
-		pause(ctx, 10*time.Millisecond)
+		store.Pause(ctx, 10*time.Millisecond)
 	}
 }
 
 // running reports whether the latest run of a job has this token, and has not ended.
 func (c *Client) running(ctx context.Context, name string, token int64) (running bool, err error) {
-	err = c.insist(ctx, func(ctx context.Context) error {
-		latest, err := c.engine.Runs(ctx, name, time.Time{}, 1)
+	err = c.store.Insist(ctx, func(ctx context.Context) error {
+		latest, err := c.store.Engine.Runs(ctx, name, time.Time{}, 1)
 		running = len(latest) > 0 && latest[0].Token == token && latest[0].Ended.IsZero()
 		return err
 	})
@@ -194,23 +195,23 @@ func (l *Lock) confirm(ctx context.Context) error {
 	if err := context.Cause(l.hold.ctx); err != nil {
 		return err
 	}
-	return l.client.rows(l.hold).confirm(ctx, l.hold)
+	return l.client.confirm(ctx, l.hold)
 }
 
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
 // may be the next slot's turn.
 func (c *Client) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run, ours bool, err error) {
 	again := false
-	err = c.insist(ctx, func(ctx context.Context) (err error) {
+	err = c.store.Insist(ctx, func(ctx context.Context) (err error) {
 		if again {
-			latest, err := c.engine.Runs(ctx, r.Name, time.Time{}, 1)
+			latest, err := c.store.Engine.Runs(ctx, r.Name, time.Time{}, 1)
 			if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
 				run, ours = append(latest, driver.Run{})[0], err == nil
 				return err
 			}
 		}
 		again = true
-		run, ours, err = c.engine.BeginRun(ctx, r, slot, retry)
+		run, ours, err = c.store.Engine.BeginRun(ctx, r, slot, retry)
 		return err
 	})
 	return run, ours, err
@@ -219,14 +220,14 @@ func (c *Client) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, r
 // disclaim ends a run that may have been claimed without its caller's knowing, so that a retry may
 // try the slot again.
 func (c *Client) disclaim(ctx context.Context, run driver.Run, why error) {
-	if residueOf(why) != unsure {
+	if store.ResidueOf(why) != store.Unsure {
 		return
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), contract.CleanupTimeout)
 	defer cancel()
 	var latest []driver.Run
-	err := c.statement(within, func(ctx context.Context) (err error) {
-		latest, err = c.engine.Runs(ctx, run.Name, time.Time{}, 1)
+	err := c.store.Call(within, func(ctx context.Context) (err error) {
+		latest, err = c.store.Engine.Runs(ctx, run.Name, time.Time{}, 1)
 		return err
 	})
 	if err == nil && len(latest) > 0 && latest[0].Token == run.Token {
@@ -284,17 +285,17 @@ func Panicked(value any) error {
 // ended or once the client is being closed.
 func (c *Client) endRun(ctx context.Context, run driver.Run) error {
 	limit := contract.CleanupTimeout
-	if ctx.Err() == nil && !c.closing() {
+	if ctx.Err() == nil && !c.store.Closing() {
 		limit = max(limit, c.config.TTL)
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	defer context.AfterFunc(c.background, func() { time.AfterFunc(contract.CleanupTimeout, cancel) })()
+	defer context.AfterFunc(c.store.Background, func() { time.AfterFunc(contract.CleanupTimeout, cancel) })()
 	for {
-		err := c.statement(within, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
-		if !c.transient(err) || within.Err() != nil {
+		err := c.store.Call(within, func(ctx context.Context) error { return c.store.Engine.EndRun(ctx, run) })
+		if !c.store.Transient(err) || within.Err() != nil {
 			return err
 		}
-		pause(within, 50*time.Millisecond)
+		store.Pause(within, 50*time.Millisecond)
 	}
 }

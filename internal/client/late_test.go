@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 var quiet = outage.New(slog.New(slog.DiscardHandler), "")
@@ -41,13 +42,13 @@ func (silent) OnSideConn(ctx context.Context, _ func(context.Context, driver.Upk
 const ttl = 24 * time.Hour
 
 // aliveSession is a session until the test ends.
-func aliveSession(t *testing.T, c clock.Clock) *clientSession {
+func aliveSession(t *testing.T, c clock.Clock) *store.Session {
 	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: c, Beating: quiet, Connecting: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Stop(ErrClosed) })
-	return &clientSession{Session: s}
+	return &store.Session{Session: s}
 }
 
 // Broken by a grant that is relied upon although its attempt is being undone.
@@ -69,7 +70,7 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	c := New(newPaper(), Config{Clock: read, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
 	rely := func(name, attempt string, token int64) bool {
 		k := c.registry.request(name, attempt)
-		_, held := c.rely(t.Context(), by, k, &driver.Request{Name: name, Attempt: attempt}, Owner{}, &receipt{grant: driver.Grant{Token: token}, asked: read()})
+		_, held := c.rely(t.Context(), by, k, &driver.Request{Name: name, Attempt: attempt}, Owner{}, &receipt{Answer: store.Answer{Grant: driver.Grant{Token: token}, Asked: read()}})
 		return held
 	}
 	now.Store(int64(by.Deadline() - 1))
@@ -118,7 +119,7 @@ func TestAFixedLeaseIsCountedFromTheQuestionWithAMargin(t *testing.T) {
 func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 	for what, do := range map[string]func(c *Client, h *hold){
 		"entered again": func(c *Client, h *hold) {
-			if _, entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.owner); entered || err != nil {
+			if entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.owner); entered != nil || err != nil {
 				t.Errorf("entered again: %v, %v", entered, err)
 			}
 		},
@@ -131,14 +132,14 @@ func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			var now atomic.Int64
 			read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
-			c := newPaperClient(t, newPaper(), func(config *Config) { config.Clock = read })
+			p := newPaper()
+			c := newPaperClient(t, p, func(config *Config) { config.Clock = read })
 			in := aliveSession(t, read)
-			in.batcher = newBatcher(c.engine, c.calls, read)
-			grant, taken, err := c.engine.Take(t.Context(), driver.Request{Name: "n", Session: in.ID, Attempt: "a"})
+			grant, taken, err := p.Take(t.Context(), driver.Request{Name: "n", Session: in.ID, Attempt: "a"})
 			if !taken || err != nil {
 				t.Fatal(taken, err)
 			}
-			h, held := c.rely(t.Context(), in, c.registry.request("n", "a"), &driver.Request{Name: "n", Attempt: "a"}, Owner{}, &receipt{grant: grant})
+			h, held := c.rely(t.Context(), in, c.registry.request("n", "a"), &driver.Request{Name: "n", Attempt: "a"}, Owner{}, &receipt{Answer: store.Answer{Grant: grant}})
 			if !held {
 				t.Fatal("it is not held")
 			}

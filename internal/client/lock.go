@@ -43,7 +43,7 @@ func (l *Lock) Context() context.Context { return l.hold.ctx }
 // Shared reports whether others may have the name as well, or whether that is not known.
 func (l *Lock) Shared() bool {
 	m := l.hold.mode.Load()
-	return m.vague || m.shared()
+	return m.vague() || m.shared()
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on. The
@@ -62,7 +62,7 @@ func (l *Lock) Until() time.Time {
 
 // Asked receives why others want the lock. From the first call on the client listens for that.
 func (l *Lock) Asked() <-chan string {
-	l.hold.in.hub.Listen()
+	l.hold.in.Hub.Listen()
 	l.client.registry.mu.Lock()
 	defer l.client.registry.mu.Unlock()
 	return l.hold.listen()
@@ -111,10 +111,10 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := c.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return nil, err
 	}
-	defer c.done()
+	defer c.store.Done()
 	ctx, obs := c.tellStart(ctx, attemptAt(&w.Request, wait))
 	h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
 	if err != nil {

@@ -8,14 +8,15 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // LockTx takes names inside a transaction, in the order given, and returns the one that failed.
 func (c *Client) LockTx(ctx context.Context, names []string, wait bool, tx Tx) (failed string, err error) {
-	if err := c.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return names[0], err
 	}
-	defer c.done()
+	defer c.store.Done()
 	for _, name := range names {
 		within, obs := c.tellStart(ctx, Acquisition{Name: name, Wait: wait})
 		err := c.lockTx(within, name, wait, tx)
@@ -53,52 +54,35 @@ func (c *Client) lockTx(ctx context.Context, name string, wait bool, tx Tx) erro
 		if err != nil {
 			return err
 		}
-		pause(ctx, 10*time.Millisecond)
+		store.Pause(ctx, 10*time.Millisecond)
 	}
 }
 
 // lockRow locks the name's row. turn is the lease that was granted for it, nil for none.
 func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *attempt, wait bool) (driver.State, bool, error) {
-	within, cancel := contract.UntilClosed(ctx, c.background)
+	within, cancel := contract.UntilClosed(ctx, c.store.Background)
 	defer cancel()
 	mine, err := c.attemptOf(ctx, name)
 	if err != nil {
 		return driver.State{}, false, err
 	}
-	state, locked, err := tx.Lock(within, name, wait, c.passing(mine, turn), c.onSideConn)
+	state, locked, err := tx.Lock(within, name, wait, c.passing(mine, turn), c.sessions.SideConn)
 	if other := c.elsewhere(ctx, tx, state.Database, err); other != nil {
 		return state, false, other
 	}
 	switch {
 	case err == nil:
 		return state, locked, nil
-	case c.closing():
+	case c.store.Closing():
 		return state, false, ErrClosed
 	case errors.Is(err, driver.ErrRetry): // also where ctx has ended: the engine may have ended the transaction
 		return state, false, err
 	case ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
-		return state, false, c.unseen(ctx, err)
+		return state, false, c.store.Unanswered(ctx, err)
 	case ctx.Err() != nil:
-		return state, false, c.notAcquired(state, ended(ctx, err))
+		return state, false, c.notAcquired(state, store.Ended(ctx, err))
 	}
-	return state, false, c.explain(ctx, err)
-}
-
-// aside is a connection of the session that is alive now; of the next one, if that session ends
-// meanwhile.
-func (c *Client) onSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	for {
-		var s *clientSession
-		err := c.statement(ctx, func(ctx context.Context) (err error) {
-			if s, err = c.sessions.open(ctx); err != nil {
-				return err
-			}
-			return s.OnSideConn(ctx, do)
-		})
-		if err == nil || s == nil || s.Alive() || ctx.Err() != nil || c.closing() {
-			return err
-		}
-	}
+	return state, false, c.store.Explain(ctx, err)
 }
 
 // attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own
@@ -115,7 +99,7 @@ func (c *Client) attemptOf(ctx context.Context, name string) (string, error) {
 	if h == nil {
 		return "", nil
 	}
-	if err := c.rows(h).settle(ctx, h); err != nil && !errors.Is(err, ErrLost) { // the row must show it
+	if err := c.settle(ctx, h); err != nil && !errors.Is(err, ErrLost) { // the row must show it
 		return "", err
 	}
 	switch {
@@ -169,14 +153,11 @@ func (c *Client) lend(h *hold) {
 // tells: the row is asked for, with growing pauses, until it is free. If the client is closed or
 // its session dies first, the lease ends with the session, and its next holder meets the same
 // row lock.
-func (c *Client) standBehind(s *clientSession, k *attempt) {
-	c.underWay.Go(func() {
+func (c *Client) standBehind(s *store.Session, k *attempt) {
+	c.store.Go(func() {
 		defer c.registry.transition(k, finish)
-		for wait := time.Millisecond; s.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
-			pause(c.background, wait)
-			if c.leave(s, k) == nil || c.closing() {
-				return
-			}
-		}
+		within, cancel := contract.UntilClosed(c.store.Background, s.Context())
+		defer cancel()
+		_ = c.store.Retry(within, store.Behind, func() error { return c.leave(s, k) })
 	})
 }

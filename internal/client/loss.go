@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // lose ends a hold that was not unlocked.
@@ -77,7 +78,7 @@ func (c *Client) linger(h *hold, cause error) {
 		}
 	}
 	over := c.config.Clock.Alarm(c.config.Clock.Now()+c.config.TTL, leave)
-	closed := context.AfterFunc(c.background, leave)
+	closed := context.AfterFunc(c.store.Background, leave)
 	h.unwatch = func() { over(); closed() }
 }
 
@@ -90,7 +91,7 @@ func (c *Client) logLoss(h *hold) {
 
 // loseSession ends what a session had that is over. What is not in the registry yet will not be
 // added.
-func (c *Client) loseSession(s *clientSession) {
+func (c *Client) loseSession(s *store.Session) {
 	c.loseAll(context.Cause(s.Context()), slices.Collect(maps.Values(c.registry.heldBy(s)))...)
 }
 
@@ -126,33 +127,29 @@ func (c *Client) end(h *hold, cause error) {
 
 func (c *Client) recordLoss(h *hold, cause error) { c.history.record(h, KindLost, fmt.Sprint(cause)) }
 
-// receipt is what came of an attempt: a grant, and the clock before the statement was sent that
-// told of it; or what is left.
+// receipt is what an attempt got.
 type receipt struct {
-	grant    driver.Grant
-	asked    time.Duration
-	left     residue
-	answered <-chan struct{} // closed when a statement is answered that is still under way; nil: none is
-	cohort   *cohort         // that the grant is of; nil: the request's own
-	token    int64           // of the request, as a member of the cohort
-	bereave  func()          // tells those behind it in the cohort that the lock is lost; nil: it is alone
+	store.Answer
+	cohort  *cohort // that the grant is of; nil: the request's own
+	token   int64   // of the request, as a member of the cohort
+	bereave func()  // tells the members behind it that the lock is lost; nil: it is alone
 }
 
 // rely makes a hold of what an attempt got, unless that came too late. A fixed lease is counted
 // from the time when it was asked for.
-func (c *Client) rely(ctx context.Context, s *clientSession, k *attempt, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
+func (c *Client) rely(ctx context.Context, s *store.Session, k *attempt, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
 	h := &hold{
-		attempt: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.grant.Contended, fixed: got.grant.Lease != 0, entries: 1, metadata: r.Metadata,
+		attempt: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.Grant.Contended, fixed: got.Grant.Lease != 0, entries: 1, metadata: r.Metadata,
 		lease: r.Lease, minHold: r.MinHold, began: c.config.Clock.Now(),
 	}
-	m := mode{token: got.grant.Token, last: got.grant.Token, units: r.Units, of: r.Of}
+	m := mode{token: got.Grant.Token, last: got.Grant.Token, units: r.Units, of: r.Of}
 	if got.cohort != nil {
 		m.token = got.token
 	}
 	h.mode.Store(&m)
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
 	now := h.began
-	end := leaseEnd(got.grant.Lease, got.asked, now)
+	end := leaseEnd(got.Grant.Lease, got.Asked, now)
 	before, how, added := c.registry.add(h, func() bool {
 		if !s.Alive() || h.fixed && end <= now {
 			return false

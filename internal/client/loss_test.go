@@ -29,7 +29,7 @@ func TestAllContextsEndBeforeAnythingFollows(t *testing.T) {
 			}
 			locks = append(locks, l)
 		}
-		if c.loseSession(c.sessions.last()); told != len(locks) {
+		if c.loseSession(c.sessions.Last()); told != len(locks) {
 			t.Errorf("%d of %d are told of", told, len(locks))
 		}
 	})

@@ -17,18 +17,18 @@ func (c *Client) Ping(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if err := c.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return err
 	}
-	defer c.done()
-	within, cancel := contract.UntilClosed(ctx, c.background)
+	defer c.store.Done()
+	within, cancel := contract.UntilClosed(ctx, c.store.Background)
 	defer cancel()
 	err := c.ping(within)
 	switch {
-	case err != nil && c.closing():
+	case err != nil && c.store.Closing():
 		return ErrClosed
 	case err != nil && ctx.Err() != nil:
-		return c.unseen(ctx, err)
+		return c.store.Unanswered(ctx, err)
 	}
 	return err
 }
@@ -36,14 +36,14 @@ func (c *Client) Ping(ctx context.Context) error {
 // ping writes what a heartbeat does: that of the session, or where there is none one that finds no
 // row.
 func (c *Client) ping(ctx context.Context) error {
-	if err := c.statement(ctx, c.sessions.checkSchema); err != nil {
+	if err := c.store.CheckSchema(ctx); err != nil {
 		return err
 	}
-	err := c.inquire(ctx, func(ctx context.Context) error {
-		if s := c.sessions.alive(); s != nil {
+	err := c.store.Quickly(ctx, func(ctx context.Context) error {
+		if s := c.sessions.Alive(); s != nil {
 			return s.Ping(ctx)
 		}
-		_, err := c.engine.Beat(ctx, noSession, c.config.TTL)
+		_, err := c.store.Engine.Beat(ctx, noSession, c.config.TTL)
 		return err
 	})
 	switch {
@@ -52,5 +52,5 @@ func (c *Client) ping(ctx context.Context) error {
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
-	return c.explain(ctx, err)
+	return c.store.Explain(ctx, err)
 }

@@ -14,7 +14,7 @@ import (
 // handle has and the database does not have is lost: taken by the same owner elsewhere, by an
 // operator, or by a failover to a server that never heard of it.
 func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Attempt, error)) error {
-	s := c.sessions.last()
+	s := c.sessions.Last()
 	if s == nil || s.Session != in {
 		return nil
 	}
@@ -27,10 +27,10 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	if err != nil {
 		return err
 	}
-	if c.sessions.last() != s || c.begin() != nil {
+	if c.sessions.Last() != s || c.store.Begin() != nil {
 		return nil
 	}
-	defer c.done()
+	defer c.store.Done()
 	for _, has := range listed {
 		if h := believed[has.Attempt]; h != nil && h.stood.Swap(true) { // for longer than a heartbeat: the database is to show who has it
 			c.detach(s, h)
@@ -63,6 +63,6 @@ func lacks(listed []driver.Attempt, believed map[string]*hold) bool {
 // (""): if it holds a lock, that may be lost, or somebody asks for it.
 func (c *Client) unknownGrant(attempt string) {
 	if c.registry.knows(attempt) || attempt == "" && c.registry.holding() { // held, or about to be
-		c.sessions.last().Check()
+		c.sessions.Last().Check()
 	}
 }

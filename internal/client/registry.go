@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // maxContended bounds the hints about names that others wait for. To forget them costs a statement
@@ -98,7 +99,7 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	} else {
 		delete(r.contended, h.name)
 	}
-	if m.token == 0 || before != nil && before.mode.Load().yielding && m.shared() {
+	if m.token == 0 || before != nil && before.mode.Load().doubt == yielding && m.shared() {
 		before = nil // without tokens nobody can tell which of two is the later
 	}
 	r.move(h.attempt, grant)
@@ -245,7 +246,7 @@ func (r *registry) enclosing(ctx context.Context, name string) (all []enclosing)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.names[name] {
-		if h.encloses(ctx) && h.ctx.Err() == nil && h.in.over() == nil {
+		if h.encloses(ctx) && h.ctx.Err() == nil && h.in.Over() == nil {
 			m := h.mode.Load()
 			all = append(all, enclosing{h.owner, h.in.ID, m.units, m.of})
 		}
@@ -278,7 +279,7 @@ func (r *registry) all() iter.Seq[*hold] {
 }
 
 // heldBy returns what the database may have of a session's holds, by attempt.
-func (r *registry) heldBy(s *clientSession) map[string]*hold {
+func (r *registry) heldBy(s *store.Session) map[string]*hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	holds := make(map[string]*hold, len(r.holds))

@@ -10,21 +10,21 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Ask tells all holders of a name why it is wanted. ErrNotHeld where there is none.
 func (c *Client) Ask(ctx context.Context, name, reason string) error {
-	return c.Inquire(ctx, func(ctx context.Context, engine driver.Backend) error {
+	return c.store.Inquire(ctx, func(ctx context.Context) error {
 		var holders int
 		err := c.withEvent(ctx, c.signed(name, KindAsked, reason), func(e driver.Event) error {
-			_, err := engine.Change(ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
+			return c.store.Change(ctx, "", name, func(n *protocol.Name) (err error) {
 				holders, err = protocol.Ask(n, reason, e)
 				return err
 			})
-			return err
 		})
 		if err == nil && holders == 0 {
-			return worded{"nobody holds it", driver.ErrNotHeld}
+			return withMessage{"nobody holds it", driver.ErrNotHeld}
 		}
 		return err
 	})
@@ -36,21 +36,21 @@ func (c *Client) Break(ctx context.Context, name, reason string, tokens []int64)
 	if ctx == nil {
 		return 0, errNilContext
 	}
-	if err := c.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return 0, err
 	}
-	defer c.done()
+	defer c.store.Done()
 	b := &breach{Client: c, name: name, reason: reason, tokens: tokens, taken: map[int64]bool{}, doubted: map[int64]bool{}}
 	for {
 		b.again = false
-		err := c.inquire(ctx, b.once)
+		err := c.store.Quickly(ctx, b.once)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return b.count(), c.refused(ended(ctx, err))
+			return b.count(), c.refused(store.Ended(ctx, err))
 		case err != nil || !b.again:
 			return b.count(), err
 		}
-		pause(ctx, 100*time.Millisecond)
+		store.Pause(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
 			return b.count(), c.refused(fmt.Errorf("a transaction that a holder guards is still open: %w", context.Cause(ctx)))
 		}
@@ -74,11 +74,11 @@ func (b *breach) count() int { return len(b.taken) }
 
 // once goes over all holders.
 func (b *breach) once(ctx context.Context) error {
-	s, err := b.sessions.open(ctx)
+	s, err := b.sessions.Open(ctx, true)
 	if err != nil {
 		return err
 	}
-	details, err := b.engine.Describe(ctx, []string{b.name}, 0)
+	details, err := b.store.Engine.Describe(ctx, []string{b.name}, 0)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *breach) once(ctx context.Context) error {
 			return err
 		}
 	}
-	_ = b.engine.Stir(ctx, b.name) // watchers see it at once; a hint that is lost fails nothing
+	_ = b.store.Engine.Stir(ctx, b.name) // watchers see it at once; a hint that is lost fails nothing
 	return nil
 }
 
@@ -141,16 +141,15 @@ func (b *breach) rest(chosen []driver.Participant) {
 }
 
 // endRest comes first, so that what the holders give up is handed on.
-func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error {
+func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error {
 	err := b.withEvent(ctx, b.signed(b.name, KindBroken, "its rest was ended: "+b.reason), func(e driver.Event) error {
-		_, err := b.engine.Change(ctx, driver.How{Name: b.name, Self: s.ID, Wait: true}, func(n *protocol.Name) error {
+		return b.store.Change(ctx, s.ID, b.name, func(n *protocol.Name) error {
 			protocol.EndRest(n, b.restOf, e)
 			return nil
 		})
-		return err
 	})
 	if err == nil && free {
-		_, err = b.reclaim(ctx, s, b.name, driver.Holder{})
+		_, err = s.Reclaim(ctx, b.name, driver.Holder{})
 	}
 	if errors.Is(err, driver.ErrBusy) {
 		b.again = true
@@ -160,12 +159,12 @@ func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error
 }
 
 // take takes the name from one holder.
-func (b *breach) take(ctx context.Context, s *clientSession, p driver.Participant) error {
+func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participant) error {
 	e := b.signed(b.name, KindBroken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
 	var taken bool
 	err := b.withEvent(ctx, e, func(e driver.Event) (err error) {
-		_, taken, err = b.remove(ctx, s, protocol.Break(s.ID, b.name, p.Holder, e))
+		_, taken, err = s.Remove(ctx, protocol.Break(s.ID, b.name, p.Holder, e))
 		return err
 	})
 	switch {
@@ -173,7 +172,7 @@ func (b *breach) take(ctx context.Context, s *clientSession, p driver.Participan
 		b.again = true
 		return nil
 	case err != nil:
-		b.doubted[p.Grant.Token] = residueOf(err) == unsure
+		b.doubted[p.Grant.Token] = store.ResidueOf(err) == store.Unsure
 		s.Check()
 		return err
 	case taken:
@@ -192,13 +191,13 @@ func (b *breach) take(ctx context.Context, s *clientSession, p driver.Participan
 // written by itself, or lost.
 func (c *Client) withEvent(ctx context.Context, e driver.Event, act func(e driver.Event) error) error {
 	err := act(e)
-	if !isRefusal(err) && !(errors.Is(err, driver.ErrRefused) && errors.Is(err, driver.ErrUnavailable)) {
+	if !store.Refusal(err) && !(errors.Is(err, driver.ErrRefused) && errors.Is(err, driver.ErrUnavailable)) {
 		return err
 	}
 	if err := act(driver.Event{}); err != nil {
 		return err
 	}
-	if err := c.engine.Record(ctx, []driver.Event{e}); err != nil {
+	if err := c.store.Engine.Record(ctx, []driver.Event{e}); err != nil {
 		c.history.lose(err)
 	}
 	return nil

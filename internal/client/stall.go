@@ -39,10 +39,10 @@ func (c *Client) awaitProgress(h *hold, p *progress) {
 
 // stall ends a hold without progress, and gives it back. The holder's Unlock says ErrLost.
 func (c *Client) stall(h *hold, silent time.Duration) {
-	if c.begin() != nil {
+	if c.store.Begin() != nil {
 		return // Close gives it back
 	}
-	defer c.done()
+	defer c.store.Done()
 	cause := fmt.Errorf("dblock: %q: %w", h.name, lost(fmt.Errorf("%w for %v", contract.ErrStalled, silent)))
 	if !c.drop(h, cause) {
 		return

@@ -7,9 +7,9 @@ func (c *Client) Stats() Stats {
 	now := c.config.Clock.Now()
 	s := Stats{EventsDropped: c.history.dropped.Load()}
 	s.Held, s.OldestHold = c.registry.count(now)
-	if in := c.sessions.alive(); in != nil {
+	if in := c.sessions.Alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-now)
-		s.Listening, s.Waiting = in.hub.Listening(), int(c.waiting.Load())
+		s.Listening, s.Waiting = in.Hub.Listening(), int(c.waiting.Load())
 	}
 	return s
 }

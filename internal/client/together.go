@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/backoff"
+	"github.com/dblock-go/dblock/internal/store"
+
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -13,11 +15,11 @@ import (
 )
 
 // queueTogether joins the queue of a name with the session's other requests, and waits there.
-func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
-	x := s.cohorts
+func (c *Client) queueTogether(ctx context.Context, s *store.Session, r *driver.Request) (*receipt, error) {
+	x := c.cohorts
 	m, first := x.add(*r)
 	if first {
-		c.underWay.Go(func() { c.ask(s, r.Name) })
+		c.store.Go(func() { c.ask(s, r.Name) })
 	}
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
@@ -26,8 +28,8 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 	case got := <-m.turn:
 		return c.receiptOf(s, got), got.err
 	case <-s.Context().Done():
-		err = errSessionOver
-	case <-c.background.Done():
+		err = store.ErrSessionOver
+	case <-c.store.Background.Done():
 		err = ErrClosed
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -50,21 +52,21 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 }
 
 // receiptOf is what came of the request of a member.
-func (c *Client) receiptOf(s *clientSession, got turn) *receipt {
-	return &receipt{grant: got.grant, asked: got.asked, cohort: got.cohort, token: got.token, bereave: func() { c.bereave(s, got.cohort) }}
+func (c *Client) receiptOf(s *store.Session, got turn) *receipt {
+	return &receipt{Answer: store.Answer{Grant: got.grant, Asked: got.asked}, cohort: got.cohort, token: got.token, bereave: func() { c.bereave(s, got.cohort) }}
 }
 
 // waitedFor says what was last seen of a name that was waited for.
-func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
-	state, _ := s.hub.State(name)
+func (c *Client) waitedFor(s *store.Session, name string, cause error) error {
+	state, _ := s.Hub.State(name)
 	return c.notAcquired(state, cause)
 }
 
 // ask sends what has come for a name, until there is nothing.
-func (c *Client) ask(s *clientSession, name string) {
+func (c *Client) ask(s *store.Session, name string) {
 	for {
 		c.holdBack(s, name)
-		of, r := s.cohorts.next(name, c.newAttempt(name))
+		of, r := c.cohorts.next(place{s.ID, name}, c.newAttempt(name))
 		if of == nil {
 			return
 		}
@@ -81,11 +83,11 @@ const (
 
 // holdBack has the requests for a name linger while a cohort of the session has it: its members
 // come back soon, and join the queue together again. Without that cohorts fall apart.
-func (c *Client) holdBack(s *clientSession, name string) {
+func (c *Client) holdBack(s *store.Session, name string) {
 	late := make(chan struct{})
 	var stop func() bool
 	for {
-		served := s.cohorts.served(name)
+		served := c.cohorts.served(place{s.ID, name})
 		if served == nil {
 			return
 		}
@@ -95,12 +97,12 @@ func (c *Client) holdBack(s *clientSession, name string) {
 		}
 		select {
 		case <-served:
-			pause(c.background, moment)
+			store.Pause(c.store.Background, moment)
 		case <-late:
 			return
 		case <-s.Context().Done():
 			return
-		case <-c.background.Done():
+		case <-c.store.Background.Done():
 			return
 		}
 	}
@@ -112,65 +114,59 @@ func (c *Client) newAttempt(name string) func() *attempt {
 }
 
 // joinTogether sends the request of a cohort. No single caller's context ends it.
-func (c *Client) joinTogether(s *clientSession, of *cohort, r *driver.Request) {
-	w := s.hub.Add(r.Name, r.Attempt)
-	asked := c.config.Clock.Now()
-	var grant driver.Grant
-	var outcome driver.Outcome
-	err := c.statement(c.tidying, func(ctx context.Context) (err error) {
-		grant, outcome, err = c.engine.Join(ctx, *r)
-		return err
-	})
+func (c *Client) joinTogether(s *store.Session, of *cohort, r *driver.Request) {
+	w := s.Hub.Add(r.Name, r.Attempt)
+	got, outcome, err := s.Join(c.store.Tidying, r)
 	switch {
-	case isRefusal(err): // of the request of the first member, which the others have shared
-		s.cohorts.dismissFirst(of, err)
-		c.fail(s, of, errAgain, false)
+	case store.Refusal(err): // of the request of the first member, which the others have shared
+		c.cohorts.dismissFirst(of, err)
+		c.fail(s, of, store.ErrAgain, false)
 	case err != nil:
-		c.fail(s, of, err, residueOf(err) == unsure)
+		c.fail(s, of, err, store.ResidueOf(err) == store.Unsure)
 	case outcome == driver.Queued:
 		c.queueUp(s, of, w)
 		return
 	default:
-		c.grantTogether(s, of, grant, asked)
+		c.grantTogether(s, of, got.Grant, got.Asked)
 	}
-	s.hub.Remove(w)
+	s.Hub.Remove(w)
 }
 
 // queueUp waits for the grant of a cohort that has a place in the queue.
-func (c *Client) queueUp(s *clientSession, of *cohort, w *wait.Waiter) {
-	if !s.cohorts.queue(of) {
-		s.hub.Remove(w)
+func (c *Client) queueUp(s *store.Session, of *cohort, w *wait.Waiter) {
+	if !c.cohorts.queue(of) {
+		s.Hub.Remove(w)
 		c.abandon(s, of.attempt, false)
 		return
 	}
-	s.hub.Queued(w)
-	c.underWay.Go(func() {
-		defer s.hub.Remove(w)
+	s.Hub.Queued(w)
+	c.store.Go(func() {
+		defer s.Hub.Remove(w)
 		select {
 		case answer := <-w.C:
 			if answer.Granted {
 				c.grantTogether(s, of, answer.Grant, answer.Asked)
 			} else {
-				c.fail(s, of, errPlaceGone, false)
+				c.fail(s, of, store.ErrPlaceGone, false)
 			}
 		case <-s.Context().Done():
-			c.fail(s, of, errSessionOver, false)
+			c.fail(s, of, store.ErrSessionOver, false)
 		case <-of.over:
 		}
 	})
 }
 
 // grantTogether gives the lock to the first member of a cohort, or back where all have left.
-func (c *Client) grantTogether(s *clientSession, of *cohort, grant driver.Grant, asked time.Duration) {
-	if !s.cohorts.begin(of, grant, asked) {
+func (c *Client) grantTogether(s *store.Session, of *cohort, grant driver.Grant, asked time.Duration) {
+	if !c.cohorts.begin(of, grant, asked) {
 		c.abandon(s, of.attempt, false)
 	}
 }
 
 // fail tells the members that are left why they get nothing. unsure: their statement may still be
 // on its way.
-func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
-	s.cohorts.dismiss(of, err)
+func (c *Client) fail(s *store.Session, of *cohort, err error, unsure bool) {
+	c.cohorts.dismiss(of, err)
 	if unsure {
 		c.abandon(s, of.attempt, true)
 	} else {
@@ -182,8 +178,8 @@ func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
 // others must see of the present member, or change of it alone, comes after that. The members
 // behind it are a cohort of their own from then on, at the head of the queue. It is repeated until
 // an answer is known. The channel is closed then; nil: the hold is alone, or was passed on.
-func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
-	x, of := s.cohorts, h.cohort
+func (c *Client) detach(s *store.Session, h *hold) <-chan struct{} {
+	x, of := c.cohorts, h.cohort
 	if of == nil {
 		return nil
 	}
@@ -195,24 +191,24 @@ func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
 	case of.detaching == nil:
 		of.detaching = make(chan struct{})
 		d := c.detachment(s, h)
-		c.underWay.Go(func() { c.sendDetachment(s, h, d) })
+		c.store.Go(func() { c.sendDetachment(s, h, d) })
 	}
 	return of.detaching
 }
 
 // detachment says how the database is to detach a hold. MUST be called with the mu of the session's
 // cohorts locked.
-func (c *Client) detachment(s *clientSession, h *hold) driver.Detachment {
-	rest := h.cohort.split(c.newAttempt(h.name), func(attempt string) *wait.Waiter { return s.hub.Add(h.name, attempt) })
+func (c *Client) detachment(s *store.Session, h *hold) driver.Detachment {
+	rest := h.cohort.split(c.newAttempt(h.name), func(attempt string) *wait.Waiter { return s.Hub.Add(h.name, attempt) })
 	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Behind: rest}
 }
 
 // detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait
 // until it is known what came of the transaction: Unlock finds out, and otherwise a look tells when
 // the hold has ended.
-func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
-	s.cohorts.mu.Lock()
-	defer s.cohorts.mu.Unlock()
+func (c *Client) detachmentTx(s *store.Session, h *hold) driver.Detachment {
+	c.cohorts.mu.Lock()
+	defer c.cohorts.mu.Unlock()
 	if h.cohort == nil || h.cohort.alone {
 		return driver.Detachment{}
 	}
@@ -221,54 +217,49 @@ func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
 
 // bereave has those behind a member that has lost the lock ask anew, unless the database may have
 // them in the queue: then a look tells.
-func (c *Client) bereave(s *clientSession, of *cohort) {
-	s.cohorts.end(of)
-	s.cohorts.dismiss(of, errAgain)
-	if c.begin() == nil {
-		defer c.done()
+func (c *Client) bereave(s *store.Session, of *cohort) {
+	c.cohorts.end(of)
+	c.cohorts.dismiss(of, store.ErrAgain)
+	if c.store.Begin() == nil {
+		defer c.store.Done()
 		c.resume(s, of, true)
 	}
 }
 
-func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) {
+func (c *Client) sendDetachment(s *store.Session, h *hold, d driver.Detachment) {
 	held := h.held()
-	defer s.cohorts.settled(h.cohort)
-	for tries := 1; ; tries++ {
-		err := c.change(c.tidying, s, h.name, func(n *protocol.Name) error { return protocol.Detach(n, held, d) })
+	defer c.cohorts.settled(h.cohort)
+	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
+	defer cancel()
+	err := c.store.Retry(within, store.Background, func() error {
+		err := s.Change(c.store.Tidying, h.name, func(n *protocol.Name) error { return protocol.Detach(n, held, d) })
 		switch {
 		case err == nil:
 			c.detaching.Worked()
 			m := *h.mode.Load()
 			m.last = m.token
 			h.mode.Store(&m)
-			c.resume(s, h.cohort, true)
-			return
 		case errors.Is(err, driver.ErrNotHeld):
 			c.lose(h, errDisowned)
-			c.resume(s, h.cohort, true) // a transaction may have detached it, too
-			return
-		case s.Context().Err() != nil, c.tidying.Err() != nil:
-			c.resume(s, h.cohort, false)
-			return
-		case !c.transient(err):
+			return nil // a transaction may have detached it, too
+		case !c.store.Transient(err) && within.Err() == nil:
 			c.detaching.Failed(err, "name", h.name)
-			pause(c.tidying, backoff.Pause(tries, 5*time.Millisecond, c.config.TTL/5))
-			continue
 		}
-		backOff(c.tidying, tries)
-	}
+		return err
+	})
+	c.resume(s, h.cohort, err == nil)
 }
 
 // resume has the members behind a detached one wait at the head of the queue, if the database has
 // them there, and otherwise ask anew.
-func (c *Client) resume(s *clientSession, of *cohort, queued bool) {
-	rest, place := s.cohorts.resume(of)
+func (c *Client) resume(s *store.Session, of *cohort, queued bool) {
+	rest, place := c.cohorts.resume(of)
 	switch {
 	case rest == nil:
 	case queued:
 		c.queueUp(s, rest, place)
 	default:
-		s.hub.Remove(place)
-		c.fail(s, rest, errAgain, true)
+		s.Hub.Remove(place)
+		c.fail(s, rest, store.ErrAgain, true)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // guardTimeout is how long Guard waits for the lock's row, where it has to make the guard's: for
@@ -49,21 +50,22 @@ func (c *Client) ofTx(locks []*Lock) (ordered []*Lock, failed string, err error)
 }
 
 func (l *Lock) unlockTx(ctx context.Context, tx Tx) error {
-	return l.inside(ctx, func(g rows) error {
-		done, answered, err := g.beginRelease(ctx, l.hold, tx)
+	c, h := l.client, l.hold
+	return l.inside(ctx, func() error {
+		done, answered, err := c.beginRelease(ctx, h, tx)
 		if err != nil {
 			return err
 		}
 		defer done()
 		var d driver.Detachment
 		if tx.Exclusive() {
-			d = g.detachmentTx(g.in, l.hold)
+			d = c.detachmentTx(h.in, h)
 		}
-		err = tx.Release(ctx, l.hold.held(), d, g.onSideConn)
+		err = tx.Release(ctx, h.held(), d, h.in.SideConn)
 		if errors.Is(err, driver.ErrGuarded) {
 			err = fmt.Errorf("the lock guards another transaction that is open: end that first, or unlock after this one: %w", err)
 		}
-		if other := g.elsewhere(ctx, tx, "", err); other != nil {
+		if other := c.elsewhere(ctx, tx, "", err); other != nil {
 			err = other
 		}
 		answered(err)
@@ -74,7 +76,7 @@ func (l *Lock) unlockTx(ctx context.Context, tx Tx) error {
 // beginRelease takes a hold out of what its owner can enter, before the statement of UnlockTx is
 // sent, and keeps its mode as it is until done is called. No other entry can come in between that
 // and the look at how many there are.
-func (g rows) beginRelease(ctx context.Context, h *hold, tx Tx) (done func(), answered func(err error), err error) {
+func (c *Client) beginRelease(ctx context.Context, h *hold, tx Tx) (done func(), answered func(err error), err error) {
 	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
 		return nil, nil, err
 	}
@@ -82,14 +84,14 @@ func (g rows) beginRelease(ctx context.Context, h *hold, tx Tx) (done func(), an
 	if h.entries > 1 {
 		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, h.entries)
 	}
-	done, err = g.fix(ctx, h, tx)
+	done, err = c.fix(ctx, h, tx)
 	if err != nil {
 		return nil, nil, err
 	}
-	answered, ok := g.registry.releaseTx(h)
+	answered, ok := c.registry.releaseTx(h)
 	if !ok {
 		done()
-		return nil, nil, g.unusable(h)
+		return nil, nil, c.unusable(h)
 	}
 	return done, answered, nil
 }
@@ -104,15 +106,15 @@ func (c *Client) Guard(ctx context.Context, tx Tx, locks ...*Lock) (failed strin
 	}
 	proofs := make([]func(), len(locks))
 	for i, l := range locks {
-		if err := l.inside(ctx, func(g rows) (err error) {
-			proofs[i], err = l.makeGuard(ctx, g, tx)
+		if err := l.inside(ctx, func() (err error) {
+			proofs[i], err = l.makeGuard(ctx, tx)
 			return err
 		}); err != nil {
 			return l.Name(), err
 		}
 	}
 	for i, l := range locks {
-		if err := l.inside(ctx, func(g rows) error { return l.guard(ctx, g, tx) }); err != nil {
+		if err := l.inside(ctx, func() error { return l.guard(ctx, tx) }); err != nil {
 			return l.Name(), err
 		}
 		proofs[i]()
@@ -120,23 +122,24 @@ func (c *Client) Guard(ctx context.Context, tx Tx, locks ...*Lock) (failed strin
 	return "", nil
 }
 
-func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
-	done, err := g.fix(ctx, l.hold, tx)
+func (l *Lock) guard(ctx context.Context, tx Tx) error {
+	c, h := l.client, l.hold
+	done, err := c.fix(ctx, h, tx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	held := l.hold.held()
-	err = tx.Guard(ctx, held, g.onSideConn)
+	held := h.held()
+	err = tx.Guard(ctx, held, h.in.SideConn)
 	if own := l.Token(); errors.Is(err, driver.ErrNotHeld) && held.Token != own { // it may have been detached since
 		held.Token = own
-		err = tx.Guard(ctx, held, g.onSideConn)
+		err = tx.Guard(ctx, held, h.in.SideConn)
 	}
-	if other := g.elsewhere(ctx, tx, "", err); other != nil {
+	if other := c.elsewhere(ctx, tx, "", err); other != nil {
 		return other
 	}
 	if errors.Is(err, driver.ErrRetry) {
-		l.hold.guardable.Store(false) // the row may be gone: the next transaction finds it made anew
+		h.guardable.Store(false) // the row may be gone: the next transaction finds it made anew
 	}
 	return err
 }
@@ -144,72 +147,65 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 // makeGuard makes the row that Guard locks, unless that was done. After UnlockTx it is done again:
 // where the transaction of UnlockTx is open, that fails within a second, and a share lock would
 // wait for it. Once the lock is guarded, proven must be called: that transaction was rolled back.
-func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err error) {
-	h := l.hold
+func (l *Lock) makeGuard(ctx context.Context, tx Tx) (proven func(), err error) {
+	c, h := l.client, l.hold
 	h.guarded.Store(true) // before the look: a release that does not see it has taken the hold out
-	released, proven := g.registry.releasedTx(h)
+	released, proven := c.registry.releasedTx(h)
 	switch {
-	case !released && !g.registry.relies(h):
-		return nil, g.unusable(h)
+	case !released && !c.registry.relies(h):
+		return nil, c.unusable(h)
 	case !released && h.guardable.Load():
 		return proven, nil
 	}
-	done, err := g.fix(ctx, h, tx)
+	done, err := c.fix(ctx, h, tx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	for began := g.config.Clock.Now(); ; pause(ctx, 10*time.Millisecond) {
-		err := tx.MakeGuard(ctx, h.held(), g.onSideConn)
-		switch {
-		case err == nil:
-			h.guardable.Store(true)
-			return proven, nil
-		case ctx.Err() != nil:
-			return nil, driver.Join(context.Cause(ctx), err)
-		case !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry): // of a transaction of dblock's own
-			return nil, err
-		case g.config.Clock.Now()-began >= guardTimeout:
-			return nil, fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than %v: %w", guardTimeout, err)
-		}
+	briefly := store.Briefly
+	briefly.Limit = guardTimeout
+	err = c.store.Retry(ctx, briefly, func() error { return tx.MakeGuard(ctx, h.held(), h.in.SideConn) })
+	switch {
+	case err == nil:
+		h.guardable.Store(true)
+		return proven, nil
+	case ctx.Err() == nil && (errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry)):
+		err = fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than %v: %w", guardTimeout, err)
 	}
+	return nil, err
 }
 
 // inside runs a step of a lock in the caller's transaction, unless the lock is known not to be
 // held.
-func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
-	h := l.hold
-	g := l.client.rows(h)
+func (l *Lock) inside(ctx context.Context, step func() error) error {
+	c, h := l.client, l.hold
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := h.over(); err != nil {
 		return err
 	}
-	if err := g.begin(); err != nil {
+	if err := c.store.Begin(); err != nil {
 		return err
 	}
-	defer g.done()
-	err := step(g)
+	defer c.store.Done()
+	err := step()
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if g.registry.relies(h) { // else a transaction is not told whether it was this one
-			g.lose(h, err)
+		if c.registry.relies(h) { // else a transaction is not told whether it was this one
+			c.lose(h, err)
 		}
 		if over := h.over(); over != nil {
 			return over
 		}
 		return lost(err)
-	case !g.in.Alive(): // it ended while the step was at work
-		return lost(driver.Join(context.Cause(g.in.Context()), err))
+	case !h.in.Alive(): // it ended while the step was at work
+		return lost(driver.Join(context.Cause(h.in.Context()), err))
 	}
 	return err
 }
-
-// identifyTimeout is how long a client without a session waits to hear which database is its own.
-const identifyTimeout = time.Second
 
 // elsewhere returns ErrConfig where a transaction is of another database than the client's: neither
 // what it was told there nor what it has locked means anything here. is identifies the
@@ -222,9 +218,9 @@ func (c *Client) elsewhere(ctx context.Context, tx Tx, is string, err error) err
 	if is == "" {
 		return nil
 	}
-	mine := c.database(ctx, false)
+	mine := c.store.Database(ctx, false)
 	if mine != "" && mine != is {
-		mine = c.database(ctx, true) // its tables may have been made anew meanwhile
+		mine = c.store.Database(ctx, true) // its tables may have been made anew meanwhile
 	}
 	if mine == "" || mine == is {
 		return nil
@@ -232,43 +228,22 @@ func (c *Client) elsewhere(ctx context.Context, tx Tx, is string, err error) err
 	return fmt.Errorf("%w: the transaction is of another database than the client's, which has dblock's tables, too", driver.ErrConfig)
 }
 
-// database identifies the client's database, again where it asks anew; "" where that is not known:
-// nobody has asked yet, and the pool has no connection left to ask with, since transactions may
-// have them all.
-func (c *Client) database(ctx context.Context, anew bool) string {
-	if anew || c.sessions.database.Load() == nil {
-		if inUse, most := c.engine.Connections(); most == 0 || inUse < most {
-			ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
-			defer cancel()
-			_ = c.statement(ctx, c.sessions.checkSchema)
-		}
-	}
-	id, _ := c.sessions.database.Load().(string)
-	return id
-}
-
 // fix keeps the mode of a hold as it is, until done is called: that it is held as something else by
 // now would look like a loss. The member of a cohort becomes a holder by itself, but not where the
 // transaction may be in the way of that: there the engine goes by the cohort.
-func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) {
+func (c *Client) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) {
 	for {
-		if !tx.Exclusive() || h.mode.Load().vague {
-			if err := g.settle(ctx, h); err != nil {
+		if !tx.Exclusive() || h.mode.Load().vague() {
+			if err := c.settle(ctx, h); err != nil {
 				return nil, err
 			}
 		}
 		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
 			return nil, err
 		}
-		if !h.mode.Load().vague {
+		if !h.mode.Load().vague() {
 			return h.conversion.RUnlock, nil
 		}
 		h.conversion.RUnlock() // it became so meanwhile
 	}
-}
-
-// aside is a connection of the session that has the lock: of no other, since that would not be a
-// loss.
-func (g rows) onSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return g.statement(ctx, func(ctx context.Context) error { return g.in.OnSideConn(ctx, do) })
 }

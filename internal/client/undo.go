@@ -2,19 +2,17 @@ package client
 
 import (
 	"context"
-	"errors"
-	"time"
 
-	"github.com/dblock-go/dblock/internal/backoff"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
-// abandon undoes an attempt in the background: gives back what it got, and its place in the queue.
-// With unsure, its statement may still be on its way and run after this has found nothing: so the
-// session's belongings are listed afterwards, and once more with each later reconciliation. What is
-// still to be answered is waited for. MUST be called within a call.
-func (c *Client) abandon(s *clientSession, k *attempt, unsure bool) {
+// abandon undoes an attempt in the background: it releases what the attempt got, and its place in
+// the queue. If unsure is true, the statement of the attempt may be in flight, and may run after
+// abandon has found nothing: the session's claims are listed afterwards, and again with each later
+// reconciliation. MUST be called within a call.
+func (c *Client) abandon(s *store.Session, k *attempt, unsure bool) {
 	c.undo(k, func() {
 		if k.answered != nil {
 			<-k.answered
@@ -26,7 +24,7 @@ func (c *Client) abandon(s *clientSession, k *attempt, unsure bool) {
 	})
 }
 
-// undo runs f in the background, after which nothing of an attempt is left. MUST be called within a
+// undo runs f in the background. After that nothing of the attempt is left. MUST be called within a
 // call.
 func (c *Client) undo(k *attempt, f func()) {
 	done := make(chan struct{})
@@ -34,53 +32,47 @@ func (c *Client) undo(k *attempt, f func()) {
 	c.registry.move(k, abandon)
 	k.undone = done
 	c.registry.mu.Unlock()
-	c.underWay.Go(func() {
+	c.store.Go(func() {
 		defer close(done)
 		defer c.registry.transition(k, finish)
 		f()
 	})
 }
 
-// giveBack tries until the attempt has nothing any more, or its session ends: no error may leave a
-// name held by nobody that knows of it.
-func (c *Client) giveBack(s *clientSession, k *attempt) {
-	said := false
-	for tries := 1; s.Context().Err() == nil && c.tidying.Err() == nil; tries++ {
+// giveBack releases what an attempt has until that succeeds or the session ends: no error may leave
+// a name held by an attempt that no caller knows of.
+func (c *Client) giveBack(s *store.Session, k *attempt) {
+	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
+	defer cancel()
+	_ = c.store.Retry(within, store.Background, func() error {
 		err := c.leave(s, k)
-		if err == nil {
-			return
+		switch {
+		case err == nil:
+			c.givingBack.Worked()
+		case !c.store.Transient(err) && within.Err() == nil:
+			c.givingBack.Failed(err, "name", k.name)
 		}
-		wait := min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond)
-		if !c.transient(err) {
-			if wait = backoff.Pause(tries, 20*time.Millisecond, c.config.TTL); !said {
-				c.config.Log.Warn("dblock: giving back fails, and is tried until the session ends", "name", k.name, "error", err)
-			}
-			said = true
-		}
-		if c.closing() && (said || errors.Is(err, driver.ErrBusy) && tries > 20) {
-			return // it ends with the session
-		}
-		pause(c.tidying, wait)
-	}
+		return err
+	})
 }
 
-// leave gives back once whatever an attempt has got, with few others at a time: of the
-// application's pool something is to be left.
-func (c *Client) leave(s *clientSession, k *attempt) error {
+// leave releases once whatever an attempt has got. It limits how many run at a time, so that they
+// leave connections of the application's pool free.
+func (c *Client) leave(s *store.Session, k *attempt) error {
 	select {
 	case c.undoing <- struct{}{}:
 		defer func() { <-c.undoing }()
-	case <-c.tidying.Done():
-		return c.tidying.Err()
+	case <-c.store.Tidying.Done():
+		return c.store.Tidying.Err()
 	}
 	r := protocol.Undo(s.ID, k.name, k.id)
 	r.Guarded = k.guarded.Load()
-	_, _, err := c.remove(c.tidying, s, r)
+	_, _, err := s.Remove(c.store.Tidying, r)
 	return err
 }
 
-// undone waits for an attempt of this client's that is being undone, until ctx ends. False: it is
-// none, or it waits for the application's transactions that it has guarded.
+// undone waits for an attempt of this client that is being undone, until ctx ends. It returns false
+// if the attempt is none, or waits for the application's transactions that it has guarded.
 func (c *Client) undone(ctx context.Context, attempt string) bool {
 	c.registry.mu.Lock()
 	k := c.registry.attempts[attempt]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -16,18 +17,13 @@ func (c *Client) Watch(ctx context.Context, name string, changed func(hinted boo
 	if ctx == nil {
 		return errNilContext
 	}
-	begun := false
 	for first := true; ; first = false {
-		err := c.watch(ctx, name, func(hinted bool) (bool, error) {
-			more, err := changed(hinted)
-			begun = begun || err == nil
-			return more, err
-		})
+		err := c.watch(ctx, name, changed)
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil && transient(err, begun || c.begun()) && (!first || c.begun()): // a failover
-			pause(ctx, 100*time.Millisecond)
+		case ctx.Err() == nil && c.store.Transient(err) && (!first || c.store.Begun()): // a failover
+			store.Pause(ctx, 100*time.Millisecond)
 		default:
 			return err
 		}
@@ -50,38 +46,38 @@ func (c *Client) watch(ctx context.Context, name string, changed func(hinted boo
 		case <-w.News:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.background.Done():
+		case <-c.store.Background.Done():
 			return ErrClosed
 		case <-s.Context().Done():
-			return driver.Fail(driver.ErrUnavailable, errSessionOver)
+			return driver.Fail(driver.ErrUnavailable, store.ErrSessionOver)
 		}
 	}
 }
 
-func (c *Client) beginWatch(ctx context.Context, name, id string) (s *clientSession, w *wait.Watcher, err error) {
-	if err := c.begin(); err != nil {
+func (c *Client) beginWatch(ctx context.Context, name, id string) (s *store.Session, w *wait.Watcher, err error) {
+	if err := c.store.Begin(); err != nil {
 		return nil, nil, err
 	}
-	defer c.done()
-	err = c.inquire(ctx, func(ctx context.Context) (err error) {
-		if s, err = c.sessions.open(ctx); err != nil {
+	defer c.store.Done()
+	err = c.store.Quickly(ctx, func(ctx context.Context) (err error) {
+		if s, err = c.sessions.Open(ctx, true); err != nil {
 			return err
 		}
-		return c.engine.Watch(ctx, s.ID, name, id)
+		return c.store.Engine.Watch(ctx, s.ID, name, id)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, s.hub.Watch(name, id), nil
+	return s, s.Hub.Watch(name, id), nil
 }
 
-func (c *Client) endWatch(s *clientSession, w *wait.Watcher, name, id string) {
-	s.hub.Unwatch(w)
-	if c.begin() != nil {
+func (c *Client) endWatch(s *store.Session, w *wait.Watcher, name, id string) {
+	s.Hub.Unwatch(w)
+	if c.store.Begin() != nil {
 		return // a row too many goes with the session
 	}
 	go func() {
-		defer c.done()
-		_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.Unwatch(ctx, name, id) })
+		defer c.store.Done()
+		_ = c.store.Call(c.store.Tidying, func(ctx context.Context) error { return c.store.Engine.Unwatch(ctx, name, id) })
 	}()
 }

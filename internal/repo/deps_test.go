@@ -44,6 +44,7 @@ var layers = []layer{
 	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/inspection", "internal/jobs", "internal/contract", "gen/mysqldb", "internal/sessionlock", "internal/tell", "internal/connpool", "internal/mysqlserver", "internal/named", "internal/tables", "internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/jobs", "gen/sqlitedb", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
+	{name: "internal/store", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/backoff", "internal/clock", "internal/coalesce", "internal/contract", "internal/deadlock", "internal/driver", "internal/outage", "internal/protocol", "internal/session", "internal/transaction", "internal/wait")},
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/backoff", "internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
 	{name: "internal/connpool", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/contract", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol")},

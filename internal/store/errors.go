@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
+)
+
+// errExhausted is an outage of the application's pool: it gave no connection for a whole TTL.
+var errExhausted = errors.New("the pool gave no connection")
+
+// again is a reason of the client's own to send a request again.
+type again struct{ text string }
+
+func (a again) Error() string { return a.text }
+func (a again) Unwrap() error { return driver.ErrRetry }
+
+// The reasons of a client to send a request again.
+var (
+	ErrSessionOver error = again{"the session ended while waiting"}
+	ErrAgain       error = again{"the name's row is gone, or it has no holder any more"}
+	ErrPlaceGone   error = again{"the place in the queue is gone"}
+)
+
+// isOutage reports whether an error says that the database cannot serve now. begun: the client has
+// had a session, so that a server without writes is one that a failover has left.
+func isOutage(err error, begun bool) bool {
+	return errors.Is(err, driver.ErrUnavailable) || begun && errors.Is(err, driver.ErrReadOnly)
+}
+
+// isTransient reports whether it may help to run a statement of the client's own again.
+func isTransient(err error, begun bool) bool {
+	return isRace(err) || isOutage(err, begun)
+}
+
+// isRace reports whether a race was lost, or a row was locked.
+func isRace(err error) bool { return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) }
+
+// Outage reports whether an error says that the database cannot serve now.
+func (s *Store) Outage(err error) bool { return isOutage(err, s.Begun()) }
+
+// Transient reports whether it may help to run a statement of the client's own again.
+func (s *Store) Transient(err error) bool { return isTransient(err, s.Begun()) }
+
+// Refusal reports whether a statement of several requests was refused, and may be accepted without
+// one of them: nothing was done, and the error is neither an outage nor a race that was lost.
+func Refusal(err error) bool {
+	return err != nil && !driver.InDoubt(err) && !isTransient(err, true)
+}
+
+// broken reports whether an error is of a connection that broke, or that its server has ended.
+func broken(err error) bool {
+	for _, is := range []error{
+		io.EOF, io.ErrUnexpectedEOF, sqldriver.ErrBadConn, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE,
+	} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	state := transaction.SQLState(err)
+	return state == "57P01" || state == "57P02" // shutdown, crash
+}
+
+// Residue is what a request that failed may have left in the database.
+type Residue int
+
+// The residues.
+const (
+	Nothing   Residue = iota
+	Something         // a place in the queue, or by now the lock
+	Unsure            // the same, and the statement may still be in flight
+)
+
+// ResidueOf judges by the error of a statement that could take the lock or a place in the queue.
+func ResidueOf(err error) Residue {
+	if errors.Is(err, contract.ErrNotAcquired) || !driver.InDoubt(err) {
+		return Nothing
+	}
+	return Unsure
+}
+
+// Ended joins an error with the cause of a context's end, which it came of.
+func Ended(ctx context.Context, err error) error { return driver.Join(context.Cause(ctx), err) }

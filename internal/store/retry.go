@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/backoff"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// Policy says which failures are tried again, after which pauses, and for how long. Every policy
+// repeats transient failures, and an outage for a TTL.
+type Policy struct {
+	First, Longest time.Duration // the pause after a failure: it doubles from First to Longest
+	Tries          int           // limits the tries; 0: any number
+	Races          int           // limits the tries that lost a race or met a locked row; 0: any number
+	Limit          time.Duration // no try begins so long after the first; 0: at any time
+	Waits          bool          // a try may wait for long: an outage counts from its first failure
+	Outages        Outages       // which of them are repeated
+	// Endless repeats every failure until the context ends. A refusal doubles the pause up to a
+	// TTL, and ends the tries once the client is being closed.
+	Endless bool
+}
+
+// Outages says which outages a policy repeats.
+type Outages int
+
+// Every outage; those of a client that has had a session; none.
+const (
+	EveryOutage Outages = iota
+	OnceBegun
+	NoOutage
+)
+
+// The policies.
+var (
+	// Patient is for what a lock depends on.
+	Patient = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond}
+	// Waiting is for a Lock, which waits in a queue.
+	Waiting = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Waits: true, Outages: OnceBegun}
+	// Trying is for a TryLock. A row may be locked by a transaction of dblock's own, which is
+	// short. A transaction that has it for longer than half a second is the application's.
+	Trying = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Races: 10, Outages: OnceBegun}
+	// Quick is for calls that no lock depends on.
+	Quick = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Tries: 5}
+	// Briefly is for what a transaction has locked for a moment.
+	Briefly = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Outages: NoOutage}
+	// Background is for what is undone when no caller waits any more.
+	Background = Policy{First: 20 * time.Millisecond, Longest: 500 * time.Millisecond, Endless: true}
+	// Behind is for what is behind a transaction of the application's, whose end nothing tells.
+	Behind = Policy{First: time.Millisecond, Longest: 250 * time.Millisecond, Endless: true}
+)
+
+// Tries are the tries of one call.
+type Tries struct {
+	store    *Store
+	policy   Policy
+	began    time.Duration
+	failures int
+	races    int
+	away     bool          // there is an outage
+	since    time.Duration // when it began: with a try, or with a failure, as Waits says
+}
+
+// Tries begins the first try of a call.
+func (s *Store) Tries(p Policy) *Tries {
+	now := s.config.Clock.Now()
+	return &Tries{store: s, policy: p, began: now, away: !p.Waits, since: now}
+}
+
+// Again reports whether a call that failed shall be tried again, after a pause.
+func (t *Tries) Again(ctx context.Context, err error) bool {
+	s, p, now := t.store, t.policy, t.store.config.Clock.Now()
+	t.failures++
+	if isRace(err) {
+		t.races++
+	}
+	late, longest := t.outage(err, now), p.Longest
+	switch transient := s.Transient(err); {
+	case err == nil, ctx.Err() != nil, t.failures == p.Tries, t.races > 0 && t.races == p.Races:
+		return false
+	case p.Limit > 0 && now-t.began >= p.Limit:
+		return false
+	case s.Closing() && errors.Is(err, driver.ErrBusy) && now-t.began > contract.CleanupTimeout:
+		return false // Close does not wait for the application's transactions
+	case p.Endless && !transient:
+		if s.Closing() {
+			return false
+		}
+		longest = s.config.TTL
+	case !p.Endless && (!transient || late):
+		return false
+	}
+	sleep(ctx, backoff.Pause(t.failures, p.First, longest))
+	return ctx.Err() == nil
+}
+
+// outage notes a failure, and reports whether an outage has lasted for too long: a TTL, or less
+// where the pool gave no connection for a TTL. Every answer ends the outage.
+func (t *Tries) outage(err error, now time.Duration) (tooLong bool) {
+	if !t.store.Outage(err) {
+		t.away = false
+		return false
+	}
+	if !t.away {
+		t.away, t.since = true, now
+	}
+	never := t.policy.Outages == NoOutage || t.policy.Outages == OnceBegun && !t.store.Begun()
+	return never || errors.Is(err, errExhausted) || now-t.since >= t.store.config.TTL
+}
+
+// Retry runs f until it succeeds, or the policy allows no further try. If ctx has ended by then,
+// the error has its cause, too.
+func (s *Store) Retry(ctx context.Context, p Policy, f func() error) error {
+	for t := s.Tries(p); ; {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if !t.Again(ctx, err) {
+			if ctx.Err() != nil {
+				return Ended(ctx, err)
+			}
+			return err
+		}
+	}
+}
+
+// Pause waits for about d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) { sleep(ctx, d/2+rand.N(d)) }
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/coalesce"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// Session is a session of a client, in which it takes and releases locks.
+type Session struct {
+	*session.Session
+	Hub      *wait.Hub // the waiters of the session
+	Deadlock *deadlock.Detector
+
+	store     *Store
+	batch     *coalesce.Coalescer[change, outcome]
+	reclaimed func(name string, holder driver.Holder)
+}
+
+// Over returns why the session holds nothing any more, or nil.
+func (s *Session) Over() error {
+	switch {
+	case s.Context().Err() != nil:
+		return context.Cause(s.Context())
+	case !s.Alive():
+		return session.ErrExpired
+	}
+	return nil
+}
+
+// Answer is what a request got: a grant, or what it left.
+type Answer struct {
+	Grant    driver.Grant
+	Asked    time.Duration   // by the client's clock, before the statement that granted was sent
+	Left     Residue         // if the request failed
+	Answered <-chan struct{} // closed when the statement is answered; nil: it is not in flight any more
+}
+
+// Take takes a name that is free. If together is true, a request for a whole name shares its
+// statement with the session's other goroutines, where some are in flight already. Such a statement
+// may leave out a name that is free.
+func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (a Answer, taken bool, err error) {
+	if together && r.Units == 0 {
+		free, alone := s.batch.Alone()
+		if !alone {
+			return s.takeTogether(ctx, r)
+		}
+		defer free()
+	}
+	a.Asked = s.store.config.Clock.Now()
+	within, done := s.store.call(ctx)
+	a.Grant, taken, err = s.store.names.Take(within, *r)
+	err = done(err)
+	a.Left = ResidueOf(err)
+	return a, taken, err
+}
+
+// Join takes a name, or joins its queue.
+func (s *Session) Join(ctx context.Context, r *driver.Request) (a Answer, outcome driver.Outcome, err error) {
+	a.Asked = s.store.config.Clock.Now()
+	within, done := s.store.call(ctx)
+	a.Grant, outcome, err = s.store.names.Join(within, *r)
+	err = done(err)
+	a.Left = ResidueOf(err)
+	return a, outcome, err
+}
+
+// Reenter takes over a lock that the same owner has, in whatever process.
+func (s *Session) Reenter(ctx context.Context, r *driver.Request) (a Answer, back bool, err error) {
+	a.Asked = s.store.config.Clock.Now()
+	within, done := s.store.call(ctx)
+	how := driver.How{Name: r.Name, Self: s.ID, Wait: r.Wait}
+	_, err = s.store.names.Change(within, how, func(n *protocol.Name) (err error) {
+		a.Grant, back, err = protocol.Reenter(n, *r)
+		return err
+	})
+	err = done(err)
+	a.Left = ResidueOf(err)
+	return a, back, err
+}
+
+// Change runs a transition of a name.
+func (s *Session) Change(ctx context.Context, name string, transition func(n *protocol.Name) error) error {
+	asked := s.store.config.Clock.Now()
+	within, done := s.store.call(ctx)
+	next, err := s.store.names.Change(within, driver.How{Name: name, Self: s.ID, Wait: true}, transition)
+	err = done(err)
+	s.deliver(name, next, asked, err)
+	return err
+}
+
+// Release releases a lock: if it has no waiters, together with those that the session's other
+// goroutines release at that moment. It returns false if the lock is not held.
+func (s *Session) Release(ctx context.Context, r driver.Removal) (left bool, err error) {
+	if r.Cause == driver.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
+		free, alone := s.batch.Alone()
+		if alone {
+			defer free()
+		} else if o, err := s.batch.Do(ctx, change{release: r.Held()}); o.done || err != nil {
+			return o.done, err
+		}
+		r.Contended = !alone // the batch did nothing: the lock may have waiters
+	}
+	_, left, err = s.Remove(ctx, r)
+	return left, err
+}
+
+// Remove takes a holder or a waiter off a name. It returns the grants that this gave to waiters.
+func (s *Session) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
+	asked := s.store.config.Clock.Now()
+	within, done := s.store.call(ctx)
+	next, left, err = s.store.names.Remove(within, r)
+	err = done(err)
+	s.deliver(r.Name, next, asked, err)
+	return next, left && err == nil, err
+}
+
+// Reclaim takes a name from an expired holder. It returns true if the name is free after that.
+func (s *Session) Reclaim(ctx context.Context, name string, holder driver.Holder) (freed bool, err error) {
+	next, taken, err := s.Remove(ctx, protocol.TakeOver(s.ID, name, holder))
+	if taken && holder.Grant.Token != 0 {
+		s.reclaimed(name, holder)
+	}
+	return taken && len(next) == 0, err
+}
+
+// SideConn is OnSideConn, bounded as any statement.
+func (s *Session) SideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	within, done := s.store.call(ctx)
+	return done(s.OnSideConn(within, do))
+}
+
+// deliver answers the waiters of this client that a statement has granted the lock. If the answer
+// was lost, the name is read.
+func (s *Session) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
+	s.Hub.Deliver(next, asked)
+	if err != nil && ResidueOf(err) == Unsure {
+		s.Hub.Recheck(name)
+	}
+}
+
+// backend is the engine as the hub of a session uses it: the session decides on which connection
+// it listens.
+type backend struct {
+	Engine
+	driver.Names
+	in *session.Session
+}
+
+// Listen is as of wait.Backend.
+func (b backend) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+	return b.in.Listen(ctx, ready, wake)
+}

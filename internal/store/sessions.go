@@ -1,0 +1,325 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// idleTTLs is how many TTLs a session outlives its last use.
+const idleTTLs = 4
+
+var (
+	errIdle = errors.New("the client has used its session for nothing")
+	errMore = again{"statements that were cut off go on taking locks for it"}
+)
+
+// Hooks are called by the sessions of a client.
+type Hooks struct {
+	// Reconcile and Holding are as of session.Config.
+	Reconcile func(
+		ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Attempt, error),
+	) error
+	Holding func() bool
+	Unused  func() bool // reports that nothing is held, asked for, or to be given back
+	// Stray is called with the attempt of a hint that has no waiter, as of wait.Config.
+	Stray     func(attempt string)
+	Reclaimed func(name string, holder driver.Holder) // a lock was taken from an expired holder
+	Lost      func(s *Session)                        // a session has ended
+	First     func()                                  // the first session is open
+	Beaten    func(took time.Duration, err error)     // nil: no observer
+	Listener  func(up bool, err error)                // nil: no observer
+
+	// Opened is called with each session. It returns what is called after all locks of the session
+	// are lost. nil: nothing is called. For tests that move the clock.
+	Opened func(s *session.Session) (lost func())
+}
+
+// Sessions are the sessions of a client: one that is alive, and those that are about to end.
+type Sessions struct {
+	store *Store
+	hooks Hooks
+
+	beating, connecting, hearing, looking, taking, deadlocks *outage.Report
+
+	polls   atomic.Bool    // a session has said why it polls
+	opening chan struct{}  // a token: one goroutine at a time opens a session
+	used    atomic.Bool    // since retire last looked
+	running sync.WaitGroup // sessions, and the goroutines of Go
+
+	mu     sync.Mutex // protects what follows
+	latest *Session
+	leave  func() // ends what the engine keeps for this client; nil without a session
+}
+
+// NewSessions makes the sessions of a client. It opens none.
+func NewSessions(s *Store, hooks Hooks) *Sessions {
+	report := func(what string) *outage.Report { return outage.New(s.config.Log, "dblock: "+what) }
+	return &Sessions{
+		store: s, hooks: hooks, opening: make(chan struct{}, 1),
+		beating: report("the heartbeat"), connecting: report("connecting for heartbeats"),
+		hearing: report("listening for grants"), looking: report("looking for grants"),
+		taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
+	}
+}
+
+// Open returns the session that is alive, and opens one if there is none. If patient is false, it
+// does not wait for a transaction of the application's that has locked the database: ErrBusy.
+func (m *Sessions) Open(ctx context.Context, patient bool) (s *Session, err error) {
+	if s := m.use(); s != nil {
+		return s, nil
+	}
+	within, done := m.store.call(ctx)
+	policy := Briefly
+	if !patient {
+		policy.Tries = 1
+	}
+	err = m.store.Retry(within, policy, func() (err error) {
+		s, err = m.tryOpen(within)
+		return err
+	})
+	return s, done(err)
+}
+
+func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
+	select {
+	case m.opening <- struct{}{}:
+		defer func() { <-m.opening }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s := m.use(); s != nil {
+		return s, nil
+	}
+	if err := m.store.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	m.attend()
+	config := m.store.config
+	var in *session.Session
+	err := m.store.pastBroken(ctx, func() (err error) {
+		in, err = session.Open(ctx, m.store.Engine, session.Config{
+			Host: config.Host, App: config.App, PID: os.Getpid(), TTL: config.TTL, Clock: config.Clock,
+			Beating: m.beating, Connecting: m.connecting, Beaten: m.hooks.Beaten,
+			Reconcile: m.hooks.Reconcile, Holding: m.hooks.Holding,
+		})
+		return err
+	})
+	if err != nil {
+		m.depart()
+		return nil, err
+	}
+	s := m.store.newSession(in, m)
+	lost := func() { m.hooks.Lost(s) }
+	if m.hooks.Opened != nil {
+		told := m.hooks.Opened(in)
+		lost = func() {
+			m.hooks.Lost(s)
+			told()
+		}
+	}
+	context.AfterFunc(in.Context(), lost)
+	m.mu.Lock()
+	first := m.latest == nil
+	m.latest = s
+	m.mu.Unlock()
+	m.store.begun.Store(true)
+	// The session ends with the client, whatever else does not.
+	stop := context.AfterFunc(m.store.Tidying, func() { in.End(contract.ErrClosed) })
+	m.running.Go(func() {
+		defer stop()
+		idle := m.retire(s)
+		in.Stop(nil)
+		s.Hub.Wait()
+		s.Deadlock.Wait()
+		if idle {
+			m.rest(s)
+		}
+	})
+	if first {
+		m.hooks.First()
+	}
+	return s, nil
+}
+
+func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
+	config := s.config
+	return &Session{
+		Session: in, store: s, reclaimed: m.hooks.Reclaimed, batch: s.newBatch(),
+		Hub: wait.New(in.Context(), backend{s.Engine, s.names, in}, in.ID, wait.Config{
+			Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
+			Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL,
+			Stray: m.hooks.Stray, Reclaimed: m.hooks.Reclaimed,
+		}),
+		Deadlock: deadlock.New(in.Context(), s.Engine, deadlock.Config{
+			Clock: config.Clock, After: config.Deadlock, Limit: config.TTL, Report: m.deadlocks,
+		}),
+	}
+}
+
+// SideConn is OnSideConn of the session that is alive; of the next one, if that session ends
+// meanwhile.
+func (m *Sessions) SideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	for {
+		s, err := m.Open(ctx, true)
+		if err != nil {
+			return err
+		}
+		if err = s.SideConn(ctx, do); err == nil || s.Alive() || ctx.Err() != nil || m.store.Closing() {
+			return err
+		}
+	}
+}
+
+// attend tells the engine once that this client works through it.
+func (m *Sessions) attend() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leave == nil {
+		m.leave = m.store.Engine.Attend(m.store.config.App, m.store.config.TTL)
+	}
+}
+
+// depart ends what attend began: without a session the client keeps no connection of the
+// application's pool.
+func (m *Sessions) depart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leave != nil {
+		m.leave()
+		m.leave = nil
+	}
+}
+
+// retire waits for the end of a session. It ends a session that was used for nothing for idleTTLs,
+// and returns true: an idle client sends no statement, and lets its database sleep.
+func (m *Sessions) retire(s *Session) (idle bool) {
+	ttl := m.store.config.TTL
+	tick := m.store.config.Clock.NewTimer(ttl)
+	defer tick.Stop()
+	for unused := 0; ; {
+		select {
+		case <-s.Context().Done():
+			return false
+		case <-tick.C:
+		}
+		m.store.between(func(inFlight bool) {
+			if unused++; m.used.Swap(false) || inFlight || !m.hooks.Unused() || !s.Hub.Empty() {
+				unused = 0
+			}
+			if idle = unused == idleTTLs; idle {
+				s.End(errIdle)
+			}
+		})
+		if idle {
+			return true
+		}
+		tick.Reset(ttl)
+	}
+}
+
+// rest removes an idle session from the database, and closes the connections that the engine keeps
+// for this client, unless another session was opened meanwhile.
+func (m *Sessions) rest(s *Session) {
+	if err := m.Remove(s.ID); err != nil {
+		m.store.config.Log.Debug("dblock: an idle client", "because", err)
+	}
+	m.opening <- struct{}{}
+	defer func() { <-m.opening }()
+	if m.Last() == s {
+		m.depart()
+	}
+}
+
+// Last returns the latest session, alive or not; nil before the first.
+func (m *Sessions) Last() *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.latest
+}
+
+// use is Alive for a call that works in the session.
+func (m *Sessions) use() *Session {
+	if !m.used.Load() {
+		m.used.Store(true)
+	}
+	return m.Alive()
+}
+
+// Alive returns the latest session if it is alive, else nil.
+func (m *Sessions) Alive() *Session {
+	if s := m.Last(); s != nil && s.Alive() {
+		return s
+	}
+	return nil
+}
+
+// Go runs f in a goroutine that Wait waits for. MUST be called within First.
+func (m *Sessions) Go(f func()) { m.running.Go(f) }
+
+// End ends the latest session, and removes it from the database. It is called once, by Close.
+func (m *Sessions) End() error {
+	s := m.Last()
+	if s == nil {
+		return nil
+	}
+	s.Stop(contract.ErrClosed)
+	return m.Remove(s.ID)
+}
+
+// Remove removes a session that is over from the database.
+func (m *Sessions) Remove(id string) error {
+	policy := Briefly
+	policy.Limit = contract.CleanupTimeout
+	err := m.store.Retry(m.store.Tidying, policy, func() error { return m.tryRemove(id) })
+	if err != nil {
+		return fmt.Errorf("ending session %s, which now expires by itself: %w", id, err)
+	}
+	return nil
+}
+
+// tryRemove ends a session in the database, and gives back what it has: a statement that was cut
+// off may have run after the client looked. It returns errMore until there is nothing. A lock
+// behind a transaction of the application's expires with the session.
+func (m *Sessions) tryRemove(id string) error {
+	var left []driver.Attempt
+	err := m.store.Call(m.store.Tidying, func(ctx context.Context) (err error) {
+		err = m.store.pastBroken(ctx, func() error { return m.store.Engine.EndSession(ctx, id) })
+		if err == nil {
+			left, err = m.store.Engine.Orphans(ctx, id, 64)
+		}
+		return err
+	})
+	for _, has := range left {
+		r := protocol.Undo(id, has.Name, has.Attempt)
+		if has.Token != 0 { // a transaction that it guards may still be open
+			r = protocol.TakeOver("", has.Name, driver.Holder{
+				Session: id, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token},
+			})
+		}
+		within, done := m.store.call(m.store.Tidying)
+		_, _, given := m.store.names.Remove(within, r) // the engine tells the next holder
+		if done(given) == nil {
+			err = errMore
+		}
+	}
+	return err
+}
+
+// Wait returns when nothing of any session runs any more.
+func (m *Sessions) Wait() {
+	m.running.Wait()
+	m.depart()
+}

@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// Config is how a client calls its database.
+type Config struct {
+	Host, App string
+	TTL       time.Duration // of its sessions; also bounds every statement
+	Clock     clock.Clock
+	Log       *slog.Logger
+	Deadlock  time.Duration // how long a waiter waits before it looks for a cycle; 0: never
+}
+
+// Engine is what a client calls beside the transitions of names, which are the Store's.
+type Engine interface {
+	driver.Setup
+	driver.Sessions
+	driver.Queue
+	driver.Sweep
+	driver.Records
+	driver.Jobs
+	driver.Inspection
+	driver.Quorum
+}
+
+// Store is the database of one client.
+type Store struct {
+	*Calls
+	Engine   Engine
+	names    driver.Names
+	config   Config
+	begun    atomic.Bool  // the client has had a session
+	served   atomic.Bool  // the database has answered a statement
+	database atomic.Value // identifies the database, as its schema says: a string
+}
+
+// New makes the store of a client. It does no I/O.
+func New(engine driver.Backend, config Config) *Store {
+	return &Store{Calls: NewCalls(), Engine: engine, names: engine, config: config}
+}
+
+// Begun reports whether the client has ever had a session.
+func (s *Store) Begun() bool { return s.begun.Load() }
+
+// Look reads the state of a name as a session sees it. For session "" the state is without the
+// places of this client, which may be thousands.
+func (s *Store) Look(ctx context.Context, session, name string) (driver.State, error) {
+	within, done := s.call(ctx)
+	states, err := s.Engine.Look(within, session, []string{name})
+	if err = done(err); err != nil || len(states) == 0 {
+		return driver.State{}, err
+	}
+	return states[0], nil
+}
+
+// Change runs a transition of a name for a session, "" for none. Nothing is granted by it.
+func (s *Store) Change(ctx context.Context, session, name string, transition func(n *protocol.Name) error) error {
+	within, done := s.call(ctx)
+	_, err := s.names.Change(within, driver.How{Name: name, Self: session, Wait: true}, transition)
+	return done(err)
+}
+
+// Batch takes names and releases locks in one transaction, as of driver.Names.
+func (s *Store) Batch(
+	ctx context.Context, takes []driver.Request, releases []driver.Held,
+) (grants []driver.Grant, released []bool, asked time.Duration, err error) {
+	asked = s.config.Clock.Now()
+	within, done := s.call(ctx)
+	grants, released, err = s.names.Batch(within, takes, releases)
+	return grants, released, asked, done(err)
+}
+
+// Inquire runs a call of the application's own that no lock depends on. ErrClosed after Close.
+func (s *Store) Inquire(ctx context.Context, f func(ctx context.Context) error) error {
+	if ctx == nil {
+		return contract.ErrNilContext
+	}
+	if err := s.Begin(); err != nil {
+		return err
+	}
+	defer s.Done()
+	within, cancel := contract.UntilClosed(ctx, s.Answering)
+	defer cancel()
+	err := s.Explain(within, s.Quickly(within, f))
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		return contract.ErrClosed
+	}
+	return err
+}
+
+// Quickly is Inquire within a call.
+func (s *Store) Quickly(ctx context.Context, f func(ctx context.Context) error) error {
+	quick := Quick
+	quick.Limit = s.config.TTL
+	return s.Retry(ctx, quick, func() error {
+		return s.pastBroken(ctx, func() error { return s.Call(ctx, f) })
+	})
+}
+
+// Insist runs what a lock depends on, for a TTL. Close ends it: ErrClosed.
+func (s *Store) Insist(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := contract.UntilClosed(ctx, s.Answering)
+	defer cancel()
+	patient := Patient
+	patient.Limit = s.config.TTL
+	err := s.Retry(ctx, patient, func() error { return s.Call(ctx, f) })
+	if err != nil && s.Closing() {
+		return contract.ErrClosed
+	}
+	return err
+}
+
+// CheckSchema returns why this build cannot work with the database's tables, or nil.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	within, done := s.call(ctx)
+	var schema driver.Schema
+	err := s.pastBroken(within, func() (err error) {
+		schema, err = s.Engine.Schema(within)
+		return err
+	})
+	if err != nil {
+		return done(err)
+	}
+	if schema.Database != "" {
+		s.database.Store(schema.Database)
+	}
+	return done(schema.Check())
+}
+
+// Explain replaces ErrSchema by what is wrong with the tables, where that can be found out.
+func (s *Store) Explain(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrSchema) {
+		if which := s.CheckSchema(ctx); which != nil {
+			return which
+		}
+	}
+	return err
+}
+
+// identifyTimeout is how long Database waits for the database to say which one it is.
+const identifyTimeout = time.Second
+
+// Database identifies the client's database, and asks again if renew is true. It returns "" where
+// that is not known: the pool has no free connection to ask with, since transactions may have them
+// all.
+func (s *Store) Database(ctx context.Context, renew bool) string {
+	if renew || s.database.Load() == nil {
+		if inUse, most := s.Engine.Connections(); most == 0 || inUse < most {
+			ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+			defer cancel()
+			_ = s.CheckSchema(ctx)
+		}
+	}
+	id, _ := s.database.Load().(string)
+	return id
+}
