@@ -11,7 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // acquire tries until it holds the name, or another try is of no use.
@@ -159,7 +158,7 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o Owner, wait bool)
 	r.Session, r.Attempt = s.ID, c.owners.attempt(ctx, o)
 	k := c.registry.request(r.Name, r.Attempt)
 	got, taken := &receipt{}, false
-	free := !c.registry.isContended(r.Name) && !c.cohorts.busy(place{s.ID, r.Name})
+	free := !c.registry.isContended(r.Name) && !c.queues.Busy(s, r.Name)
 	if free { // as far as the client knows
 		got.Answer, taken, err = s.Take(ctx, r, true)
 	}
@@ -183,9 +182,8 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o Owner, wait bool)
 func (c *Client) relyOrUndo(
 	ctx context.Context, s *store.Session, k *attempt, r *driver.Request, o Owner, got *receipt, err error,
 ) (*hold, error) {
-	if got.cohort != nil {
-		c.registry.transition(k, finish)
-		k = got.cohort.attempt
+	if got.member != nil {
+		k = c.registry.attempt(r.Name, got.member.Attempt())
 		r.Attempt = k.id
 	}
 	if err == nil {
@@ -193,13 +191,11 @@ func (c *Client) relyOrUndo(
 			return h, nil
 		}
 		err, got.Left = c.unreliable(r, got), store.Something
-		if got.cohort != nil {
-			c.cohorts.end(got.cohort)
-			c.cohorts.dismiss(got.cohort, store.ErrAgain)
-		}
+		got.member.Leave(true)
 	}
-	switch got.Left {
-	case store.Nothing:
+	switch {
+	case got.ended:
+	case got.Left == store.Nothing:
 		c.registry.transition(k, finish)
 	default:
 		k.answered = got.Answered
@@ -312,65 +308,29 @@ func overdue(s driver.State) *driver.Holder {
 	return nil
 }
 
-// queue joins the end of the queue, and waits there without a connection.
+// queue waits for the name as the member of a cohort, which has the attempt of the request from
+// then on.
 func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request, o Owner) (*receipt, error) {
-	s.Hub.Ready(ctx)
-	if c.batchable(ctx, r, o) {
-		return c.queueTogether(ctx, s, r)
-	}
-	if err := c.show(ctx, o); err != nil {
-		return &receipt{}, err
-	}
-	w := s.Hub.Add(r.Name, r.Attempt)
-	defer s.Hub.Remove(w)
-	answer, outcome, err := s.Join(ctx, r)
-	got := &receipt{Answer: answer}
-	if err == nil && outcome == driver.Queued {
-		s.Hub.Queued(w)
-		if r.Lease != 0 { // others may have let theirs run out, of which nobody tells
-			s.Hub.Recheck(r.Name)
+	_, under := c.owners.in(ctx)
+	holding := under || o.Explicit || o.errand != 0
+	if holding {
+		if err := c.show(ctx, o); err != nil {
+			return &receipt{}, err
 		}
-		err = c.await(ctx, s, w, got)
 	}
-	return got, err
-}
-
-// await waits for the turn of a place in the queue.
-func (c *Client) await(ctx context.Context, s *store.Session, w *wait.Waiter, got *receipt) error {
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
-	suspicion := s.Deadlock.Watch(w.Attempt)
-	defer s.Deadlock.Forget(suspicion)
-	select {
-	case answer := <-w.C:
-		if !answer.Granted {
-			return store.ErrPlaceGone
-		}
-		got.Grant, got.Asked = answer.Grant, answer.Asked
-		return nil
-	case <-s.Context().Done():
-		return store.ErrSessionOver
-	case cycle := <-suspicion.C:
-		got.Left = store.Something
-		return c.config.Deadlocked(cycle)
-	case <-c.store.Background.Done():
-		got.Left = store.Something
-		return ErrClosed
-	case <-ctx.Done():
-		got.Left = store.Something
-		return c.waitedFor(s, w.Name, context.Cause(ctx))
+	m, err := c.queues.Join(ctx, s, r, holding)
+	if err != nil {
+		return &receipt{ended: true}, err
 	}
+	got := &receipt{member: m}
+	got.Grant, got.Asked = m.Grant()
+	return got, nil
 }
 
-// batchable reports whether a request may be the member of a cohort: it is a plain one for the
-// whole name, and its owner holds nothing that others could wait for.
-func (c *Client) batchable(ctx context.Context, r *driver.Request, o Owner) bool {
-	_, under := c.owners.in(ctx)
-	return !under && !o.Explicit && o.errand == 0 && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == ""
-}
-
-// show has the database show an owner as the holder of what it has as the member of a cohort,
-// before it waits for another name: whoever looks for a deadlock reads that.
+// show has the database show an owner as the holder of all that it has, before it waits for another
+// name: the search for deadlocks reads that.
 func (c *Client) show(ctx context.Context, o Owner) error {
 	for _, h := range c.registry.crowded(o) {
 		if err := c.single(ctx, h); err != nil && !errors.Is(err, ErrLost) {

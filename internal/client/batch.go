@@ -290,6 +290,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.Over() == nil && !h.contended && h.cohort == nil && !h.guarded.Load() &&
-		h.mode.Load().doubt == certain && l.client.registry.state(h.attempt) == Held
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.Over() == nil && !h.contended && !h.member.Shared() &&
+		!h.guarded.Load() && h.mode.Load().doubt == certain && l.client.registry.state(h.attempt) == Held
 }

@@ -33,12 +33,13 @@ func New(engine driver.Backend, config Config) *Client {
 	report := func(what string) *outage.Report { return outage.New(log, "dblock: "+what) }
 	c := &Client{
 		engine: engine, store: db, config: config, owners: &owners{host: config.Host}, entries: newEntries(), registry: newRegistry(log),
-		cohorts: newCohorts(), telling: []*tell.Queue{observing, logging},
+		telling:   []*tell.Queue{observing, logging},
 		history:   &history{db: db, clock: config.Clock, ttl: config.TTL, log: log, report: report("writing events")},
 		detaching: report("telling who has a lock"), givingBack: report("giving back"),
 		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.owners.holds = c.registry.enclosing
+	c.queues = c.newQueues()
 	if config.Events {
 		c.history.write = engine.Record
 	}

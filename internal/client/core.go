@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
@@ -68,9 +69,9 @@ type Client struct {
 	owners   *owners
 	entries  *entries
 	registry *registry
+	queues   *cohort.Queues
 	history  *history
 	sessions *store.Sessions
-	cohorts  *cohorts
 	undoing  chan struct{} // a token for each attempt that is being given back, parallelism at most
 	waiting  atomic.Int64  // calls that wait in a queue, or are about to
 

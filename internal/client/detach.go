@@ -80,9 +80,7 @@ func (c *Client) giveTo(ctx context.Context, h *hold, to protocol.Request, d tim
 		<-h.ctx.Done()
 		return h.ended()
 	}
-	if h.bereave != nil { // it is alone: its cohort ends with it
-		h.bereave()
-	}
+	h.member.Leave(true)
 	held, waited := h.held(), false
 	err := c.persist(ctx, func() error {
 		if waited { // behind a guarded transaction: its time begins anew

@@ -6,8 +6,8 @@
 //
 // Client.Acquire (lock.go) calls acquire (acquire.go), which tries until it holds the name. try
 // makes one attempt in the session that is alive: store.Session.Take where the name seems free,
-// else queue, where a plain request joins a cohort (together.go). rely (loss.go) makes a hold of
-// the grant. Lock.Unlock ends in release (unlock.go), or in the next member of its cohort.
+// else queue, which joins a cohort (package cohort). rely (loss.go) makes a hold of the grant.
+// Lock.Unlock ends in release (unlock.go), or in the next member of its cohort.
 //
 // # What is told
 //

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -19,8 +20,7 @@ import (
 type hold struct {
 	*attempt
 	in        *store.Session // that has it in the database
-	cohort    *cohort        // that it was granted with; nil: alone
-	bereave   func()         // called when it is lost; nil: nobody is behind it
+	member    *cohort.Member // by which it was waited for; nil: it was granted without waiting
 	owner     Owner
 	mode      atomic.Pointer[mode]
 	contended bool // others were waiting when it was granted

@@ -29,7 +29,7 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 	idling(t, func(t *testing.T, p *paper, c *Client) {
 		for range 2 {
 			l := acquire(t, t.Context(), c, "n")
-			c.sessions.Last().Hub.Listen()
+			c.sessions.Last().Waiters().Listen()
 			was := c.Stats().Session
 			release(t, l)
 			time.Sleep(idleTTLs*c.TTL() - time.Second)

@@ -62,7 +62,7 @@ func (l *Lock) Until() time.Time {
 
 // Asked receives why others want the lock. From the first call on the client listens for that.
 func (l *Lock) Asked() <-chan string {
-	l.hold.in.Hub.Listen()
+	l.hold.in.Waiters().Listen()
 	l.client.registry.mu.Lock()
 	defer l.client.registry.mu.Unlock()
 	return l.hold.listen()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -55,9 +56,7 @@ func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 		c.recordLoss(h, how.cause)
 	}
 	c.tellEnded(h, how.cause)
-	if h.bereave != nil {
-		h.bereave()
-	}
+	c.failRest(h)
 	return how.event != commit
 }
 
@@ -80,6 +79,16 @@ func (c *Client) linger(h *hold, cause error) {
 	over := c.config.Clock.Alarm(c.config.Clock.Now()+c.config.TTL, leave)
 	closed := context.AfterFunc(c.store.Background, leave)
 	h.unwatch = func() { over(); closed() }
+}
+
+// failRest has the members behind a hold that was lost request the lock again, unless the database
+// may have them in the queue.
+func (c *Client) failRest(h *hold) {
+	if h.member == nil || c.store.Begin() != nil {
+		return // Close ends the waiting
+	}
+	defer c.store.Done()
+	h.member.Leave(true)
 }
 
 // maxLossLines is how many locks the log names of those that are lost together.
@@ -130,21 +139,20 @@ func (c *Client) recordLoss(h *hold, cause error) { c.history.record(h, KindLost
 // receipt is what an attempt got.
 type receipt struct {
 	store.Answer
-	cohort  *cohort // that the grant is of; nil: the request's own
-	token   int64   // of the request, as a member of the cohort
-	bereave func()  // tells the members behind it that the lock is lost; nil: it is alone
+	member *cohort.Member // that waited for it; nil: it was granted without waiting
+	ended  bool           // package cohort has ended the attempt
 }
 
 // rely makes a hold of what an attempt got, unless that came too late. A fixed lease is counted
 // from the time when it was asked for.
 func (c *Client) rely(ctx context.Context, s *store.Session, k *attempt, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
 	h := &hold{
-		attempt: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.Grant.Contended, fixed: got.Grant.Lease != 0, entries: 1, metadata: r.Metadata,
-		lease: r.Lease, minHold: r.MinHold, began: c.config.Clock.Now(),
+		attempt: k, in: s, owner: o, member: got.member, contended: got.Grant.Contended, fixed: got.Grant.Lease != 0, entries: 1,
+		metadata: r.Metadata, lease: r.Lease, minHold: r.MinHold, began: c.config.Clock.Now(),
 	}
 	m := mode{token: got.Grant.Token, last: got.Grant.Token, units: r.Units, of: r.Of}
-	if got.cohort != nil {
-		m.token = got.token
+	if got.member != nil {
+		m.token = got.member.Token()
 	}
 	h.mode.Store(&m)
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))

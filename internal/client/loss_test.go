@@ -10,24 +10,31 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
+// inline is an observer that is told without a queue.
+type inline struct {
+	Observer
+	ended func(name string)
+}
+
+func (o inline) HoldEnd(name string, _ int64, _ time.Duration, _ error) { o.ended(name) }
+
 // Broken by holds that end one by one, with what follows in between: code that is slow, and waits
 // for others, keeps the contexts of the rest open beyond the deadline.
 func TestAllContextsEndBeforeAnythingFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newPaperClient(t, newPaper(), nil)
 		var locks []*Lock
 		told := 0
-		for i := range 20 {
-			l := acquire(t, t.Context(), c, fmt.Sprint(i))
-			l.hold.bereave = func() {
-				told++
-				for _, other := range locks {
-					if other.Context().Err() == nil {
-						t.Errorf("%s is live when it is told that %s is lost", other.Name(), l.Name())
-					}
+		c := newPaperClient(t, newPaper(), nil)
+		c.config.Observer = inline{&diary{}, func(name string) {
+			told++
+			for _, l := range locks {
+				if l.Context().Err() == nil {
+					t.Errorf("%s is live when %s is told of", l.Name(), name)
 				}
 			}
-			locks = append(locks, l)
+		}}
+		for i := range 20 {
+			locks = append(locks, acquire(t, t.Context(), c, fmt.Sprint(i)))
 		}
 		if c.loseSession(c.sessions.Last()); told != len(locks) {
 			t.Errorf("%d of %d are told of", told, len(locks))

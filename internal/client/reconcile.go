@@ -33,7 +33,7 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	defer c.store.Done()
 	for _, has := range listed {
 		if h := believed[has.Attempt]; h != nil && h.stood.Swap(true) { // for longer than a heartbeat: the database is to show who has it
-			c.detach(s, h)
+			c.split(h)
 		}
 		delete(believed, has.Attempt)
 		delete(overdue, has.Attempt)

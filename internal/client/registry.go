@@ -76,6 +76,16 @@ func (r *registry) request(name, id string) *attempt {
 	return c
 }
 
+// attempt returns the attempt of a name with an id. One that is gone is made anew.
+func (r *registry) attempt(name, id string) *attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.attempts[id]; k != nil {
+		return k
+	}
+	return &attempt{name: name, id: id, state: Gone}
+}
+
 // knows reports whether this client may have, or get, what an attempt was for.
 func (r *registry) knows(attempt string) bool {
 	r.mu.Lock()
@@ -337,13 +347,13 @@ func (r *registry) isContended(name string) bool {
 	return r.contended[name]
 }
 
-// crowded are the holds that an owner has as a member of a cohort. It is the owner that the
-// database knows: also on an errand.
+// crowded returns the holds of an owner that the database may show as another owner's. It goes by
+// the owner that the database knows, also for a lease that is taken for a transaction.
 func (r *registry) crowded(o Owner) (holds []*hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.holds {
-		if h.owner.Host == o.Host && h.owner.Thread == o.Thread && h.cohort != nil {
+		if h.owner.Host == o.Host && h.owner.Thread == o.Thread && h.member.Shared() {
 			holds = append(holds, h)
 		}
 	}

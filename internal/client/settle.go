@@ -97,7 +97,7 @@ func (c *Client) confirm(ctx context.Context, h *hold) error {
 
 // single makes the member of a cohort a holder by itself.
 func (c *Client) single(ctx context.Context, h *hold) error {
-	done := c.detach(h.in, h)
+	done := c.split(h)
 	if done == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ func (c *Client) Stats() Stats {
 	s.Held, s.OldestHold = c.registry.count(now)
 	if in := c.sessions.Alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-now)
-		s.Listening, s.Waiting = in.Hub.Listening(), int(c.waiting.Load())
+		s.Listening, s.Waiting = in.Waiters().Listening(), int(c.waiting.Load())
 	}
 	return s
 }

@@ -59,7 +59,7 @@ func (l *Lock) unlockTx(ctx context.Context, tx Tx) error {
 		defer done()
 		var d driver.Detachment
 		if tx.Exclusive() {
-			d = c.detachmentTx(h.in, h)
+			d = h.member.SplitTx()
 		}
 		err = tx.Release(ctx, h.held(), d, h.in.SideConn)
 		if errors.Is(err, driver.ErrGuarded) {

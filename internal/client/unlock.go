@@ -93,19 +93,19 @@ func (c *Client) release(ctx context.Context, h *hold) error {
 		c.promote(ctx, h)
 		return nil
 	}
-	if h.cohort != nil {
-		switch passed, err := c.handOn(ctx, h); {
-		case err != nil:
-			c.cohorts.end(h.cohort)
-			c.abandon(h.in, h.attempt, false)
-			return err
-		case passed:
-			c.history.record(h, KindReleased, "")
-			return nil
-		}
+	if h.guarded.Load() { // by a transaction that has locked the whole database
+		c.split(h)
+	}
+	switch passed, err := h.member.Pass(ctx); {
+	case err != nil:
+		c.abandon(h.in, h.attempt, false)
+		return err
+	case passed:
+		c.history.record(h, KindReleased, "")
+		return nil
 	}
 	queued := true // members that an UnlockTx may have detached: if that is not known, a look tells
-	defer func() { c.resolve(h, queued) }()
+	defer func() { h.member.Leave(queued) }()
 	for tries := c.store.Tries(store.Patient); ; {
 		r := protocol.Release(h.held(), h.contended || c.registry.state(h.attempt) != Releasing, h.guarded.Load())
 		if h.mode.Load().doubt != certain {
@@ -152,33 +152,6 @@ func (c *Client) released(ctx context.Context, h *hold) error {
 		return lost(driver.ErrNotHeld)
 	}
 	return nil
-}
-
-// handOn gives the lock of a cohort to the next member. False: the database has to be told.
-func (c *Client) handOn(ctx context.Context, h *hold) (passed bool, err error) {
-	if h.guarded.Load() { // by a transaction that has locked the whole database
-		c.detach(h.in, h)
-	}
-	for {
-		passed, wait := c.cohorts.pass(h.cohort, func() { c.registry.transition(h.attempt, pass) })
-		if wait == nil {
-			return passed, nil
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
-}
-
-// resolve has the members that an UnlockTx may have detached wait where they are in the queue, or
-// ask anew.
-func (c *Client) resolve(h *hold, queued bool) {
-	if h.cohort != nil {
-		c.cohorts.end(h.cohort)
-		c.resume(h.in, h.cohort, queued)
-	}
 }
 
 // promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is

@@ -68,11 +68,11 @@ func (c *Client) beginWatch(ctx context.Context, name, id string) (s *store.Sess
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, s.Hub.Watch(name, id), nil
+	return s, s.Waiters().Watch(name, id), nil
 }
 
 func (c *Client) endWatch(s *store.Session, w *wait.Watcher, name, id string) {
-	s.Hub.Unwatch(w)
+	s.Waiters().Unwatch(w)
 	if c.store.Begin() != nil {
 		return // a row too many goes with the session
 	}

@@ -54,6 +54,7 @@ var layers = []layer{
 	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/contract", "internal/sessionlock", "internal/tell", "internal/mysqlserver", "internal/transaction")},
 	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/transaction")},
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/cohort", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/backoff", "internal/clock", "internal/coalesce", "internal/contract", "internal/deadlock", "internal/driver", "internal/outage", "internal/protocol", "internal/session", "internal/store", "internal/transaction", "internal/wait")},
 	{name: "internal/backoff", not: [][]string{anything}},
 	{name: "internal/clock", not: [][]string{anything}},
 	{name: "internal/coalesce", not: [][]string{anything}},

@@ -15,10 +15,10 @@ import (
 // Session is a session of a client, in which it takes and releases locks.
 type Session struct {
 	*session.Session
-	Hub      *wait.Hub // the waiters of the session
-	Deadlock *deadlock.Detector
 
 	store     *Store
+	hub       *wait.Hub // the waiters of the session
+	cycles    *deadlock.Detector
 	batch     *coalesce.Coalescer[change, outcome]
 	reclaimed func(name string, holder driver.Holder)
 }
@@ -33,6 +33,12 @@ func (s *Session) Over() error {
 	}
 	return nil
 }
+
+// Waiters returns the waiters of the session.
+func (s *Session) Waiters() *wait.Hub { return s.hub }
+
+// Cycles returns the search for deadlocks of the session.
+func (s *Session) Cycles() *deadlock.Detector { return s.cycles }
 
 // Answer is what a request got: a grant, or what it left.
 type Answer struct {
@@ -139,9 +145,9 @@ func (s *Session) SideConn(ctx context.Context, do func(ctx context.Context, up 
 // deliver answers the waiters of this client that a statement has granted the lock. If the answer
 // was lost, the name is read.
 func (s *Session) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
-	s.Hub.Deliver(next, asked)
+	s.hub.Deliver(next, asked)
 	if err != nil && ResidueOf(err) == Unsure {
-		s.Hub.Recheck(name)
+		s.hub.Recheck(name)
 	}
 }
 

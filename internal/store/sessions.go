@@ -142,8 +142,8 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		defer stop()
 		idle := m.retire(s)
 		in.Stop(nil)
-		s.Hub.Wait()
-		s.Deadlock.Wait()
+		s.hub.Wait()
+		s.cycles.Wait()
 		if idle {
 			m.rest(s)
 		}
@@ -158,12 +158,12 @@ func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 	config := s.config
 	return &Session{
 		Session: in, store: s, reclaimed: m.hooks.Reclaimed, batch: s.newBatch(),
-		Hub: wait.New(in.Context(), backend{s.Engine, s.names, in}, in.ID, wait.Config{
+		hub: wait.New(in.Context(), backend{s.Engine, s.names, in}, in.ID, wait.Config{
 			Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
 			Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL,
 			Stray: m.hooks.Stray, Reclaimed: m.hooks.Reclaimed,
 		}),
-		Deadlock: deadlock.New(in.Context(), s.Engine, deadlock.Config{
+		cycles: deadlock.New(in.Context(), s.Engine, deadlock.Config{
 			Clock: config.Clock, After: config.Deadlock, Limit: config.TTL, Report: m.deadlocks,
 		}),
 	}
@@ -216,7 +216,7 @@ func (m *Sessions) retire(s *Session) (idle bool) {
 		case <-tick.C:
 		}
 		m.store.between(func(inFlight bool) {
-			if unused++; m.used.Swap(false) || inFlight || !m.hooks.Unused() || !s.Hub.Empty() {
+			if unused++; m.used.Swap(false) || inFlight || !m.hooks.Unused() || !s.hub.Empty() {
 				unused = 0
 			}
 			if idle = unused == idleTTLs; idle {

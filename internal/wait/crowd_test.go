@@ -51,9 +51,8 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute, Limit: time.Minute,
 			Log: quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})
-		w := h.Add("n", "a")
-		h.Queued(w)
-		if r := <-w.C; !r.Granted || time.Since(began) > time.Second {
+		w := h.enter("n", "a")
+		if r := <-w.answers; !r.Granted || time.Since(began) > time.Second {
 			t.Errorf("%+v after %v", r, time.Since(began))
 		}
 		cancel()

@@ -84,10 +84,16 @@ type Result struct {
 type Waiter struct {
 	Name    string
 	Attempt string
-	C       chan Result // receives once
 
-	queued  bool     // the database has confirmed the place in the queue
-	watcher *Watcher // not nil: it waits for news only
+	answer  func(Result) // is called once, with nothing locked
+	queued  bool         // the database has confirmed the place in the queue
+	watcher *Watcher     // not nil: it waits for news only
+}
+
+// answer is the result of a waiter that is not told yet.
+type answer struct {
+	waiter *Waiter
+	result Result
 }
 
 // Hub has the waiters of one session.
@@ -110,6 +116,7 @@ type Hub struct {
 	watchers  int
 	waiters   map[string]*Waiter // by attempt
 	names     map[string]*awaited
+	answers   []answer // that unlock gives
 }
 
 // awaited is a name that somebody waits for.
@@ -170,10 +177,10 @@ func (h *Hub) Ready(ctx context.Context) {
 	}
 }
 
-// Add registers an attempt. It MUST be called before the request is sent: a grant may come before
-// the request returns.
-func (h *Hub) Add(name, attempt string) *Waiter {
-	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
+// Add registers an attempt, and calls answer once with the end of its wait. It MUST be called
+// before the request is sent: a grant may come before the request returns.
+func (h *Hub) Add(name, attempt string, answer func(Result)) *Waiter {
+	w := &Waiter{Name: name, Attempt: attempt, answer: answer}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters[w.Attempt] = w
@@ -227,19 +234,12 @@ func (h *Hub) expect(w *Waiter) {
 	}
 }
 
-// Remove forgets a waiter, and returns the answer that it has got and not taken.
-func (h *Hub) Remove(w *Waiter) (r Result, answered bool) {
+// Remove forgets a waiter. An answer may come at the same time.
+func (h *Hub) Remove(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiters[w.Attempt] == w {
 		h.forget(w)
-		return Result{}, false
-	}
-	select {
-	case r = <-w.C:
-		return r, true
-	default:
-		return Result{}, false
 	}
 }
 
@@ -257,7 +257,7 @@ func (h *Hub) State(name string) (driver.State, bool) {
 // without a look at the database. asked is the clock before that statement was sent.
 func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	for _, n := range next {
 		if n.Session == h.session {
 			h.grant(n.Attempt, n.Grant, asked)
@@ -318,10 +318,20 @@ func (h *Hub) forget(w *Waiter) {
 	}
 }
 
-// answer MUST be called with mu locked.
+// answer ends a wait. MUST be called with mu locked, which unlock MUST unlock.
 func (h *Hub) answer(w *Waiter, r Result) {
 	h.forget(w)
-	w.C <- r
+	h.answers = append(h.answers, answer{w, r})
+}
+
+// unlock unlocks mu, and then gives the answers.
+func (h *Hub) unlock() {
+	answers := h.answers
+	h.answers = nil
+	h.mu.Unlock()
+	for _, a := range answers {
+		a.waiter.answer(a.result)
+	}
 }
 
 func (h *Hub) wake() {
@@ -430,7 +440,7 @@ func (h *Hub) heard(hint driver.Hint) {
 		}
 	}
 	w.notify(true)
-	h.mu.Unlock()
+	h.unlock()
 	if w == nil && h.config.Stray != nil {
 		h.config.Stray(hint.Attempt)
 	}

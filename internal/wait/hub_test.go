@@ -135,16 +135,27 @@ func room(t *testing.T, f *table) *Hub {
 	return h
 }
 
-func (h *Hub) enter(name, attempt string) *Waiter {
-	w := h.Add(name, attempt)
-	h.Queued(w)
+// waiting is a waiter, and where its answer arrives.
+type waiting struct {
+	*Waiter
+	answers chan Result
+}
+
+func (h *Hub) add(name, attempt string) waiting {
+	answers := make(chan Result, 1)
+	return waiting{h.Add(name, attempt, func(r Result) { answers <- r }), answers}
+}
+
+func (h *Hub) enter(name, attempt string) waiting {
+	w := h.add(name, attempt)
+	h.Queued(w.Waiter)
 	return w
 }
 
 // answered waits for the answer and returns it with the time it took.
-func answered(w *Waiter) (Result, time.Duration) {
+func answered(w waiting) (Result, time.Duration) {
 	began := time.Now()
-	return <-w.C, time.Since(began)
+	return <-w.answers, time.Since(began)
 }
 
 func TestAHintIsFollowedAtOnce(t *testing.T) {
@@ -325,7 +336,7 @@ func TestWithoutAListenerOnePollServesAllNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &table{deaf: true}
 		h := room(t, f)
-		var waiters []*Waiter
+		var waiters []waiting
 		for i := range 100 {
 			name, attempt := fmt.Sprint("n", i), fmt.Sprint("a", i)
 			f.queue(name, time.Hour, attempt)
@@ -425,7 +436,7 @@ func TestOnlyAWaiterQueuedBeforeTheLookCanBeGone(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour) // the delayed answer has an empty queue
 		gone := h.enter("n", "a1")
-		sent := h.Add("n", "a3") // its request is on its way
+		sent := h.add("n", "a3") // its request is on its way
 		time.Sleep(2 * firstLook)
 		late := h.enter("n", "a2")
 		f.set(func() { close(f.hold); f.hold = nil })
@@ -434,9 +445,9 @@ func TestOnlyAWaiterQueuedBeforeTheLookCanBeGone(t *testing.T) {
 		}
 		synctest.Wait()
 		select {
-		case r := <-late.C:
+		case r := <-late.answers:
 			t.Errorf("an answer from before it was queued: %+v", r)
-		case r := <-sent.C:
+		case r := <-sent.answers:
 			t.Errorf("an answer from before it was sent: %+v", r)
 		default:
 		}
@@ -458,9 +469,9 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
-		early := h.Add("n", "a2") // answered before its own statement has returned
+		early := h.add("n", "a2") // answered before its own statement has returned
 		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
-		h.Queued(early)
+		h.Queued(early.Waiter)
 		if r, took := answered(early); !r.Granted || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}

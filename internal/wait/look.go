@@ -117,7 +117,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 // only to be handed on.
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	for _, own := range state.Granted {
 		h.grant(own.Attempt, own.Grant, asked)
 	}

@@ -16,7 +16,7 @@ type Watcher struct {
 
 // Watch registers a watcher under an id of its own. Hints may name the id.
 func (h *Hub) Watch(name, watch string) *Watcher {
-	w := &Watcher{news: make(chan struct{}, 1), waiting: h.Add(name, watch)}
+	w := &Watcher{news: make(chan struct{}, 1), waiting: h.Add(name, watch, nil)}
 	w.News = w.news
 	h.mu.Lock()
 	defer h.mu.Unlock()

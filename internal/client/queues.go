@@ -1,0 +1,69 @@
+package client
+
+import (
+	"errors"
+
+	"github.com/dblock-go/dblock/internal/cohort"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// newQueues makes the queues of the client.
+func (c *Client) newQueues() *cohort.Queues {
+	return cohort.New(cohort.Config{
+		Clock: c.config.Clock, Closing: c.store.Background, Tidying: c.store.Tidying, Go: c.store.Go,
+		Register: func(name, attempt string) { c.registry.request(name, attempt) },
+		Passing:  func(attempt string) { c.registry.transition(c.registry.attempt("", attempt), pass) },
+		Finish:   func(attempt string) { c.registry.transition(c.registry.attempt("", attempt), finish) },
+		Abandon: func(in cohort.Session, name, attempt string, inFlight bool) {
+			c.abandon(in.(*store.Session), c.registry.attempt(name, attempt), inFlight)
+		},
+		Deadlocked: c.config.Deadlocked,
+		GaveUp:     c.gaveUp,
+	})
+}
+
+// gaveUp returns the error of a caller whose context ended while it waited. It shows the holder, if
+// the caller had a place in the queue, or this client has the lock.
+func (c *Client) gaveUp(in cohort.Session, name string, queued bool, cause error) error {
+	if !queued && !c.registry.occupied(name) {
+		return cause
+	}
+	state, _ := in.Waiters().State(name)
+	return c.notAcquired(state, cause)
+}
+
+// split makes the member of a cohort that has the lock its only holder, in the database, too. The
+// channel is closed after that; nil: it is the only holder, or has the lock no more.
+func (c *Client) split(h *hold) <-chan struct{} {
+	if !h.member.Shared() {
+		return nil
+	}
+	return h.member.Split(func(d driver.Detachment) bool { return c.detach(h, d) })
+}
+
+// detach tries until the outcome is known. It returns false if the members behind are not in the
+// queue.
+func (c *Client) detach(h *hold, d driver.Detachment) (inQueue bool) {
+	held := h.held()
+	within, cancel := contract.UntilClosed(c.store.Tidying, h.in.Context())
+	defer cancel()
+	return c.store.Retry(within, store.Background, func() error {
+		err := h.in.Change(c.store.Tidying, h.name, func(n *protocol.Name) error { return protocol.Detach(n, held, d) })
+		switch {
+		case err == nil:
+			c.detaching.Worked()
+			m := *h.mode.Load()
+			m.last = m.token
+			h.mode.Store(&m)
+		case errors.Is(err, driver.ErrNotHeld):
+			c.lose(h, errDisowned)
+			return nil // a transaction may have detached it, too
+		case !c.store.Transient(err) && within.Err() == nil:
+			c.detaching.Failed(err, "name", h.name)
+		}
+		return err
+	}) == nil
+}

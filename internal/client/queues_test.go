@@ -1,0 +1,46 @@
+package client
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+// Broken by a cohort that counts as the holder after it has been released or lost: requests would
+// linger, and not take the name though it is free.
+func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
+	for how, end := range map[string]func(t *testing.T, l *Lock){
+		"unlocked": func(t *testing.T, l *Lock) {
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"lost": func(_ *testing.T, l *Lock) { l.client.lose(l.hold, errDisowned) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newPaperClient(t, newPaper(), nil)
+				first := acquire(t, t.Context(), c, "n")
+				locks := make(chan *Lock, 2)
+				for range 2 {
+					go func() { locks <- acquire(t, t.Context(), c, "n") }()
+					synctest.Wait()
+				}
+				if err := first.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				s := c.sessions.Alive()
+				for range 2 {
+					l := <-locks
+					if !c.queues.Busy(s, "n") {
+						t.Error("a cohort has the name, and it is not busy")
+					}
+					end(t, l)
+				}
+				synctest.Wait()
+				if c.queues.Busy(s, "n") {
+					t.Error("the name is busy, and nobody has it")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package cohort
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// maxMembers limits the members of a cohort.
+const maxMembers = 256
+
+// cohort is some requests that share one place, one attempt and one grant. The mutex of its Queues
+// protects it.
+type cohort struct {
+	queues  *Queues
+	in      Session
+	name    string
+	shared  bool // its requests are plain, and others may join it while it gathers
+	state   state
+	attempt string
+	place   *wait.Waiter
+	waiting []*Member // in the order of their tokens, without those that gave up
+	present *Member   // has the lock, or had it last
+
+	grant  driver.Grant
+	asked  time.Duration // by the clock, before the statement that returned the grant was sent
+	served chan struct{} // closed when the cohort has the lock no more; nil: it is not shared
+	split  chan struct{} // closed when a split has ended; nil: none has begun
+	rest   *cohort       // the members behind the present one, parked; nil: none are
+}
+
+// number gives the members their numbers.
+func (c *cohort) number() {
+	for i, m := range c.waiting {
+		m.cohort, m.at = c, i
+	}
+}
+
+// request returns the request of the cohort, as its first member would make it. Members that gave
+// up keep their tokens. MUST be called with mu locked.
+func (c *cohort) request() driver.Request {
+	r := c.waiting[0].request
+	r.Attempt, r.Members = c.attempt, c.waiting[len(c.waiting)-1].at+1
+	return r
+}
+
+// begin gives the lock that was granted to the first member. It returns false if none waits. MUST
+// be called with mu locked.
+func (c *cohort) begin(g driver.Grant, asked time.Duration) bool {
+	if len(c.waiting) == 0 {
+		return false
+	}
+	if !c.move(grant) {
+		return true
+	}
+	c.grant, c.asked = g, asked
+	if !c.shared || g.First == g.Token {
+		c.move(settle)
+	}
+	if c.shared {
+		c.served = make(chan struct{})
+		c.queues.serving[c.key()] = c
+	}
+	c.serve()
+	return true
+}
+
+// serve gives the lock to the next member. MUST be called with mu locked.
+func (c *cohort) serve() {
+	m := c.waiting[0]
+	c.waiting = c.waiting[1:]
+	c.present, m.token = m, c.grant.Token
+	if c.shared {
+		m.token = c.grant.First + int64(m.at)
+	}
+	m.turn <- nil
+}
+
+// dismiss tells the members that wait why they get nothing. MUST be called with mu locked.
+func (c *cohort) dismiss(err error) {
+	for _, m := range c.waiting {
+		m.turn <- err
+	}
+	c.waiting = nil
+}
+
+// remove takes out a member whose caller stopped waiting. It returns false if the member was told
+// the end of its wait in the meantime. MUST be called with mu locked.
+func (c *cohort) remove(m *Member) bool {
+	i := slices.Index(c.waiting, m)
+	if i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// joined notes that the database has a place for the cohort. recheck: it is looked at soon, since a
+// fixed lease in front of it may have expired, which is not notified. MUST be called with mu
+// locked.
+func (c *cohort) joined(recheck bool) {
+	switch {
+	case len(c.waiting) == 0:
+		c.vacate()
+	case c.move(queue):
+		c.in.Waiters().Queued(c.place)
+		if recheck {
+			c.in.Waiters().Recheck(c.name)
+		}
+	}
+}
+
+// vacate gives up the place of a cohort without members. MUST be called with mu locked.
+func (c *cohort) vacate() {
+	if c.move(vacate) {
+		c.in.Waiters().Remove(c.place)
+		c.abandon(false)
+	}
+}
+
+// fail tells all members why they get nothing. inFlight: the statement of the cohort may still run.
+// MUST be called with mu locked.
+func (c *cohort) fail(err error, inFlight bool) {
+	if !c.move(fail) {
+		return
+	}
+	c.in.Waiters().Remove(c.place)
+	c.dismiss(err)
+	if inFlight {
+		c.abandon(true)
+	} else {
+		c.queues.config.Finish(c.attempt)
+	}
+}
+
+// abandon gives back what the attempt has.
+func (c *cohort) abandon(inFlight bool) { c.queues.config.Abandon(c.in, c.name, c.attempt, inFlight) }
+
+// key is that of the cohort's session and name.
+func (c *cohort) key() key { return key{c.in, c.name} }

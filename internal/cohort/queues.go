@@ -1,0 +1,293 @@
+package cohort
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/store"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// A request lingers for at most lingerWhileHeld while a cohort of its session has the lock, and for
+// lingerAfterRelease after that: the member that has released the lock often requests it again.
+const (
+	lingerWhileHeld    = 5 * time.Millisecond
+	lingerAfterRelease = 200 * time.Microsecond
+)
+
+// Config is what cohorts need of their client.
+type Config struct {
+	Clock clock.Clock
+	// Closing ends the waiting, with ErrClosed.
+	Closing context.Context
+	// Tidying bounds the statements of several requests, which no single caller's context ends.
+	Tidying context.Context
+	// Go runs a function in a goroutine that Close waits for.
+	Go func(func())
+	// Register is called before an attempt is sent, and Finish when the database has nothing of it.
+	// The attempt of a request is registered before Join. Passing is called before its lock is
+	// passed on.
+	Register func(name, attempt string)
+	Passing  func(attempt string)
+	Finish   func(attempt string)
+	// Abandon gives back, in the background, the place or the lock of an attempt. With inFlight its
+	// statement may still run.
+	Abandon func(in Session, name, attempt string, inFlight bool)
+	// Deadlocked makes the error of a request that must give up.
+	Deadlocked func(deadlock.Cycle) error
+	// GaveUp makes the error of a request whose context ended.
+	GaveUp func(in Session, name string, queued bool, cause error) error
+}
+
+// Session is what cohorts need of a session.
+type Session interface {
+	Context() context.Context
+	Waiters() *wait.Hub
+	Cycles() *deadlock.Detector
+	Join(ctx context.Context, r *driver.Request) (store.Answer, driver.Outcome, error)
+}
+
+// Queues are the requests of a client that wait.
+type Queues struct {
+	config Config
+
+	mu        sync.Mutex      // protects what follows, and every cohort and member
+	gathering map[key]*cohort // the cohort that is sent next; with the key alone: a statement is in flight
+	serving   map[key]*cohort // the shared cohort that has the lock
+}
+
+// key is a name in a session.
+type key struct {
+	in   Session
+	name string
+}
+
+// New makes the queues of a client.
+func New(config Config) *Queues {
+	return &Queues{config: config, gathering: map[key]*cohort{}, serving: map[key]*cohort{}}
+}
+
+// Busy reports whether a shared cohort has a name, or asks for it.
+func (q *Queues) Busy(in Session, name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, asking := q.gathering[key{in, name}]
+	return asking || q.serving[key{in, name}] != nil
+}
+
+// Join queues a request, and returns the member when it has the lock. holding: its owner may hold
+// what other owners wait for. Join finishes or abandons the attempt of the request unless it
+// returns a member.
+func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holding bool) (*Member, error) {
+	in.Waiters().Ready(ctx)
+	m := &Member{request: *r, turn: make(chan error, 1)}
+	var cycles <-chan deadlock.Cycle
+	if plain(r, holding) {
+		if q.gather(in, m) {
+			q.config.Go(func() { q.sendGathered(in, r.Name) })
+		}
+	} else {
+		c := &cohort{queues: q, in: in, name: r.Name, attempt: r.Attempt, waiting: []*Member{m}, state: joining}
+		c.number()
+		q.send(ctx, c, c.request())
+		select {
+		case err := <-m.turn:
+			return m.told(err)
+		default:
+		}
+		watch := in.Cycles().Watch(r.Attempt)
+		defer in.Cycles().Forget(watch)
+		cycles = watch.C
+	}
+	var err error
+	select {
+	case err := <-m.turn:
+		return m.told(err)
+	case <-in.Context().Done():
+		err = store.ErrSessionOver
+	case cycle := <-cycles:
+		err = q.config.Deadlocked(cycle)
+	case <-q.config.Closing.Done():
+		err = contract.ErrClosed
+	case <-ctx.Done():
+		err = q.config.GaveUp(in, r.Name, q.queued(m), context.Cause(ctx))
+	}
+	q.giveUp(m)
+	return nil, err
+}
+
+// told is what Join returns after the wait of a member.
+func (m *Member) told(err error) (*Member, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// gather adds a plain request to those that are sent next. It returns true if no statement for the
+// name is in flight: the caller has to send it.
+func (q *Queues) gather(in Session, m *Member) (first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := key{in, m.request.Name}
+	c, busy := q.gathering[k]
+	if c == nil {
+		c = &cohort{queues: q, in: in, name: k.name, shared: true}
+		q.gathering[k] = c
+	}
+	m.cohort = c
+	c.waiting = append(c.waiting, m)
+	return !busy
+}
+
+// sendGathered sends the requests for a name until none comes any more.
+func (q *Queues) sendGathered(in Session, name string) {
+	for {
+		q.linger(in, name)
+		c, r := q.next(in, name)
+		if c == nil {
+			return
+		}
+		q.send(q.config.Tidying, c, r)
+	}
+}
+
+// linger delays the requests for a name while a cohort of their session has it. Members that
+// release the lock usually request it again at once. The delay lets them join the queue as one
+// place; without it each of them would queue alone.
+func (q *Queues) linger(in Session, name string) {
+	late := make(chan struct{})
+	var stop func() bool
+	for {
+		served := q.served(in, name)
+		if served == nil {
+			return
+		}
+		if stop == nil {
+			stop = q.config.Clock.Alarm(q.config.Clock.Now()+lingerWhileHeld, func() { close(late) })
+			defer stop()
+		}
+		select {
+		case <-served:
+			select {
+			case <-time.After(lingerAfterRelease):
+			case <-q.config.Closing.Done():
+			}
+		case <-late:
+			return
+		case <-in.Context().Done():
+			return
+		case <-q.config.Closing.Done():
+			return
+		}
+	}
+}
+
+// served returns a channel that is closed when the shared cohort that has a name has it no more;
+// nil: none has it.
+func (q *Queues) served(in Session, name string) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.serving[key{in, name}]; c != nil {
+		return c.served
+	}
+	return nil
+}
+
+// next ends the gathering of a cohort, and returns it with the request that is sent for it; nil:
+// there is none. The attempt of the cohort is that of its first member.
+func (q *Queues) next(in Session, name string) (*cohort, driver.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := key{in, name}
+	c := q.gathering[k]
+	if c == nil || len(c.waiting) == 0 {
+		delete(q.gathering, k)
+		return nil, driver.Request{}
+	}
+	q.gathering[k] = nil
+	if len(c.waiting) > maxMembers {
+		more := &cohort{queues: q, in: in, name: name, shared: true, waiting: slices.Clone(c.waiting[maxMembers:])}
+		more.number()
+		q.gathering[k] = more
+		c.waiting = c.waiting[:maxMembers]
+	}
+	c.number()
+	c.attempt = c.waiting[0].request.Attempt
+	for _, m := range c.waiting[1:] {
+		q.config.Finish(m.request.Attempt)
+	}
+	c.move(send)
+	return c, c.request()
+}
+
+// send sends the request of a cohort.
+func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
+	c.place = c.in.Waiters().Add(c.name, c.attempt, c.answered)
+	answer, outcome, err := c.in.Join(ctx, &r)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case store.Refusal(err): // the request of the first member, which the others have shared
+		if len(c.waiting) > 0 && c.waiting[0].at == 0 {
+			c.waiting[0].turn <- err
+			c.waiting = c.waiting[1:]
+		}
+		c.fail(store.ErrAgain, false)
+	case err != nil:
+		c.fail(err, answer.Left == store.Unsure)
+	case outcome == driver.Queued:
+		c.joined(r.Lease != 0)
+	default:
+		c.in.Waiters().Remove(c.place)
+		if !c.begin(answer.Grant, answer.Asked) {
+			c.vacate()
+		}
+	}
+}
+
+// answered takes the end of the wait of a place. A grant that comes when no member waits changes
+// nothing: the statement that sends or resumes the cohort ends then, and gives the lock back.
+func (c *cohort) answered(r wait.Result) {
+	c.queues.mu.Lock()
+	defer c.queues.mu.Unlock()
+	if r.Granted {
+		c.begin(r.Grant, r.Asked)
+	} else {
+		c.fail(store.ErrPlaceGone, false)
+	}
+}
+
+// queued reports whether a member has a place in the queue.
+func (q *Queues) queued(m *Member) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := m.cohort.state
+	return s >= queued && s != ended
+}
+
+// giveUp removes a member whose caller waits no longer. If the member has got the lock in the
+// meantime, it goes to the next, or back.
+func (q *Queues) giveUp(m *Member) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := m.cohort
+	switch {
+	case c.remove(m) && c.state == gathering:
+		q.config.Finish(m.request.Attempt)
+	case len(c.waiting) == 0 && c.state == queued:
+		c.vacate()
+	case c.present == m: // its turn came while it gave up
+		if !c.pass() {
+			c.leave()
+			c.abandon(false)
+		}
+	}
+}
