@@ -67,10 +67,10 @@
 //
 // # Observing
 //
-// WithObserver tells of attempts, locks, heartbeats and the listener. Stats and Ping tell of the
-// client. Package inspect shows holders, queues, sessions and the history. The log has nothing at
-// level INFO in normal operation, and of an outage the first failure, later ones at growing
-// intervals, and the end.
+// WithObserver tells of attempts, locks, heartbeats and the listener (package observe). Stats and
+// Ping tell of the client. Package inspect shows holders, queues, sessions and the history. The log
+// has nothing at level INFO in normal operation, and of an outage the first failure, later ones at
+// growing intervals, and the end.
 //
 // Neither the logger nor the observer is waited for, however slow it is. Both are told in order, a
 // moment later, by a goroutine that runs while there is something to tell; what they are too slow

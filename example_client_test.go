@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // What needs a lock and no transaction takes a Locker: it works with every engine.
@@ -73,11 +74,11 @@ func ExampleClient_Jobs() {
 }
 
 func ExampleWithObserver() {
-	client, done := openClient(dblock.WithObserver(dblock.Observer{
-		AcquireEnd: func(_ context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+	client, done := openClient(dblock.WithObserver(observe.Observer{
+		AcquireEnd: func(_ context.Context, a observe.Attempt, r observe.AcquireResult) {
 			fmt.Println(a.Name, "acquired:", r.Err == nil)
 		},
-		HoldEnd: func(r dblock.HoldResult) {
+		HoldEnd: func(r observe.HoldResult) {
 			fmt.Println(r.Name, "unlocked:", r.Err == nil)
 		},
 	}))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // instant is a database in memory that answers at once, so that what is measured is the client's.
@@ -50,10 +51,10 @@ func (i *instant) Take(context.Context, driver.Request) (driver.Grant, bool, err
 // no callbacks, and with one that has all.
 func BenchmarkObserver(b *testing.B) {
 	calls := 0
-	all := dblock.Observer{
-		AcquireStart: func(ctx context.Context, _ dblock.Attempt) context.Context { calls++; return ctx },
-		AcquireEnd:   func(context.Context, dblock.Attempt, dblock.AcquireResult) { calls++ },
-		HoldEnd:      func(dblock.HoldResult) { calls++ },
+	all := observe.Observer{
+		AcquireStart: func(ctx context.Context, _ observe.Attempt) context.Context { calls++; return ctx },
+		AcquireEnd:   func(context.Context, observe.Attempt, observe.AcquireResult) { calls++ },
+		HoldEnd:      func(observe.HoldResult) { calls++ },
 		Heartbeat:    func(time.Duration, error) {},
 		Listener:     func(bool, error) {},
 	}
@@ -61,7 +62,7 @@ func BenchmarkObserver(b *testing.B) {
 		name    string
 		options []dblock.Option
 	}{
-		{"none", nil}, {"empty", []dblock.Option{dblock.WithObserver(dblock.Observer{})}}, {"full", []dblock.Option{dblock.WithObserver(all)}},
+		{"none", nil}, {"empty", []dblock.Option{dblock.WithObserver(observe.Observer{})}}, {"full", []dblock.Option{dblock.WithObserver(all)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			client, err := dblock.New(driver.Engine[*sync.Mutex]{Backend: &instant{}}, append(c.options, dblock.WithTTL(24*time.Hour), dblock.WithoutReaper())...)

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -74,6 +75,12 @@ func WithDeadlockCheck(after time.Duration) Option {
 // outage of the database all but 10,000 events, of which the log tells: at its beginning, at
 // growing intervals, and at its end. Ask, Break and Record are always recorded. Default: not.
 func WithEvents() Option { return func(c *client.Config) { c.Events = true } }
+
+// WithObserver sets what is told of the client's attempts, locks, jobs, heartbeats and listener.
+// observe.All makes one Observer of several. Default: none, which costs nothing.
+func WithObserver(o observe.Observer) Option {
+	return func(c *client.Config) { c.Observer = &o }
+}
 
 func newConfig(options []Option) (client.Config, error) {
 	host, err := os.Hostname()

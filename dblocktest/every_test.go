@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // log is what a job and an observer have told, each with its time since the log began.
@@ -145,8 +146,8 @@ func TestEveryEndsWhereItCannotGoOn(t *testing.T) {
 func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, trouble := newLog(), errors.New("trouble")
-		f := dblocktest.New[*Tx](t, dblock.WithObserver(dblock.Observers(dblock.Observer{}, dblock.Observer{
-			RunEnd: func(r dblock.RunResult) {
+		f := dblocktest.New[*Tx](t, dblock.WithObserver(observe.All(observe.Observer{}, observe.Observer{
+			RunEnd: func(r observe.RunResult) {
 				if r.Name != "job" || !r.Slot.Equal(r.Slot.Truncate(time.Minute)) {
 					t.Errorf("%+v", r)
 				}
@@ -156,7 +157,7 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 					told.add("ran for " + r.Took.String())
 				}
 			},
-			SlotsLeftOut: func(s dblock.LeftOut) {
+			SlotsLeftOut: func(s observe.LeftOut) {
 				if s.Skipped > 0 {
 					told.add("skipped")
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // Permits that nobody unlocks are a rate limit, and no trouble that the log tells of.
@@ -18,9 +19,9 @@ func TestPermitsThatRunOutAreARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, calls = 20, 70
 		var said bytes.Buffer
-		ends := make(chan dblock.HoldResult, calls)
+		ends := make(chan observe.HoldResult, calls)
 		f := dblocktest.New[*Tx](t, dblock.WithLogger(slog.New(slog.NewTextHandler(&said, nil))),
-			dblock.WithObserver(dblock.Observer{HoldEnd: func(r dblock.HoldResult) { ends <- r }}))
+			dblock.WithObserver(observe.Observer{HoldEnd: func(r observe.HoldResult) { ends <- r }}))
 		began := time.Now()
 		for i := range calls {
 			l, err := f.Client.Lock(t.Context(), "api", dblock.Permits(1, rate), dblock.Lease(time.Second))
@@ -44,7 +45,7 @@ func TestPermitsThatRunOutAreARate(t *testing.T) {
 		close(ends)
 		told := 0
 		for r := range ends {
-			if told++; dblock.Outcome(r.Err) != "expired" || !errors.Is(r.Err, dblock.ErrLost) || r.Held > time.Second {
+			if told++; observe.Outcome(r.Err) != "expired" || !errors.Is(r.Err, dblock.ErrLost) || r.Held > time.Second {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
+	"github.com/dblock-go/dblock/observe"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -47,9 +48,9 @@ func TestElectionsGoOnBesideALoggerAndAnObserverThatBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		t.Cleanup(func() { close(end) })
-		f := dblocktest.New[*sql.Tx](t, dblock.WithLogger(testlog.Stuck(end)), dblock.WithObserver(dblock.Observer{
-			AcquireEnd: func(context.Context, dblock.Attempt, dblock.AcquireResult) { <-end },
-			HoldEnd:    func(dblock.HoldResult) { <-end },
+		f := dblocktest.New[*sql.Tx](t, dblock.WithLogger(testlog.Stuck(end)), dblock.WithObserver(observe.Observer{
+			AcquireEnd: func(context.Context, observe.Attempt, observe.AcquireResult) { <-end },
+			HoldEnd:    func(observe.HoldResult) { <-end },
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		var campaigns sync.WaitGroup

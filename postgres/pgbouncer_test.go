@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // Tables need no session of the database's. LISTEN does, so that waiters poll.
@@ -72,7 +73,7 @@ func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
 	})
 	t.Run("another database", func(t *testing.T) {
 		told := make(chan error, 99)
-		client := newClient(t, New(through.Pool(t), Listen(another.DSN)), dblock.WithObserver(dblock.Observer{
+		client := newClient(t, New(through.Pool(t), Listen(another.DSN)), dblock.WithObserver(observe.Observer{
 			Listener: func(up bool, err error) { told <- err },
 		}))
 		handOver(t, db, newClient(t, New(db.Pool(t))), client, "other", func() {

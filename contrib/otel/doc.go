@@ -31,7 +31,7 @@
 //
 //	dblock.operation   "lock" or "trylock": of acquire.duration, acquire.failures
 //	dblock.lock.mode   "exclusive", "shared" or "permits": likewise
-//	error.type         dblock.Outcome of the error; absent without an error: of acquire, hold, job.runs and heartbeat
+//	error.type         observe.Outcome of the error; absent without an error: of acquire, hold, job.runs and heartbeat
 //	dblock.lock.name   only if asked for: WithNamesInMetrics, WithNamesInSpans
 //
 // Spans are called dblock.lock and dblock.trylock, and have dblock.lock.token once they end. A span

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -56,7 +57,7 @@ func Example() {
 
 	err = client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
 		if _, err := client.TryLock(context.Background(), "invoice/42"); err != nil { // not under ctx: somebody else
-			fmt.Println("the second:", dblock.Outcome(err))
+			fmt.Println("the second:", observe.Outcome(err))
 		}
 		return show(ctx, reader, "dblock.held.count")
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/observe"
 )
 
 var errRefused = &dblock.NotAcquiredError{Host: "elsewhere"}
@@ -59,21 +60,21 @@ func counter(name, description, unit string, sets ...attribute.Set) metricdata.M
 }
 
 // everything has an observer called with all that can happen.
-func everything(ctx context.Context, o dblock.Observer) {
+func everything(ctx context.Context, o observe.Observer) {
 	for _, c := range []struct {
-		dblock.Attempt
-		dblock.AcquireResult
+		observe.Attempt
+		observe.AcquireResult
 	}{
-		{dblock.Attempt{Name: "a/1", Wait: true}, dblock.AcquireResult{Took: 3 * time.Second, Token: 7}},
-		{dblock.Attempt{Name: "a/2", Shared: true}, dblock.AcquireResult{Took: time.Second, Err: errRefused}},
-		{dblock.Attempt{Name: "b/1", Wait: true, Permits: 2}, dblock.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable}},
+		{observe.Attempt{Name: "a/1", Wait: true}, observe.AcquireResult{Took: 3 * time.Second, Token: 7}},
+		{observe.Attempt{Name: "a/2", Shared: true}, observe.AcquireResult{Took: time.Second, Err: errRefused}},
+		{observe.Attempt{Name: "b/1", Wait: true, Permits: 2}, observe.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable}},
 	} {
 		o.AcquireEnd(o.AcquireStart(ctx, c.Attempt), c.Attempt, c.AcquireResult)
 	}
-	o.HoldEnd(dblock.HoldResult{Name: "a/1", Held: time.Minute})
-	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: 2 * time.Minute, Err: dblock.ErrLost})
-	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: 4 * time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
-	o.HoldEnd(dblock.HoldResult{Name: "b/2", Held: 3 * time.Minute, Err: dblock.ErrClosed})
+	o.HoldEnd(observe.HoldResult{Name: "a/1", Held: time.Minute})
+	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: 2 * time.Minute, Err: dblock.ErrLost})
+	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: 4 * time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
+	o.HoldEnd(observe.HoldResult{Name: "b/2", Held: 3 * time.Minute, Err: dblock.ErrClosed})
 	o.Heartbeat(time.Millisecond, nil)
 	o.Heartbeat(time.Second, dblock.ErrUnavailable)
 	o.Listener(true, nil)
@@ -148,11 +149,11 @@ func TestAttributesAndNamesAreAddedWhereTheyAreAskedFor(t *testing.T) {
 func TestWhatEndsWithItsContextIsMeasured(t *testing.T) {
 	sdk := newTelemetry(t)
 	o := dblockotel.Observer(sdk.with()...)
-	a := dblock.Attempt{Name: "n", Wait: true}
+	a := observe.Attempt{Name: "n", Wait: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	ctx = o.AcquireStart(ctx, a)
 	cancel()
-	o.AcquireEnd(ctx, a, dblock.AcquireResult{Took: time.Second, Err: &dblock.NotAcquiredError{Cause: ctx.Err()}})
+	o.AcquireEnd(ctx, a, observe.AcquireResult{Took: time.Second, Err: &dblock.NotAcquiredError{Cause: ctx.Err()}})
 	same(t, sdk.collect(),
 		histogram("dblock.acquire.duration", "How long locks were asked for.",
 			observed(1, "dblock.operation", "lock", "dblock.lock.mode", "exclusive", "error.type", "canceled")),
@@ -168,9 +169,9 @@ func TestRunsOfJobsAreCounted(t *testing.T) {
 	const failure = "error.type"
 	sdk := newTelemetry(t)
 	o := dblockotel.Observer(sdk.with()...)
-	o.RunEnd(dblock.RunResult{Name: "j"})
-	o.RunEnd(dblock.RunResult{Name: "j", Err: errors.New("broken")})
-	o.SlotsLeftOut(dblock.LeftOut{Name: "j", Skipped: 1, Missed: 1})
+	o.RunEnd(observe.RunResult{Name: "j"})
+	o.RunEnd(observe.RunResult{Name: "j", Err: errors.New("broken")})
+	o.SlotsLeftOut(observe.LeftOut{Name: "j", Skipped: 1, Missed: 1})
 	same(t, sdk.collect(),
 		counter("dblock.job.runs", "How many runs of jobs have ended.", "{run}", attributes(), attributes(failure, "failed")),
 		counter("dblock.job.slots.skipped", "How many slots of jobs began while an earlier run went on.", "{slot}", attributes()),

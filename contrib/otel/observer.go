@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/observe"
 )
 
 const scope = "github.com/dblock-go/dblock/contrib/otel"
@@ -37,9 +38,9 @@ var seconds = metric.WithExplicitBucketBoundaries(
 //
 // The span is in the context that the lock is asked for with, so that those of the database's
 // driver are below it.
-func Observer(options ...Option) dblock.Observer {
+func Observer(options ...Option) observe.Observer {
 	o := newObserver(newConfig(options))
-	return dblock.Observer{
+	return observe.Observer{
 		AcquireStart: o.acquireStart, AcquireEnd: o.acquireEnd, HoldEnd: o.holdEnd, RunEnd: o.runEnd, SlotsLeftOut: o.slotsLeftOut,
 		Heartbeat: o.heartbeat, Listener: o.listener,
 	}
@@ -98,7 +99,7 @@ type started struct {
 
 // acquireStart keeps the span under a key of this observer's own: others may put spans into the
 // same context.
-func (o *observer) acquireStart(ctx context.Context, a dblock.Attempt) context.Context {
+func (o *observer) acquireStart(ctx context.Context, a observe.Attempt) context.Context {
 	attributes := append(o.of(a), o.attributes...)
 	if a.Permits > 0 {
 		attributes = append(attributes, permitsKey.Int(a.Permits))
@@ -111,7 +112,7 @@ func (o *observer) acquireStart(ctx context.Context, a dblock.Attempt) context.C
 	return context.WithValue(ctx, o, started{span, began})
 }
 
-func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+func (o *observer) acquireEnd(ctx context.Context, a observe.Attempt, r observe.AcquireResult) {
 	attributes := o.metric(a.Name, r.Err, o.of(a)...)
 	o.acquires.Record(ctx, r.Took.Seconds(), attributes)
 	if r.Err != nil {
@@ -126,7 +127,7 @@ func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.Ac
 		span.SetAttributes(tokenKey.Int64(r.Token))
 		return
 	}
-	outcome := dblock.Outcome(r.Err)
+	outcome := observe.Outcome(r.Err)
 	span.SetAttributes(errorKey.String(outcome))
 	if !a.Wait && errors.Is(r.Err, dblock.ErrNotAcquired) {
 		return
@@ -138,19 +139,19 @@ func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.Ac
 	span.SetStatus(codes.Error, description)
 }
 
-func (o *observer) holdEnd(r dblock.HoldResult) {
+func (o *observer) holdEnd(r observe.HoldResult) {
 	ctx := context.Background()
 	o.holds.Record(ctx, r.Held.Seconds(), o.metric(r.Name, r.Err))
-	if dblock.Outcome(r.Err) == "lost" {
+	if observe.Outcome(r.Err) == "lost" {
 		o.losses.Add(ctx, 1, o.metric(r.Name, nil))
 	}
 }
 
-func (o *observer) runEnd(r dblock.RunResult) {
+func (o *observer) runEnd(r observe.RunResult) {
 	o.runs.Add(context.Background(), 1, o.metric(r.Name, r.Err))
 }
 
-func (o *observer) slotsLeftOut(s dblock.LeftOut) {
+func (o *observer) slotsLeftOut(s observe.LeftOut) {
 	o.skipped.Add(context.Background(), s.Skipped, o.metric(s.Name, nil))
 	o.unasked.Add(context.Background(), s.Missed, o.metric(s.Name, nil))
 }
@@ -171,7 +172,7 @@ func (o *observer) listener(up bool, err error) {
 }
 
 // of are the attributes of a request.
-func (o *observer) of(a dblock.Attempt) []attribute.KeyValue {
+func (o *observer) of(a observe.Attempt) []attribute.KeyValue {
 	return []attribute.KeyValue{operationKey.String(operation(a)), modeKey.String(mode(a))}
 }
 
@@ -189,20 +190,20 @@ func failed(err error, attributes []attribute.KeyValue) []attribute.KeyValue {
 	if err == nil {
 		return attributes
 	}
-	return append(attributes[:len(attributes):len(attributes)], errorKey.String(dblock.Outcome(err)))
+	return append(attributes[:len(attributes):len(attributes)], errorKey.String(observe.Outcome(err)))
 }
 
 // clean makes UTF-8 of a text: an exporter refuses all that it has to send for one that is not.
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-func operation(a dblock.Attempt) string {
+func operation(a observe.Attempt) string {
 	if a.Wait {
 		return "lock"
 	}
 	return "trylock"
 }
 
-func mode(a dblock.Attempt) string {
+func mode(a observe.Attempt) string {
 	switch {
 	case a.Permits > 0:
 		return "permits"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // text is a span in one line: its name, attributes, status.
@@ -33,38 +34,38 @@ func TestARequestIsASpan(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		options []dblockotel.Option
-		attempt dblock.Attempt
-		result  dblock.AcquireResult
+		attempt observe.Attempt
+		result  observe.AcquireResult
 		want    string
 	}{
 		{
 			"a lock that is granted", nil,
-			dblock.Attempt{Name: "n", Wait: true}, dblock.AcquireResult{Token: 7},
+			observe.Attempt{Name: "n", Wait: true}, observe.AcquireResult{Token: 7},
 			"dblock.lock dblock.lock.mode=exclusive dblock.lock.token=7 dblock.operation=lock Unset ",
 		},
 		{
 			"a lock that is not", nil,
-			dblock.Attempt{Name: "n", Wait: true, Permits: 3}, dblock.AcquireResult{Err: refused},
+			observe.Attempt{Name: "n", Wait: true, Permits: 3}, observe.AcquireResult{Err: refused},
 			"dblock.lock dblock.lock.mode=permits dblock.lock.permits=3 dblock.operation=lock error.type=refused Error refused",
 		},
 		{
 			"a TryLock that finds a holder has not failed", nil,
-			dblock.Attempt{Name: "n"}, dblock.AcquireResult{Err: refused},
+			observe.Attempt{Name: "n"}, observe.AcquireResult{Err: refused},
 			"dblock.trylock dblock.lock.mode=exclusive dblock.operation=trylock error.type=refused Unset ",
 		},
 		{
 			"a TryLock that fails", nil,
-			dblock.Attempt{Name: "n", Shared: true}, dblock.AcquireResult{Err: dblock.ErrSchema},
+			observe.Attempt{Name: "n", Shared: true}, observe.AcquireResult{Err: dblock.ErrSchema},
 			"dblock.trylock dblock.lock.mode=shared dblock.operation=trylock error.type=schema Error schema",
 		},
 		{
 			"a driver's error that is not UTF-8", []dblockotel.Option{dblockotel.WithNamesInSpans()},
-			dblock.Attempt{Name: "n", Wait: true}, dblock.AcquireResult{Err: errors.New("driver: \xff")},
+			observe.Attempt{Name: "n", Wait: true}, observe.AcquireResult{Err: errors.New("driver: \xff")},
 			"dblock.lock dblock.lock.mode=exclusive dblock.lock.name=n dblock.operation=lock error.type=failed Error driver: \uFFFD",
 		},
 		{
 			"names and attributes are added where they are asked for", []dblockotel.Option{dblockotel.WithNamesInSpans(), app},
-			dblock.Attempt{Name: "n", Wait: true}, dblock.AcquireResult{Err: refused},
+			observe.Attempt{Name: "n", Wait: true}, observe.AcquireResult{Err: refused},
 			"dblock.lock app=x dblock.lock.mode=exclusive dblock.lock.name=n dblock.operation=lock error.type=refused Error " + refused.Error(),
 		},
 	} {
@@ -86,9 +87,9 @@ func TestARequestIsASpan(t *testing.T) {
 // The context of AcquireEnd may have spans in it that others have put there.
 func TestTwoObserversEachEndTheirOwnSpan(t *testing.T) {
 	outer, inner := newTelemetry(t), newTelemetry(t)
-	o := dblock.Observers(dblockotel.Observer(outer.with()...), dblockotel.Observer(inner.with()...))
-	a := dblock.Attempt{Name: "n", Wait: true}
-	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, dblock.AcquireResult{Token: 7})
+	o := observe.All(dblockotel.Observer(outer.with()...), dblockotel.Observer(inner.with()...))
+	a := observe.Attempt{Name: "n", Wait: true}
+	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, observe.AcquireResult{Token: 7})
 	for which, sdk := range map[string]*telemetry{"outer": outer, "inner": inner} {
 		if started, ended := sdk.spans.Started(), sdk.spans.Ended(); len(started) != 1 || len(ended) != 1 || !strings.Contains(text(ended[0]), "token=7") {
 			t.Errorf("%s: %d spans began, and %d ended: %v", which, len(started), len(ended), ended)
@@ -103,8 +104,8 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	sdk := newTelemetry(t)
 	db := database(t)
 	told := make(chan struct{}, 9)
-	after := dblock.Observer{AcquireEnd: func(context.Context, dblock.Attempt, dblock.AcquireResult) { told <- struct{}{} }}
-	client := open(t, db, dblock.WithObserver(dblock.Observers(after, dblockotel.Observer(sdk.with()...))), dblock.WithTTL(time.Second))
+	after := observe.Observer{AcquireEnd: func(context.Context, observe.Attempt, observe.AcquireResult) { told <- struct{}{} }}
+	client := open(t, db, dblock.WithObserver(observe.All(after, dblockotel.Observer(sdk.with()...))), dblock.WithTTL(time.Second))
 	rival := open(t, db)
 	registration, err := dblockotel.Watch(client, sdk.with()...)
 	if err != nil {

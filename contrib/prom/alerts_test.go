@@ -19,6 +19,7 @@ import (
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // exposed is what a server finds at a collector: the labels of every metric, by its name, with the
@@ -36,10 +37,10 @@ func expose(t *testing.T) exposed {
 		t.Fatal(err)
 	}
 	o := c.Observer()
-	o.AcquireEnd(t.Context(), dblock.Attempt{Wait: true}, dblock.AcquireResult{})
-	o.HoldEnd(dblock.HoldResult{})
-	o.RunEnd(dblock.RunResult{})
-	o.SlotsLeftOut(dblock.LeftOut{})
+	o.AcquireEnd(t.Context(), observe.Attempt{Wait: true}, observe.AcquireResult{})
+	o.HoldEnd(observe.HoldResult{})
+	o.RunEnd(observe.RunResult{})
+	o.SlotsLeftOut(observe.LeftOut{})
 	o.Heartbeat(time.Millisecond, nil)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)

@@ -15,6 +15,7 @@ import (
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/observe"
 )
 
 var errRefused = &dblock.NotAcquiredError{Host: "elsewhere"}
@@ -25,13 +26,13 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 	c := dblockprom.New(client, options...)
 	o := c.Observer()
 	ctx := t.Context()
-	o.AcquireEnd(ctx, dblock.Attempt{Name: "a/1", Wait: true}, dblock.AcquireResult{Took: 3 * time.Second, Token: 7})
-	o.AcquireEnd(ctx, dblock.Attempt{Name: "a/2", Shared: true}, dblock.AcquireResult{Took: time.Second, Err: errRefused})
-	o.AcquireEnd(ctx, dblock.Attempt{Name: "b/1", Permits: 2}, dblock.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable})
-	o.HoldEnd(dblock.HoldResult{Name: "a/1", Held: time.Minute})
-	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: time.Minute, Err: dblock.ErrLost})
-	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
-	o.HoldEnd(dblock.HoldResult{Name: "b/2", Held: time.Minute, Err: dblock.ErrClosed})
+	o.AcquireEnd(ctx, observe.Attempt{Name: "a/1", Wait: true}, observe.AcquireResult{Took: 3 * time.Second, Token: 7})
+	o.AcquireEnd(ctx, observe.Attempt{Name: "a/2", Shared: true}, observe.AcquireResult{Took: time.Second, Err: errRefused})
+	o.AcquireEnd(ctx, observe.Attempt{Name: "b/1", Permits: 2}, observe.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable})
+	o.HoldEnd(observe.HoldResult{Name: "a/1", Held: time.Minute})
+	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: time.Minute, Err: dblock.ErrLost})
+	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
+	o.HoldEnd(observe.HoldResult{Name: "b/2", Held: time.Minute, Err: dblock.ErrClosed})
 	o.Heartbeat(time.Millisecond, nil)
 	o.Heartbeat(time.Second, errors.New("refused"))
 	o.Listener(true, nil)
@@ -286,9 +287,9 @@ dblock_heartbeat_failures_total{client="orders"} 0
 func TestRunsOfJobsAreCounted(t *testing.T) {
 	c := dblockprom.New("orders")
 	o := c.Observer()
-	o.RunEnd(dblock.RunResult{Name: "j"})
-	o.RunEnd(dblock.RunResult{Name: "j", Err: errors.New("broken")})
-	o.SlotsLeftOut(dblock.LeftOut{Name: "j", Skipped: 2, Missed: 3})
+	o.RunEnd(observe.RunResult{Name: "j"})
+	o.RunEnd(observe.RunResult{Name: "j", Err: errors.New("broken")})
+	o.SlotsLeftOut(observe.LeftOut{Name: "j", Skipped: 2, Missed: 3})
 	shows(t, registry(t, c), `
 # HELP dblock_job_runs_total How many runs of jobs have ended.
 # TYPE dblock_job_runs_total counter

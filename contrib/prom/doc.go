@@ -46,7 +46,7 @@
 //
 //	op       "lock" or "trylock"
 //	mode     "exclusive", "shared" or "permits"
-//	outcome  dblock.Outcome of the error: "ok", "refused", "timeout", …
+//	outcome  observe.Outcome of the error: "ok", "refused", "timeout", …
 //	why      "skipped": an earlier run went on; "missed": no process asked
 //	name     only if asked for, by Names
 package dblockprom

@@ -19,6 +19,7 @@ import (
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -55,7 +56,7 @@ func Example() {
 
 	err = client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
 		if _, err := client.TryLock(context.Background(), "invoice/42"); err != nil { // not under ctx: somebody else
-			fmt.Println("the second:", dblock.Outcome(err))
+			fmt.Println("the second:", observe.Outcome(err))
 		}
 		return scrape(server.URL, "dblock_locks_held", "dblock_names_held", `dblock_acquire_failures_total{client="orders",outcome="refused"}`)
 	})

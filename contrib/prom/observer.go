@@ -6,34 +6,35 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // Observer returns what the client is to call: dblock.WithObserver(metrics.Observer()). It is for
 // one client.
-func (c *Collector) Observer() dblock.Observer {
-	return dblock.Observer{
+func (c *Collector) Observer() observe.Observer {
+	return observe.Observer{
 		AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, RunEnd: c.runEnd, SlotsLeftOut: c.slotsLeftOut, Heartbeat: c.heartbeat, Listener: c.listener,
 	}
 }
 
-func (c *Collector) acquireEnd(_ context.Context, a dblock.Attempt, r dblock.AcquireResult) {
-	outcome := dblock.Outcome(r.Err)
+func (c *Collector) acquireEnd(_ context.Context, a observe.Attempt, r observe.AcquireResult) {
+	outcome := observe.Outcome(r.Err)
 	c.acquires.WithLabelValues(c.values(a.Name, operation(a), mode(a), outcome)...).Observe(r.Took.Seconds())
 	if r.Err != nil {
 		c.failures.WithLabelValues(c.values(a.Name, outcome)...).Inc()
 	}
 }
 
-func (c *Collector) holdEnd(r dblock.HoldResult) {
-	outcome := dblock.Outcome(r.Err)
+func (c *Collector) holdEnd(r observe.HoldResult) {
+	outcome := observe.Outcome(r.Err)
 	c.holds.WithLabelValues(c.values(r.Name, outcome)...).Observe(r.Held.Seconds())
 	if outcome == "lost" {
 		c.losses.WithLabelValues(c.values(r.Name)...).Inc()
 	}
 }
 
-func (c *Collector) runEnd(r dblock.RunResult) {
-	c.runs.WithLabelValues(c.values(r.Name, dblock.Outcome(r.Err))...).Inc()
+func (c *Collector) runEnd(r observe.RunResult) {
+	c.runs.WithLabelValues(c.values(r.Name, observe.Outcome(r.Err))...).Inc()
 }
 
 // Why nothing was begun in a slot.
@@ -42,7 +43,7 @@ const (
 	missed  = "missed"
 )
 
-func (c *Collector) slotsLeftOut(s dblock.LeftOut) {
+func (c *Collector) slotsLeftOut(s observe.LeftOut) {
 	c.leftOut.WithLabelValues(c.values(s.Name, skipped)...).Add(float64(s.Skipped))
 	c.leftOut.WithLabelValues(c.values(s.Name, missed)...).Add(float64(s.Missed))
 }
@@ -60,14 +61,14 @@ func (c *Collector) listener(up bool, err error) {
 	}
 }
 
-func operation(a dblock.Attempt) string {
+func operation(a observe.Attempt) string {
 	if a.Wait {
 		return "lock"
 	}
 	return "trylock"
 }
 
-func mode(a dblock.Attempt) string {
+func mode(a observe.Attempt) string {
 	switch {
 	case a.Permits > 0:
 		return "permits"

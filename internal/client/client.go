@@ -24,9 +24,6 @@ func New(engine driver.Backend, config Config) *Client {
 	log, logging := tell.Logger(config.Log)
 	config.Log = log
 	observing := tell.Calls(log, "the observer")
-	if config.Observer != nil {
-		config.Observer = queued{config.Observer, observing}
-	}
 	db := store.New(engine, store.Config{
 		Host: config.Host, App: config.App, TTL: config.TTL, Clock: config.Clock, Log: log, Deadlock: config.Deadlock,
 	})
@@ -40,6 +37,9 @@ func New(engine driver.Backend, config Config) *Client {
 	}
 	c.owners.holds = c.registry.enclosing
 	c.queues = c.newQueues()
+	if config.Observer != nil {
+		c.observer = queued(config.Observer, observing)
+	}
 	if config.Events {
 		c.history.write = engine.Record
 	}
@@ -47,8 +47,8 @@ func New(engine driver.Backend, config Config) *Client {
 		Reconcile: c.reconcile, Holding: c.registry.holding, Unused: c.registry.empty, Stray: c.unknownGrant,
 		Reclaimed: c.history.recordExpired, Lost: c.loseSession, First: c.serve, Opened: config.Opened,
 	}
-	if config.Observer != nil {
-		hooks.Beaten, hooks.Listener = config.Observer.Heartbeat, config.Observer.Listener
+	if c.observer != nil {
+		hooks.Beaten, hooks.Listener = c.observer.Heartbeat, c.observer.Listener
 	}
 	c.sessions = store.NewSessions(db, hooks)
 	return c

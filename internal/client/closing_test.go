@@ -8,19 +8,17 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/observe"
 )
 
-// endless is an observer whose AcquireStart does not return before a channel is closed.
-type endless struct {
-	diary
-	end chan struct{}
-}
-
-func (e *endless) AcquireStart(ctx context.Context, a Acquisition) context.Context {
-	if a.Name == "endless" {
-		<-e.end
-	}
-	return ctx
+// endless returns an observer whose AcquireStart does not return before a channel is closed.
+func endless(end chan struct{}) *observe.Observer {
+	return &observe.Observer{AcquireStart: func(ctx context.Context, a observe.Attempt) context.Context {
+		if a.Name == "endless" {
+			<-end
+		}
+		return ctx
+	}}
 }
 
 // Broken by a Close that waits for a call, whatever the call waits for, and by a session that ends
@@ -29,8 +27,8 @@ func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"in time": time.Hour, "with its context": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, o := newPaper(), &endless{end: make(chan struct{})}
-				c := newPaperClient(t, p, func(c *Config) { c.Observer = o })
+				p, end := newPaper(), make(chan struct{})
+				c := newPaperClient(t, p, func(c *Config) { c.Observer = endless(end) })
 				l := acquire(t, t.Context(), c, "n")
 				got := make(chan error)
 				go func() {
@@ -54,7 +52,7 @@ func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
 				if n := p.asked(); n != before {
 					t.Errorf("%d statements were sent after Close", n-before)
 				}
-				close(o.end)
+				close(end)
 				if err := <-got; !errors.Is(err, ErrClosed) {
 					t.Error(err)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -27,7 +28,7 @@ type Config struct {
 	Events    bool
 	Reap      bool
 	Reaper    []reaper.Option
-	Observer  Observer // nil: nobody is told
+	Observer  *observe.Observer // nil: none
 
 	// Closing is how long Close works on what it can; 0: contract.CloseTimeout. For tests.
 	Closing time.Duration
@@ -72,8 +73,9 @@ type Client struct {
 	queues   *cohort.Queues
 	history  *history
 	sessions *store.Sessions
-	undoing  chan struct{} // a token for each attempt that is being given back, parallelism at most
-	waiting  atomic.Int64  // calls that wait in a queue, or are about to
+	undoing  chan struct{}     // a token for each attempt that is being given back, parallelism at most
+	observer *observe.Observer // its calls are queued; nil: there is none
+	waiting  atomic.Int64      // calls that wait in a queue, or are about to
 
 	detaching, givingBack *outage.Report
 

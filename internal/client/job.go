@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // Job is a run that is asked for.
@@ -65,8 +66,8 @@ func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
 	since := c.config.Clock.Now()
 	outcome, failure := c.run(ctx, l, began, func(ctx context.Context, l *Lock) error { return j.Run(ctx, l, begins) })
 	took := c.config.Clock.Now() - since
-	if c.config.Observer != nil {
-		c.config.Observer.RunEnd(j.Name, begins, took, driver.Join(outcome, failure))
+	if c.observer != nil && c.observer.RunEnd != nil {
+		c.observer.RunEnd(observe.RunResult{Name: j.Name, Slot: begins, Took: took, Err: driver.Join(outcome, failure)})
 	}
 	began.Ended, began.Failed = began.Began.Add(took), outcome != nil
 	began.Seen = began.Ended
@@ -135,14 +136,14 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 // tellLeftOut tells the observer of the slots between a run and the one before it. It is of no
 // consequence for the job where that cannot be found out.
 func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Slot) {
-	if c.config.Observer == nil || slot.Length == 0 || run.Tries > 1 {
+	if c.observer == nil || c.observer.SlotsLeftOut == nil || slot.Length == 0 || run.Tries > 1 {
 		return
 	}
 	_ = c.store.Call(ctx, func(ctx context.Context) error {
 		before, err := c.store.Engine.Runs(ctx, run.Name, run.Began, 1)
 		if err == nil && len(before) > 0 {
 			if skipped, missed := jobs.LeftOut(before[0], run, slot.Length); skipped+missed > 0 {
-				c.config.Observer.SlotsLeftOut(run.Name, skipped, missed)
+				c.observer.SlotsLeftOut(observe.LeftOut{Name: run.Name, Skipped: skipped, Missed: missed})
 			}
 		}
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // LockTx takes names inside a transaction, in the order given, and returns the one that failed.
@@ -18,7 +19,7 @@ func (c *Client) LockTx(ctx context.Context, names []string, wait bool, tx Tx) (
 	}
 	defer c.store.Done()
 	for _, name := range names {
-		within, obs := c.tellStart(ctx, Acquisition{Name: name, Wait: wait})
+		within, obs := c.tellStart(ctx, observe.Attempt{Name: name, Wait: wait})
 		err := c.lockTx(within, name, wait, tx)
 		obs.end(0, err)
 		if err != nil {

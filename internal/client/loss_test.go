@@ -8,15 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/testlog"
+	"github.com/dblock-go/dblock/observe"
 )
-
-// inline is an observer that is told without a queue.
-type inline struct {
-	Observer
-	ended func(name string)
-}
-
-func (o inline) HoldEnd(name string, _ int64, _ time.Duration, _ error) { o.ended(name) }
 
 // Broken by holds that end one by one, with what follows in between: code that is slow, and waits
 // for others, keeps the contexts of the rest open beyond the deadline.
@@ -25,11 +18,11 @@ func TestAllContextsEndBeforeAnythingFollows(t *testing.T) {
 		var locks []*Lock
 		told := 0
 		c := newPaperClient(t, newPaper(), nil)
-		c.config.Observer = inline{&diary{}, func(name string) {
+		c.observer = &observe.Observer{HoldEnd: func(r observe.HoldResult) { // without a queue
 			told++
 			for _, l := range locks {
 				if l.Context().Err() == nil {
-					t.Errorf("%s is live when %s is told of", l.Name(), name)
+					t.Errorf("%s is live when %s is told of", l.Name(), r.Name)
 				}
 			}
 		}}
@@ -49,7 +42,7 @@ func TestContextsEndAtTheDeadlineBesideALoggerThatBlocks(t *testing.T) {
 		end := make(chan struct{})
 		defer close(end)
 		p, d := newPaper(), &diary{}
-		c := newPaperClient(t, p, func(c *Config) { c.Log, c.Observer = testlog.Stuck(end), d })
+		c := newPaperClient(t, p, func(c *Config) { c.Log, c.Observer = testlog.Stuck(end), d.observer() })
 		var locks []*Lock
 		for i := range 20 {
 			locks = append(locks, acquire(t, t.Context(), c, fmt.Sprint(i)))

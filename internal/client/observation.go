@@ -6,29 +6,32 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/observe"
 )
 
-// What the observer was told of a hold.
+// The states of a hold for the observer.
 const (
 	unobserved int32 = iota
 	observedGrant
-	observedEnd // or will be, after that it was acquired
+	observedEnd // told, or to be told after the grant
 )
 
-// tellStart tells the observer of an attempt, which goes on with the context that it returns. end
-// or tellAcquired MUST be called with its outcome.
-func (c *Client) tellStart(ctx context.Context, a Acquisition) (context.Context, *observation) {
-	if c.config.Observer == nil {
+// tellStart tells the observer of an attempt, which continues with the returned context. The caller
+// MUST then call end or tellAcquired.
+func (c *Client) tellStart(ctx context.Context, a observe.Attempt) (context.Context, *observation) {
+	if c.observer == nil {
 		return ctx, nil
 	}
-	s := &observation{observer: c.config.Observer, attempt: a, began: time.Now()}
-	s.ctx = s.observer.AcquireStart(ctx, a)
+	s := &observation{observer: c.observer, ctx: ctx, attempt: a, began: time.Now()}
+	if c.observer.AcquireStart != nil {
+		s.ctx = c.observer.AcquireStart(ctx, a)
+	}
 	return s.ctx, s
 }
 
-// tellStarts is tellStart for several names. They go on under contexts of their own.
+// tellStarts is tellStart for several names, each of which gets a context of its own.
 func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait bool) (all observations) {
-	if c.config.Observer == nil {
+	if c.observer == nil {
 		return nil
 	}
 	for i := range requests {
@@ -40,7 +43,7 @@ func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait
 
 // tellAcquired tells the observer of a new hold, and then of its end, if it has ended already.
 func (c *Client) tellAcquired(s *observation, h *hold) {
-	if c.config.Observer == nil {
+	if c.observer == nil {
 		return
 	}
 	s.end(h.mode.Load().token, nil)
@@ -49,10 +52,11 @@ func (c *Client) tellAcquired(s *observation, h *hold) {
 	}
 }
 
-// tellEnded tells the observer once that a hold has ended: with ErrLost or ErrClosed, or else
-// because it was unlocked. A hold that it was not told of is none to it.
+// tellEnded tells the observer once that a hold has ended: with ErrLost or ErrClosed, or with nil
+// after Unlock. It does not tell of a hold before tellAcquired has.
 func (c *Client) tellEnded(h *hold, err error) {
-	if c.config.Observer != nil && !h.observed.CompareAndSwap(unobserved, observedEnd) && h.observed.CompareAndSwap(observedGrant, observedEnd) {
+	if c.observer != nil && !h.observed.CompareAndSwap(unobserved, observedEnd) &&
+		h.observed.CompareAndSwap(observedGrant, observedEnd) {
 		c.tell(h, err)
 	}
 }
@@ -61,5 +65,8 @@ func (c *Client) tell(h *hold, err error) {
 	if !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
 		err = nil
 	}
-	c.config.Observer.HoldEnd(h.name, h.mode.Load().token, c.config.Clock.Now()-h.began, err)
+	if c.observer.HoldEnd != nil {
+		held := c.config.Clock.Now() - h.began
+		c.observer.HoldEnd(observe.HoldResult{Name: h.name, Token: h.mode.Load().token, Held: held, Err: err})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // diary is an observer that writes down what it is told.
@@ -46,26 +47,21 @@ func kind(err error) error {
 	return err
 }
 
-func (d *diary) AcquireStart(ctx context.Context, a Acquisition) context.Context {
-	d.add("start %s %t", a.Name, a.Wait)
-	return context.WithValue(ctx, mark{}, a.Name)
+func (d *diary) observer() *observe.Observer {
+	return &observe.Observer{
+		AcquireStart: func(ctx context.Context, a observe.Attempt) context.Context {
+			d.add("start %s %t", a.Name, a.Wait)
+			return context.WithValue(ctx, mark{}, a.Name)
+		},
+		AcquireEnd: func(ctx context.Context, a observe.Attempt, r observe.AcquireResult) {
+			d.add("end %s %d %v under %v after %v", a.Name, r.Token, kind(r.Err), ctx.Value(mark{}), r.Took)
+		},
+		HoldEnd: func(r observe.HoldResult) {
+			d.add("over %s %d %v after %v", r.Name, r.Token, kind(r.Err), r.Held)
+		},
+		Listener: func(up bool, err error) { d.add("listener %t %v", up, err) },
+	}
 }
-
-func (d *diary) AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error) {
-	d.add("end %s %d %v under %v after %v", a.Name, token, kind(err), ctx.Value(mark{}), took)
-}
-
-func (d *diary) HoldEnd(name string, token int64, held time.Duration, err error) {
-	d.add("over %s %d %v after %v", name, token, kind(err), held)
-}
-
-func (d *diary) RunEnd(name string, slot time.Time, took time.Duration, err error) {}
-
-func (d *diary) SlotsLeftOut(name string, skipped, missed int64) {}
-
-func (d *diary) Heartbeat(took time.Duration, err error) {}
-
-func (d *diary) Listener(up bool, err error) { d.add("listener %t %v", up, err) }
 
 func (d *diary) expect(t *testing.T, want ...string) {
 	t.Helper()
@@ -78,7 +74,7 @@ func (d *diary) expect(t *testing.T, want ...string) {
 func observed(t *testing.T, f func(t *testing.T, p *paper, d *diary, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		p, d := newPaper(), &diary{}
-		f(t, p, d, newPaperClient(t, p, func(c *Config) { c.Observer = d }))
+		f(t, p, d, newPaperClient(t, p, func(c *Config) { c.Observer = d.observer() }))
 		synctest.Wait()
 	})
 }
@@ -264,7 +260,7 @@ func (s stalling) Batch(ctx context.Context, takes []driver.Request, releases []
 func TestLocksThatCannotBeUnlockedBeforeCloseAreToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := stalling{newPaper(), make(chan struct{})}, &diary{}
-		c := newPaperClient(t, s, func(c *Config) { c.Observer = d })
+		c := newPaperClient(t, s, func(c *Config) { c.Observer = d.observer() })
 		all, _, err := c.AcquireAll(t.Context(), []Want{want("a"), want("b")}, true)
 		if err != nil {
 			t.Fatal(err)

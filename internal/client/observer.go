@@ -6,86 +6,68 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/tell"
+	"github.com/dblock-go/dblock/observe"
 )
 
-// Observer is told what a client does. Package dblock documents it.
-type Observer interface {
-	AcquireStart(ctx context.Context, a Acquisition) context.Context
-	AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error)
-	HoldEnd(name string, token int64, held time.Duration, err error)
-	RunEnd(name string, slot time.Time, took time.Duration, err error)
-	SlotsLeftOut(name string, skipped, missed int64)
-	Heartbeat(took time.Duration, err error)
-	Listener(up bool, err error)
+// queued returns an Observer that passes its calls on to o in a queue, so that no caller waits for
+// the application. AcquireStart makes the context of the attempt: the attempt itself calls it.
+func queued(o *observe.Observer, queue *tell.Queue) *observe.Observer {
+	later := observe.Observer{
+		AcquireStart: o.AcquireStart, HoldEnd: one(queue, o.HoldEnd), RunEnd: one(queue, o.RunEnd),
+		SlotsLeftOut: one(queue, o.SlotsLeftOut), Heartbeat: two(queue, o.Heartbeat), Listener: two(queue, o.Listener),
+	}
+	if o.AcquireEnd != nil {
+		later.AcquireEnd = func(ctx context.Context, a observe.Attempt, r observe.AcquireResult) {
+			queue.Add(func() { o.AcquireEnd(ctx, a, r) })
+		}
+	}
+	return &later
 }
 
-// queued is an observer that is told by a queue: nothing waits for it. AcquireStart makes the
-// context of the attempt, and so is called by the attempt itself, before anything is asked.
-type queued struct {
-	Observer
-	queue *tell.Queue
+// one returns a callback that queues the calls of another one; nil stays nil.
+func one[A any](queue *tell.Queue, f func(A)) func(A) {
+	if f == nil {
+		return nil
+	}
+	return func(a A) { queue.Add(func() { f(a) }) }
 }
 
-func (o queued) AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error) {
-	o.queue.Add(func() { o.Observer.AcquireEnd(ctx, a, took, token, err) })
+// two is one for callbacks with two arguments.
+func two[A, B any](queue *tell.Queue, f func(A, B)) func(A, B) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B) { queue.Add(func() { f(a, b) }) }
 }
 
-func (o queued) HoldEnd(name string, token int64, held time.Duration, err error) {
-	o.queue.Add(func() { o.Observer.HoldEnd(name, token, held, err) })
-}
-
-func (o queued) RunEnd(name string, slot time.Time, took time.Duration, err error) {
-	o.queue.Add(func() { o.Observer.RunEnd(name, slot, took, err) })
-}
-
-func (o queued) SlotsLeftOut(name string, skipped, missed int64) {
-	o.queue.Add(func() { o.Observer.SlotsLeftOut(name, skipped, missed) })
-}
-
-func (o queued) Heartbeat(took time.Duration, err error) {
-	o.queue.Add(func() { o.Observer.Heartbeat(took, err) })
-}
-
-func (o queued) Listener(up bool, err error) {
-	o.queue.Add(func() { o.Observer.Listener(up, err) })
-}
-
-// Acquisition is a name that is asked for.
-type Acquisition struct {
-	Name    string
-	Wait    bool
-	Shared  bool
-	Permits int
-}
-
-// attemptAt is what the observer is told of a request.
-func attemptAt(r *driver.Request, wait bool) Acquisition {
-	a := Acquisition{Name: r.Name, Wait: wait, Shared: r.Units > 0}
+// attemptAt returns the attempt of a request.
+func attemptAt(r *driver.Request, wait bool) observe.Attempt {
+	a := observe.Attempt{Name: r.Name, Wait: wait, Shared: r.Units > 0}
 	if r.Units > 0 && r.Of != driver.Readers {
 		a.Permits = r.Units
 	}
 	return a
 }
 
-// observation is an attempt under way that the observer was told of; nil: there is no observer.
+// observation is an attempt in progress of which the observer was told; nil: there is no observer.
 type observation struct {
-	observer Observer
+	observer *observe.Observer
 	ctx      context.Context
-	attempt  Acquisition
+	attempt  observe.Attempt
 	began    time.Time
 }
 
-// end tells the observer what came of the attempt. A hold that it gave is told of by tellAcquired.
+// end tells the observer the result of the attempt. tellAcquired tells it of a hold.
 func (s *observation) end(token int64, err error) {
-	if s != nil {
-		s.observer.AcquireEnd(s.ctx, s.attempt, time.Since(s.began), token, err)
+	if s != nil && s.observer.AcquireEnd != nil {
+		s.observer.AcquireEnd(s.ctx, s.attempt, observe.AcquireResult{Took: time.Since(s.began), Token: token, Err: err})
 	}
 }
 
 // observations are the attempts at several names; nil: there is no observer.
 type observations []*observation
 
-// at is the attempt at one of them; nil without an observer.
+// at returns the attempt at one of them; nil without an observer.
 func (s observations) at(i int) *observation {
 	if s == nil {
 		return nil
@@ -93,7 +75,7 @@ func (s observations) at(i int) *observation {
 	return s[i]
 }
 
-// under is the context with which the attempt at one of them goes on, which is ctx without an
+// under returns the context with which the attempt at one of them continues: ctx without an
 // observer.
 func (s observations) under(i int, ctx context.Context) context.Context {
 	if s == nil {
@@ -102,7 +84,7 @@ func (s observations) under(i int, ctx context.Context) context.Context {
 	return s[i].ctx
 }
 
-// from are the attempts without the first so many.
+// from returns the attempts without the first i.
 func (s observations) from(i int) observations {
 	if s == nil {
 		return nil

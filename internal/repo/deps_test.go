@@ -71,6 +71,7 @@ var layers = []layer{
 	{name: "internal/transaction", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "fence", not: [][]string{anything}, but: below("internal/driver", "internal/protocol", "internal/transaction", "gen/fences")},
 	{name: "optimistic", not: [][]string{anything}, but: below("internal/driver", "internal/protocol", "internal/transaction", "gen/versions")},
+	{name: "observe", not: [][]string{anything}, but: below("internal/contract", "internal/driver", "internal/protocol")},
 	{name: "inspect", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},

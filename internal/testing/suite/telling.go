@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -22,10 +23,10 @@ func tellsStuck(t *testing.T) []dblock.Option {
 	t.Cleanup(func() { close(end) })
 	return []dblock.Option{
 		dblock.WithLogger(testlog.Stuck(end)), dblock.WithReaper(reaper.OnReport(func(reaper.Report) { <-end })),
-		dblock.WithObserver(dblock.Observer{
-			AcquireEnd: func(context.Context, dblock.Attempt, dblock.AcquireResult) { <-end },
-			HoldEnd:    func(dblock.HoldResult) { <-end }, RunEnd: func(dblock.RunResult) { <-end },
-			SlotsLeftOut: func(dblock.LeftOut) { <-end }, Heartbeat: func(time.Duration, error) { <-end },
+		dblock.WithObserver(observe.Observer{
+			AcquireEnd: func(context.Context, observe.Attempt, observe.AcquireResult) { <-end },
+			HoldEnd:    func(observe.HoldResult) { <-end }, RunEnd: func(observe.RunResult) { <-end },
+			SlotsLeftOut: func(observe.LeftOut) { <-end }, Heartbeat: func(time.Duration, error) { <-end },
 			Listener: func(bool, error) { <-end },
 		}),
 	}

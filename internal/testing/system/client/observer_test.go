@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -16,21 +17,21 @@ type told struct{}
 
 func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
-	var attempts []dblock.Attempt
-	var results []dblock.AcquireResult
-	var holds []dblock.HoldResult
-	client := newClient(t, sqlite.New(db), dblock.WithObserver(dblock.Observer{
-		AcquireStart: func(ctx context.Context, a dblock.Attempt) context.Context {
+	var attempts []observe.Attempt
+	var results []observe.AcquireResult
+	var holds []observe.HoldResult
+	client := newClient(t, sqlite.New(db), dblock.WithObserver(observe.Observer{
+		AcquireStart: func(ctx context.Context, a observe.Attempt) context.Context {
 			attempts = append(attempts, a)
 			return context.WithValue(ctx, told{}, a.Name)
 		},
-		AcquireEnd: func(ctx context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+		AcquireEnd: func(ctx context.Context, a observe.Attempt, r observe.AcquireResult) {
 			if ctx.Value(told{}) != a.Name || r.Took <= 0 {
 				t.Errorf("%+v, %+v under %v", a, r, ctx)
 			}
 			results = append(results, r)
 		},
-		HoldEnd: func(r dblock.HoldResult) { holds = append(holds, r) },
+		HoldEnd: func(r observe.HoldResult) { holds = append(holds, r) },
 	}))
 	var token int64
 	err := client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock) error {
@@ -67,7 +68,7 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	if err := client.Close(t.Context()); err != nil { // which waits until the observer was told
 		t.Error(err)
 	}
-	if want := []dblock.Attempt{
+	if want := []observe.Attempt{
 		{Name: "n", Wait: true}, {Name: "n", Shared: true, Permits: 2}, {Name: "once/job"}, {Name: "a", Wait: true}, {Name: "b", Wait: true},
 	}; !slices.Equal(attempts, want) {
 		t.Errorf("%+v: want %+v", attempts, want)

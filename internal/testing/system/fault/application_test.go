@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -94,7 +95,7 @@ func newApplication(w *world) *application {
 		if bug := bugs[w.bug]; bug != nil {
 			engine.Backend = bug(engine.Backend, w.sql)
 		}
-		observer := dblock.Observer{HoldEnd: func(dblock.HoldResult) { b.log.pass() }}
+		observer := observe.Observer{HoldEnd: func(observe.HoldResult) { b.log.pass() }}
 		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)), dblock.WithObserver(observer))
 		if err != nil {
 			w.Fatal(err)
