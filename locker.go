@@ -1,22 +1,14 @@
 package dblock
 
-import (
-	"context"
+import "context"
 
-	"github.com/dblock-go/dblock/internal/contract"
-)
-
-// Handle is a lock that is held, or was: its methods are Name, Context and Unlock, as those of
-// Lock. *Lock is one.
-type Handle = contract.Handle
-
-// TokenOf returns the fencing token of a handle, as Lock.Token; 0 for one of the server's own
-// locks, which have none (postgres.Advisory, mysql.Named).
-func TokenOf(l Handle) int64 {
-	if l, fenced := l.(interface{ Token() int64 }); fenced {
-		return l.Token()
-	}
-	return 0
+// Handle is a lock that is held, or was: a *Lock, or one of the server's own locks
+// (postgres.Advisory, mysql.Named). Its methods are those of Lock.
+type Handle = interface {
+	Name() string
+	Token() int64 // the fencing token; 0 for the server's own locks, which have none
+	Context() context.Context
+	Unlock(ctx context.Context) error
 }
 
 // Locker takes locks, without the type of the application's transactions: for adapters, and for
@@ -42,7 +34,9 @@ func (k locker[TX]) TryLock(ctx context.Context, name string, options ...LockOpt
 	return handleOf(k.client.TryLock(ctx, name, options...))
 }
 
-func (k locker[TX]) Do(ctx context.Context, name string, fn func(ctx context.Context, l Handle) error, options ...LockOption) error {
+func (k locker[TX]) Do(
+	ctx context.Context, name string, fn func(ctx context.Context, l Handle) error, options ...LockOption,
+) error {
 	if fn == nil {
 		return k.client.Do(ctx, name, nil, options...)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -245,7 +244,7 @@ func contending(ctx context.Context, c client, name, manner string, until time.D
 		if err != nil {
 			return nil, err
 		}
-		g := grant{token: dblock.TokenOf(l), granted: session.Boottime()}
+		g := grant{token: l.Token(), granted: session.Boottime()}
 		if manner == "polite" {
 			time.Sleep(work)
 		}

@@ -47,7 +47,7 @@ func serve() {
 				return err
 			}
 			option, task = gocron.WithDistributedLocker(locker), locker.Task(job, func(_ context.Context, l dblock.Handle) error {
-				_, err := fmt.Println(dblock.TokenOf(l))
+				_, err := fmt.Println(l.Token())
 				return err
 			})
 		case "leader":

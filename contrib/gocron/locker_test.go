@@ -111,7 +111,7 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 			tokens, causes, failed := make(chan int64, 1), make(chan error, 1), make(chan error, 1)
 			s := scheduler(t, gocron.WithDistributedLocker(locker))
 			now(t, s, locker.Task(job, func(ctx context.Context, l dblock.Handle) error {
-				tokens <- dblock.TokenOf(l)
+				tokens <- l.Token()
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
 				return ctx.Err()

@@ -2,9 +2,10 @@ package contract
 
 import "context"
 
-// Handle is a lock that is held, or was.
-type Handle interface {
+// Handle is dblock.Handle. It is an alias on both sides, so that the public page shows its methods.
+type Handle = interface {
 	Name() string
+	Token() int64
 	Context() context.Context
 	Unlock(ctx context.Context) error
 }

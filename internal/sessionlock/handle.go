@@ -104,6 +104,7 @@ type handle struct {
 }
 
 func (l *handle) Name() string             { return l.hold.name }
+func (l *handle) Token() int64             { return 0 } // the server's own locks have none
 func (l *handle) Context() context.Context { return l.hold.ctx }
 
 // Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call

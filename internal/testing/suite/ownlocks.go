@@ -197,7 +197,7 @@ func ownReentrant(t *testing.T, o owning) {
 	l := take(t, a, o.name)
 	other := take(t, a, o.name+"/2")
 	again, err := a.TryLock(l.Context(), o.name)
-	if err != nil || again.Context() != l.Context() || again.Name() != o.name || dblock.TokenOf(again) != 0 {
+	if err != nil || again.Context() != l.Context() || again.Name() != o.name || again.Token() != 0 {
 		t.Fatalf("%v, %v", again, err)
 	}
 	othersHave(t, a, o.name) // another owner

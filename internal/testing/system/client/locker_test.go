@@ -20,8 +20,8 @@ func TestALockerLocksAsItsClientDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, is := l.(*dblock.Lock); !is || l.Name() != "n" || dblock.TokenOf(l) == 0 || l.Context().Err() != nil {
-		t.Errorf("%T %q, token %d, %v", l, l.Name(), dblock.TokenOf(l), l.Context().Err())
+	if _, is := l.(*dblock.Lock); !is || l.Name() != "n" || l.Token() == 0 || l.Context().Err() != nil {
+		t.Errorf("%T %q, token %d, %v", l, l.Name(), l.Token(), l.Context().Err())
 	}
 	if h, err := locker.TryLock(t.Context(), "n"); h != nil || !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("TryLock of what another holds: %v, %v: want nil and ErrNotAcquired", h, err)
@@ -30,7 +30,7 @@ func TestALockerLocksAsItsClientDoes(t *testing.T) {
 		t.Errorf("Lock of no name: %v, %v: want nil and ErrInvalidName", h, err)
 	}
 	again, err := locker.TryLock(l.Context(), "n", dblock.Shared())
-	if err != nil || dblock.TokenOf(again) != dblock.TokenOf(l) {
+	if err != nil || again.Token() != l.Token() {
 		t.Fatalf("entered again: %v", err)
 	}
 	for _, h := range []dblock.Handle{again, l} {
