@@ -70,6 +70,20 @@ func ExampleClient_Lock() {
 	// a higher token: true
 }
 
+// The wait is bounded, the work is not.
+func ExampleWaitAtMost() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	first := must(client.Lock(ctx, "printer"))
+	defer first.Unlock(ctx)
+	err := client.Do(ctx, "printer", func(ctx context.Context, l *dblock.Lock) error {
+		return nil // ctx ends with the lock, however long this takes
+	}, dblock.WaitAtMost(50*time.Millisecond))
+	fmt.Println(errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
 // TryLock does not wait, and says who has the lock.
 func ExampleClient_TryLock() {
 	client, done := openClient(dblock.WithHost("web-1"))

@@ -70,6 +70,9 @@ func wantsOf(names []string, options []LocksOption) (wants []client.Want, failed
 		if err == nil && len(wants) > 0 && !sameOwner(w.Owner, wants[0].Owner) {
 			err = fmt.Errorf("%w: all names have one Owner: give it for all", ErrInvalidOption)
 		}
+		if err == nil && len(wants) > 0 && w.AtMost != wants[0].AtMost {
+			err = fmt.Errorf("%w: WaitAtMost is for all names together: give it for all", ErrInvalidOption)
+		}
 		if err != nil {
 			return nil, name, err
 		}

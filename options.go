@@ -152,6 +152,14 @@ func Progress(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.Progress, o.Watched = d, true }
 }
 
+// WaitAtMost bounds the wait for the lock, and not the work under it. After d, Lock, TryLock and Do
+// return as when ctx ends, with an error that also matches context.DeadlineExceeded. The lock's
+// Context and that of the function of Do do not end then. For LockAll it bounds the wait for all
+// names together: give it for all, not in For. More than 0. Default: ctx alone bounds the wait.
+func WaitAtMost(d time.Duration) LockOption {
+	return func(o *contract.Options) { o.AtMost, o.Bounded = d, true }
+}
+
 // MinHold keeps everybody else from the name until d has passed since the grant, however early it
 // is unlocked: for what must not be done again too early (ShedLock calls it lockAtLeastFor). A name
 // that rests is free, and TryLock says ErrNotAcquired. Break ends it. Not with Shared and Permits.
@@ -209,7 +217,7 @@ func wantOf(name string, options []LockOption) (*client.Want, error) {
 // want is what is asked of the client.
 func want(name string, o *contract.Options) (*client.Want, error) {
 	metadata, err := metadataJSON(o)
-	w := &client.Want{Progress: o.Progress, Request: driver.Request{
+	w := &client.Want{Progress: o.Progress, AtMost: o.AtMost, Request: driver.Request{
 		Name: name, Lease: o.Lease, Metadata: metadata, MinHold: o.MinHold, Units: o.Units, Of: o.Of,
 	}}
 	if o.Owner != nil {

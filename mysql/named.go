@@ -83,8 +83,8 @@ type NamedClient struct{ client *sessionlock.Client }
 
 // Lock waits until it holds the lock, first come first served over all clients, or until ctx ends:
 // ErrNotAcquired, or ErrUnavailable where it saw no holder, with the context's error. A context
-// under which the name is already held enters it again at once. Shared and the options of locks in
-// tables are ErrUnsupported.
+// under which the name is already held enters it again at once. dblock.WaitAtMost is its option.
+// Shared and the options of locks in tables are ErrUnsupported.
 func (c *NamedClient) Lock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
 	return c.client.Lock(ctx, name, options...)
 }

@@ -87,9 +87,9 @@ type AdvisoryClient struct{ client *advisory.Client }
 
 // Lock waits until it holds the lock, first come first served over all clients, or until ctx ends:
 // ErrNotAcquired, or ErrUnavailable where it saw no holder, with the context's error. A context
-// under which the name is already held enters it again at once. dblock.Shared is the one option: a
-// share that is entered for the whole name is ErrDeadlock. The options of locks in tables are
-// ErrUnsupported.
+// under which the name is already held enters it again at once. dblock.Shared and WaitAtMost are
+// its options: a share that is entered for the whole name is ErrDeadlock. The options of locks in
+// tables are ErrUnsupported.
 func (c *AdvisoryClient) Lock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
 	return c.client.Lock(ctx, name, options...)
 }

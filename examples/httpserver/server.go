@@ -38,17 +38,9 @@ func handler(client *dblock.Client[*sql.Tx], work work) http.Handler {
 
 // underLock waits a short time for the lock, and works while the request and the lock last.
 func underLock(request context.Context, client *dblock.Client[*sql.Tx], invoice string, work work) error {
-	waiting, cancel := context.WithTimeout(request, lockTimeout)
-	defer cancel()
-	lock, err := client.Lock(waiting, dblock.Name("invoice", invoice))
-	if err != nil {
-		return err
-	}
-	working, end := context.WithCancelCause(lock.Context()) // which does not end with waiting
-	defer end(nil)
-	defer context.AfterFunc(request, func() { end(context.Cause(request)) })()
-	err = work(working, invoice, lock)
-	return errors.Join(err, lock.Unlock(request))
+	return client.Do(request, dblock.Name("invoice", invoice), func(ctx context.Context, lock *dblock.Lock) error {
+		return work(ctx, invoice, lock)
+	}, dblock.WaitAtMost(lockTimeout))
 }
 
 // status is the status of an answer for an error of dblock's.

@@ -48,6 +48,8 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 		return nil, first, err
 	}
 	defer c.store.Done()
+	ctx, cancel := contract.WaitAtMost(ctx, wants[0].AtMost)
+	defer cancel()
 	o := c.owners.of(ctx, wants[0].Owner)
 	requests := make([]driver.Request, len(wants))
 	for i, w := range wants {

@@ -48,6 +48,7 @@ type Want struct {
 	driver.Request
 	Owner    *Owner        // nil: the one in the context, or a new one
 	Progress time.Duration // how long its holder may say nothing; 0: as long as it likes
+	AtMost   time.Duration // of waiting, for all names of a call together; 0: until its context ends
 }
 
 // Tx is a transaction of the application's, with what the engine does in it.

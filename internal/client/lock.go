@@ -115,6 +115,8 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 		return nil, err
 	}
 	defer c.store.Done()
+	ctx, cancel := contract.WaitAtMost(ctx, w.AtMost)
+	defer cancel()
 	ctx, obs := c.tellStart(ctx, attemptAt(&w.Request, wait))
 	h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
 	if err != nil {

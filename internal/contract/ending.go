@@ -3,6 +3,7 @@ package contract
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -28,6 +29,15 @@ func ToUnlock(ctx context.Context, under any) (context.Context, context.CancelFu
 		return ctx, func() {}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTimeout)
+}
+
+// WaitAtMost bounds the wait for a lock by d; 0: ctx alone bounds it. What it returns must not
+// govern the lock afterwards.
+func WaitAtMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("WaitAtMost %v: %w", d, context.DeadlineExceeded))
 }
 
 // EndOf is why a lock with this context has ended, or nil. A loss comes without the name of the

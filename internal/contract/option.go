@@ -69,6 +69,8 @@ type Options struct {
 	Watched  bool
 	MinHold  time.Duration
 	Rests    bool
+	AtMost   time.Duration // of waiting
+	Bounded  bool
 }
 
 // Shared reports whether others may have the name as well.
@@ -97,6 +99,8 @@ func Of(name string, options []Option) (o Options, err error) {
 		return o, fmt.Errorf("%w: Progress %v: want at least %v", ErrInvalidOption, o.Progress, MinLease)
 	}
 	switch {
+	case o.Bounded && o.AtMost <= 0:
+		return o, fmt.Errorf("%w: WaitAtMost %v: want more than 0", ErrInvalidOption, o.AtMost)
 	case o.Shares > 1:
 		return o, fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
 	case o.Permits && (o.Units < 1 || o.Units > o.Of || o.Of >= driver.Readers):

@@ -138,6 +138,8 @@ func (c *Client) tryTake(ctx context.Context, name string, options []contract.Op
 		return nil, err
 	}
 	defer c.underWay.Done()
+	ctx, cancel := contract.WaitAtMost(ctx, o.AtMost)
+	defer cancel()
 	k := claim{name, c.ownerIn(ctx)}
 	for {
 		h, is, err := c.enter(k, o.Shared())

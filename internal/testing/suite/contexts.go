@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 var contexts = inPlaces(own{
 	{"a lock's context has the values of Lock's, and does not end with it", contextValues},
 	{"a lock's context ends with ErrNotHeld at Unlock and with ErrClosed at Close", contextCauses},
+	{"WaitAtMost bounds the wait and not what is done under the lock", waitAtMost},
 	{"metadata stands in the row while the lock is held", metadata},
 }, moving{
 	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
@@ -47,6 +49,50 @@ func contextValues(t *testing.T, e *env) {
 		live(t, l)
 		unlock(t, l)
 	}
+}
+
+// Broken by a lock whose context, or that of the function given to Do, ends with the wait.
+func waitAtMost(t *testing.T, e *env) {
+	c, other := e.client(t), e.client(t)
+	held := lock(t, other, "b")
+	nothing := func(context.Context, *dblock.Lock) error { t.Error("the function runs without the lock"); return nil }
+	brief := dblock.WaitAtMost(50 * time.Millisecond)
+	for what, call := range map[string]func() error{
+		"Lock":    func() error { _, err := c.Lock(t.Context(), "b", brief); return err },
+		"Do":      func() error { return c.Do(t.Context(), "b", nothing, brief) },
+		"LockAll": func() error { _, err := c.LockAll(t.Context(), []string{"a", "b"}, brief); return err },
+	} {
+		err := call()
+		calledOff(t, err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "WaitAtMost 50ms") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	unlock(t, held)
+	e.free(t, "a")
+	e.free(t, "b")
+
+	waiter := make(chan error, 1)
+	held = lock(t, other, "b")
+	go func() {
+		waiter <- c.Do(t.Context(), "b", func(ctx context.Context, l *dblock.Lock) error {
+			for what, ctx := range map[string]context.Context{"Do": ctx, "the lock": l.Context()} {
+				if _, has := ctx.Deadline(); has || ctx.Err() != nil {
+					t.Errorf("the context of %s ends with the wait", what)
+				}
+			}
+			return nil
+		}, dblock.WaitAtMost(patience))
+	}()
+	e.queued(t, "b", 1)
+	unlock(t, held)
+	is(t, within(t, patience, "Do returns", waiter), nil)
+	all, err := c.LockAll(t.Context(), []string{"a", "b"}, dblock.WaitAtMost(patience))
+	is(t, err, nil)
+	if _, has := all.Context().Deadline(); has || all.Context().Err() != nil {
+		t.Error("the context of LockAll ends with the wait")
+	}
+	is(t, all.Unlock(t.Context()), nil)
 }
 
 func contextCauses(t *testing.T, e *env) {

@@ -179,11 +179,15 @@ func ownRefused(t *testing.T, o owning) {
 	l := take(t, a, o.name)
 	for _, c := range []OwnLocks{a, b} {
 		othersHave(t, c, o.name)
+		_, err := c.Lock(t.Context(), o.name, dblock.WaitAtMost(50*time.Millisecond))
+		if is(t, err, context.DeadlineExceeded); !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable) {
+			t.Errorf("%v after WaitAtMost", err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		waiting := ownWaiting(ctx, t, c, o.name)
 		cancel()
 		is(t, within(t, soon, "the waiter gives up", waiting), dblock.ErrNotAcquired, context.Canceled)
-		_, err := c.TryLock(ctx, o.name)
+		_, err = c.TryLock(ctx, o.name)
 		if is(t, err, context.Canceled); errors.Is(err, dblock.ErrNotAcquired) {
 			t.Errorf("%v of a context that had ended", err)
 		}
