@@ -9,20 +9,19 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// The errors of this package, to be found with errors.Is. What is returned names the lock, and
-// keeps the cause beside it: a Lock that its context ended is both ErrNotAcquired and
-// context.Canceled.
+// The errors of this package, for errors.Is. Returned errors name the lock and keep the cause: a
+// Lock that its context ended is both ErrNotAcquired and context.Canceled.
 var (
-	// ErrNotAcquired: another was seen to hold the lock or to wait for it, or an application's open
-	// transaction has locked its row, and TryLock does not wait, or the context of Lock ended
-	// first. The error of a Client is a *NotAcquiredError, which names the holder. Where the
-	// context ended before anything was seen, the error is ErrUnavailable instead.
+	// ErrNotAcquired: another holds the lock or waits for it, or an application's open transaction
+	// has locked its row, and TryLock does not wait, or the context of Lock ended first. The error
+	// of a Client is a *NotAcquiredError, which names the holder. If the context ended before
+	// anything was seen, the error is ErrUnavailable instead.
 	ErrNotAcquired = contract.ErrNotAcquired
 
-	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client
-	// could not reach the database within the TTL, the process was stopped for longer than that, a
-	// fixed lease ended, or the same owner came back elsewhere. Work done under the lock may have
-	// overlapped with the next holder's unless the token was checked.
+	// ErrLost: the lock ended although it was not unlocked. The client could not reach the database
+	// within the TTL, the process was suspended for longer than that, a fixed lease expired, or the
+	// same owner entered the lock elsewhere. Work under the lock may have overlapped with the next
+	// holder's unless the token was checked.
 	ErrLost = contract.ErrLost
 
 	// ErrStalled: the lock had the option Progress, and its holder did not call Lock.Progress in
@@ -32,17 +31,17 @@ var (
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
 
-	// ErrDeadlock: this one waited for a holder that, perhaps through others, waited for this one,
-	// and had begun to wait last. The error is a *DeadlockError, which names all of them. The
-	// others go on waiting: unlock what they wait for. At once where an owner would wait for its
-	// own share or permits.
+	// ErrDeadlock: the caller waited for a holder that, perhaps through others, waited for the
+	// caller, and the caller began to wait last. The error is a *DeadlockError, which names all of
+	// them. The others go on waiting: unlock what they wait for. At once if an owner would wait for
+	// its own share or permits.
 	ErrDeadlock = contract.ErrDeadlock
 
-	// ErrCapacity: permits were asked for of a name that others read or wait to read, or the other
+	// ErrCapacity: permits of a name that others read or wait to read were requested, or the other
 	// way round. See Permits.
 	ErrCapacity = driver.ErrCapacity
 
-	// ErrClosed: the client was closed. Close gives back what it held.
+	// ErrClosed: the client was closed. Close releases its locks.
 	ErrClosed = contract.ErrClosed
 
 	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The
@@ -50,8 +49,8 @@ var (
 	ErrSchema = driver.ErrSchema
 
 	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction
-	// default. Connect to the primary. To a client that has had a session before it is an outage,
-	// as ErrUnavailable: a failover may be under way.
+	// default. Connect to the primary. For a client that has had a session before it is an outage,
+	// as ErrUnavailable: a failover may be in progress.
 	ErrReadOnly = driver.ErrReadOnly
 
 	// ErrUnavailable: the database could not be reached or could not serve: connection refused or
@@ -63,18 +62,17 @@ var (
 	// TTL for an answer, or for a connection of the pool, whatever its context allows.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnsupported: this cannot be done, by the engine or with the lock as it is. The error says
-	// why.
+	// ErrUnsupported: the engine cannot do it, or not with the lock as it is. The error says why.
 	ErrUnsupported = driver.ErrUnsupported
 
-	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where
-	// that is possible. Also a transaction, given to Guard, UnlockTx or LockTx, of another database
-	// that has dblock's tables: the lock stays as it was.
+	// ErrConfig: the client or its pool cannot work as set up. New finds it without I/O where that
+	// is possible. Also a transaction, given to Guard, UnlockTx or LockTx, of another database that
+	// has dblock's tables: the lock stays as it was.
 	ErrConfig = driver.ErrConfig
 
-	// ErrBusy: an open transaction of the application's is in the way. UnlockTx returns it where
-	// the lock guards another transaction: end that first. Guard returns it where another
-	// transaction has locked the lock's row. Nothing was done.
+	// ErrBusy: an open transaction of the application's is in the way. UnlockTx returns it if the
+	// lock guards another transaction: end that first. Guard returns it if another transaction has
+	// locked the lock's row. Nothing was done.
 	ErrBusy = driver.ErrBusy
 
 	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error
@@ -89,11 +87,11 @@ var (
 	ErrInvalidOption = contract.ErrInvalidOption
 )
 
-// LockError says what was being done to which lock when it failed. What Lock, TryLock and Unlock
-// return is one.
+// LockError names the operation that failed and the lock. Errors of Lock, TryLock and Unlock are of
+// this type.
 type LockError struct {
 	Op   string // "lock", "trylock", "unlock", …
-	Name string // or a prefix of names; "" where it was done to none in particular
+	Name string // or a prefix of names; "" if the operation is of no lock in particular
 	Err  error
 }
 
@@ -108,7 +106,7 @@ func (e *LockError) Error() string {
 // Unwrap returns the cause.
 func (e *LockError) Unwrap() error { return e.Err }
 
-// fail is a LockError of an error; nil stays nil.
+// fail returns a LockError of an error, and nil of nil.
 func fail(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -116,18 +114,18 @@ func fail(op, name string, err error) error {
 	return &LockError{op, name, err}
 }
 
-// NotAcquiredError names the holder of the lock when it was last looked at. It matches
-// ErrNotAcquired, and its Cause where there is one.
+// NotAcquiredError names the holder of the lock at the last look. It matches ErrNotAcquired, and
+// its Cause, if there is one.
 type NotAcquiredError struct {
-	Host    string    // of the holder; "" where nobody held it, or it is not known
+	Host    string    // of the holder; "" if there was none, or it is unknown
 	Thread  string    // of the holder
 	Token   int64     // of the holder
-	Since   time.Time // when the holder got it, by the database's clock
-	Until   time.Time // when it is free if the holder gives no sign of life any more, by this machine's clock
+	Since   time.Time // of the holder's grant, by the database's clock
+	Until   time.Time // when it expires without another heartbeat of the holder, by this machine's clock
 	Waiters int       // how many were waiting in the queue
-	Cause   error     // context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
+	Cause   error     // matches context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
 
-	over bool // the holder's time is over, and nobody has taken the lock from it yet
+	over bool // the holder's lease has expired, and the lock was not taken over yet
 }
 
 // Error says which process holds the lock, since when, until when, and how long the queue is.
@@ -143,7 +141,9 @@ func (e *NotAcquiredError) Error() string {
 	if e.over {
 		end = "whose time is over"
 	}
-	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting)", e.Host, e.Thread, e.Since.Format(toMillisecond), end, e.Waiters)
+	since := e.Since.Format(toMillisecond)
+	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting)",
+		e.Host, e.Thread, since, end, e.Waiters)
 }
 
 // toMillisecond is the precision of times in texts.
@@ -166,7 +166,7 @@ func notAcquired(state driver.State, cause error) error {
 	return e
 }
 
-// DeadlockError is a cycle of owners that wait for each other. It matches ErrDeadlock.
+// DeadlockError has a cycle of owners that wait for each other. It matches ErrDeadlock.
 type DeadlockError struct {
 	Cycle []DeadlockLink // the first is the one that gave up; the last waits for the first
 }
@@ -174,7 +174,7 @@ type DeadlockError struct {
 // DeadlockLink is one part of a cycle: an owner that waits for what another one holds.
 type DeadlockLink struct {
 	Host, Thread         string // of the waiter
-	Name                 string // for what
+	Name                 string // that it waits for
 	Units                int    // how many units of it; 0: the whole name
 	HeldHost, HeldThread string // of the holder, which waits for the next
 }
@@ -191,7 +191,8 @@ func (e *DeadlockError) Error() string {
 		if i == 0 {
 			sep = ":"
 		}
-		text += fmt.Sprintf("%s %s thread %s %s %q, held by %s thread %s", sep, l.Host, l.Thread, what, l.Name, l.HeldHost, l.HeldThread)
+		text += fmt.Sprintf("%s %s thread %s %s %q, held by %s thread %s",
+			sep, l.Host, l.Thread, what, l.Name, l.HeldHost, l.HeldThread)
 	}
 	return text
 }

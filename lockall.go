@@ -15,27 +15,28 @@ type Locks client.Locks
 
 func (l *Locks) core() *client.Locks { return (*client.Locks)(l) }
 
-// LockAll waits until it holds all names, or until ctx ends: then it holds none. Whatever the order
-// in which they are given, they are taken in the order of their bytes, so that no two LockAlls wait
-// for each other; names that are given twice are one. Names that are free are taken together, in
-// one transaction (on PostgreSQL in one round trip, for up to 1,000 names). For one that is not, it
-// stands in the queue like any waiter, and holds those before it meanwhile.
+// LockAll waits until it holds all names, or until ctx ends: then it holds none. Names are taken in
+// the order of their bytes, whatever order they are given in, so that no two LockAlls wait for each
+// other. A name that is given twice counts once. Names that are free are taken together, in one
+// transaction (on PostgreSQL in one round trip, for up to 1,000 names). For a name that is held
+// LockAll waits in the queue like any waiter, and holds the names before it meanwhile.
 //
-// Options are those of Lock, for all names; For gives one of them others. All are held by the same
-// owner.
-//
-// Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name.
+// Options are those of Lock, for all names. For gives one of the names further options. All names
+// have the same owner. Errors are those of Lock, and name the lock that failed. ErrInvalidOption
+// without a name.
 func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks, error) {
 	return c.acquireAll(ctx, "lockall", names, options, true)
 }
 
-// TryLockAll takes all names if every one of them is free, and otherwise none: ErrNotAcquired,
-// which names one that is not, at once.
+// TryLockAll takes all names if every one of them is free, and otherwise none. ErrNotAcquired at
+// once, which names one that is not free.
 func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks, error) {
 	return c.acquireAll(ctx, "trylockall", names, options, false)
 }
 
-func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, options []LocksOption, wait bool) (*Locks, error) {
+func (c *Client[TX]) acquireAll(
+	ctx context.Context, op string, names []string, options []LocksOption, wait bool,
+) (*Locks, error) {
 	if ctx == nil {
 		return nil, &LockError{op, "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
 	}
@@ -50,7 +51,8 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 	return (*Locks)(core), nil
 }
 
-// wantsOf are what is asked for, in the order of the names. It returns the name that failed.
+// wantsOf returns the request for each name, in the order of the names. With an error it returns
+// the name that failed.
 func wantsOf(names []string, options []LocksOption) (wants []client.Want, failed string, err error) {
 	of, err := contract.OfSeveral(options)
 	switch {
@@ -114,22 +116,22 @@ func (l *Locks) Tokens() map[string]int64 {
 	return tokens
 }
 
-// Token returns the fencing token of one name; 0 where it is none of them.
+// Token returns the fencing token of one name; 0 for a name that is not among them.
 func (l *Locks) Token(name string) int64 { return l.Tokens()[name] }
 
 // Context ends when the first of the locks does, with its cause: see Lock.Context. Under it all
-// names lock again at once.
+// names are entered again at once.
 func (l *Locks) Context() context.Context { return l.core().Context() }
 
-// Progress says of all locks that the work under them gets on: see the option Progress.
+// Progress reports for all locks that the work under them makes progress: see the option Progress.
 func (l *Locks) Progress() {
 	for _, one := range l.core().All() {
 		one.Progress()
 	}
 }
 
-// Unlock gives all locks back, as Lock.Unlock does. The error names each that was lost or could not
-// be given back.
+// Unlock releases all locks, as Lock.Unlock does. The error names each that was lost or could not
+// be released.
 func (l *Locks) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}

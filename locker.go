@@ -11,13 +11,15 @@ type Handle = interface {
 	Unlock(ctx context.Context) error
 }
 
-// Locker takes locks, without the type of the application's transactions: for adapters, and for
-// code that needs no transaction. Its methods are those of Client. Client.Locker makes one, and
-// what postgres.Advisory and mysql.Named return are others.
+// Locker takes locks without the type of the application's transactions: for adapters, and for code
+// that needs no transaction. Its methods are those of Client. Client.Locker returns one, and so do
+// postgres.Advisory and mysql.Named.
 type Locker interface {
 	Lock(ctx context.Context, name string, options ...LockOption) (Handle, error)
 	TryLock(ctx context.Context, name string, options ...LockOption) (Handle, error)
-	Do(ctx context.Context, name string, fn func(ctx context.Context, l Handle) error, options ...LockOption) error
+	Do(
+		ctx context.Context, name string, fn func(ctx context.Context, l Handle) error, options ...LockOption,
+	) error
 }
 
 // Locker returns the client's methods that need no transaction. Each Handle that it returns is a

@@ -75,9 +75,8 @@ func RetryFailed(most int, backoff time.Duration) RunOption {
 // where the lock was lost before fn returned. Where fn did not run, it is nil if another call has
 // run the slot or is running, or is about to find out; and otherwise as of TryLock. While the
 // database is away, OncePer tries for up to a TTL: also in a client that has never reached it, and
-// to write the outcome. name: 1 to 250 bytes. interval: at least 100 ms.
-//
-// Where fn panics, so does OncePer. The run's Err has the value and the stack, up to 4 KB.
+// to write the outcome. name: 1 to 250 bytes. interval: at least 100 ms. If fn panics, OncePer does
+// too, and the run's Err has the value and the stack, up to 4 KB.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock, slot time.Time) error, options ...RunOption) (ran bool, err error) {
 	return c.once(ctx, "onceper", name, driver.Slot{Length: interval}, nil, fn, options)
 }
@@ -156,8 +155,7 @@ func (c *Client[TX]) every(ctx context.Context, op, name string, slot driver.Slo
 // fn is told its slot. Errors are those of OncePer. ErrInvalidOption for a slot before 1971, such
 // as the zero time, or after 9999. ErrInvalidOption also for one that is more than a minute ahead
 // of the database's clock, which is asked when nobody else runs the job: such a slot would keep all
-// those before it from being run. A process whose clock is that far ahead gets this error until the
-// time has come. The error shows both times in the zone of the slot.
+// those before it from being run. The error shows both times in the zone of the slot.
 func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context, l *Lock, slot time.Time) error, options ...RunOption) (ran bool, err error) {
 	if slot.Before(firstMoment) || slot.Year() > lastYear {
 		return false, &LockError{"onceat", name, fmt.Errorf("%w: a slot at %v: want 1971 to %d", ErrInvalidOption, slot, lastYear)}

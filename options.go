@@ -26,10 +26,10 @@ const (
 // Option configures a client.
 type Option func(*client.Config)
 
-// WithTTL sets how long the client's locks outlive its last sign of life: 1 s to 24 h. A crashed
-// holder is succeeded within this time and one second; a live one must reach the database once in
-// it. A heartbeat is sent every fifth of it, so that four may fail. Default: 15 s, which survives a
-// failover of 10 s.
+// WithTTL sets how long the client's locks outlive its last heartbeat: 1 s to 24 h. A waiter takes
+// over from a crashed holder within the TTL and one second. A live client must reach the database
+// once in a TTL. A heartbeat is sent every fifth of it, so that four may fail. Default: 15 s, which
+// survives a failover of 10 s.
 func WithTTL(ttl time.Duration) Option { return func(c *client.Config) { c.TTL = ttl } }
 
 // WithHost sets the host that the client's locks show. Default: os.Hostname.
@@ -39,16 +39,15 @@ func WithHost(host string) Option { return func(c *client.Config) { c.Host = hos
 // file name.
 func WithApp(app string) Option { return func(c *client.Config) { c.App = app } }
 
-// WithLogger sets where the client tells of what it survives: lost connections, failed heartbeats,
-// takeovers. What it does not survive it returns as errors. In normal operation it logs nothing at
-// level INFO. Of an outage it logs the first failure of each kind of work, then at growing
-// intervals, and the recovery with how long it took.
+// WithLogger sets the logger for failures that the client survives: lost connections, failed
+// heartbeats, takeovers. Other failures are returned as errors. In normal operation the client logs
+// nothing at level INFO. Of an outage it logs the first failure of each kind of work, later ones at
+// growing intervals, and the recovery with its duration.
 //
-// Nothing waits for the logger: one goroutine of the client hands it the entries in their order,
-// and asks it whether their level is enabled. Of a logger that is slow or blocks up to some
-// thousand entries wait; of more the next entry says how many were left out. Close waits for them
-// for a second, and a program that ends without Close may lose its last ones. Default:
-// slog.Default.
+// Nothing waits for the logger. One goroutine of the client passes the entries on in their order,
+// and asks whether their level is enabled. While a logger is slow or blocks, up to some thousand
+// entries wait; of more, the next entry says how many were left out. Close waits one second for
+// them, and a program that ends without Close may lose the last ones. Default: slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *client.Config) { c.Log = log } }
 
 // WithReaper configures the reaper that the client runs from its first lock on. Default: the
@@ -57,23 +56,23 @@ func WithReaper(options ...reaper.Option) Option {
 	return func(c *client.Config) { c.Reap, c.Reaper = true, options }
 }
 
-// WithoutReaper leaves expiring and purging to other clients, or to a reaper.Run of its own.
-// Waiters of this client still notice by themselves when a holder dies. Default: the client runs a
-// reaper.
+// WithoutReaper leaves expiring and purging to other clients, or to a separate reaper.Run. Waiters
+// of this client still notice by themselves when a holder dies. Default: the client runs a reaper.
 func WithoutReaper() Option { return func(c *client.Config) { c.Reap = false } }
 
-// WithDeadlockCheck sets how long a waiter waits before it looks for a cycle of waiters: at least
-// 10 ms, or 0 for never. It looks again when twice as much time has gone by, and so on. One
-// statement looks for all waiters of the client that are due. Default: 1 s.
+// WithDeadlockCheck sets how long a waiter waits before the client looks for a cycle of waiters: at
+// least 10 ms, or 0 for never. It looks again after twice as long, and so on. One statement looks
+// for all waiters of the client that are due. Default: 1 s.
 func WithDeadlockCheck(after time.Duration) Option {
 	return func(c *client.Config) { c.Deadlock = after }
 }
 
-// WithEvents records what happens to the client's locks, to be read by Events: granted, released,
-// lost, and expired where the client took a lock from a holder whose time was over. It is written
-// in the background, in batches, within a second; a crash loses what was not written yet, and an
-// outage of the database all but 10,000 events, of which the log tells: at its beginning, at
-// growing intervals, and at its end. Ask, Break and Record are always recorded. Default: not.
+// WithEvents records the events of the client's locks in the history: granted, released, lost, and
+// expired if the client took a lock from a holder whose lease had expired. Events are written in
+// the background, in batches, within a second. A crash loses the events that were not yet written,
+// and an outage of the database all but 10,000. The log reports such losses at the beginning of an
+// outage, at growing intervals, and at its end. Ask, Break and Record are always recorded. Default:
+// not.
 func WithEvents() Option { return func(c *client.Config) { c.Events = true } }
 
 // WithObserver sets what is told of the client's attempts, locks, jobs, heartbeats and listener.
@@ -88,8 +87,8 @@ func newConfig(options []Option) (client.Config, error) {
 		host = "unknown"
 	}
 	c := client.Config{
-		TTL: defaultTTL, Host: host, App: filepath.Base(os.Args[0]), Log: slog.Default(), Reap: true, Clock: clock.Func(session.Boottime), Deadlock: time.Second,
-		NotAcquired: notAcquired, Deadlocked: deadlocked,
+		TTL: defaultTTL, Host: host, App: filepath.Base(os.Args[0]), Log: slog.Default(), Reap: true,
+		Clock: clock.Func(session.Boottime), Deadlock: time.Second, NotAcquired: notAcquired, Deadlocked: deadlocked,
 	}
 	for _, o := range options {
 		if o == nil {
@@ -101,10 +100,12 @@ func newConfig(options []Option) (client.Config, error) {
 		return c, fmt.Errorf("dblock: %w: TTL %v: want %v to %v", ErrInvalidOption, c.TTL, minTTL, maxTTL)
 	}
 	if c.Deadlock != 0 && c.Deadlock < 10*time.Millisecond {
-		return c, fmt.Errorf("dblock: %w: WithDeadlockCheck(%v): want at least 10ms, or 0 for never", ErrInvalidOption, c.Deadlock)
+		return c, fmt.Errorf("dblock: %w: WithDeadlockCheck(%v): want at least 10ms, or 0 for never",
+			ErrInvalidOption, c.Deadlock)
 	}
 	if c.Log == nil {
-		return c, fmt.Errorf("dblock: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence", ErrInvalidOption)
+		return c, fmt.Errorf("dblock: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence",
+			ErrInvalidOption)
 	}
 	for what, text := range map[string]string{"host": c.Host, "app": c.App} {
 		if err := contract.CheckText(text); err != nil {
@@ -118,81 +119,82 @@ func newConfig(options []Option) (client.Config, error) {
 type LockOption = contract.Option
 
 // Owner gives the lock an owner that outlives the process. The same owner enters its own lock again
-// at once, even from a new process while the old one's lock still stands: with a new token, so that
-// the old incarnation is fenced, and told as soon as it can be. Two live clients with the same
-// owner take the lock from each other: choose the pair so that it is unique, and stays the same
-// across a restart (a pod's stable name and a partition, say). Both parts: 1 to 255 bytes of UTF-8.
-// Default: the client's host, and a thread of its own for each call that is not made under another
-// lock's context.
+// at once, even from a new process while the lock of the old one is still held: with a new token,
+// so that the old process is fenced, and notified as soon as possible. Two live clients with the
+// same owner take the lock from each other: choose a pair that is unique and stays the same across
+// a restart (a pod's stable name and a partition, say). Both parts: 1 to 255 bytes of UTF-8.
+// Default: the client's host, and a new thread for each call that is not made under another lock's
+// context.
 func Owner(host, thread string) LockOption {
 	return func(o *contract.Options) { o.Owner = &contract.Owner{Host: host, Thread: thread} }
 }
 
-// Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do
-// not prolong it, Lock.Extend does. It still ends with the session if that ends first. At its end
-// the context ends with ErrLost, and others get the name; the log says nothing, since that may be
-// as planned: permits that nobody unlocks are a rate limit. At least 100 ms. Default: as long as
-// the client lives.
+// Lease ends the lock after d, counted from its grant, however alive the client is. Heartbeats do
+// not prolong it, Lock.Extend does. The lock ends with the session if that ends first. When the
+// lease expires the context ends with ErrLost, and others get the name. The log does not report it,
+// since it may be planned: permits with a Lease that are never unlocked are a rate limit. At least
+// 100 ms. Default: as long as the client lives.
 func Lease(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.Lease, o.Leased = d, true }
 }
 
-// Metadata is kept with the lock while it is held, for people and programs that look at its holder
-// it: valid UTF-8, at most 4096 bytes as JSON. Default: none.
+// Metadata is stored with the lock and shown by package inspect. Valid UTF-8, at most 4096 bytes as
+// JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
 	return func(o *contract.Options) { o.Metadata = kv }
 }
 
-// Progress takes the lock from a holder that does not call Lock.Progress at least every d: work
-// that is stuck would keep it for ever, since heartbeats go on in the background. The context of
-// the lock ends with cause ErrStalled, which is ErrLost too, and then the lock is given back; what
-// Guard guards lands before that. After UnlockTx nobody watches, until Guard has shown a rollback.
-// At least 100 ms. Default: a lock is held for as long as its client lives.
+// Progress takes the lock from a holder that does not call Lock.Progress at least every d. Without
+// it, work that is stuck keeps the lock for ever, since heartbeats go on in the background. The
+// context of the lock ends with cause ErrStalled, which is ErrLost too, and then the client
+// releases the lock; a transaction that Guard guards ends before that. Progress is not watched
+// after UnlockTx, until Guard has shown a rollback. At least 100 ms. Default: a lock is held for as
+// long as its client lives.
 func Progress(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.Progress, o.Watched = d, true }
 }
 
 // WaitAtMost bounds the wait for the lock, and not the work under it. After d, Lock, TryLock and Do
 // return as when ctx ends, with an error that also matches context.DeadlineExceeded. The lock's
-// Context and that of the function of Do do not end then. For LockAll it bounds the wait for all
-// names together: give it for all, not in For. More than 0. Default: ctx alone bounds the wait.
+// Context and that of the function of Do go on. For LockAll it bounds the wait for all names
+// together: give it for all, not in For. More than 0. Default: ctx alone bounds the wait.
 func WaitAtMost(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.AtMost, o.Bounded = d, true }
 }
 
-// MinHold keeps everybody else from the name until d has passed since the grant, however early it
-// is unlocked: for what must not be done again too early (ShedLock calls it lockAtLeastFor). A name
-// that rests is free, and TryLock says ErrNotAcquired. Break ends it. Not with Shared and Permits.
-// More than 0, at most 366 days. Default: none.
+// MinHold keeps all others from the name until d has passed since the grant, however early it is
+// unlocked: for work that must not be repeated too early (ShedLock calls it lockAtLeastFor).
+// Meanwhile the name is free, and TryLock returns ErrNotAcquired. Break ends it. Not with Shared
+// and Permits. More than 0, at most 366 days. Default: none.
 func MinHold(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.MinHold, o.Rests = d, true }
 }
 
-// Shared makes a reader of the caller: any number of readers have the name at once, and nobody has
-// it alone meanwhile. Readers and writers (without Shared) stand in one queue, first come first
-// served: a waiting writer holds back the readers behind it, and neighbouring readers enter
-// together. Every reader has a token of its own.
+// Shared makes a reader of the caller: any number of readers hold the name at once, and no writer
+// (without Shared) meanwhile. Readers and writers wait in one queue, first come first served: a
+// waiting writer holds back the readers behind it, and neighbouring readers enter together. Every
+// reader has a token of its own.
 //
-// An owner that has the name alone may enter it shared; one that has it shared cannot wait for it
-// alone, which would be to wait for itself (ErrDeadlock, at once): TryUpgrade. An Owner's share
-// does not come back to it after a restart: it ends with the session. ErrUnsupported from
-// mysql.Named. Default: exclusive.
+// An owner that holds the whole name may enter it shared. An owner that holds it shared cannot wait
+// for the whole name, since it would wait for itself (ErrDeadlock, at once): see TryUpgrade. The
+// share of an Owner is not entered again after a restart: it ends with the session. ErrUnsupported
+// from mysql.Named. Default: exclusive.
 func Shared() LockOption {
 	return func(o *contract.Options) { o.Units, o.Of, o.Shares = 1, driver.Readers, o.Shares+1 }
 }
 
-// Permits takes n of the name's units: a semaphore. First come first served, so that a large
-// request at the head of the queue is not overtaken by small ones behind it. Units come back with
+// Permits takes n of the name's units: a semaphore. It is first come first served, so that a large
+// request at the head of the queue is not overtaken by small ones behind it. Units are released by
 // Unlock, in any order, or when the holder's session ends. A permit is not entered again: under a
-// permit's context, too, Permits takes more units (ErrDeadlock, at once, where there are not so
-// many beside the caller's own). Without Permits, Lock takes all.
+// permit's context Permits takes more units (ErrDeadlock, at once, if fewer units than that are
+// beside the caller's own). Without Permits, Lock takes all units.
 //
-// A request fits where the permits in use and its own are no more than of, and no more than any
-// holder states as its of. So a semaphore changes its size while it is in use, as processes with
-// the new number come and those with the old one leave: it shrinks with the first holder that
-// states less, and grows with the last that does. ErrInvalidOption under the caller's own permits
-// of another number. ErrCapacity, at once, where others read the name (Shared), or wait to. 1 <= n
-// <= of < 2^31 - 1. In tables only.
+// A request fits if the units in use and its own are no more than its of, and no more than the of
+// of any holder. So a semaphore changes its size while it is in use, as processes with the new
+// number replace those with the old one: it shrinks with the first holder that states less, and
+// grows when the last such holder has left. ErrInvalidOption under the caller's own permits of
+// another number. ErrCapacity, at once, if others read the name (Shared), or wait to. 1 <= n <= of
+// < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
 	return func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 }
 }
@@ -200,7 +202,8 @@ func Permits(n, of int) LockOption {
 // LocksOption configures the locks of LockAll and TryLockAll. A LockOption is one, for all names.
 type LocksOption = contract.LocksOption
 
-// For gives one of the names of LockAll options of its own, after those for all.
+// For gives one of the names of LockAll further options, which are applied after those for all
+// names.
 func For(name string, options ...LockOption) LocksOption {
 	return contract.For{Name: name, Options: options}
 }
@@ -214,7 +217,7 @@ func wantOf(name string, options []LockOption) (*client.Want, error) {
 	return want(name, &o)
 }
 
-// want is what is asked of the client.
+// want returns the request of the options to the client.
 func want(name string, o *contract.Options) (*client.Want, error) {
 	metadata, err := metadataJSON(o)
 	w := &client.Want{Progress: o.Progress, AtMost: o.AtMost, Request: driver.Request{
@@ -226,7 +229,7 @@ func want(name string, o *contract.Options) (*client.Want, error) {
 	return w, err
 }
 
-// metadataJSON is the metadata as it is kept; "": none.
+// metadataJSON returns the metadata as it is stored; "" for none.
 func metadataJSON(o *contract.Options) (string, error) {
 	if len(o.Metadata) == 0 {
 		return "", nil
@@ -236,7 +239,8 @@ func metadataJSON(o *contract.Options) (string, error) {
 		return "", fmt.Errorf("%w: Metadata: %w", ErrInvalidOption, err)
 	}
 	if len(b) > maxMetadata {
-		return "", fmt.Errorf("%w: Metadata is %d bytes as JSON: want at most %d", ErrInvalidOption, len(b), maxMetadata)
+		return "", fmt.Errorf("%w: Metadata is %d bytes as JSON: want at most %d",
+			ErrInvalidOption, len(b), maxMetadata)
 	}
 	return string(b), nil
 }

@@ -9,21 +9,21 @@ import (
 )
 
 // Asked receives the reason whenever a client calls Ask for the name while the lock is held: unlock
-// when it suits. A reason that was not received gives way to a later one, and the same reason again
-// is no news.
+// when it suits. A later reason replaces one that was not received. The same reason again is not
+// sent twice.
 //
-// From the first call on the client listens for that, on the connection on which it hears of
-// grants. Without it, a client that does not happen to wait for anything learns with its next
-// heartbeat (one that has more than 64 locks: within a TTL), also of Break; and so it does on MySQL
-// and MariaDB where the wake-up falls together with that of a grant.
+// From the first call on the client listens for it, on the connection on which it hears of grants.
+// Without that, a client that waits for nothing learns of it, and of Break, with its next heartbeat
+// (with more than 64 locks: within a TTL); so it does on MySQL and MariaDB if the wake-up coincides
+// with that of a grant.
 func (l *Lock) Asked() <-chan string { return get(l, (*client.Lock).Asked) }
 
-// Ask tells all holders of the name that it is wanted, and why: they receive the reason
-// from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the
-// history, unless the database refuses that: neither Ask nor Break fails for it, and
-// Stats.EventsDropped counts the event. reason: 1 to 1,024 bytes of UTF-8.
+// Ask sends a reason to all holders of the name, which receive it from Lock.Asked, pushed where the
+// engine can. It takes nothing away. It is recorded in the history. If the database refuses that
+// record, Ask succeeds, as Break does, and Stats.EventsDropped counts the event. reason: 1 to 1,024
+// bytes of UTF-8.
 //
-// ErrNotHeld where nobody holds the name.
+// ErrNotHeld if the name has no holder.
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	err := checkReason(name, reason)
 	if err == nil {
@@ -32,31 +32,31 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	return fail("ask", name, err)
 }
 
-// Break takes the name away from all of its holders, ends what MinHold keeps of it, also where
-// nobody holds it, hands it on, and returns how many it was taken from. It is a theft in good
-// order: the next holder has a higher token, so that what the old one still sends is refused where
-// tokens are checked; a transaction that the old holder guards is waited for, until ctx ends; the
-// old holder is told, and its context ends with ErrLost; it is recorded in the history, with the
-// reason. What the old holder does without looking at its context or token may overlap with the
-// next holder's work: try Ask first. reason: 1 to 1,024 bytes of UTF-8.
+// Break revokes the lock safely. It takes the name from all of its holders, ends a MinHold that has
+// not elapsed, grants the name to the next waiters, and returns how many holders it was taken from.
+// The next holder has a higher token, so that late writes of the old one are refused where tokens
+// are checked. A transaction that the old holder guards is waited for, until ctx ends. The old
+// holder's context ends with ErrLost. The history records it with the reason, 1 to 1,024 bytes of
+// UTF-8. Work of the old holder that ignores its context and token may overlap with the next
+// holder's: try Ask first.
 //
-// With tokens it takes the name only from the holders that have one of them, as Inspect shows it
-// (Participant.Token), shares and permits too: show the holder, let a person confirm, and force
-// that one and no later one. The database compares the token when it takes the lock away. A token
-// that holds nothing any more breaks nothing: 0 and nil. Where goroutines of one client pass a lock
-// on in memory, any token of theirs stands for all of them. What MinHold keeps of the name ends if
-// the holder that it was for is broken. A list that is spread out must not be empty: without tokens
-// all holders are meant.
+// With tokens Break takes the name only from holders that have one of them, as package inspect
+// shows it, shares and permits too: show the holder, let a person confirm, and revoke from that one
+// and no later one. The database compares the token when it takes the lock away. If no holder has
+// the token any more, Break returns 0 and nil. If goroutines of one client pass the lock on in
+// memory, any token of theirs stands for all of them. A list that is spread out must not be empty:
+// without tokens all holders are meant.
 //
-// ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrInvalidOption
-// for a token below 1, which nothing has (that of a waiter, say).
+// ErrNotAcquired when ctx ends first: some of several holders may have lost the name already.
+// ErrInvalidOption for a token below 1, such as that of a waiter.
 func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error) {
 	if err := checkReason(name, reason); err != nil {
 		return 0, &LockError{"break", name, err}
 	}
 	for _, token := range tokens {
 		if token < 1 {
-			return 0, &LockError{"break", name, fmt.Errorf("%w: token %d: want that of a holder, more than 0", ErrInvalidOption, token)}
+			err := fmt.Errorf("%w: token %d: want that of a holder, more than 0", ErrInvalidOption, token)
+			return 0, &LockError{"break", name, err}
 		}
 	}
 	holders, err = c.Core().Break(ctx, name, reason, tokens)

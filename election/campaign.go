@@ -63,7 +63,9 @@ func Owner(host, thread string) Option {
 //
 // A client may campaign under several names, and several times under one name. Each campaign is a
 // candidate of its own.
-func (e *Elections) Campaign(ctx context.Context, name string, fn func(ctx context.Context, t *Term) error, options ...Option) error {
+func (e *Elections) Campaign(
+	ctx context.Context, name string, fn func(ctx context.Context, t *Term) error, options ...Option,
+) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
 	stood := false // the database has accepted the candidate: later failures are transient
 	for err == nil && ctx.Err() == nil {
@@ -102,7 +104,8 @@ func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.L
 // prepare applies the options and returns the errors that can be found before the first Lock.
 func (e *Elections) prepare(ctx context.Context, name string, idle bool, options []Option) (c config, err error) {
 	fail := func(what string) (config, error) {
-		return c, &dblock.LockError{Op: "campaign", Name: name, Err: fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what)}
+		err := fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what)
+		return c, &dblock.LockError{Op: "campaign", Name: name, Err: err}
 	}
 	switch {
 	case ctx == nil:
@@ -124,7 +127,9 @@ func (e *Elections) prepare(ctx context.Context, name string, idle bool, options
 
 // lead runs fn for one term. After nil the candidate stands again, unless the context of the
 // campaign has ended.
-func (e *Elections) lead(ctx context.Context, lock *dblock.Lock, fn func(ctx context.Context, t *Term) error) (err error) {
+func (e *Elections) lead(
+	ctx context.Context, lock *dblock.Lock, fn func(ctx context.Context, t *Term) error,
+) (err error) {
 	inner, end := context.WithCancelCause(lock.Context())
 	defer end(nil)
 	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()

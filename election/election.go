@@ -66,7 +66,8 @@ func (e *Elections) Resign(ctx context.Context, name string) error {
 	case <-t.over:
 		return t.failure
 	case <-ctx.Done():
-		return fail(fmt.Errorf("its function has not returned, or the lock was not given back yet: %w", context.Cause(ctx)))
+		return fail(fmt.Errorf("its function has not returned, or the lock was not released yet: %w",
+			context.Cause(ctx)))
 	}
 }
 

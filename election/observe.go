@@ -151,8 +151,8 @@ func (o *observer) settle(ctx context.Context, info *inspect.Info) error {
 
 // read reads the new events of the history. A repeated statement may have written an event twice.
 func (o *observer) read(ctx context.Context) error {
-	events := o.inspector.Events(ctx, inspect.EventFilter{Name: o.name, Kinds: []string{elected, resigned}, After: o.after})
-	for e, err := range events {
+	terms := inspect.EventFilter{Name: o.name, Kinds: []string{elected, resigned}, After: o.after}
+	for e, err := range o.inspector.Events(ctx, terms) {
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,8 @@ func (o *observer) retry(ctx context.Context, f func() error) error {
 			return err
 		case ctx.Err() != nil:
 			return failed(o.name, ctx.Err())
-		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrBusy):
+		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, driver.ErrRetry) &&
+			!errors.Is(err, driver.ErrBusy):
 			return err
 		}
 		pause(ctx, retryPause)

@@ -20,7 +20,8 @@ const (
 )
 
 // ErrStuck is what Close returns after that.
-var ErrStuck = errors.New("a call of the client goes on that does not end with its context: what is left ends with its session")
+var ErrStuck = errors.New("a call of the client goes on that does not end with its context: " +
+	"what is left ends with its session")
 
 // ToUnlock is the context to unlock with: one of its own for CleanupTimeout where ctx has ended, or
 // is under what is unlocked, which is a key of it then.

@@ -106,7 +106,8 @@ func Of(name string, options []Option) (o Options, err error) {
 	case o.Permits && (o.Units < 1 || o.Units > o.Of || o.Of >= driver.Readers):
 		return o, fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, o.Units, o.Of)
 	case o.Rests && (o.MinHold <= 0 || o.MinHold > maxMinHold):
-		return o, fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v", ErrInvalidOption, o.MinHold, maxMinHold)
+		return o, fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v",
+			ErrInvalidOption, o.MinHold, maxMinHold)
 	case o.Rests && o.Units > 0:
 		return o, fmt.Errorf("%w: MinHold is for locks of a whole name: not with Shared", ErrInvalidOption)
 	}

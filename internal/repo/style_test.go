@@ -1,6 +1,9 @@
 package repo
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +14,28 @@ import (
 
 // commentWidth is how many columns a comment may have, with tabs of four.
 const commentWidth = 100
+
+// docLines is how many lines the comment of a function of the root package may have.
+const docLines = 25
+
+func TestFunctionsOfTheRootAreDocumentedOnOneScreen(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	set := token.NewFileSet()
+	for _, name := range files {
+		file, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			if f, is := declaration.(*ast.FuncDecl); is && f.Doc != nil && len(f.Doc.List) > docLines {
+				t.Errorf("%s: %d lines about %s: caveats of engines go to docs/transactions.md", set.Position(f.Pos()), len(f.Doc.List), f.Name)
+			}
+		}
+	}
+}
 
 func TestCommentsAreNotWiderThanAPage(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

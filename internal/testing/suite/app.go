@@ -22,7 +22,7 @@ type App struct {
 	driver.Engine[Tx]
 	borrow func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
 	close  func()
-	spied  func(t testing.TB) App // opens the pool anew, so that a spy sees the statements of a transaction begun under it
+	spied  func(t testing.TB) App // opens the pool anew: a spy sees the statements of a transaction begun under it
 	idle   idleSessions
 	mover  mover // nil: the clock of the database is moved by SQL
 

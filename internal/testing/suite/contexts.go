@@ -175,7 +175,8 @@ func leaseOfWaiter(t *testing.T, e *env) {
 	e.advance(t, time.Minute)
 	unlock(t, first)
 	second := granted(t, soon, line)
-	if took := e.number(t, "SELECT expires_at - acquired_at FROM dblock_locks WHERE name = 'leased'"); took < lease.Microseconds() || took > lease.Microseconds()+1000 {
+	took := e.number(t, "SELECT expires_at - acquired_at FROM dblock_locks WHERE name = 'leased'")
+	if took < lease.Microseconds() || took > lease.Microseconds()+1000 {
 		t.Errorf("the lease takes %d µs: want 20s from the grant", took)
 	}
 	e.advance(t, lease+time.Second)

@@ -17,6 +17,11 @@ var mistakes = inPlaces(own{
 	{"Guard and UnlockTx of several locks name the one that was lost, and a rollback undoes the rest", severalInTx},
 })
 
+// inTx are the calls for locks in a transaction.
+func (c Client) inTx() map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error {
+	return map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error{"Guard": c.Guard, "UnlockTx": c.UnlockTx}
+}
+
 // foreignLock: the lock of another client is refused before the transaction is touched. The locks
 // beside it stay as they were.
 func foreignLock(t *testing.T, e *env) {
@@ -25,9 +30,10 @@ func foreignLock(t *testing.T, e *env) {
 	own, foreign := lock(t, c, "own"), lock(t, other, "foreign")
 	tx := beginTx(t, a, e.levels()[0])
 	commit(t, tx)
-	for what, call := range map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error{"Guard": c.Guard, "UnlockTx": c.UnlockTx} {
+	for what, call := range c.inTx() {
+		err := call(brief(t), tx, own, foreign)
 		var named *dblock.LockError
-		if err := call(brief(t), tx, own, foreign); !errors.Is(err, dblock.ErrInvalidOption) || !errors.As(err, &named) || named.Name != "foreign" {
+		if !errors.Is(err, dblock.ErrInvalidOption) || !errors.As(err, &named) || named.Name != "foreign" {
 			t.Errorf("%s of another client's lock: %v", what, err)
 		}
 		is(t, call(brief(t), tx), dblock.ErrInvalidOption)
@@ -60,10 +66,11 @@ func severalInTx(t *testing.T, e *env) {
 	if n, err := other.Break(t.Context(), "b", "a test"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	for what, call := range map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error{"Guard": c.Guard, "UnlockTx": c.UnlockTx} {
+	for what, call := range c.inTx() {
 		tx := beginTx(t, a, level)
+		err := call(t.Context(), tx, all.All()...)
 		var named *dblock.LockError
-		if err := call(t.Context(), tx, all.All()...); !errors.Is(err, dblock.ErrLost) || !errors.As(err, &named) || named.Name != "b" {
+		if !errors.Is(err, dblock.ErrLost) || !errors.As(err, &named) || named.Name != "b" {
 			t.Errorf("%s: %v", what, err)
 		}
 		rollback(t, tx)
@@ -90,7 +97,8 @@ func endedTx(t *testing.T, e *env) {
 			"TryLockTx": func(ctx context.Context) error { return c.TryLockTx(ctx, tx, "free") },
 		} {
 			err := call(brief(t))
-			if !errors.Is(err, dblock.ErrTxDone) || !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, dblock.ErrUnavailable) {
+			drivers := errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxClosed)
+			if !errors.Is(err, dblock.ErrTxDone) || !drivers || errors.Is(err, dblock.ErrUnavailable) {
 				t.Errorf("%s in a transaction that has ended: %v", what, err)
 			}
 		}
