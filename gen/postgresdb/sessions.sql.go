@@ -99,6 +99,7 @@ UNION
 UNION
 (SELECT s.id FROM dblock_sessions s
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT $1)
+LIMIT $1
 `
 
 func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {

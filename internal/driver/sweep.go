@@ -7,8 +7,8 @@ import (
 
 // Sweep is what a reaper needs beside Remove.
 type Sweep interface {
-	// Expired lists up to limit sessions, oldest first: expired ones, and dead ones that still have
-	// a lock or a place in a queue.
+	// Expired lists up to limit sessions, in no order: expired ones, and dead ones that still have a
+	// lock or a place in a queue.
 	Expired(ctx context.Context, limit int) ([]string, error)
 
 	// Expire ends an expired session for good, and reports whether it is dead now. A session
@@ -43,7 +43,7 @@ type Sweep interface {
 	DropGuards(ctx context.Context, limit int) (deleted int, err error)
 
 	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than
-	// keep. It keeps the events with the token of the present holder of a whole name, and of each
+	// keep. It keeps the events with a token of the present holder of a whole name, and of each
 	// name the run of the latest moment.
 	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

@@ -35,7 +35,8 @@ SELECT CAST(COALESCE(MIN(f.id), 0) AS SIGNED) AS lowest
 -- name: OldEvents :many
 SELECT e.id FROM dblock_events e
  WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
-   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.last_token = e.token AND l.session_id IS NOT NULL)
+   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.session_id IS NOT NULL
+                      AND e.token BETWEEN l.first_token AND l.last_token)
  ORDER BY e.at LIMIT ?;
 
 -- As DropWaiter.

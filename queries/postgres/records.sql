@@ -106,7 +106,8 @@ RETURNING slot, dblock_durable() AS durable;
 DELETE FROM dblock_events WHERE id IN (
     SELECT e.id FROM dblock_events e
      WHERE e.at < dblock_now() - sqlc.arg(keep)::bigint
-       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = e.name AND l.last_token = e.token AND l.session_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = e.name AND l.session_id IS NOT NULL
+                          AND e.token BETWEEN l.first_token AND l.last_token)
      ORDER BY e.at LIMIT @most FOR UPDATE SKIP LOCKED)
 RETURNING id;
 

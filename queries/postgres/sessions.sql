@@ -66,7 +66,8 @@ UNION
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_holders l WHERE l.session_id = s.id) LIMIT @most)
 UNION
 (SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most);
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most)
+LIMIT @most;
 
 -- All that a session holds, and its places in queues (token 0).
 -- name: Claims :many
