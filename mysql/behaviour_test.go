@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/contracts"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/mysql"
@@ -21,6 +22,14 @@ func TestBehaviour(t *testing.T) {
 		Name: "MariaDB", Kind: suite.MariaDB, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: suite.MariaDBSettings, ReadOnly: suite.MariaDBReadOnly,
 	})
+}
+
+func TestContracts(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			contracts.Run(t, kind, func(t testing.TB, db dbtest.Database) driver.Backend { return mysql.New(db.SQL(t)).Backend })
+		})
+	}
 }
 
 func TestNamedBehaviour(t *testing.T) {

@@ -29,10 +29,6 @@ func (a actor) extend(ctx context.Context, h driver.Held, d time.Duration) (left
 	return left, err
 }
 
-func (a actor) downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	return a.change(ctx, h.Name, func(n *protocol.Name) error { return protocol.Downgrade(n, h) })
-}
-
 func (a actor) upgrade(ctx context.Context, h driver.Held, attempt string) (grant driver.Grant, up bool, err error) {
 	_, err = a.change(ctx, h.Name, func(n *protocol.Name) (err error) {
 		grant, up, err = protocol.Upgrade(n, h, attempt)

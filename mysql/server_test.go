@@ -120,26 +120,63 @@ func (a actor) request(name string) driver.Request {
 	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id(), Wait: true}
 }
 
-func (a actor) take(t *testing.T, name string) driver.Held {
-	t.Helper()
-	grant, taken, err := a.Take(t.Context(), a.request(name))
-	must(t, err)
-	if !taken {
-		t.Fatalf("%s was not taken", name)
-	}
-	return driver.Held{Name: name, Session: a.session, Token: grant.Token}
+// units is a request for units of a name.
+func (a actor) units(name string, n, of int) driver.Request {
+	r := a.request(name)
+	r.Units, r.Of = n, of
+	return r
 }
 
-// enqueue joins a queue and returns the attempt.
+// reader is a request to share a name.
+func (a actor) reader(name string) driver.Request { return a.units(name, 1, driver.Readers) }
+
+// take takes a name that is free.
+func (a actor) take(t *testing.T, name string) driver.Held {
+	t.Helper()
+	return a.share(t, a.request(name))
+}
+
+// share makes a request that is granted at once.
+func (a actor) share(t *testing.T, r driver.Request) driver.Held {
+	t.Helper()
+	grant, taken, err := a.Take(t.Context(), r)
+	if err != nil || !taken {
+		t.Fatalf("%+v: taken %v, %v", r, taken, err)
+	}
+	return driver.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
+}
+
+// enqueue queues for a whole name, and returns the attempt.
 func (a actor) enqueue(t *testing.T, name string) string {
 	t.Helper()
-	r := a.request(name)
-	_, outcome, err := a.Join(t.Context(), r)
-	must(t, err)
-	if outcome != driver.Queued {
-		t.Fatalf("outcome %v, want queued", outcome)
+	return a.wait(t, a.request(name))
+}
+
+// wait makes a request that waits, and returns its attempt.
+func (a actor) wait(t *testing.T, r driver.Request) string {
+	t.Helper()
+	if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
+		t.Fatalf("%+v: outcome %v, %v", r, outcome, err)
 	}
 	return r.Attempt
+}
+
+// used is how many units of a name are held, as its row and its shares both say.
+func (s server) used(t *testing.T, name string) int64 {
+	t.Helper()
+	n := s.number(t, "SELECT shared_units FROM dblock_locks WHERE name = ?", name)
+	if sum := s.number(t, "SELECT COALESCE(SUM(units), 0) FROM dblock_shares WHERE name = ?", name); sum != n {
+		t.Fatalf("%d units in the row of %s, %d in its shares", n, name, sum)
+	}
+	return n
+}
+
+// attempts are those that were granted.
+func attempts(next []driver.Handoff) (list []string) {
+	for _, h := range next {
+		list = append(list, h.Attempt)
+	}
+	return list
 }
 
 func (a actor) look(t *testing.T, name string) driver.State {

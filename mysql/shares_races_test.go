@@ -76,7 +76,7 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 					t.Fatalf("%+v, want refused", got)
 				}
 			}
-			must(t, errorOf(drivertest.Release(t.Context(), b, hb, true)))
+			must(t, second(drivertest.Release(t.Context(), b, hb, true)))
 			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
 				t.Fatal(upgraded, err)
 			}
@@ -339,7 +339,7 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		held := a.take(t, "n")
 		attempt := b.wait(t, b.reader("n"))
-		must(t, errorOf(drivertest.Release(t.Context(), a, held, true)))
+		must(t, second(drivertest.Release(t.Context(), a, held, true)))
 		sleepLock := id()
 		conn, err := s.pool.Conn(t.Context())
 		must(t, err)

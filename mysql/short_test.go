@@ -242,21 +242,6 @@ func TestAShortPlaceHasItsTicketFromTheLockedRow(t *testing.T) {
 	})
 }
 
-// A capacity that earlier requests have left counts no more.
-func TestAShortPlaceForgetsTheCapacityOfEarlierRequests(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.attending(t), s.attending(t)
-		a.pass(t, s, "n", b)
-		s.exec(t, "UPDATE dblock_locks SET capacity = 5")
-		a.enqueue(t, "n")
-		r := a.request("n")
-		r.Units, r.Of = 1, 4
-		if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
-			t.Fatal(outcome, err)
-		}
-	})
-}
-
 func TestAShortEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.attending(t), s.attending(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/contracts"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/postgres"
@@ -22,6 +23,10 @@ func TestBehaviour(t *testing.T) {
 		Name: "database/sql", Kind: suite.Postgres, Open: suite.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }), Again: true,
 		Settings: suite.PostgresSettings, ReadOnly: suite.PostgresReadOnly,
 	})
+}
+
+func TestContracts(t *testing.T) {
+	contracts.Run(t, dbtest.KindPostgres, func(t testing.TB, db dbtest.Database) driver.Backend { return postgres.New(db.Pool(t)).Backend })
 }
 
 func TestAdvisoryBehaviour(t *testing.T) {

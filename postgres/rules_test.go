@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -51,25 +50,6 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	})
 	s.commit()
 	<-done
-}
-
-// Rule 4. Broken by computing the token from excluded, or from the clock alone.
-func TestATokenRisesFromTheRowWhateverTheClockSays(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	ahead := time.Now().Add(time.Hour).UnixMicro()
-	if _, err := s.pool.Exec(t.Context(), "INSERT INTO dblock_locks (name, token, acquired_at) VALUES ('n', $1, 0)", ahead); err != nil {
-		t.Fatal(err)
-	}
-	g := s.take(request("a", "a1"))
-	if g.Token != ahead+1 {
-		t.Errorf("token %d after %d", g.Token, ahead)
-	}
-	s.enqueue(request("a", "a2"))
-	next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
-	if err != nil || first(next).Grant.Token != ahead+2 {
-		t.Errorf("hand-off: %+v, %v", next, err)
-	}
 }
 
 // Rule 4, where the row is new: what an insert has waited for may have been another row of the
@@ -216,26 +196,6 @@ func TestAHeartbeatInFlightKeepsASessionAlive(t *testing.T) {
 	<-done
 }
 
-// Rule 5. Broken by leaving out DropHeartbeat.
-func TestTheDeadStayDead(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Microsecond)
-	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
-		t.Fatalf("expire: %v, %v", dead, err)
-	}
-	up, err := s.Upkeep(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer up.Close()
-	if alive, err := up.Heartbeat(t.Context(), "a", time.Minute); alive || err != nil {
-		t.Errorf("a heartbeat revived the dead: %v, %v", alive, err)
-	}
-	if n := s.number("SELECT count(*) FROM dblock_heartbeats"); n != 0 {
-		t.Error("the heartbeat row is still there, for a clock that steps back to revive")
-	}
-}
-
 // Rule 6. Broken by taking a missing row for death: the session here is about to commit.
 func TestAMissingSessionIsNotDead(t *testing.T) {
 	s := newScript(t)
@@ -250,62 +210,6 @@ func TestAMissingSessionIsNotDead(t *testing.T) {
 	<-done
 	if dead, err := s.Expire(t.Context(), "gone"); !dead || err != nil {
 		t.Errorf("a session that an operator deleted is never cleared up: %v, %v", dead, err)
-	}
-}
-
-// Rule 5. Broken by leaving the reclaim condition out of HandOver.
-func TestTheLivingAreNotReclaimedFrom(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
-	s.take(request("a", "a1"))
-	h := s.holder()
-	for _, h.Grant.Lease = range []time.Duration{0, -1} { // as if its session, as if its lease were over
-		if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", h); taken || err != nil {
-			t.Errorf("reclaimed: %+v, %v", next, err)
-		}
-	}
-}
-
-// Rule 7. Broken by leaving the EXISTS, or the time in it, out of HandOver.
-func TestTheDeadAreNotGrantedTo(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("dead", time.Microsecond)
-	s.session("late", time.Microsecond) // not declared dead yet
-	s.session("live", time.Minute)
-	g := s.take(request("a", "a1"))
-	for _, id := range []string{"dead", "late", "live"} {
-		s.enqueue(request(id, "of "+id))
-	}
-	if dead, err := s.Expire(t.Context(), "dead"); !dead || err != nil {
-		t.Fatal(dead, err)
-	}
-	next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
-	if err != nil || first(next).Attempt != "of live" || first(next).Grant.Contended {
-		t.Errorf("the lock went to %+v, %v", next, err)
-	}
-	if n := s.number("SELECT count(*) + (SELECT waiters FROM dblock_locks) FROM dblock_waiters"); n != 0 {
-		t.Errorf("%d waiters are still in the queue or its count", n)
-	}
-}
-
-// Rule 12. Broken by leaving session or token out of the WHERE.
-func TestOnlySessionAndTokenTogetherRelease(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	g := s.take(request("a", "a1"))
-	for _, h := range []driver.Held{
-		{Name: "n", Session: "a", Token: g.Token - 1}, {Name: "n", Session: "b", Token: g.Token}, {Name: "m", Session: "a", Token: g.Token},
-	} {
-		for _, contended := range []bool{false, true} {
-			if _, err := drivertest.Release(t.Context(), s, h, contended); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("release of %+v: %v", h, err)
-			}
-		}
-	}
-	if h := s.holder(); h.Grant.Token != g.Token {
-		t.Errorf("released: %+v", h)
 	}
 }
 
@@ -339,23 +243,6 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		if err != nil || commits != "on" {
 			t.Errorf("%s: synchronous_commit is %q at the commit, %v", name, commits, err)
 		}
-	}
-}
-
-// Rule of the tokens: they rise across a purge. Broken by purging a row whose token the clock has
-// not reached.
-func TestAPurgeLeavesTokensThatTheClockHasNotReached(t *testing.T) {
-	s := newScript(t)
-	_, err := s.pool.Exec(t.Context(), `INSERT INTO dblock_locks (name, token, acquired_at)
-		VALUES ('past', dblock_now() - 1000000, 0), ('ahead', dblock_now() + 3600000000, 0)`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, _, err := s.Purge(t.Context(), time.Hour, "", 10); n != 1 || err != nil {
-		t.Errorf("purged %d, %v", n, err)
-	}
-	if n := s.number("SELECT count(*) FROM dblock_locks WHERE name = 'ahead'"); n != 1 {
-		t.Error("a token that the clock has not reached was forgotten")
 	}
 }
 

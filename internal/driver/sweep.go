@@ -7,8 +7,8 @@ import (
 
 // Sweep is what a reaper needs beside Remove.
 type Sweep interface {
-	// Expired lists up to limit sessions, in no order: expired ones, and dead ones that still have a
-	// lock or a place in a queue.
+	// Expired lists up to limit sessions, in no order: expired ones, and dead ones that still have
+	// a lock or a place in a queue.
 	Expired(ctx context.Context, limit int) ([]string, error)
 
 	// Expire ends an expired session for good, and reports whether it is dead now. A session

@@ -94,6 +94,7 @@ var layers = []layer{
 	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/testing/swallow", not: [][]string{anything}},
 	{name: "internal/testing/oracle", not: [][]string{engines, drivers, goose}},
+	{name: "internal/testing/contracts", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/testing/drivertest", not: [][]string{{module}}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/testing/suite", not: [][]string{engines, sqliteDriver}, but: below("gen/fences", "gen/versions")},
 	{name: "internal/testing/example", not: [][]string{anything}},

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -254,6 +255,21 @@ func (d Database) SQL(t testing.TB) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// Text writes a statement with ? for its arguments as the database's driver wants it.
+func (d Database) Text(statement string) string {
+	if d.Kind != KindPostgres {
+		return statement
+	}
+	var b strings.Builder
+	for i, part := range strings.Split(statement, "?") {
+		if i > 0 {
+			fmt.Fprintf(&b, "$%d", i)
+		}
+		b.WriteString(part)
+	}
+	return b.String()
 }
 
 // Pool opens a pgx pool, which is closed when the test has ended. A connection that the test has

@@ -82,6 +82,9 @@ func Compare(t T, e Engine, seed uint64, steps int) {
 	for range 4 {
 		c.open(later)
 	}
+	for _, name := range c.names {
+		c.edges(name)
+	}
 	for c.done = range steps {
 		name := c.names[c.IntN(len(c.names))]
 		c.tick(name)

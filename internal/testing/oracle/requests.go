@@ -107,13 +107,17 @@ func (c *comparison) kind(name string) int {
 
 func (c *comparison) take(name string) {
 	c.Helper()
-	r := c.asks(name)
-	how := driver.How{Name: name, Self: r.Session, Make: true}
+	c.takes(c.asks(name), c.chance(3))
+}
+
+func (c *comparison) takes(r driver.Request, generally bool) {
+	c.Helper()
+	how := driver.How{Name: r.Name, Self: r.Session, Make: true}
 	do := func(n *protocol.Name, _ bool) (a answer) {
 		a.grant, a.yes = protocol.Take(n, r)
 		return a
 	}
-	if c.doing = fmt.Sprintf("Take %+v", r); c.chance(3) {
+	if c.doing = fmt.Sprintf("Take %+v", r); generally {
 		c.doing += " by Change"
 		c.general(how, do)
 		return
@@ -204,6 +208,30 @@ func (c *comparison) pass(name string) {
 	for range 3 {
 		row, _ := c.memory.Row(name)
 		c.removes(name, held{session: row.Session, attempt: row.Attempt, token: row.Last}, protocol.ByHolder, true, false)
+	}
+}
+
+// edges has short ways meet rows that random requests seldom have for them: a name that has rested
+// and that somebody waits for, and a release with a token or a session that is not the holder's.
+func (c *comparison) edges(name string) {
+	c.Helper()
+	whole := func(session string) driver.Request {
+		return driver.Request{Name: name, Session: session, Attempt: crand.Text(), Wait: true}
+	}
+	holder, other := c.sessions[0], c.sessions[1]
+	r := whole(holder)
+	r.MinHold = later
+	c.tick(name)
+	c.joins(r)
+	c.joins(whole(other))
+	row, _ := c.memory.Row(name)
+	c.removes(name, held{session: holder, token: row.Last}, protocol.ByHolder, false, false)
+	c.endRest(name, held{session: holder}, true)
+	c.takes(whole(holder), false)
+	c.removes(name, held{}, protocol.Nothing, false, false)
+	row, _ = c.memory.Row(name)
+	for _, wrong := range []held{{session: other, token: row.Last - 1}, {session: holder, token: row.Last}, {session: other, token: row.Last}} {
+		c.removes(name, wrong, protocol.ByHolder, false, false)
 	}
 }
 

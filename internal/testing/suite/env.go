@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -104,24 +103,6 @@ func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	return c
 }
 
-// sql writes a statement with ? the way the driver wants it.
-func (e *env) sql(statement string) string {
-	if e.wiring.Kind != Postgres {
-		return statement
-	}
-	var b strings.Builder
-	n := 0
-	for _, r := range statement {
-		if r == '?' {
-			n++
-			fmt.Fprintf(&b, "$%d", n)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
 // exec runs a statement and returns how many rows it changed.
 func (e *env) exec(t testing.TB, statement string, args ...any) int {
 	t.Helper()
@@ -131,7 +112,7 @@ func (e *env) exec(t testing.TB, statement string, args ...any) int {
 	// The application is at work meanwhile: a deadlock with it is the test's to survive.
 	eventually(t, patience, "the statement can run: "+statement, func() bool {
 		var err error
-		e.through(t, true, func() { result, err = e.look.ExecContext(ctx, e.sql(statement), args...) })
+		e.through(t, true, func() { result, err = e.look.ExecContext(ctx, e.db.Text(statement), args...) })
 		if err != nil {
 			t.Logf("%s: %v", statement, err)
 		}
@@ -183,7 +164,7 @@ func (e *env) read(t testing.TB, query string, into any, args ...any) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
-	e.through(t, false, func() { err = e.look.QueryRowContext(ctx, e.sql(query), args...).Scan(into) })
+	e.through(t, false, func() { err = e.look.QueryRowContext(ctx, e.db.Text(query), args...).Scan(into) })
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatalf("%s: %v", query, err)
 	}

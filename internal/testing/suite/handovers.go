@@ -335,7 +335,7 @@ func capacity(t *testing.T, b driver.Backend, name string) int {
 func (e *env) attempts(t *testing.T, query, name string) (list []string) {
 	t.Helper()
 	e.through(t, false, func() {
-		rows, err := e.look.QueryContext(t.Context(), e.sql(query), name)
+		rows, err := e.look.QueryContext(t.Context(), e.db.Text(query), name)
 		if err != nil {
 			t.Fatal(err)
 		}

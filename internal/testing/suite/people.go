@@ -77,7 +77,7 @@ func (e *env) queue(t testing.TB, name string) (rows []queueRow) {
 // each calls f for each row of a query with one argument.
 func (e *env) each(t testing.TB, query, arg string, f func(scan func(...any))) {
 	t.Helper()
-	rows, err := e.look.QueryContext(t.Context(), e.sql(query), arg)
+	rows, err := e.look.QueryContext(t.Context(), e.db.Text(query), arg)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}

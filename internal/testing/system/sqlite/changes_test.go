@@ -24,31 +24,7 @@ func (f *fixture) downgrade(h driver.Held) ([]driver.Handoff, error) {
 	return f.change(h.Name, func(n *protocol.Name) error { return protocol.Downgrade(n, h) })
 }
 
-func (f *fixture) upgrade(h driver.Held, attempt string) (grant driver.Grant, up bool, err error) {
-	_, err = f.change(h.Name, func(n *protocol.Name) (err error) {
-		grant, up, err = protocol.Upgrade(n, h, attempt)
-		return err
-	})
-	return grant, up, err
-}
-
-func (f *fixture) raise(h driver.Held, token int64) (raised int64, err error) {
-	_, err = f.change(h.Name, func(n *protocol.Name) (err error) {
-		raised, err = protocol.Raise(n, h, token)
-		return err
-	})
-	return raised, err
-}
-
 func (f *fixture) announce(h driver.Held, e driver.Event) error {
 	_, err := f.change(h.Name, func(n *protocol.Name) error { return protocol.Announce(n, h, e) })
 	return err
-}
-
-func (f *fixture) ask(name, reason string, e driver.Event) (holders int, err error) {
-	_, err = f.change(name, func(n *protocol.Name) (err error) {
-		holders, err = protocol.Ask(n, reason, e)
-		return err
-	})
-	return holders, err
 }

@@ -123,34 +123,6 @@ func TestWhatIsDoneMostTakesFewStatements(t *testing.T) {
 	ran("a hand-over", func() { f.release(held, true) }, "LockRow", "Places", "WriteLock", "DropPlace", "CountGrant")
 }
 
-func TestACohortIsOnePlaceAndOneGrant(t *testing.T) {
-	f := newFixture(t)
-	s, other := f.session(), f.session()
-	grant := f.cohort("n", s, 3)
-	r := request("n", other)
-	r.Members = 4
-	f.queue(r)
-	f.enqueue("n", s)
-	f.sound()
-	state := f.look(s, "n")
-	if state.Waiters != 5 || len(state.Queued) != 1 || len(state.Granted) != 1 || state.Granted[0].Grant.First != grant.First ||
-		state.Granted[0].Grant.Token != grant.Token || state.Holder.Grant.First != grant.First {
-		t.Errorf("%+v", state)
-	}
-	details, err := f.Describe(t.Context(), []string{"n"}, 10)
-	if err != nil || len(details) != 1 || details[0].Queued != 5 || len(details[0].Waiters) != 2 || details[0].Holders[0].Grant.First != grant.First {
-		t.Errorf("%+v, %v", details, err)
-	}
-	claims, err := f.Orphans(t.Context(), s, 10)
-	if err != nil || len(claims) != 2 || claims[0].Token != grant.Token || claims[1].Token != 0 {
-		t.Errorf("%+v, %v", claims, err)
-	}
-	waits, err := f.WaitGraph(t.Context(), state.Queued)
-	if err != nil || len(waits) != 1 || waits[0].Holds {
-		t.Errorf("a cohort holds, though the row does not tell which member: %+v, %v", waits, err)
-	}
-}
-
 func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 	for behind, want := range map[int]int{0: 1, 1: 3, 2: 3} { // waiters
 		f := newFixture(t)
@@ -187,19 +159,6 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 		if state.Holder.Attempt != next.Attempt || got.Token-got.First != int64(next.Members)-1 || got.First <= grant.Token || state.Waiters != want {
 			t.Errorf("%d behind: %+v, want %d waiters", behind, state, want)
 		}
-	}
-}
-
-func TestWhatThePresentCohortHasWrittenIsKept(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	grant := f.cohort("n", s, 3)
-	for token := grant.First - 1; token <= grant.Token+1; token++ {
-		must(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note", Token: token, Session: s}}))
-	}
-	f.exec("UPDATE dblock_events SET at = 1")
-	if n, err := f.PurgeRecords(t.Context(), time.Hour, 100); err != nil || n != 2 {
-		t.Errorf("%d were purged, %v: want those before and after the cohort", n, err)
 	}
 }
 

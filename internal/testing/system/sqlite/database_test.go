@@ -326,3 +326,14 @@ func TestWithoutAPoolThereIsNoEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestPurgeWithNothingIdleWaitsForNoWriter(t *testing.T) {
+	f := newFixture(t)
+	f.release(f.take("n", f.session()), false)
+	open(t, f.path, "").pin().exec("BEGIN IMMEDIATE")
+	ctx, cancel := brief(t)
+	defer cancel()
+	if n, next, err := f.Purge(ctx, time.Hour, "", 10); n != 0 || next != "" || err != nil {
+		t.Fatal(n, next, err)
+	}
+}

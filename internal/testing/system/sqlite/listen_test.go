@@ -284,3 +284,21 @@ func TestEightWritersInTwoProcessesWithoutABusyTimeout(t *testing.T) {
 		})
 	}
 }
+
+func TestStirIsHeardByAllWhoWatchInAnyProcess(t *testing.T) {
+	f := newFixture(t)
+	f.inboxless()
+	s, distant := f.session(), f.session()
+	near, far := f.listen(s), f.listen(distant)
+	if err := errors.Join(f.Watch(t.Context(), s, "n", "near"), f.Watch(t.Context(), distant, "n", "far")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Stir(t.Context(), "n"), f.Stir(t.Context(), "another")); err != nil {
+		t.Fatal(err)
+	}
+	near.hears("near")
+	far.hears("far")
+	// What another process does is not rung here.
+	f.exec("UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?", s)
+	near.hears("")
+}

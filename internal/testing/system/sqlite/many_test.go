@@ -3,12 +3,10 @@ package sqlite_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
@@ -26,83 +24,6 @@ func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	if grants, _, err := f.Batch(ctx, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)
 	}
-}
-
-func TestReleaseAllLeavesWhatOthersWaitFor(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	held := []driver.Held{
-		f.take("a", s), f.share(shared("b", s, 1, 2)), f.take("c", s), f.share(shared("d", s, 2, 2)),
-		{Name: "e", Session: s, Token: 1}, f.share(shared("f", s, 1, 2)),
-	}
-	f.queue(request("c", s))
-	f.queue(shared("d", s, 1, 2))
-	held[5].Token-- // not held so
-	rest, err := drivertest.ReleaseAll(t.Context(), f, held)
-	if err != nil || !slices.Equal(rest, held[2:]) {
-		t.Fatalf("%+v, %v", rest, err)
-	}
-	f.sound()
-	if n := f.number("SELECT count(*) FROM dblock_locks WHERE session_id IS NULL AND shared_units = 0"); n != 2 {
-		t.Fatalf("%d names are free", n)
-	}
-	if rest, err = drivertest.ReleaseAll(t.Context(), f, nil); err != nil || rest != nil {
-		t.Fatalf("of nothing: %+v, %v", rest, err)
-	}
-}
-
-func TestBreakTakesFromTheLivingTellsThemAndWritesItDown(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.session(), f.session()
-	for what, units := range map[string]int{"whole": 0, "share": 2} {
-		t.Run(what, func(t *testing.T) {
-			r := shared(what, a, units, 2)
-			held := f.share(r)
-			waiter := request(what, b)
-			f.queue(waiter)
-			l := f.listen(a)
-			holder := f.look(b, what).Holder
-			stale := holder
-			stale.Grant.Token--
-			ev := driver.Event{Name: what, Kind: "broken", Token: held.Token, Session: a, Detail: "why"}
-			if next, taken, err := drivertest.Break(t.Context(), f, b, what, stale, ev); err != nil || taken {
-				t.Fatalf("of a holder that is none: %+v, %v", next, err)
-			}
-			next, taken, err := drivertest.Break(t.Context(), f, b, what, holder, ev)
-			if err != nil || !taken {
-				t.Fatal(taken, err)
-			}
-			f.went(next, false, waiter.Attempt)
-			l.hears(r.Attempt)
-			f.sound()
-			if _, err := drivertest.Release(t.Context(), f, held, true); !errors.Is(err, driver.ErrNotHeld) {
-				t.Fatalf("the old holder released: %v", err)
-			}
-			events, err := f.Events(t.Context(), driver.EventFilter{Name: what}, 10)
-			if err != nil || len(events) != 1 || events[0].Kind != "broken" || events[0].Detail != "why" {
-				t.Fatalf("%+v, %v", events, err)
-			}
-			f.heartbeat(a, true) // it lost the name, and not its life
-		})
-	}
-}
-
-func TestBreakGivesUpAPlaceInTheQueue(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.session(), f.session()
-	f.share(shared("n", a, 1, driver.Readers))
-	writer, reader := request("n", a), shared("n", b, 1, driver.Readers)
-	f.queue(writer)
-	f.queue(reader)
-	next, taken, err := drivertest.Break(t.Context(), f, b, "n", f.look(b, "n").Head, driver.Event{Name: "n", Kind: "broken"})
-	if err != nil || !taken {
-		t.Fatal(taken, err)
-	}
-	f.went(next, false, reader.Attempt)
-	if _, taken, err = drivertest.Break(t.Context(), f, b, "n", driver.Holder{}, driver.Event{}); err != nil || taken {
-		t.Fatalf("of nobody: %v, %v", taken, err)
-	}
-	f.sound()
 }
 
 func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {

@@ -164,23 +164,40 @@ func request(name, session string) driver.Request {
 	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Wait: true}
 }
 
-// take must get the lock.
-func (f *fixture) take(name, session string) driver.Held {
-	f.t.Helper()
-	grant, taken, err := f.Take(f.t.Context(), request(name, session))
-	if err != nil || !taken {
-		f.t.Fatalf("take %q: %v, %v", name, taken, err)
-	}
-	return driver.Held{Name: name, Session: session, Token: grant.Token}
+// shared is a request for units of a name.
+func shared(name, session string, units, of int) driver.Request {
+	r := request(name, session)
+	r.Units, r.Of = units, of
+	return r
 }
 
-// enqueue must have to wait, and returns the attempt.
+// take takes a name that is free.
+func (f *fixture) take(name, session string) driver.Held {
+	f.t.Helper()
+	return f.share(request(name, session))
+}
+
+// share makes a request that is granted at once.
+func (f *fixture) share(r driver.Request) driver.Held {
+	f.t.Helper()
+	grant, taken, err := f.Take(f.t.Context(), r)
+	if err != nil || !taken {
+		f.t.Fatalf("%+v: taken %v, %v", r, taken, err)
+	}
+	return driver.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
+}
+
+// enqueue queues for a whole name, and returns the attempt.
 func (f *fixture) enqueue(name, session string) string {
 	f.t.Helper()
-	r := request(name, session)
-	_, outcome, err := f.Join(f.t.Context(), r)
-	if err != nil || outcome != driver.Queued {
-		f.t.Fatalf("enqueue for %q: %v, %v", name, outcome, err)
+	return f.queue(request(name, session))
+}
+
+// queue makes a request that waits, and returns its attempt.
+func (f *fixture) queue(r driver.Request) string {
+	f.t.Helper()
+	if _, outcome, err := f.Join(f.t.Context(), r); err != nil || outcome != driver.Queued {
+		f.t.Fatalf("%+v: outcome %v, %v", r, outcome, err)
 	}
 	return r.Attempt
 }
@@ -252,6 +269,21 @@ func (f *fixture) clean() {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			f.t.Fatalf("%s on a connection from the pool: %v", statement, err)
 		}
+	}
+}
+
+// sound checks that what is counted in the rows of names is what there is.
+func (f *fixture) sound() {
+	f.t.Helper()
+	wrong := f.number(`SELECT count(*) FROM dblock_locks l
+		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares p WHERE p.name = l.name)
+		   OR waiters <> (SELECT coalesce(sum(members), 0) FROM dblock_waiters w WHERE w.name = l.name)
+		   OR shared_units > 0 AND (session_id IS NOT NULL OR shared_units > capacity)
+		   OR shared_units > 0 AND capacity <> (SELECT min(h.capacity) FROM dblock_shares h WHERE h.name = l.name)
+		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)
+		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares p WHERE p.name = l.name)`)
+	if wrong != 0 {
+		f.t.Fatalf("%d names are counted wrongly", wrong)
 	}
 }
 

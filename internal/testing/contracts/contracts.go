@@ -1,0 +1,183 @@
+// Package contracts tests what every engine does beside its transitions: what it reads, lists,
+// counts, deletes and writes down. Package oracle compares the transitions with package protocol.
+//
+// The tests call the engine's driver.Backend and change the tables with SQL. Each engine brings a
+// way to open it and nothing else.
+package contracts
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+)
+
+// test is one sentence about an engine.
+type test struct {
+	says string
+	run  func(w *world)
+}
+
+// Run runs the tests on an engine, each in a database of its own.
+func Run(t *testing.T, kind string, open func(t testing.TB, db dbtest.Database) driver.Backend) {
+	for _, test := range slices.Concat(reading, living, sweeping, recording) {
+		t.Run(test.says, func(t *testing.T) {
+			db := dbtest.Migrated(t, kind)
+			w := &world{T: t, Backend: open(t, db), db: db, tables: db.SQL(t), ctx: t.Context()}
+			t.Cleanup(w.Attend("contracts", time.Hour))
+			test.run(w)
+		})
+	}
+}
+
+// world is an engine and its tables.
+type world struct {
+	*testing.T
+	driver.Backend
+	db     dbtest.Database
+	tables *sql.DB
+	ctx    context.Context
+}
+
+// must ends the test after an error.
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// exec changes the tables.
+func (w *world) exec(statement string, args ...any) {
+	w.Helper()
+	_, err := w.tables.ExecContext(w.ctx, w.db.Text(statement), args...)
+	w.must(err)
+}
+
+// number reads a number from the tables.
+func (w *world) number(query string, args ...any) (n int64) {
+	w.Helper()
+	w.must(w.tables.QueryRowContext(w.ctx, w.db.Text(query), args...).Scan(&n))
+	return n
+}
+
+// session opens a session.
+func (w *world) session() string {
+	w.Helper()
+	id := rand.Text()
+	w.must(w.OpenSession(w.ctx, driver.Session{ID: id, Host: "here", PID: 1, App: "test", TTL: time.Hour}))
+	return id
+}
+
+// lapse lets a session expire.
+func (w *world) lapse(session string) {
+	w.Helper()
+	w.exec("UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", session)
+}
+
+// beats sends a heartbeat, and compares whether the session lives.
+func (w *world) beats(session string, want bool) {
+	w.Helper()
+	up, err := w.Upkeep(w.ctx, session)
+	w.must(err)
+	defer up.Close()
+	if alive, err := up.Heartbeat(w.ctx, session, time.Hour); err != nil || alive != want {
+		w.Fatalf("heartbeat: alive %v, %v; want %v", alive, err, want)
+	}
+}
+
+// expires has a session ended if it has expired, and compares whether it is dead.
+func (w *world) expires(session string, want bool) {
+	w.Helper()
+	if dead, err := w.Expire(w.ctx, session); err != nil || dead != want {
+		w.Fatalf("expire: dead %v, %v; want %v", dead, err, want)
+	}
+}
+
+// whole is a request for a name.
+func whole(name, session string) driver.Request {
+	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Wait: true}
+}
+
+// units is a request for units of a name.
+func units(name, session string, n, of int) driver.Request {
+	r := whole(name, session)
+	r.Units, r.Of = n, of
+	return r
+}
+
+// reader is a request to share a name.
+func reader(name, session string) driver.Request { return units(name, session, 1, driver.Readers) }
+
+// take makes a request that is granted at once.
+func (w *world) take(r driver.Request) driver.Held {
+	w.Helper()
+	grant, taken, err := w.Take(w.ctx, r)
+	if err != nil || !taken {
+		w.Fatalf("%+v: taken %v, %v", r, taken, err)
+	}
+	return driver.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
+}
+
+// queue makes a request that waits, and returns its attempt.
+func (w *world) queue(r driver.Request) string {
+	w.Helper()
+	if _, outcome, err := w.Join(w.ctx, r); err != nil || outcome != driver.Queued {
+		w.Fatalf("%+v: outcome %v, %v", r, outcome, err)
+	}
+	return r.Attempt
+}
+
+// release releases a lock, and compares which attempts are granted.
+func (w *world) release(h driver.Held, attempts ...string) []driver.Handoff {
+	w.Helper()
+	next, err := drivertest.Release(w.ctx, w, h, true)
+	w.must(err)
+	w.went(next, attempts...)
+	return next
+}
+
+// takeOver takes a name from a holder or a place from a waiter, and compares whether that was done
+// and which attempts are granted.
+func (w *world) takeOver(name string, h driver.Holder, want bool, attempts ...string) {
+	w.Helper()
+	next, taken, err := drivertest.TakeOver(w.ctx, w, "", name, h)
+	if err != nil || taken != want {
+		w.Fatalf("taken over from %+v: %v, %v; want %v", h, taken, err, want)
+	}
+	w.went(next, attempts...)
+}
+
+// went compares which attempts were granted.
+func (w *world) went(next []driver.Handoff, attempts ...string) {
+	w.Helper()
+	var got []string
+	for _, n := range next {
+		got = append(got, n.Attempt)
+	}
+	if !slices.Equal(got, attempts) {
+		w.Fatalf("granted to %q, want %q", got, attempts)
+	}
+}
+
+// look reads a name that has a row.
+func (w *world) look(session, name string) driver.State {
+	w.Helper()
+	states, err := w.Look(w.ctx, session, []string{name})
+	if err != nil || len(states) != 1 {
+		w.Fatalf("look at %q: %+v, %v", name, states, err)
+	}
+	return states[0]
+}
+
+// about reports whether a duration is an hour, as far as a test can tell.
+func about(d time.Duration) bool { return d > 59*time.Minute && d <= time.Hour }
+
+// recent reports whether a time is that of the test.
+func recent(t time.Time) bool { return time.Since(t).Abs() < time.Minute }

@@ -1,0 +1,284 @@
+package contracts
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+)
+
+var living = []test{
+	{"a waiter that is dead is passed over, and a holder that is dead is succeeded, whichever row tells it", deaths},
+	{"a long queue is served in its order, past the dead in it", longQueue},
+	{"only the dead are succeeded, once, and by what was seen of them", succession},
+	{"a session ends, and nothing is granted to it any more", ending},
+	{"a session is opened once", func(w *world) {
+		if err := w.OpenSession(w.ctx, driver.Session{ID: w.session(), TTL: time.Second}); err == nil {
+			w.Error("two sessions of one id")
+		}
+	}},
+	{"an expired session lives on with a late heartbeat, and is dead for good once it was ended", expiry},
+	{"a session without a row is dead and stays so", burial},
+	{"what a session has is listed, with its tokens and with what was asked of it", claims},
+	{"sessions that have expired, and the dead that leave something, are listed", expired},
+	{"a watch ends with its session", watches},
+}
+
+func deaths(w *world) {
+	for how, die := range map[string]func(session string){
+		"ended":   func(s string) { w.must(w.EndSession(w.ctx, s)) },
+		"expired": w.lapse,
+		"buried":  func(s string) { w.lapse(s); w.expires(s, true) },
+		"no session": func(s string) {
+			w.exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", s)
+			w.exec("DELETE FROM dblock_sessions WHERE id = ?", s)
+		},
+		"no heartbeat": func(s string) { w.exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", s) },
+	} {
+		w.Run(how, func(t *testing.T) {
+			inner := *w
+			w := &inner
+			w.T = t
+			lives, dead := w.session(), w.session()
+			held := w.take(whole(how, lives))
+			w.queue(whole(how, dead))
+			w.queue(whole(how, dead))
+			next := w.queue(whole(how, lives))
+			w.queue(whole(how, dead))
+			other := how + ", holding"
+			w.take(whole(other, dead))
+			second := w.queue(whole(other, lives))
+			die(dead)
+			if next := w.release(held, next); !next[0].Grant.Contended {
+				w.Errorf("%+v", next)
+			}
+			places := func() int64 { return w.number("SELECT count(*) FROM dblock_waiters WHERE name = ?", how) }
+			if n := w.look("", how).Waiters; n != 1 || places() != 1 {
+				w.Errorf("%d wait, as it is counted", n)
+			}
+			w.release(driver.Held{Name: how, Session: lives, Token: w.look("", how).Holder.Grant.Token})
+			if n := places(); n != 0 {
+				w.Errorf("%d of the dead are left in the queue", n)
+			}
+			h := w.look("", other).Holder
+			if h.Session != dead || h.Left > 0 {
+				w.Errorf("%+v", h)
+			}
+			w.takeOver(other, h, true, second)
+		})
+	}
+}
+
+// longQueue is longer than what a transition reads at once.
+func longQueue(w *world) {
+	s, dead := w.session(), w.session()
+	held := w.take(whole("n", s))
+	var want []string
+	for i := range 70 {
+		if i == 3 {
+			w.queue(reader("n", dead))
+			w.queue(whole("n", dead))
+		}
+		want = append(want, w.queue(reader("n", s)))
+	}
+	writer, behind := w.queue(whole("n", s)), w.queue(reader("n", s))
+	w.lapse(dead)
+	for i, h := range w.release(held, want...) {
+		if token := w.number("SELECT token FROM dblock_shares WHERE attempt = ?", h.Attempt); token != h.Grant.Token ||
+			token <= held.Token || !h.Grant.Contended {
+			w.Fatalf("grant %d: %+v, and token %d in its row", i, h, token)
+		}
+		held.Token = h.Grant.Token
+	}
+	if state := w.look(s, "n"); state.Used != 70 || state.Waiters != 2 ||
+		w.number("SELECT count(*) FROM dblock_waiters") != 2 {
+		w.Fatalf("%+v", state)
+	}
+	next, err := drivertest.Undo(w.ctx, w, s, "n", writer)
+	w.must(err)
+	w.went(next, behind)
+}
+
+func succession(w *world) {
+	a, b := w.session(), w.session()
+	w.take(whole("n", a))
+	next := w.queue(whole("n", b))
+	seen := w.look(b, "n").Holder
+	w.takeOver("n", seen, false)
+	w.takeOver("n", driver.Holder{}, false)
+	w.lapse(a)
+	w.beats(a, true) // between the look and the takeover
+	w.takeOver("n", seen, false)
+	w.lapse(a)
+	stale := seen
+	stale.Grant.Token--
+	w.takeOver("n", stale, false)
+	w.takeOver("n", seen, true, next)
+	w.beats(a, false)
+	w.takeOver("n", seen, false)
+	if h := w.look(b, "n").Holder; h.Attempt != next {
+		w.Errorf("the successor lost it to %+v", h)
+	}
+	// The same of a share, and of a place at the head that keeps others waiting.
+	c, d := w.session(), w.session()
+	w.take(units("m", c, 2, 3))
+	w.queue(units("m", d, 3, 3))
+	next = w.queue(units("m", b, 1, 3))
+	w.takeOver("m", w.look(b, "m").Holder, false)
+	w.takeOver("m", w.look(b, "m").Head, false)
+	w.lapse(d)
+	w.takeOver("m", w.look(b, "m").Head, true, next)
+	w.lapse(c)
+	if h := w.look(b, "m").Holder; h.Session != c || h.Units != 2 {
+		w.Fatalf("%+v", h)
+	}
+	w.takeOver("m", w.look(b, "m").Holder, true)
+	if s := w.look(b, "m"); s.Used != 1 || s.Sharing != 1 || s.Waiters != 0 {
+		w.Errorf("%+v", s)
+	}
+}
+
+func ending(w *world) {
+	a, b := w.session(), w.session()
+	held := w.take(whole("n", a))
+	w.queue(whole("n", b))
+	for range 2 {
+		w.must(w.EndSession(w.ctx, b))
+	}
+	if n := w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", b); n != 1 {
+		w.Error("the row of a session to which a place refers stays, dead")
+	}
+	w.beats(b, false)
+	w.release(held)
+	for _, session := range []string{a, b, "nobody"} {
+		w.must(w.EndSession(w.ctx, session))
+	}
+	for _, table := range []string{"dblock_sessions", "dblock_heartbeats"} {
+		if n := w.number("SELECT count(*) FROM " + table); n != 0 {
+			w.Errorf("%d rows of ended sessions are left in %s", n, table)
+		}
+	}
+	w.beats(a, false)
+}
+
+func expiry(w *world) {
+	s := w.session()
+	w.expires(s, false)
+	w.lapse(s)
+	w.beats(s, true) // late, but nobody has ended it
+	w.expires(s, false)
+	w.lapse(s)
+	w.expires(s, true)
+	w.expires(s, true)
+	w.beats(s, false)
+	if n := w.number("SELECT count(*) FROM dblock_heartbeats"); n != 0 {
+		w.Error("a clock that steps back would revive it")
+	}
+}
+
+func burial(w *world) {
+	s := w.session()
+	w.take(whole("n", s))
+	w.exec("DELETE FROM dblock_sessions")
+	w.expires(s, true)
+	w.beats(s, false)
+	if n := w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", s); n != 1 {
+		w.Error("no row says that it is dead")
+	}
+	if err := w.OpenSession(w.ctx, driver.Session{ID: s, TTL: time.Hour}); err == nil {
+		w.Error("a dead session was opened again")
+	}
+}
+
+func claims(w *world) {
+	a, b := w.session(), w.session()
+	held, other := whole("mine", a), w.take(whole("theirs", b))
+	token := w.take(held).Token
+	share := units("shared", a, 1, 2)
+	shares := w.take(share).Token
+	place := w.queue(whole("theirs", a))
+	w.exec("UPDATE dblock_shares SET asked = 'why'")
+	want := []driver.Attempt{
+		{Name: "mine", Attempt: held.Attempt, Token: token},
+		{Name: "shared", Attempt: share.Attempt, Token: shares, Asked: "why"},
+		{Name: "theirs", Attempt: place},
+	}
+	up, err := w.Upkeep(w.ctx, a)
+	w.must(err)
+	defer up.Close()
+	for _, list := range []func() ([]driver.Attempt, error){
+		func() ([]driver.Attempt, error) { return up.Attempts(w.ctx, a) },
+		func() ([]driver.Attempt, error) { return w.Orphans(w.ctx, a, 10) },
+	} {
+		claims, err := list()
+		slices.SortFunc(claims, func(a, b driver.Attempt) int { return cmp.Compare(a.Name, b.Name) })
+		if err != nil || !slices.Equal(claims, want) {
+			w.Errorf("%+v, %v; want %+v", claims, err, want)
+		}
+	}
+	if orphans, err := w.Orphans(w.ctx, a, 1); err != nil || len(orphans) != 1 {
+		w.Errorf("%+v, %v", orphans, err)
+	}
+	w.release(other, place)
+	if claims, err := up.Attempts(w.ctx, b); err != nil || len(claims) != 0 {
+		w.Errorf("%+v, %v", claims, err)
+	}
+}
+
+func expired(w *world) {
+	var sessions []string
+	for range 7 {
+		sessions = append(sessions, w.session())
+	}
+	w.take(whole("n", sessions[0]))
+	w.queue(whole("n", sessions[1]))
+	w.take(reader("m", sessions[2]))
+	for i, s := range sessions[:3] {
+		w.exec("UPDATE dblock_sessions SET dead = (1 = 1), started_at = ? WHERE id = ?", 100+i, s)
+		w.exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", s)
+	}
+	w.exec("UPDATE dblock_heartbeats SET expires_at = 50 WHERE session_id = ?", sessions[3])
+	w.exec("UPDATE dblock_heartbeats SET expires_at = 300 WHERE session_id = ?", sessions[4])
+	w.exec("UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", sessions[5]) // leaves nothing
+	want := slices.Sorted(slices.Values(sessions[:5]))
+	got, err := w.Expired(w.ctx, 10)
+	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+		w.Errorf("%q, %v; want %q", got, err, want)
+	}
+	if got, err = w.Expired(w.ctx, 2); err != nil || len(got) != 2 {
+		w.Errorf("%q, %v; want two", got, err)
+	}
+}
+
+func watches(w *world) {
+	a, b, dead := w.session(), w.session(), w.session()
+	watch := func(session, id string, want int64) {
+		w.Helper()
+		if session != "" {
+			w.must(w.Watch(w.ctx, session, "n", id))
+		}
+		if n := w.number("SELECT count(*) FROM dblock_watchers"); n != want {
+			w.Fatalf("%d watch, want %d", n, want)
+		}
+	}
+	watch(a, "1", 1)
+	watch(a, "1", 1) // a statement may be sent twice
+	watch(b, "2", 2)
+	watch(dead, "3", 3)
+	watch("nobody", "4", 3)
+	w.must(w.Unwatch(w.ctx, "n", "1"))
+	watch("", "", 2)
+	w.must(w.EndSession(w.ctx, b))
+	watch("", "", 1)
+	watch(b, "5", 1) // too late
+	w.lapse(dead)
+	w.expires(dead, true)
+	w.must(w.Stir(w.ctx, "n"))
+	if n, err := w.Forget(w.ctx, -time.Hour, 10); err != nil || n != 1 {
+		w.Fatalf("%d forgotten, %v", n, err)
+	}
+	watch("", "", 0)
+}
