@@ -8,36 +8,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Held is a lock that somebody holds. A *dblock.Lock is one.
-type Held interface {
-	Name() string
-	Token() int64
-	Context() context.Context
-}
-
-// Lose takes a lock from its holder, whichever process that is, as if its lease had ended without
-// its knowing. When it returns, the lock's context has ended with a cause that matches ErrLost, and
-// the name has gone to the next waiter, or is free. The token is fenced: those granted later are
-// higher. The holder's goroutines are not stopped; Unlock returns ErrLost. Other locks of the
-// client stay.
+// Lose takes a lock from its holder, whichever process that is, as if its lease had expired
+// unnoticed. When Lose returns, the lock's context has ended with a cause that matches ErrLost, and
+// the next waiter has the name, or it is free. The token is fenced: later grants have higher ones.
+// The holder's goroutines are not stopped. Unlock returns ErrLost. Other locks of the client stay.
 //
 // A context that follows the lock's, such as that of the function given to Do, ends a moment later.
 //
-// The test fails where the lock is not held, and where its process is Down: there, Advance ends the
+// The test fails if the lock is not held, and if its process is Down: there, Advance ends the
 // lease.
-func (f *Fake[TX]) Lose(t testing.TB, lock Held) {
+func (f *Fake[TX]) Lose(t testing.TB, lock dblock.Handle) {
 	t.Helper()
-	if err := f.line.lose(lock); err != nil {
+	if err := f.line.lose(held{lock.Name(), lock.Token(), lock.Context()}); err != nil {
 		t.Fatalf("dblocktest: Lose %q: %v", lock.Name(), err)
 	}
 }
 
 // LoseName is Lose for code that hides its lock, as Do does: it takes the name from its holder. The
-// test fails also where several share the name.
+// test also fails if several holders share the name.
 func (f *Fake[TX]) LoseName(t testing.TB, name string) {
 	t.Helper()
 	lock, err := f.line.heldAs(name)
@@ -49,45 +42,41 @@ func (f *Fake[TX]) LoseName(t testing.TB, name string) {
 	}
 }
 
-// found is a lock that was found by its name.
-type found struct {
+// held is a lock that a process has.
+type held struct {
 	name  string
 	token int64
 	ctx   context.Context
 }
 
-func (l found) Name() string             { return l.name }
-func (l found) Token() int64             { return l.token }
-func (l found) Context() context.Context { return l.ctx }
-
-// heldAs is the lock that a process has of a name, if it is the only one.
-func (d *database) heldAs(name string) (found, error) {
+// heldAs returns the lock that a process has of a name, if it is the only one.
+func (d *database) heldAs(name string) (held, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := d.holders(name)
 	if len(all) > 1 {
-		return found{}, errShared
+		return held{}, errShared
 	}
 	for _, h := range all {
 		w := d.clients[h.Session]
 		if w == nil || w.line.core == nil {
-			return found{}, errDown
+			return held{}, errDown
 		}
 		if ctx := w.line.core.ContextOf(h.Attempt); ctx != nil {
-			return found{name, h.Token, ctx}, nil
+			return held{name, h.Token, ctx}, nil
 		}
 	}
-	return found{}, driver.ErrNotHeld
+	return held{}, driver.ErrNotHeld
 }
 
 var errShared = errors.New("several share it: Lose takes it from one of them")
 
-// lose gives the lock to nobody, who keeps it until its holder has noticed.
-func (d *database) lose(lock Held) error {
-	if lock.Context().Err() != nil { // of a cohort, its token would stand for the member that has the name now
+// lose grants the lock to a session that does not exist, until its holder has noticed.
+func (d *database) lose(lock held) error {
+	if lock.ctx.Err() != nil { // of a cohort, its token would stand for the member that has the name now
 		return driver.ErrNotHeld
 	}
-	took, w, err := d.seize(lock.Name(), lock.Token())
+	took, w, err := d.seize(lock.name, lock.token)
 	if err != nil {
 		return err
 	}
@@ -95,7 +84,7 @@ func (d *database) lose(lock Held) error {
 	for ended := false; !ended; {
 		w.Check()
 		select {
-		case <-lock.Context().Done():
+		case <-lock.ctx.Done():
 			ended = true
 		case <-time.After(time.Millisecond):
 		case <-limit:

@@ -51,7 +51,7 @@ type node interface {
 	Renew(ctx context.Context, floor int64) error
 }
 
-// nodeLock is a lock without its transactions.
+// nodeLock is a lock on one node.
 type nodeLock interface {
 	Token() int64
 	Context() context.Context
