@@ -163,3 +163,21 @@ func TestAGuardDoesNotBeginOnceTheLockIsBeingReleased(t *testing.T) {
 		c.registry.transition(l.hold.attempt, finish)
 	})
 }
+
+// Broken by the order in which they are given: two transactions that release shares of the same
+// names in different orders wait for each other's rows.
+func TestATransactionTakesLocksInTheOrderOfTheirNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPaperClient(t, newPaper(), nil)
+		b, a := acquire(t, t.Context(), c, "b"), acquire(t, t.Context(), c, "a")
+		ordered, _, err := c.ofTx([]*Lock{b, a, b})
+		if err != nil || len(ordered) != 2 || ordered[0] != a || ordered[1] != b {
+			t.Errorf("%v, %v", ordered, err)
+		}
+		for _, l := range []*Lock{a, b} {
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
