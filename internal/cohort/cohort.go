@@ -14,15 +14,15 @@ const maxMembers = 256
 // cohort is some requests that share one place, one attempt and one grant. The mutex of its Queues
 // protects it.
 type cohort struct {
+	key
 	queues  *Queues
-	in      Session
-	name    string
 	shared  bool // its requests are plain, and others may join it while it gathers
 	state   state
 	attempt string
 	place   *wait.Waiter
+	members int       // also those that had the lock or gave up
 	waiting []*Member // in the order of their tokens, without those that gave up
-	present *Member   // has the lock, or had it last
+	present *Member   // the member that has the lock, or had it last
 
 	grant  driver.Grant
 	asked  time.Duration // by the clock, before the statement that returned the grant was sent
@@ -31,8 +31,9 @@ type cohort struct {
 	rest   *cohort       // the members behind the present one, parked; nil: none are
 }
 
-// number gives the members their numbers.
+// number ends the gathering: it counts the members, and gives them their numbers.
 func (c *cohort) number() {
+	c.members = len(c.waiting)
 	for i, m := range c.waiting {
 		m.cohort, m.at = c, i
 	}
@@ -56,12 +57,12 @@ func (c *cohort) begin(g driver.Grant, asked time.Duration) bool {
 		return true
 	}
 	c.grant, c.asked = g, asked
-	if !c.shared || g.First == g.Token {
+	if c.members == 1 {
 		c.move(settle)
 	}
 	if c.shared {
 		c.served = make(chan struct{})
-		c.queues.serving[c.key()] = c
+		c.queues.serving[c.key] = c
 	}
 	c.serve()
 	return true
@@ -136,6 +137,3 @@ func (c *cohort) fail(err error, inFlight bool) {
 
 // abandon gives back what the attempt has.
 func (c *cohort) abandon(inFlight bool) { c.queues.config.Abandon(c.in, c.name, c.attempt, inFlight) }
-
-// key is that of the cohort's session and name.
-func (c *cohort) key() key { return key{c.in, c.name} }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/store"
-
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Member is one request. Once Join has returned it, it is the handle of the lock. A nil Member is
@@ -124,21 +123,20 @@ func (m *Member) SplitTx() driver.Detachment {
 func (c *cohort) tryPass() (passed bool, split <-chan struct{}) {
 	c.queues.mu.Lock()
 	defer c.queues.mu.Unlock()
-	switch {
-	case c.state == splitting:
+	if c.state == splitting {
 		return false, c.split
-	case len(c.waiting) > 0:
-		c.queues.config.Passing(c.attempt) // before the next member has the lock
 	}
-	return c.pass(), nil
+	return c.pass(c.queues.config.Passing), nil
 }
 
-// pass gives the lock to the next member. MUST be called with mu locked.
-func (c *cohort) pass() bool {
+// pass gives the lock to the next member, and calls note before that. MUST be called with mu
+// locked.
+func (c *cohort) pass(note func(attempt string)) bool {
 	if len(c.waiting) == 0 || !c.move(pass) {
 		c.move(release)
 		return false
 	}
+	note(c.attempt)
 	c.serve()
 	return true
 }
@@ -153,8 +151,8 @@ func (c *cohort) end() {
 // leave ends a cohort that has the lock. MUST be called with mu locked.
 func (c *cohort) leave() {
 	if c.move(leave) && c.shared {
-		if c.queues.serving[c.key()] == c {
-			delete(c.queues.serving, c.key())
+		if c.queues.serving[c.key] == c {
+			delete(c.queues.serving, c.key)
 		}
 		close(c.served)
 	}
@@ -165,7 +163,9 @@ func (c *cohort) leave() {
 // it, once. MUST be called with mu locked.
 func (c *cohort) detachment() driver.Detachment {
 	if c.rest == nil && len(c.waiting) > 0 {
-		c.rest = &cohort{queues: c.queues, in: c.in, name: c.name, shared: true, state: parked, attempt: deadlock.NewAttempt(""), waiting: c.waiting}
+		c.rest = &cohort{
+			key: c.key, queues: c.queues, shared: true, state: parked, attempt: deadlock.NewAttempt(""), waiting: c.waiting,
+		}
 		c.rest.number()
 		c.waiting = nil
 		c.queues.config.Register(c.name, c.rest.attempt)

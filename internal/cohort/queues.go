@@ -6,12 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/store"
-
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -94,7 +93,7 @@ func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holdin
 			q.config.Go(func() { q.sendGathered(in, r.Name) })
 		}
 	} else {
-		c := &cohort{queues: q, in: in, name: r.Name, attempt: r.Attempt, waiting: []*Member{m}, state: joining}
+		c := &cohort{key: key{in, r.Name}, queues: q, attempt: r.Attempt, waiting: []*Member{m}, state: joining}
 		c.number()
 		q.send(ctx, c, c.request())
 		select {
@@ -139,7 +138,7 @@ func (q *Queues) gather(in Session, m *Member) (first bool) {
 	k := key{in, m.request.Name}
 	c, busy := q.gathering[k]
 	if c == nil {
-		c = &cohort{queues: q, in: in, name: k.name, shared: true}
+		c = &cohort{key: k, queues: q, shared: true}
 		q.gathering[k] = c
 	}
 	m.cohort = c
@@ -163,23 +162,16 @@ func (q *Queues) sendGathered(in Session, name string) {
 // release the lock usually request it again at once. The delay lets them join the queue as one
 // place; without it each of them would queue alone.
 func (q *Queues) linger(in Session, name string) {
+	served := q.served(in, name)
+	if served == nil {
+		return
+	}
 	late := make(chan struct{})
-	var stop func() bool
-	for {
-		served := q.served(in, name)
-		if served == nil {
-			return
-		}
-		if stop == nil {
-			stop = q.config.Clock.Alarm(q.config.Clock.Now()+lingerWhileHeld, func() { close(late) })
-			defer stop()
-		}
+	defer q.config.Clock.Alarm(q.config.Clock.Now()+lingerWhileHeld, func() { close(late) })()
+	for ; served != nil; served = q.served(in, name) {
 		select {
 		case <-served:
-			select {
-			case <-time.After(lingerAfterRelease):
-			case <-q.config.Closing.Done():
-			}
+			time.Sleep(lingerAfterRelease)
 		case <-late:
 			return
 		case <-in.Context().Done():
@@ -214,7 +206,7 @@ func (q *Queues) next(in Session, name string) (*cohort, driver.Request) {
 	}
 	q.gathering[k] = nil
 	if len(c.waiting) > maxMembers {
-		more := &cohort{queues: q, in: in, name: name, shared: true, waiting: slices.Clone(c.waiting[maxMembers:])}
+		more := &cohort{key: k, queues: q, shared: true, waiting: slices.Clone(c.waiting[maxMembers:])}
 		more.number()
 		q.gathering[k] = more
 		c.waiting = c.waiting[:maxMembers]
@@ -285,7 +277,7 @@ func (q *Queues) giveUp(m *Member) {
 	case len(c.waiting) == 0 && c.state == queued:
 		c.vacate()
 	case c.present == m: // its turn came while it gave up
-		if !c.pass() {
+		if !c.pass(func(string) {}) {
 			c.leave()
 			c.abandon(false)
 		}
