@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/session"
 )
 
 // Violations of the kind application.
@@ -24,20 +25,13 @@ const (
 	borrowings = "connections" // a pooled connection is not as a new one
 )
 
-// judge knows what all goroutines of the application believe to hold.
+// judge has what all goroutines of the application believe to hold.
 type judge struct {
 	world *world
 
-	mu      sync.Mutex // protects what follows
-	beliefs map[string][]*belief
-	notes   []note
-}
-
-// belief is that a context is live in which a name, or a part of it, is held.
-type belief struct {
-	portion
-	ctx  context.Context
-	left chan struct{} // closed by who held it, before it was released
+	mu    sync.Mutex // protects what follows
+	holds []*hold
+	notes []note
 }
 
 // note is how many rows with lower tokens a holder has seen in a guarded transaction.
@@ -47,52 +41,38 @@ type note struct {
 	seen  int
 }
 
-func newJudge(w *world) *judge { return &judge{world: w, beliefs: map[string][]*belief{}} }
-
-// believe notes that a part of a name is held while ctx is live, until leave is called.
+// believe notes that a part of a name is held while ctx is live, until leave is called. leave MUST be
+// called before the release. On a machine that is busy, the context of a lock may end a moment after
+// its lease: so much of a hold that ended by itself does not count.
 func (j *judge) believe(name string, ctx context.Context, p portion) (leave func()) {
-	b := &belief{p, ctx, make(chan struct{})}
+	now := session.Boottime()
+	h := newHold("application", 0, name, p, 0, now, now)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(j.beliefs[name]), func(o *belief) bool { return o.ctx.Err() != nil })
-	if ctx.Err() == nil && !p.beside(partsOf(others)) {
-		go j.suspect(name, p, others)
-	}
-	j.beliefs[name] = append(others, b)
-	return sync.OnceFunc(func() {
+	j.holds = append(j.holds, h)
+	end := func(late time.Duration) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		close(b.left)
-		j.beliefs[name] = slices.DeleteFunc(j.beliefs[name], func(o *belief) bool { return o == b })
-	})
-}
-
-func partsOf(beliefs []*belief) (all []portion) {
-	for _, b := range beliefs {
-		all = append(all, b.portion)
+		h.end(session.Boottime() - late)
 	}
-	return all
-}
-
-// suspect waits until it is known how the others end that a grant has met. On a machine that is
-// busy, the context of a lock may end a moment after its lease: that is no violation, where the
-// context ends by itself.
-func (j *judge) suspect(name string, p portion, others []*belief) {
-	late := time.NewTimer(ttl / 4)
-	defer late.Stop()
-	stayed := slices.DeleteFunc(others, func(o *belief) bool {
-		select {
-		case <-o.left:
-		case <-late.C:
-			late.Reset(0)
-		case <-o.ctx.Done():
-			return true
+	stop := context.AfterFunc(ctx, func() { end(ttl / 4) })
+	return func() {
+		if stop() {
+			end(0)
 		}
-		return false
-	})
-	if !p.beside(partsOf(stayed)) {
-		j.world.Errorf("%s: %q: %v was granted beside %v", twoHolders, name, p, partsOf(stayed))
 	}
+}
+
+// decide compares what was believed. Whatever has not ended is believed in now.
+func (j *judge) decide() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, h := range j.holds {
+		if h.until == forever {
+			h.end(session.Boottime() - ttl/4)
+		}
+	}
+	j.world.tell(twoHolders, crowded(j.holds))
 }
 
 // wrote notes what a guarded transaction has seen.

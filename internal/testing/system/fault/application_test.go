@@ -68,6 +68,7 @@ func applicationRound(w *world) {
 	work.Go(func() { a.count(ctx) })
 	a.disturb(ctx)
 	work.Wait()
+	a.decide()
 	a.lateWrites()
 	a.leftInTables()
 	a.leftOnConnections()
@@ -75,7 +76,7 @@ func applicationRound(w *world) {
 
 func newApplication(w *world) *application {
 	w.Helper()
-	a := &application{world: w, names: []string{"a", "b"}, judge: newJudge(w)}
+	a := &application{world: w, names: []string{"a", "b"}, judge: &judge{world: w}}
 	w.exec("CREATE TABLE writes (name varchar(64) NOT NULL, token bigint NOT NULL)")
 	if err := migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Fences, migrate.Versions); err != nil {
 		w.Fatal(err)

@@ -31,6 +31,20 @@ type phase struct {
 	grant bool          // it began with a token of its own
 }
 
+// newHold is a hold of one portion that was asked for and granted then. It is not known yet for how
+// long it was believed in.
+func newHold(by string, op int, name string, p portion, token int64, asked, from time.Duration) *hold {
+	h := &hold{by: by, op: op, name: name, token: token, asked: asked, from: from, live: asked, until: forever}
+	h.phases = []*phase{{h, p, token, asked, from, from, asked, true}}
+	return h
+}
+
+// end ends a hold that was believed in until then.
+func (h *hold) end(live time.Duration) {
+	h.live, h.until = max(h.live, live), live
+	h.last().live = h.live
+}
+
 // last MUST NOT be called before evHeld.
 func (h *hold) last() *phase { return h.phases[len(h.phases)-1] }
 
@@ -46,8 +60,7 @@ func (p *process) holds() []*hold {
 		case e.What == evAsked:
 			asked[e.Op] = e.At
 		case e.What == evHeld:
-			h = &hold{by: p.label, op: e.Op, name: e.Name, token: e.Token, asked: asked[e.Op], from: e.At, live: asked[e.Op], until: forever}
-			h.phases = []*phase{{h, e.Portion, e.Token, h.asked, e.At, e.At, h.live, true}}
+			h = newHold(p.label, e.Op, e.Name, e.Portion, e.Token, asked[e.Op], e.At)
 			open[e.Op] = h
 			all = append(all, h)
 		case h == nil:
@@ -119,8 +132,18 @@ func (h *hold) converted(asked, e event) {
 // exclusive fails where more believed in the same name than may.
 func (w *world) exclusive(actors ...*process) {
 	w.Helper()
-	for _, text := range overlaps(actors...) {
-		w.Error(text)
+	w.tell(exclusion, overlaps(holdsOf(actors...)))
+}
+
+// tell reports what a checker has found: ten cases of it, and how many more there are.
+func (w *world) tell(checker string, found []string) {
+	w.Helper()
+	for i, text := range found {
+		if i == 10 {
+			w.Errorf("%s: and %d more", checker, len(found)-i)
+			break
+		}
+		w.Errorf("%s: %s", checker, text)
 	}
 }
 

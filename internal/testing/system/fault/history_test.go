@@ -79,13 +79,7 @@ func historyRound(w *world) {
 		delete(h.found, hearsay)
 	}
 	for checker, texts := range h.found {
-		for i, text := range texts {
-			if i == 10 {
-				w.Errorf("%s: and %d more", checker, len(texts)-i)
-				break
-			}
-			w.Errorf("%s: %s", checker, text)
-		}
+		w.tell(checker, texts)
 	}
 	if w.Failed() {
 		for _, f := range h.faults {
@@ -259,8 +253,8 @@ func (h *history) check() {
 	h.found[vacancy] = append(h.found[vacancy], h.room.found...)
 	h.Logf("%d looks for vacancies", h.room.looks)
 	h.room.mu.Unlock()
-	h.found[exclusion] = append(h.found[exclusion], crowded(h.all...)...)
-	h.found[tokens] = append(h.found[tokens], misplaced(h.all...)...)
+	h.found[exclusion] = append(h.found[exclusion], crowded(holdsOf(h.all...))...)
+	h.found[tokens] = append(h.found[tokens], misplaced(holdsOf(h.all...))...)
 	if grants <= searchable {
 		h.found[order] = append(h.found[order], impossible(h.all, patience)...)
 	}

@@ -4,7 +4,6 @@ package fault
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -278,7 +277,7 @@ func (b *bank) check() {
 	if err := rows.Err(); err != nil {
 		b.Fatal(err)
 	}
-	tally, holds := map[string]map[string]int{}, map[string][]entry{}
+	tally, holds := map[string]map[string]int{}, []*hold(nil)
 	for _, c := range b.all {
 		for _, e := range c.catchUp() {
 			switch {
@@ -287,7 +286,9 @@ func (b *bank) check() {
 			case e.What == journalRefused && there[e.ID], e.What == journalFailed && there[e.ID]:
 				b.find(comeback, "%s %s under %s at %v, and is there", e.ID, e.What, e.Scheme, e.At)
 			case e.What == journalHeld:
-				holds[e.ID] = append(holds[e.ID], e)
+				h := newHold(c.label, 0, e.ID, portion{}, 0, e.From, e.From)
+				h.end(e.At)
+				holds = append(holds, h)
 			case e.What == journalWrong:
 				b.find(wrongs, "%s: %s at %v: %s", c.label, e.Scheme, e.At, e.ID)
 			}
@@ -297,14 +298,7 @@ func (b *bank) check() {
 			tally[e.Scheme][e.What]++
 		}
 	}
-	for name, entries := range holds {
-		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.From, b.From) })
-		for i := 1; i < len(entries); i++ {
-			if before, e := entries[i-1], entries[i]; before.At >= e.From {
-				b.find(twice, "%s from %v to %v, and from %v", name, before.From, before.At, e.From)
-			}
-		}
-	}
+	b.found[twice] = crowded(holds)
 	b.reasons()
 	b.tried("transfers", len(there))
 	b.tried("looks at the total", b.looks)
@@ -314,7 +308,7 @@ func (b *bank) check() {
 		b.tried("lost", tally[scheme][journalRefused])
 	}
 	for checker, texts := range b.found {
-		b.Errorf("%s: %d, first: %s", checker, len(texts), texts[0])
+		b.tell(checker, texts)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -112,34 +111,44 @@ func program(w *world, members []member, options ...quorum.Option) *quorum.Clien
 // record has all locks that were held. A lock is valid until its Until. Its context ends then too,
 // but on a busy machine perhaps a moment later.
 type record struct {
-	t *world
+	*world
 
-	mu      sync.Mutex // protects what follows
-	highest map[string]int64
-	valid   map[string][]*quorum.Lock
+	mu    sync.Mutex // protects what follows
+	holds []*hold
+	valid map[*quorum.Lock]*hold
+}
+
+// newRecord is a record that is decided on at the end of the round.
+func newRecord(w *world) *record {
+	r := &record{world: w, valid: map[*quorum.Lock]*hold{}}
+	w.Cleanup(func() { r.tell(exclusion, overlaps(r.holds)) })
+	return r
 }
 
 func (r *record) granted(l *quorum.Lock) {
-	now := time.Now()
+	now, at := time.Now(), session.Boottime()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.Token() <= r.highest[l.Name()] {
-		r.t.Errorf("%s: token %d after %d", l.Name(), l.Token(), r.highest[l.Name()])
-	}
-	r.highest[l.Name()] = l.Token()
-	for _, other := range r.valid[l.Name()] {
-		if other.Until().After(now) && l.Until().After(now) {
-			r.t.Errorf("%s: token %d is valid, and so is %d", l.Name(), l.Token(), other.Token())
+	for other, h := range r.valid {
+		if other.Until().After(now) {
+			h.end(at)
+		} else {
+			delete(r.valid, other)
 		}
 	}
-	r.valid[l.Name()] = append(r.valid[l.Name()], l)
-	r.t.tried("grants", 1)
+	h := newHold("program", len(r.holds), l.Name(), portion{}, l.Token(), at, at)
+	r.holds, r.valid[l] = append(r.holds, h), h
+	r.tried("grants", 1)
 }
 
+// over is called before the release of a lock that is valid.
 func (r *record) over(l *quorum.Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.valid[l.Name()] = slices.DeleteFunc(r.valid[l.Name()], func(other *quorum.Lock) bool { return other == l })
+	if h := r.valid[l]; h != nil {
+		h.end(session.Boottime())
+		delete(r.valid, l)
+	}
 }
 
 // work locks and unlocks until ctx ends.
@@ -227,7 +236,7 @@ func quorumRound(w *world) {
 	} else {
 		members = []member{w.distant(), w.distant(), w.distant()}
 	}
-	r := &record{t: w, highest: map[string]int64{}, valid: map[string][]*quorum.Lock{}}
+	r := newRecord(w)
 	ctx, cancel := context.WithCancel(w.Context())
 	defer cancel()
 	var work sync.WaitGroup
@@ -246,19 +255,19 @@ func quorumRound(w *world) {
 // recovers fails where nobody gets a lock when all databases are up again. On a loaded machine a
 // node may take longer than its limit for an answer.
 func (r *record) recovers(c *quorum.Client, name string) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	l, err := c.Lock(ctx, name)
 	for errors.Is(err, dblock.ErrUnavailable) && ctx.Err() == nil {
 		l, err = c.Lock(ctx, name)
 	}
 	if err != nil {
-		r.t.Fatalf("all are up again, and nobody gets the lock: %v", err)
+		r.Fatalf("all are up again, and nobody gets the lock: %v", err)
 	}
 	r.granted(l)
 	if err := l.Unlock(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
-		r.t.Error(err)
+		r.Error(err)
 	}
 }
 
@@ -266,7 +275,7 @@ func (r *record) recovers(c *quorum.Client, name string) {
 func majorityGoes(w *world) {
 	gates := newGates(w, 3)
 	c := program(w, []member{gates[0], gates[1], gates[2]}, quorum.WithPatience(realLimit))
-	r := &record{t: w, highest: map[string]int64{}, valid: map[string][]*quorum.Lock{}}
+	r := newRecord(w)
 	first, err := c.Lock(w.Context(), "n")
 	if err != nil {
 		w.Fatal(err)
@@ -297,7 +306,7 @@ func wipedMember(w *world) {
 	gates := newGates(w, 3)
 	members := []member{gates[0], gates[1], gates[2]}
 	a, b := program(w, members), program(w, members)
-	r := &record{t: w, highest: map[string]int64{}, valid: map[string][]*quorum.Lock{}}
+	r := newRecord(w)
 	r.recovers(a, "other") // they connect
 	r.recovers(b, "other")
 	gates[2].cut()

@@ -9,21 +9,27 @@ import (
 	"time"
 )
 
-// What follows goes through a history of any length once, in one order or the other.
+// The judge of every kind: whether a history of holds is one that locks allow. Whoever held what
+// tells it as holds (newHold). Both sweeps go through a history of any length once, one in the order
+// of time, the other in that of tokens. impossible searches for an order of all that was done.
 
-// overlaps are the cases in which more believed in the same name than may, and those in which
-// tokens did not rise.
-func overlaps(actors ...*process) []string {
-	return append(misplaced(actors...), crowded(actors...)...)
+// overlaps lists the moments at which more of a name was held than there is, and the tokens that
+// did not rise.
+func overlaps(holds []*hold) []string { return append(misplaced(holds), crowded(holds)...) }
+
+// holdsOf are the holds of all actors.
+func holdsOf(actors ...*process) (all []*hold) {
+	for _, p := range actors {
+		all = append(all, p.holds()...)
+	}
+	return all
 }
 
 // phasesByName are those of all holds.
-func phasesByName(actors []*process) map[string][]*phase {
+func phasesByName(holds []*hold) map[string][]*phase {
 	byName := map[string][]*phase{}
-	for _, p := range actors {
-		for _, h := range p.holds() {
-			byName[h.name] = append(byName[h.name], h.phases...)
-		}
+	for _, h := range holds {
+		byName[h.name] = append(byName[h.name], h.phases...)
 	}
 	return byName
 }
@@ -33,13 +39,13 @@ func (f *phase) String() string {
 }
 
 // crowded are the moments at which more of a name was held for certain than there is of it.
-func crowded(actors ...*process) (found []string) {
+func crowded(holds []*hold) (found []string) {
 	type turn struct {
 		*phase
 		at    time.Duration
 		begin bool
 	}
-	for name, phases := range phasesByName(actors) {
+	for name, phases := range phasesByName(holds) {
 		var turns []turn
 		for _, f := range phases {
 			if f.sure < f.live {
@@ -80,8 +86,8 @@ func portions(phases []*phase) (gs []portion) {
 // misplaced returns the grants with tokens in another order than their times. A holder with a lower
 // token was granted the name before. So at a grant every holder with a lower token has the name, if
 // it believes in it after that grant was reported.
-func misplaced(actors ...*process) (found []string) {
-	for name, phases := range phasesByName(actors) {
+func misplaced(holds []*hold) (found []string) {
+	for name, phases := range phasesByName(holds) {
 		slices.SortStableFunc(phases, func(a, b *phase) int { return cmp.Compare(a.token, b.token) })
 		later := make([]time.Duration, len(phases)+1) // when the first of those from here on was heard of
 		later[len(phases)] = forever
