@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -34,17 +35,15 @@ func (*instant) OpenSession(context.Context, driver.Session) error              
 func (*instant) EndSession(context.Context, string) error                       { return nil }
 func (*instant) Upkeep(context.Context, string) (driver.Upkeep, error)          { return nothing{}, nil }
 func (*instant) Orphans(context.Context, string, int) ([]driver.Attempt, error) { return nil, nil }
-func (*instant) Remove(context.Context, driver.Removal) ([]driver.Handoff, bool, error) {
-	return nil, true, nil
-}
-
 func (*instant) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion}, nil
 }
 
-func (i *instant) Take(context.Context, driver.Request) (driver.Grant, bool, error) {
+// Run grants what it is asked for, and releases.
+func (i *instant) Run(context.Context, ...protocol.Op) ([]protocol.Result, error) {
 	i.token++
-	return driver.Grant{First: i.token, Token: i.token}, true, nil
+	grant := driver.Grant{First: i.token, Token: i.token}
+	return []protocol.Result{{Outcome: protocol.Done, Grant: grant}}, nil
 }
 
 // BenchmarkObserver is a Lock and its Unlock, without I/O: without an observer, with one that has

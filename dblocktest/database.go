@@ -55,11 +55,11 @@ func micros(d time.Duration) int64 { return d.Microseconds() }
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// change runs a transition on a name, and sends what it tells.
-func (d *database) change(name string, make bool, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	left, err := d.names.Change(name, make, transition)
+// run runs an op, and sends its hints.
+func (d *database) run(op protocol.Op) (protocol.Result, error) {
+	result, left, err := d.names.Run(op)
 	if err != nil {
-		return nil, err
+		return protocol.Result{}, err
 	}
 	for _, e := range left.Events {
 		d.record(e)
@@ -68,25 +68,16 @@ func (d *database) change(name string, make bool, transition func(n *protocol.Na
 		d.tell(told.Session, told.Hint)
 	}
 	if left.Stirred {
-		d.stir(name)
+		d.stir(op.On())
 	}
 	d.signal()
-	return left.Handoffs, nil
+	return result, nil
 }
 
 // signal wakes those in this package that wait for a queue to change.
 func (d *database) signal() {
 	close(d.changed)
 	d.changed = make(chan struct{})
-}
-
-// remove takes something off a name.
-func (d *database) remove(r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	next, err = d.change(r.Name, false, func(n *protocol.Name) (err error) {
-		left, err = protocol.Remove(n, r)
-		return err
-	})
-	return next, left, err
 }
 
 // holder is a holder of the whole name, with Units 0, or of a share.

@@ -93,7 +93,7 @@ func (d *database) lose(lock held) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, _, err = d.remove(protocol.Release(took, true, false))
+	_, err = d.run(protocol.Release(took, true, false))
 	delete(d.sessions, took.Session)
 	return err
 }
@@ -113,23 +113,32 @@ func (d *database) seize(name string, token int64) (took driver.Held, w *watched
 	return took, nil, driver.ErrNotHeld
 }
 
-// confiscate gives what a holder has to a session that nobody has, with a token of its own.
-func (d *database) confiscate(name string, h holder) (took driver.Held) {
+// confiscate gives the lock of a holder to a session that no client has, with a token of its own.
+func (d *database) confiscate(name string, h holder) driver.Held {
 	nobody := &sessionRow{Session: driver.Session{ID: rand.Text()}, started: d.now(), expires: math.MaxInt64}
 	d.sessions[nobody.ID] = nobody
-	_, _ = d.change(name, false, func(n *protocol.Name) error {
-		n.Token = max(n.Token+1, n.Now)
-		took = driver.Held{Name: name, Session: nobody.ID, Token: n.Token, Shared: h.Units > 0}
-		if !took.Shared {
-			n.Session, n.Host, n.Thread, n.Attempt = nobody.ID, "nobody", "", nobody.ID
-			n.First, n.Last, n.Ends = n.Token, n.Token, 0
-			return nil
-		}
-		share := h.Share
-		share.Session, share.Host, share.Thread, share.Attempt = nobody.ID, "nobody", "", nobody.ID
-		share.Token, share.Ends = n.Token, 0
-		n.GoneShares, n.PutShares = []protocol.Share{h.Share}, []protocol.Share{share}
-		return nil
-	})
+	took := driver.Held{Name: name, Session: nobody.ID, Shared: h.Units > 0}
+	result, _ := d.run(confiscation{took, h})
+	took.Token = result.Grant.Token
 	return took
+}
+
+// confiscation gives the lock of a holder to another session.
+type confiscation struct {
+	driver.Held
+	from holder
+}
+
+func (c confiscation) Run(n *protocol.Name) (protocol.Result, error) {
+	n.Token = max(n.Token+1, n.Now)
+	if c.Shared {
+		share := c.from.Share
+		share.Session, share.Host, share.Thread, share.Attempt = c.Session, "nobody", "", c.Session
+		share.Token, share.Ends = n.Token, 0
+		n.GoneShares, n.PutShares = []protocol.Share{c.from.Share}, []protocol.Share{share}
+	} else {
+		n.Session, n.Host, n.Thread, n.Attempt = c.Session, "nobody", "", c.Session
+		n.First, n.Last, n.Ends = n.Token, n.Token, 0
+	}
+	return protocol.Result{Outcome: protocol.Done, Grant: protocol.Grant{Token: n.Token}}, nil
 }

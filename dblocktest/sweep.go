@@ -34,15 +34,23 @@ func (l *line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 func (l *line) Miscounted(ctx context.Context, _, _ string, limit int) ([]string, error) {
 	return get(ctx, l, func() (names []string) {
 		for _, name := range l.names.All() {
-			_, _ = l.names.Change(name, false, func(n *protocol.Name) error {
-				if wrong, _ := protocol.Recount(n, ""); wrong && len(names) < limit {
-					names = append(names, name)
-				}
-				return protocol.ErrRetry // nothing is to be changed
-			})
+			if _, _, err := l.names.Run(counted{protocol.Recount{Name: name}}); err != nil && len(names) < limit {
+				names = append(names, name)
+			}
 		}
 		return names
 	})
+}
+
+// counted is a recount that changes nothing: it fails where the row is wrong.
+type counted struct{ protocol.Recount }
+
+func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
+	result, err := c.Recount.Run(n)
+	if result.Done() {
+		err = protocol.ErrRetry
+	}
+	return result, err
 }
 
 // Purge keeps a name whose token is ahead of the clock: a new one could not rise above it.
@@ -117,8 +125,8 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 func (d *database) reap() {
 	for _, name := range d.names.All() {
 		for _, h := range d.holders(name) {
-			_, _, _ = d.remove(protocol.TakeOver("", name, d.shown(h))) // in memory nothing is busy
+			_, _ = d.run(protocol.TakeOver("", name, d.shown(h))) // in memory nothing is busy
 		}
-		_, _, _ = d.remove(protocol.TakeOver("", name, driver.Holder{}))
+		_, _ = d.run(protocol.TakeOver("", name, driver.Holder{}))
 	}
 }

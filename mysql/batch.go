@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // taken is what a batch writes into the row of a name that it takes.
@@ -41,19 +42,49 @@ SELECT UNHEX(j.name), '', '', c.now_us, c.now_us, ''
 ON DUPLICATE KEY UPDATE name = dblock_locks.name`
 )
 
-// Batch passes over what is locked just now. Where names are new it makes their rows first, and
+// batch passes over what is locked just now. Where names are new it makes their rows first, and
 // then takes and releases in a single transaction: its error is that of all results.
-func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	grants, released, fresh, err := e.tryBatch(ctx, takes, releases, true)
-	if err != nil || len(fresh) == 0 {
-		return grants, released, err
+func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
+	var takes []driver.Request
+	var releases []driver.Held
+	for _, op := range ops {
+		switch op := op.(type) {
+		case protocol.Take:
+			takes = append(takes, op.Request)
+		case protocol.Removal:
+			if op.Cause == driver.ByHolder && !op.Guarded {
+				releases = append(releases, op.Held())
+			}
+		}
 	}
-	_ = e.makeRows(ctx, fresh) // names that are still new go alone
-	grants, released, _, err = e.tryBatch(ctx, takes, releases, false)
-	return grants, released, err
+	grants, released, fresh, err := e.tryBatch(ctx, takes, releases, true)
+	if err == nil && len(fresh) > 0 {
+		_ = e.makeRows(ctx, fresh) // names that are still new go alone
+		grants, released, _, err = e.tryBatch(ctx, takes, releases, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	results := make([]protocol.Result, len(ops))
+	for i, op := range ops {
+		done := false
+		switch op := op.(type) {
+		case protocol.Take:
+			results[i].Grant, grants = grants[0], grants[1:]
+			done = results[i].Grant.Token != 0
+		case protocol.Removal:
+			if op.Cause == driver.ByHolder && !op.Guarded {
+				done, released = released[0], released[1:]
+			}
+		}
+		if done {
+			results[i].Outcome = protocol.Done
+		}
+	}
+	return results, nil
 }
 
-// tryBatch is Batch of the names that have rows. With ask it does nothing where there are names to
+// tryBatch is batch of the names that have rows. With ask it does nothing where there are names to
 // be taken that have none, and returns them: fresh.
 func (e *engine) tryBatch(ctx context.Context, takes []driver.Request, releases []driver.Held, ask bool) (grants []driver.Grant, released []bool, fresh []string, err error) {
 	names := make([]string, 0, len(takes)+len(releases))

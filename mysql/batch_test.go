@@ -31,7 +31,7 @@ type batched struct {
 func (s server) batch(t *testing.T, a actor, takes []driver.Request, releases []driver.Held) batched {
 	t.Helper()
 	got := <-start(t, func(ctx context.Context) (e batched, err error) {
-		e.grants, e.released, err = a.Batch(ctx, takes, releases)
+		e.grants, e.released, err = drivertest.Batch(ctx, a, takes, releases)
 		return e, err
 	})
 	must(t, got.err)
@@ -123,7 +123,7 @@ func TestABatchThatFailsHasDoneNothing(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, _, err := a.Batch(ctx, a.requests("old", "new"), []driver.Held{held})
+		_, _, err := drivertest.Batch(ctx, a, a.requests("old", "new"), []driver.Held{held})
 		is(t, err, driver.ErrUnavailable)
 		if !cut.Load() {
 			t.Error("it was not cut off")
@@ -152,7 +152,7 @@ func TestBatchesInOppositeOrdersDoNotDeadlock(t *testing.T) {
 					if reverse == 1 {
 						slices.Reverse(names)
 					}
-					grants, _, err := a.Batch(t.Context(), a.requests(names...), nil)
+					grants, _, err := drivertest.Batch(t.Context(), a, a.requests(names...), nil)
 					if err != nil {
 						t.Error(err)
 						return

@@ -8,52 +8,32 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// change runs a transition of a name that a session asks for.
-func (a actor) change(ctx context.Context, name string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return a.Change(ctx, driver.How{Name: name, Self: a.session, Wait: true}, transition)
+func (a actor) reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	result, err := driver.Do(ctx, a, protocol.Reenter{Request: r})
+	return result.Grant, result.Done(), err
 }
 
-func (a actor) reenter(ctx context.Context, r driver.Request) (grant driver.Grant, back bool, err error) {
-	_, err = a.change(ctx, r.Name, func(n *protocol.Name) (err error) {
-		grant, back, err = protocol.Reenter(n, r)
-		return err
-	})
-	return grant, back && err == nil, err
+func (a actor) extend(ctx context.Context, h driver.Held, d time.Duration) (time.Duration, error) {
+	result, err := driver.Do(ctx, a, protocol.Extend{Held: h, For: d})
+	return result.Grant.Lease, err
 }
 
-func (a actor) extend(ctx context.Context, h driver.Held, d time.Duration) (left time.Duration, err error) {
-	_, err = a.change(ctx, h.Name, func(n *protocol.Name) (err error) {
-		left, err = protocol.Extend(n, h, d)
-		return err
-	})
-	return left, err
+func (a actor) upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
+	result, err := driver.Do(ctx, a, protocol.Upgrade{Held: h, Attempt: attempt})
+	return result.Grant, result.Done(), err
 }
 
-func (a actor) upgrade(ctx context.Context, h driver.Held, attempt string) (grant driver.Grant, up bool, err error) {
-	_, err = a.change(ctx, h.Name, func(n *protocol.Name) (err error) {
-		grant, up, err = protocol.Upgrade(n, h, attempt)
-		return err
-	})
-	return grant, up && err == nil, err
+func (a actor) raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
+	result, err := driver.Do(ctx, a, protocol.Raise{Held: h, To: token})
+	return result.Grant.Token, err
 }
 
-func (a actor) raise(ctx context.Context, h driver.Held, token int64) (raised int64, err error) {
-	_, err = a.change(ctx, h.Name, func(n *protocol.Name) (err error) {
-		raised, err = protocol.Raise(n, h, token)
-		return err
-	})
-	return raised, err
-}
-
-func (a actor) ask(ctx context.Context, name, reason string, e driver.Event) (holders int, err error) {
-	_, err = a.change(ctx, name, func(n *protocol.Name) (err error) {
-		holders, err = protocol.Ask(n, reason, e)
-		return err
-	})
-	return holders, err
+func (a actor) ask(ctx context.Context, name, reason string, e driver.Event) (int, error) {
+	result, err := driver.Do(ctx, a, protocol.Ask{Name: name, Reason: reason, Event: e})
+	return result.Holders, err
 }
 
 func (a actor) announce(ctx context.Context, h driver.Held, e driver.Event) error {
-	_, err := a.change(ctx, h.Name, func(n *protocol.Name) error { return protocol.Announce(n, h, e) })
+	_, err := a.Run(ctx, protocol.Announce{Held: h, Event: e})
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -38,7 +39,7 @@ func TestNoCharacterSetMakesTwoLocksOfOne(t *testing.T) {
 			must(t, err)
 			for _, name := range []string{"plain " + params, "über " + params, "日😀 " + params} {
 				usual.take(t, name)
-				if _, taken, err := odd.Take(t.Context(), odd.request(name)); err != nil || taken {
+				if _, taken, err := drivertest.Take(t.Context(), odd, odd.request(name)); err != nil || taken {
 					t.Errorf("%s: taken twice: %v, %v", name, taken, err)
 				}
 			}
@@ -56,13 +57,13 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 		for _, mode := range []string{"TRADITIONAL", ""} {
 			_, err = odd.pool.Exec("SET sql_mode = '" + mode + "'")
 			must(t, err)
-			_, taken, err := odd.Take(t.Context(), odd.request("über"))
+			_, taken, err := drivertest.Take(t.Context(), odd, odd.request("über"))
 			if taken || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "character_set_connection") {
 				t.Errorf("%t, %v", taken, err)
 			}
 			r := odd.request("ü")
 			r.Units, r.Of = 1, 2
-			if _, taken, err = odd.Take(t.Context(), r); taken || !errors.Is(err, driver.ErrConfig) {
+			if _, taken, err = drivertest.Take(t.Context(), odd, r); taken || !errors.Is(err, driver.ErrConfig) {
 				t.Errorf("%t, %v", taken, err)
 			}
 		}

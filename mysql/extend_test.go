@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // Broken by an Extend that does not lock the name's row, or does not ask for the token.
@@ -14,7 +15,7 @@ func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 		a := s.actor(t)
 		for name, r := range map[string]driver.Request{"whole": a.request("whole"), "shared": a.reader("shared")} {
 			r.Lease = time.Minute
-			grant, taken, err := a.Take(t.Context(), r)
+			grant, taken, err := drivertest.Take(t.Context(), a, r)
 			if err != nil || !taken {
 				t.Fatal(taken, err)
 			}
@@ -44,7 +45,7 @@ func TestALeaseThatEndsWhileItsExtensionWaitsIsOver(t *testing.T) {
 		a := s.actor(t)
 		r := a.request("n")
 		r.Lease = time.Minute
-		grant, taken, err := a.Take(t.Context(), r)
+		grant, taken, err := drivertest.Take(t.Context(), a, r)
 		if err != nil || !taken {
 			t.Fatal(taken, err)
 		}

@@ -106,7 +106,7 @@ func (g guardian) anew(t *testing.T) guardian {
 	if r.Units = g.by.Units; r.Units > 0 {
 		r.Of = driver.Readers
 	}
-	grant, ok, err := a.Take(t.Context(), r)
+	grant, ok, err := drivertest.Take(t.Context(), a, r)
 	must(t, taken(nil, ok, err))
 	g.by, g.held = r, driver.Held{Name: r.Name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
 	return g
@@ -299,7 +299,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		must(t, tx.Rollback())
 		again := g.by // another hold of the same name, and of the same session
 		again.Attempt = id()
-		grant, ok, err := g.engine.Take(t.Context(), again)
+		grant, ok, err := drivertest.Take(t.Context(), g.engine, again)
 		must(t, taken(nil, ok, err))
 		h := driver.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
 		must(t, g.engine.Transactions.MakeGuard(t.Context(), h, g.beside))

@@ -14,45 +14,70 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Take looks only where it took nothing, for what was in the way: the row is missing, or locked for
-// the moment, or not free. Units are more than the lock's row, a cohort has several tokens: these
-// are a transaction.
-func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
-	if r.Units > 0 || r.Members > 1 {
-		_, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Make: true, Wait: r.Wait}, func(n *protocol.Name) error {
-			grant, taken = protocol.Take(n, r)
-			return nil
-		})
-		if err != nil || !taken {
-			return driver.Grant{}, false, err
+// short does an op in fewer statements than general, or nothing. It releases a lock without waiters
+// in a single statement, and hands over to one waiter by the short way. A session that is to be
+// dead is expired before, in a transaction of its own: the order of locks puts its row behind the
+// name's.
+func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
+	switch op := op.(type) {
+	case protocol.Take:
+		if op.Units > 0 || op.Members > 1 { // units are more than the lock's row, a cohort has several tokens
+			return result, false, nil
 		}
-		return grant, true, nil
+		result, err = e.take(ctx, op.Request)
+		return result, true, mysqlserver.Interpret(err)
+	case protocol.Join:
+		joined, err := e.joinQueue(ctx, op.Request)
+		return protocol.Result{Outcome: protocol.Queued}, joined, err
+	case protocol.Removal:
+		return e.remove(ctx, op)
 	}
-	if grant, taken, err = e.takeAlone(ctx, r); taken || err != nil {
-		return grant, taken, mysqlserver.Interpret(err)
+	return result, false, nil
+}
+
+func (e *engine) remove(ctx context.Context, r driver.Removal) (result protocol.Result, done bool, err error) {
+	if r.Cause == driver.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
+		n, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{Name: r.Name, Session: r.Session, Token: r.Token})
+		return protocol.Result{Outcome: protocol.Done}, n > 0, mysqlserver.Interpret(err)
+	}
+	if r.Cause == driver.ByHolder && r.Contended && !r.Shared && !r.Guarded {
+		next, err := e.handToHead(ctx, r)
+		return protocol.Result{Outcome: protocol.Done, Next: next}, len(next) > 0, err
+	}
+	if r.Cause == driver.ByTime && !r.LeaseOver {
+		dead, err := e.Expire(ctx, r.Session)
+		return protocol.Result{}, !dead, err
+	}
+	return result, false, nil
+}
+
+// take looks only where it took nothing, for what was in the way: the row is missing, or locked for
+// the moment, or not free.
+func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
+	if result, err := e.takeAlone(ctx, r); result.Done() || err != nil {
+		return result, err
 	}
 	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
 	if err == nil && !there {
 		_, err = e.queries().MakeRow(ctx, r.Name)
 	}
 	if err != nil || there && !free(rowOf(r.Name, row)) {
-		return driver.Grant{}, false, mysqlserver.Interpret(err)
+		return protocol.Result{}, err
 	}
-	grant, taken, err = e.takeAlone(ctx, r)
-	return grant, taken, mysqlserver.Interpret(err)
+	return e.takeAlone(ctx, r)
 }
 
 // free reports whether the whole of a name is to be had, unless it rests.
 func free(row protocol.Row) bool { return row.Waiters == 0 && row.Fits(0, 0) }
 
 // takeAlone takes a whole name that is free, unless it rests, or another has its row locked.
-func (e *engine) takeAlone(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+func (e *engine) takeAlone(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	if f := e.info.Load(); f != nil && f.mariaDB {
-		grant, taken, err := take(ctx, mysqldb.New(nowait{e.prepared}), r)
+		result, err := take(ctx, mysqldb.New(nowait{e.prepared}), r)
 		if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
 			err = nil
 		}
-		return grant, taken, err
+		return result, err
 	}
 	token, err := e.queries().TakeLock(ctx, mysqldb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
@@ -69,7 +94,7 @@ func (n nowait) ExecContext(ctx context.Context, text string, args ...any) (sql.
 }
 
 // take takes a whole name that is free, unless it rests. If another has its row locked, it waits.
-func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
+func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (protocol.Result, error) {
 	token, err := q.TakeRow(ctx, mysqldb.TakeRowParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
@@ -77,12 +102,13 @@ func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 	return took(token, r, err)
 }
 
-// took is what came of a statement that returns 0 where it took nothing.
-func took(token int64, r driver.Request, err error) (driver.Grant, bool, error) {
+// took is the result of a statement that returns 0 where it took nothing.
+func took(token int64, r driver.Request, err error) (protocol.Result, error) {
 	if err != nil || token == 0 {
-		return driver.Grant{}, false, err
+		return protocol.Result{}, err
 	}
-	return driver.Grant{First: token, Token: token, Lease: r.Lease}, true, nil
+	grant := driver.Grant{First: token, Token: token, Lease: r.Lease}
+	return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
 }
 
 // lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked

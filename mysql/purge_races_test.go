@@ -61,7 +61,7 @@ func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
 		defer cancel()
 		for _, name := range []string{"n10", "n39"} {
-			if _, taken, err := a.Take(ctx, a.request(name)); err != nil || !taken {
+			if _, taken, err := drivertest.Take(ctx, a, a.request(name)); err != nil || !taken {
 				t.Errorf("%s, which is idle: %v %v", name, taken, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -23,7 +24,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		a.take(t, "n")
 		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL, token = ? WHERE name = 'n'", farAhead)
 		taking := start(t, func(ctx context.Context) (driver.Grant, error) {
-			grant, _, err := b.Take(ctx, b.request("n"))
+			grant, _, err := drivertest.Take(ctx, b, b.request("n"))
 			return grant, err
 		})
 		s.blocked(t, b)
@@ -34,7 +35,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 
 		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, last_token = token WHERE name = 'n'", a.session)
 		taking = start(t, func(ctx context.Context) (driver.Grant, error) {
-			grant, taken, err := b.Take(ctx, b.request("n"))
+			grant, taken, err := drivertest.Take(ctx, b, b.request("n"))
 			if taken {
 				t.Error("taken from its holder")
 			}
@@ -61,7 +62,7 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 			taking := start(t, func(ctx context.Context) (driver.Grant, error) {
 				r := a.request(name)
 				r.Units, r.Of = units, 2*units
-				grant, _, err := a.Take(ctx, r)
+				grant, _, err := drivertest.Take(ctx, a, r)
 				return grant, err
 			})
 			s.blocked(t, a)
@@ -82,7 +83,7 @@ func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
 		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
 		taking := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := b.Take(ctx, b.request("n"))
+			_, taken, err := drivertest.Take(ctx, b, b.request("n"))
 			return taken, err
 		})
 		s.blocked(t, b)
@@ -121,13 +122,13 @@ func TestAnEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		a.take(t, "n")
 		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
-		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := b.Join(ctx, b.request("n"))
+		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
+			_, outcome, err := drivertest.Join(ctx, b, b.request("n"))
 			return outcome, err
 		})
 		s.blocked(t, b)
 		must(t, freeing.Commit())
-		if got := <-joining; got.err != nil || got.value != driver.Granted {
+		if got := <-joining; got.err != nil || got.value != protocol.Done {
 			t.Fatalf("%+v, want granted", got)
 		}
 	})
@@ -140,15 +141,15 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 		// The first in line has its ticket and has not committed: the second must not get one
 		// before.
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
-		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := c.Join(ctx, c.request("n"))
+		second := start(t, func(ctx context.Context) (protocol.Outcome, error) {
+			_, outcome, err := drivertest.Join(ctx, c, c.request("n"))
 			return outcome, err
 		})
 		s.blocked(t, c)
 		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
 		must(t, err)
 		must(t, first.Commit())
-		if got := <-second; got.err != nil || got.value != driver.Queued {
+		if got := <-second; got.err != nil || got.value != protocol.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
 		next, err := sole(drivertest.Release(t.Context(), a, held, true))
@@ -338,7 +339,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 			err := beside(ctx, do)
 			r := a.request("n")
 			r.MinHold = time.Hour
-			grant, taken, failed := a.Take(ctx, r)
+			grant, taken, failed := drivertest.Take(ctx, a, r)
 			if must(t, failed); !taken {
 				t.Error("not taken")
 			}
@@ -375,7 +376,7 @@ func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 				name := fmt.Sprint(what, known)
 				must(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
 				s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
-				if _, taken, err := a.Take(t.Context(), a.request(name)); err != nil || taken {
+				if _, taken, err := drivertest.Take(t.Context(), a, a.request(name)); err != nil || taken {
 					t.Errorf("%s: %v %v", name, taken, err)
 				}
 			}
@@ -403,7 +404,7 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 				}
 				must(t, second(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
 				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead, r.Name)
-				grant, taken, err := a.Take(t.Context(), r)
+				grant, taken, err := drivertest.Take(t.Context(), a, r)
 				if err != nil || !taken || grant.Token != farAhead+1 || grant.Lease != r.Lease {
 					t.Fatal(grant, taken, err)
 				}
@@ -434,7 +435,7 @@ func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 					r := b.request("n")
 					r.Wait = wait
 					got := <-start(t, func(ctx context.Context) (bool, error) {
-						_, taken, err := b.Take(ctx, r)
+						_, taken, err := drivertest.Take(ctx, b, r)
 						return taken, err
 					})
 					is(t, got.err, driver.ErrBusy)

@@ -18,7 +18,9 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -139,7 +141,7 @@ func (a actor) take(t *testing.T, name string) driver.Held {
 // share makes a request that is granted at once.
 func (a actor) share(t *testing.T, r driver.Request) driver.Held {
 	t.Helper()
-	grant, taken, err := a.Take(t.Context(), r)
+	grant, taken, err := drivertest.Take(t.Context(), a, r)
 	if err != nil || !taken {
 		t.Fatalf("%+v: taken %v, %v", r, taken, err)
 	}
@@ -155,7 +157,7 @@ func (a actor) enqueue(t *testing.T, name string) string {
 // wait makes a request that waits, and returns its attempt.
 func (a actor) wait(t *testing.T, r driver.Request) string {
 	t.Helper()
-	if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
+	if _, outcome, err := drivertest.Join(t.Context(), a, r); err != nil || outcome != protocol.Queued {
 		t.Fatalf("%+v: outcome %v, %v", r, outcome, err)
 	}
 	return r.Attempt

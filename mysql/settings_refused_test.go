@@ -45,7 +45,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				if err := a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", TTL: ttl}); err == nil {
 					t.Error("a session was opened")
 					r := a.request("n")
-					if _, taken, err := a.Take(t.Context(), r); err != nil || taken && s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE attempt = ?", r.Attempt) == 0 {
+					if _, taken, err := drivertest.Take(t.Context(), a, r); err != nil || taken && s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE attempt = ?", r.Attempt) == 0 {
 						t.Error("a grant was not committed:", err)
 					}
 				} else {
@@ -75,7 +75,7 @@ func TestALimitOfRowsCutsNoListShort(t *testing.T) {
 		defer e.Attend("", ttl)()
 		a := s.actor(t)
 		held := []driver.Held{a.take(t, "n"), a.take(t, "m")}
-		if _, released, err := e.Batch(t.Context(), nil, held); err != nil || !released[0] || !released[1] {
+		if _, released, err := drivertest.Batch(t.Context(), e, nil, held); err != nil || !released[0] || !released[1] {
 			t.Errorf("%v, %v: want both released", released, err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 				must(t, err)
 				r := a.request("😀 " + params)
 				r.Metadata = string(text)
-				if _, taken, err := a.Take(t.Context(), r); err != nil || !taken {
+				if _, taken, err := drivertest.Take(t.Context(), a, r); err != nil || !taken {
 					t.Fatal(taken, err)
 				}
 				places, err := a.Describe(t.Context(), []string{r.Name}, driver.AllWaiters)
@@ -181,7 +181,7 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 				}
 				r = a.request("plain " + params)
 				r.Thread = "😀"
-				if _, _, err = a.Take(t.Context(), r); strings.HasPrefix(params, "charset=utf8") && !strings.Contains(params, "sql_mode") &&
+				if _, _, err = drivertest.Take(t.Context(), a, r); strings.HasPrefix(params, "charset=utf8") && !strings.Contains(params, "sql_mode") &&
 					(!errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "charset=utf8mb4")) {
 					t.Error(err)
 				}

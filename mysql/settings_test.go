@@ -11,6 +11,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/mysql"
@@ -115,7 +116,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	}
 
 	first := a.take(t, name)
-	if _, taken, err := b.Take(t.Context(), b.request(name)); err != nil || taken {
+	if _, taken, err := drivertest.Take(t.Context(), b, b.request(name)); err != nil || taken {
 		t.Fatal(taken, err)
 	}
 	h := b.look(t, name).Holder
@@ -144,11 +145,13 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 			for j := range 20 {
 				name := fmt.Sprintf("%s-%d-%d", id(), i, j)
 				r := b.request(name)
-				_, taken, err := retried(func() (driver.Grant, bool, error) { return e.Take(t.Context(), r) })
+				_, taken, err := retried(func() (driver.Grant, bool, error) { return drivertest.Take(t.Context(), e, r) })
 				if err != nil || !taken {
 					t.Error(taken, err)
 				}
-				if _, outcome, err := retried(func() (driver.Grant, driver.Outcome, error) { return e.Join(t.Context(), a.request(name)) }); err != nil || outcome != driver.Queued {
+				if _, outcome, err := retried(func() (driver.Grant, protocol.Outcome, error) {
+					return drivertest.Join(t.Context(), e, a.request(name))
+				}); err != nil || outcome != protocol.Queued {
 					t.Error(outcome, err)
 				}
 			}
@@ -202,7 +205,7 @@ func TestAReadOnlyServerIsToldApart(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		readOnly := map[string]string{dbtest.KindMySQL: "transaction_read_only", dbtest.KindMariaDB: "tx_read_only"}[s.Kind]
 		e := mysql.New(s.open(t, variable(readOnly, "1"))).Backend
-		_, _, err := e.Take(t.Context(), driver.Request{Name: "n", Session: "s", Attempt: "a"})
+		_, _, err := drivertest.Take(t.Context(), e, driver.Request{Name: "n", Session: "s", Attempt: "a"})
 		is(t, err, driver.ErrReadOnly)
 	})
 }
@@ -210,7 +213,7 @@ func TestAReadOnlyServerIsToldApart(t *testing.T) {
 func TestAConnectionThatCannotBeMade(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		e := mysql.New(s.open(t, func(c *sqldriver.Config) { c.Addr = "127.0.0.1:1" })).Backend
-		_, _, err := e.Take(t.Context(), driver.Request{Name: "n", Session: "s", Attempt: "a"})
+		_, _, err := drivertest.Take(t.Context(), e, driver.Request{Name: "n", Session: "s", Attempt: "a"})
 		is(t, err, driver.ErrUnavailable)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

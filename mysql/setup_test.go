@@ -10,6 +10,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -40,7 +41,7 @@ func TestSchema(t *testing.T) {
 		if schema, err := e.Schema(t.Context()); err != nil || schema != (driver.Schema{}) {
 			t.Fatal(schema, err)
 		}
-		_, _, err := e.Take(t.Context(), driver.Request{Name: "n", Session: "s", Attempt: "a"})
+		_, err := e.Run(t.Context(), protocol.Take{Request: driver.Request{Name: "n", Session: "s", Attempt: "a"}})
 		is(t, err, driver.ErrSchema)
 	})
 }

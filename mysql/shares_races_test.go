@@ -92,7 +92,7 @@ func TestAReaderThatWaitedForTheRowDecidesByItAsItIsThen(t *testing.T) {
 			a.share(t, a.reader(name))
 			meanwhile := s.transaction(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
 			taking := start(t, func(ctx context.Context) (bool, error) {
-				_, taken, err := b.Take(ctx, b.reader(name))
+				_, taken, err := drivertest.Take(ctx, b, b.reader(name))
 				return taken, err
 			})
 			s.blocked(t, b)
@@ -172,7 +172,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 					for _, name := range mine {
 						rs = append(rs, a.request(name))
 					}
-					grants, _, err := a.Batch(t.Context(), rs, nil)
+					grants, _, err := drivertest.Batch(t.Context(), a, rs, nil)
 					if err != nil {
 						if !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry) {
 							t.Error(err)
@@ -286,7 +286,7 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 		must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
 		for _, name := range []string{"m", "n ", "o"} {
 			got := <-start(t, func(ctx context.Context) (bool, error) {
-				_, taken, err := a.Take(ctx, a.reader(name))
+				_, taken, err := drivertest.Take(ctx, a, a.reader(name))
 				return taken, err
 			})
 			if got.err != nil || !got.value {
@@ -385,7 +385,7 @@ func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
 			all.Go(func() {
 				for range 10 {
 					r := a.reader("n")
-					grant, taken, err := a.Take(t.Context(), r)
+					grant, taken, err := drivertest.Take(t.Context(), a, r)
 					if err != nil || !taken {
 						t.Error(taken, err)
 						return

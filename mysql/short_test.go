@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/mysql"
@@ -54,7 +55,7 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		s.exec(t, "UPDATE dblock_locks SET next_ticket = 7")
 		r := a.request("n")
 		r.Metadata, r.Lease = `{"k":"ü"}`, time.Hour
-		if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
+		if _, outcome, err := drivertest.Join(t.Context(), a, r); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters w JOIN dblock_locks l ON l.name = w.name"+
@@ -70,7 +71,7 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		}
 		rests := b.request("n")
 		rests.MinHold = time.Minute
-		if _, outcome, err := b.Join(t.Context(), rests); err != nil || outcome != driver.Queued {
+		if _, outcome, err := drivertest.Join(t.Context(), b, rests); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
 		next, err = sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: next.Grant.Token}, true))
@@ -176,7 +177,7 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		stopped, goOn := stopAt(t, proxy, "-- name: HandToHead", 1)
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
 		soon(t, "the release to be stopped", stopped)
-		if _, taken, err := b.Take(t.Context(), b.request("m")); err != nil || !taken {
+		if _, taken, err := drivertest.Take(t.Context(), b, b.request("m")); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		must(t, second(drivertest.Undo(t.Context(), b, b.session, "n", left))) // nothing is locked meanwhile
@@ -205,7 +206,7 @@ func TestAShortHandOverPassesNobodyOver(t *testing.T) {
 			t.Fatal("the dead are still in the queue")
 		}
 		reader := a.reader("n")
-		if _, outcome, err := a.Join(t.Context(), reader); err != nil || outcome != driver.Queued {
+		if _, outcome, err := drivertest.Join(t.Context(), a, reader); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
 		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true))
@@ -223,13 +224,13 @@ func TestAShortPlaceHasItsTicketFromTheLockedRow(t *testing.T) {
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
 		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
 		must(t, err)
-		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := a.Join(ctx, a.request("n"))
+		second := start(t, func(ctx context.Context) (protocol.Outcome, error) {
+			_, outcome, err := drivertest.Join(ctx, a, a.request("n"))
 			return outcome, err
 		})
 		s.waits(t, "TakeTicket")
 		must(t, first.Commit())
-		if got := <-second; got.err != nil || got.value != driver.Queued {
+		if got := <-second; got.err != nil || got.value != protocol.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE waiters = 2 AND next_ticket = 12 AND capacity = 5"); n != 1 {
@@ -247,13 +248,13 @@ func TestAShortEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 		a, b := s.attending(t), s.attending(t)
 		a.pass(t, s, "n", b)
 		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
-		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := a.Join(ctx, a.request("n"))
+		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
+			_, outcome, err := drivertest.Join(ctx, a, a.request("n"))
 			return outcome, err
 		})
 		s.waits(t, "TakeTicket")
 		must(t, freeing.Commit())
-		if got := <-joining; got.err != nil || got.value != driver.Granted || s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
+		if got := <-joining; got.err != nil || got.value != protocol.Done || s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
 			t.Fatalf("%+v, want granted", got)
 		}
 	})
@@ -268,8 +269,8 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		b.pass(t, s, "m", a)
 		row := s.transaction(t, "SELECT name FROM dblock_locks FOR UPDATE")
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, b, held, true)) })
-		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := b.Join(ctx, b.request("m"))
+		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
+			_, outcome, err := drivertest.Join(ctx, b, b.request("m"))
 			return outcome, err
 		})
 		is(t, (<-releasing).err, driver.ErrBusy)

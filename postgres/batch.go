@@ -7,6 +7,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // batched is a request or a release as BatchRows reads it.
@@ -17,34 +18,39 @@ type batched struct {
 	Lease                                          int64
 }
 
-// Batch is one round trip.
-func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	grants, released := make([]driver.Grant, len(takes)), make([]bool, len(releases))
-	changes := make([]batched, 0, len(takes)+len(releases))
-	names := make([]string, len(takes))
-	for i, r := range takes {
-		names[i] = r.Name
-		changes = append(changes, batched{
-			Order: i, Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Metadata: r.Metadata,
-			Lease: r.Lease.Microseconds(),
-		})
-	}
-	for i, h := range releases {
-		changes = append(changes, batched{Order: len(takes) + i, Token: h.Token, Name: h.Name, Session: h.Session})
+// batch runs several ops in one round trip.
+func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
+	results := make([]protocol.Result, len(ops))
+	var changes []batched
+	var names []string
+	for i, op := range ops {
+		switch op := op.(type) {
+		case protocol.Take:
+			names = append(names, op.Name)
+			changes = append(changes, batched{
+				Order: i, Name: op.Name, Session: op.Session, Host: op.Host, Thread: op.Thread, Attempt: op.Attempt,
+				Metadata: op.Metadata, Lease: op.Lease.Microseconds(),
+			})
+		case protocol.Removal:
+			if op.Cause == driver.ByHolder && !op.Guarded {
+				changes = append(changes, batched{Order: i, Token: op.Token, Name: op.Name, Session: op.Session})
+			}
+		}
 	}
 	var row postgresdb.BatchRowsRow
 	statements := []statement{query(postgresdb.BatchRows, list(changes)).into(&row, func() {
-		if i := int(row.Nth); i < len(takes) {
-			grants[i] = driver.Grant{First: row.Token, Token: row.Token, Lease: takes[i].Lease}
-		} else {
-			released[i-len(takes)] = true
+		result := &results[row.Nth]
+		result.Outcome = protocol.Done
+		if take, takes := ops[row.Nth].(protocol.Take); takes {
+			result.Grant = driver.Grant{First: row.Token, Token: row.Token, Lease: take.Lease}
 		}
 	})}
-	if len(takes) > 0 {
-		statements = slices.Insert(statements, 0, query(postgresdb.SetLockTimeout, e.lockTimeout), query(postgresdb.EnsureRows, list(names)))
+	if len(names) > 0 {
+		statements = slices.Insert(statements, 0,
+			query(postgresdb.SetLockTimeout, e.lockTimeout), query(postgresdb.EnsureRows, list(names)))
 	}
 	if err := e.db.transact(ctx, statements...); err != nil {
-		return nil, nil, pgserver.Interpret(err)
+		return nil, pgserver.Interpret(err)
 	}
-	return grants, released, nil
+	return results, nil
 }

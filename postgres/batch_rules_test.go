@@ -32,7 +32,7 @@ func TestBatchesInOppositeOrdersNeverDeadlock(t *testing.T) {
 	took := make(chan int, 2)
 	all := func(rs []driver.Request) func() {
 		return func() {
-			grants, _, err := s.Batch(t.Context(), rs, nil)
+			grants, _, err := drivertest.Batch(t.Context(), s, rs, nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -72,7 +72,7 @@ func TestABatchPassesOverALockedRow(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "m"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	grants, released, err := s.Batch(ctx, requests("a", "k", "l", "new"), held)
+	grants, released, err := drivertest.Batch(ctx, s, requests("a", "k", "l", "new"), held)
 	if err != nil || grants[0].Token != 0 || grants[1].Token == 0 || grants[2].Token == 0 || released[0] || !released[1] {
 		t.Errorf("%+v, %v, %v", grants, released, err)
 	}
@@ -105,7 +105,7 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	var released []bool
 	done := s.blocked(func() {
 		var err error
-		if grants, released, err = s.Batch(t.Context(), requests("a", "free", "rests", "shared", "waits"), held); err != nil {
+		if grants, released, err = drivertest.Batch(t.Context(), s, requests("a", "free", "rests", "shared", "waits"), held); err != nil {
 			t.Error(err)
 		}
 	})

@@ -16,56 +16,52 @@ const remakes = 3
 
 var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
 
-// Change runs a transition once more whose hints the server refused: the queue of notifications was
-// full at the COMMIT, though not when the hints were written. Then they are left out. So it does
-// where the sequence of the events' ids is behind: then it is not asked.
-func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+// general runs an op once more whose hints the server refused: the queue of notifications was full
+// at the COMMIT, though not when the hints were written. Then they are left out. So it does where
+// the sequence of the events' ids is behind: then it is not asked.
+func (e *engine) general(ctx context.Context, op protocol.Op) (protocol.Result, error) {
 	addEvent := postgresdb.AddEvent
 	for try := 0; ; try++ {
-		next, err := e.changeOnce(ctx, how, addEvent, transition)
+		result, err := e.generalOnce(ctx, op, addEvent)
 		switch state := pgserver.State(err); {
 		case state == pgserver.LimitExceeded && try == 0:
 		case state == pgserver.UniqueViolation && try < aheads:
 			addEvent = postgresdb.AddEventAhead
 		default:
-			return next, err
+			return result, err
 		}
 	}
 }
 
-// changeOnce is two round trips over pgx, and one more for each thing that the transition reads
-// beside the first page of the queue. In between the server ends the transaction if the process
-// falls silent: the name's row does not stay locked.
-func (e *engine) changeOnce(ctx context.Context, how driver.How, addEvent string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+// generalOnce is two round trips over pgx, and one more for each thing that the op reads beside the
+// first page of the queue. In between the server ends the transaction if the process falls silent:
+// the name's row does not stay locked.
+func (e *engine) generalOnce(ctx context.Context, op protocol.Op, addEvent string) (protocol.Result, error) {
 	for try := range remakes {
-		next, there, err := e.change(ctx, how, try > 0, addEvent, transition)
-		if err != nil || there || !how.Make {
-			return next, err
+		result, missing, err := e.change(ctx, op, try > 0, addEvent)
+		if err != nil || !missing {
+			return result, err
 		}
 	}
-	return nil, errPurged
+	return protocol.Result{}, errPurged
 }
 
-// change is Change, unless a missing row is to be made: then it does nothing, and is to be called
+// change runs an op, unless a missing row is to be made: then it does nothing, and is to be called
 // again with make.
-func (e *engine) change(ctx context.Context, how driver.How, make bool, addEvent string, transition func(n *protocol.Name) error) (next []driver.Handoff, there bool, err error) {
-	s := &source{ctx: ctx, name: how.Name}
-	timeout := e.lockTimeoutFor(how.Wait)
+func (e *engine) change(ctx context.Context, op protocol.Op, make bool, addEvent string) (result protocol.Result, missing bool, err error) {
+	s := &source{ctx: ctx, name: op.On()}
+	timeout := e.lockTimeoutFor(protocol.Waits(op))
 	statements := s.open(query(postgresdb.LockName, postgresdb.LockNameParams{
-		Name: how.Name, LockTimeout: timeout, Silence: milliseconds(silence(ctx)),
+		Name: op.On(), LockTimeout: timeout, Silence: milliseconds(silence(ctx)),
 	}))
 	if make {
 		statements = append([]statement{
-			query(postgresdb.SetLockTimeout, timeout), query(postgresdb.EnsureRow, how.Name),
+			query(postgresdb.SetLockTimeout, timeout), query(postgresdb.EnsureRow, op.On()),
 		}, statements...)
 	}
 	tx, err := e.db.begin(ctx, statements...)
 	if err != nil {
-		return nil, false, pgserver.Interpret(err)
-	}
-	if !s.locked && how.Make {
-		tx.rollback(ctx)
-		return nil, false, nil
+		return result, false, pgserver.Interpret(err)
 	}
 	s.tx = tx
 	if !s.locked {
@@ -73,21 +69,25 @@ func (e *engine) change(ctx context.Context, how driver.How, make bool, addEvent
 	}
 	n := s.read()
 	if err == nil {
-		err = transition(n)
+		result, err = op.Run(n)
 	}
 	if err != nil {
 		tx.rollback(ctx)
 		e.refused(ctx, s)
-		return nil, s.locked, err
+		return protocol.Result{}, false, err
+	}
+	if !s.locked && n.Changed() {
+		tx.rollback(ctx)
+		return protocol.Result{}, true, nil
 	}
 	var writes []statement
 	if s.locked {
 		writes = append(write(n, addEvent), tell(n, reversible(s.before, n)))
 	}
 	if err := tx.commit(ctx, writes...); err != nil {
-		return nil, s.locked, pgserver.Interpret(err)
+		return protocol.Result{}, false, pgserver.Interpret(err)
 	}
-	return n.Handoffs, s.locked, nil
+	return result, false, nil
 }
 
 // refused keeps new guards of a hold from beginning, whose takeover was refused by one: its session

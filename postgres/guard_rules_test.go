@@ -82,12 +82,9 @@ var takes = map[string]take{
 		return taken, err
 	},
 	"return of the same owner": func(g guardian) (bool, error) {
-		taken := false
-		_, err := g.Change(g.Context(), driver.How{Name: "n", Self: "b", Wait: true}, func(n *protocol.Name) (err error) {
-			_, taken, err = protocol.Reenter(n, driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
-			return err
-		})
-		return taken, err
+		back := driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1", Wait: true}
+		result, err := driver.Do(g.Context(), g, protocol.Reenter{Request: back})
+		return result.Done(), err
 	},
 }
 

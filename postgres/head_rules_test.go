@@ -115,8 +115,8 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 				return all
 			}
 			was := read()
-			if next, left, err := s.engine.release(t.Context(), v); err != nil || left || next != nil {
-				t.Errorf("handed %+v, %v, %v", next, left, err)
+			if left, err := s.engine.release(t.Context(), v); err != nil || left.Done() || left.Next != nil {
+				t.Errorf("handed %+v, %v", left, err)
 			}
 			if is := read(); is != was {
 				t.Errorf("it was\n%s\nand is\n%s", was, is)
@@ -154,7 +154,7 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 			s.enqueue(head)
 			committed := s.db
 			s.db = uncommitted{committed}
-			if next, left, err := s.Remove(t.Context(), protocol.Release(h, true, false)); err == nil || left || len(next) > 0 {
+			if next, left, err := drivertest.Remove(t.Context(), s, protocol.Release(h, true, false)); err == nil || left || len(next) > 0 {
 				t.Errorf("handed on %+v, %v, %v", next, left, err)
 			}
 			s.db = committed
@@ -178,7 +178,8 @@ func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	s.enqueue(request("b", "b1"))
 	s.begin()
 	s.does(func(n *protocol.Name) error {
-		_, _, err := protocol.Reenter(n, driver.Request{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"})
+		back := driver.Request{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"}
+		_, err := protocol.Reenter{Request: back}.Run(n)
 		return err
 	})
 	done := s.blocked(func() {
@@ -269,7 +270,7 @@ func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
 	s.lockTimeout = briefly
 	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, _, err := s.Join(within, request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
+	if _, _, err := drivertest.Join(within, s, request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
 	var lasting string
@@ -290,14 +291,14 @@ func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
 		s.enqueue(request("b", attempt))
 	}
 	for want := int64(2); want < 5; want++ {
-		next, left, err := s.engine.release(t.Context(), protocol.Release(h, true, false))
-		if err != nil || !left {
+		left, err := s.engine.release(t.Context(), protocol.Release(h, true, false))
+		if err != nil || !left.Done() {
 			t.Fatal(left, err)
 		}
 		s.sound()
 		if first := s.number("SELECT first_ticket FROM dblock_locks"); first != want {
 			t.Errorf("the queue begins at %d, want %d", first, want)
 		}
-		h = driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token}
+		h = driver.Held{Name: "n", Session: "b", Token: left.Next[0].Grant.Token}
 	}
 }

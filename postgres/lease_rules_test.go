@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // Broken by leaving the token out of ExtendLock: the next holder of the same session would have
@@ -58,7 +59,7 @@ func TestATakeoverThatWaitedForAnExtensionLeavesTheLock(t *testing.T) {
 	}
 	holder := states[0].Holder
 	done := s.blocked(func() {
-		if next, left, err := s.Remove(t.Context(), protocol.TakeOver("b", "n", holder)); left || len(next) > 0 || err != nil {
+		if next, left, err := drivertest.Remove(t.Context(), s, protocol.TakeOver("b", "n", holder)); left || len(next) > 0 || err != nil {
 			t.Errorf("taken over: %v, %v, %v", next, left, err)
 		}
 	})

@@ -9,8 +9,39 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Take is one statement.
-func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+// Run takes the short way where there is one. The general way is for what the short way leaves.
+func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if len(ops) != 1 {
+		return e.batch(ctx, ops)
+	}
+	result, done, err := e.short(ctx, ops[0])
+	if err == nil && !done {
+		result, err = e.general(ctx, ops[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []protocol.Result{result}, nil
+}
+
+// short does an op in fewer statements than general, or nothing.
+func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
+	switch op := op.(type) {
+	case protocol.Take:
+		result, err = e.take(ctx, op.Request)
+		return result, true, err
+	case protocol.Join:
+		result, err = e.join(ctx, op.Request)
+	case protocol.Removal:
+		if op.Cause == driver.ByHolder && !op.Shared && !op.Guarded {
+			result, err = e.release(ctx, op)
+		}
+	}
+	return result, result.Outcome != protocol.Undone, err
+}
+
+// take is one statement.
+func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	run := e.db.exec
 	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, More: int64(members(r) - 1),
@@ -27,34 +58,30 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 		var row postgresdb.TakeLockRow // a TakeShareRow is the same
 		var found bool
 		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
-			return driver.Grant{}, false, pgserver.Interpret(err)
+			return protocol.Result{}, pgserver.Interpret(err)
 		}
 		if !row.Made {
-			return driver.Grant{First: row.Token - int64(members(r)-1), Token: row.Token, Lease: r.Lease}, true, nil
+			grant := driver.Grant{First: row.Token - int64(members(r)-1), Token: row.Token, Lease: r.Lease}
+			return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
 		}
 	}
-	return driver.Grant{}, false, errPurged
+	return protocol.Result{}, errPurged
 }
 
 // members are those of a request; the share of a name has one.
 func members(r driver.Request) int { return max(r.Members, 1) }
 
-// Join is one statement where the name cannot be had at once, and a second one where it can. What
-// both leave is that other requests came in between, or that the request collides with them.
-func (e *engine) Join(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
+// join is one statement where the name cannot be had at once, and a second one where it can. Both
+// do nothing where other requests came in between, or where the request collides with them.
+func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	var queued bool
-	err = pgserver.Interpret(e.alone(ctx, e.joinQueue(r, &queued)))
-	if err != nil || queued {
-		return driver.Grant{}, driver.Queued, err
+	if err := e.alone(ctx, e.joinQueue(r, &queued)); err != nil {
+		return protocol.Result{}, pgserver.Interpret(err)
 	}
-	if grant, taken, err := e.Take(ctx, r); err != nil || taken {
-		return grant, driver.Granted, err
+	if queued {
+		return protocol.Result{Outcome: protocol.Queued}, nil
 	}
-	_, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Make: true, Wait: r.Wait}, func(n *protocol.Name) (err error) {
-		grant, outcome, err = protocol.Join(n, r)
-		return err
-	})
-	return grant, outcome, err
+	return e.take(ctx, r)
 }
 
 func (e *engine) joinQueue(r driver.Request, queued *bool) statement {
@@ -65,44 +92,36 @@ func (e *engine) joinQueue(r driver.Request, queued *bool) statement {
 	}).found(new(postgresdb.JoinQueueRow), queued)
 }
 
-// Remove returns no grants with an error: rows that told of them may have come before a COMMIT that
-// failed.
-func (e *engine) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	if r.Cause == driver.ByHolder && !r.Shared && !r.Guarded {
-		if next, left, err = e.release(ctx, r); err != nil || left {
-			return next, left, err
-		}
-	}
-	next, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Self, Wait: true}, func(n *protocol.Name) (err error) {
-		left, err = protocol.Remove(n, r)
-		return err
-	})
-	return next, left && err == nil, err
-}
-
 // release releases a whole name in the common cases: in one statement where nobody waits, and in
 // one round trip to a head of the queue that lives and wants the whole name, too. It does nothing
 // in any other case.
-func (e *engine) release(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
+func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result, error) {
 	if !r.Contended {
+		var left bool
 		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
 			Name: r.Name, Session: r.Session, Token: r.Token, LockTimeout: e.lockTimeout,
 		}).found(new(postgresdb.ReleaseIdleRow), &left))
-		if err != nil || left {
-			return nil, left, pgserver.Interpret(err)
+		if err != nil {
+			return protocol.Result{}, pgserver.Interpret(err)
+		}
+		if left {
+			return protocol.Result{Outcome: protocol.Done}, nil
 		}
 	}
-	err = e.db.transact(ctx,
+	var next []driver.Handoff
+	err := e.db.transact(ctx,
 		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: r.Name}),
 		handToHead(r, &next),
 	)
-	if pgserver.State(err) == pgserver.LimitExceeded { // of notifications: Change is for that
-		return nil, false, nil
+	switch { // with an error no grant counts: rows that told of it may have come before a COMMIT that failed
+	case pgserver.State(err) == pgserver.LimitExceeded: // of notifications: general is for that
+		return protocol.Result{}, nil
+	case err != nil:
+		return protocol.Result{}, pgserver.Interpret(err)
+	case len(next) == 0:
+		return protocol.Result{}, nil
 	}
-	if err != nil {
-		return nil, false, pgserver.Interpret(err)
-	}
-	return next, len(next) > 0, nil
+	return protocol.Result{Outcome: protocol.Done, Next: next}, nil
 }
 
 // handToHead gives up a whole name, and hands it to the head of the queue, or does nothing.

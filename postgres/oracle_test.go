@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
 	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -69,10 +70,7 @@ func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
 		for table, events := range map[string]string{"dblock_locks": "UPDATE", "dblock_shares": "INSERT"} {
 			r := driver.Request{Name: name + table, Session: session.ID, Attempt: name + table, Units: 1, Of: 2}
 			must("CREATE TRIGGER swallow BEFORE " + events + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION swallow()")
-			_, err := backend.Change(t.Context(), driver.How{Name: r.Name, Self: r.Session, Make: true}, func(n *protocol.Name) error {
-				protocol.Take(n, r)
-				return nil
-			})
+			_, err := backend.Run(t.Context(), drivertest.General{Op: protocol.Take{Request: r}})
 			must("DROP TRIGGER swallow ON " + table)
 			var units int
 			if err := look.QueryRowContext(t.Context(), "SELECT shared_units + (SELECT count(*) FROM dblock_shares) FROM dblock_locks WHERE name = $1", r.Name).Scan(&units); err != nil && !errors.Is(err, sql.ErrNoRows) {

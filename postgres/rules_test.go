@@ -44,7 +44,7 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	s.do(query(postgresdb.EnsureRow, "n"))
 	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1", LockTimeout: "10s"}))
 	done := s.blocked(func() {
-		if _, taken, err := s.Take(t.Context(), request("b", "b1")); taken || err != nil {
+		if _, taken, err := drivertest.Take(t.Context(), s, request("b", "b1")); taken || err != nil {
 			t.Errorf("took what another had just taken: %v, %v", taken, err)
 		}
 	})
@@ -57,19 +57,17 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	for name, take := range map[string]func(*script) (driver.Grant, error){
 		"the whole": func(s *script) (driver.Grant, error) {
-			g, _, err := s.Take(s.Context(), request("a", "a1"))
+			g, _, err := drivertest.Take(s.Context(), s, request("a", "a1"))
 			return g, err
 		},
 		"units": func(s *script) (driver.Grant, error) {
-			g, _, err := s.Take(s.Context(), units(request("a", "a1"), 1, 2))
+			g, _, err := drivertest.Take(s.Context(), s, units(request("a", "a1"), 1, 2))
 			return g, err
 		},
-		"by the general way": func(s *script) (g driver.Grant, err error) {
-			_, err = s.Change(s.Context(), driver.How{Name: "n", Make: true, Wait: true}, func(n *protocol.Name) error {
-				g, _ = protocol.Take(n, request("a", "a1"))
-				return nil
-			})
-			return g, err
+		"by the general way": func(s *script) (driver.Grant, error) {
+			take := drivertest.General{Op: protocol.Take{Request: request("a", "a1")}}
+			result, err := driver.Do(s.Context(), s, take)
+			return result.Grant, err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +124,7 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s.begin()
 	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token, LockTimeout: "10s"}))
 	done := s.blocked(func() {
-		if _, outcome, err := s.Join(t.Context(), request("b", "b1")); outcome != driver.Granted || err != nil {
+		if _, outcome, err := drivertest.Join(t.Context(), s, request("b", "b1")); outcome != protocol.Done || err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})

@@ -26,6 +26,11 @@ type script struct {
 	tx   pgx.Tx // open from begin to commit
 }
 
+// Run is that of the engine, and not of the test.
+func (s *script) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return s.engine.Run(ctx, ops...)
+}
+
 func newScript(t *testing.T, settings ...string) *script {
 	db := dbtest.Postgres(t)
 	config, err := pgxpool.ParseConfig(db.DSN)
@@ -138,7 +143,7 @@ func request(session, attempt string) driver.Request {
 
 func (s *script) take(r driver.Request) driver.Grant {
 	s.Helper()
-	g, ok, err := s.Take(s.Context(), r)
+	g, ok, err := drivertest.Take(s.Context(), s, r)
 	if err != nil || !ok {
 		s.Fatalf("take: %v, %v", ok, err)
 	}
@@ -147,7 +152,7 @@ func (s *script) take(r driver.Request) driver.Grant {
 
 func (s *script) enqueue(r driver.Request) {
 	s.Helper()
-	if _, outcome, err := s.Join(s.Context(), r); err != nil || outcome != driver.Queued {
+	if _, outcome, err := drivertest.Join(s.Context(), s, r); err != nil || outcome != protocol.Queued {
 		s.Fatalf("enqueue: %v, %v", outcome, err)
 	}
 }
@@ -264,34 +269,25 @@ func (s *script) does(transition func(n *protocol.Name) error) {
 func (s *script) leaves(r driver.Removal) {
 	s.Helper()
 	s.does(func(n *protocol.Name) error {
-		left, err := protocol.Remove(n, r)
-		if err == nil && !left {
+		left, err := r.Run(n)
+		if err == nil && !left.Done() {
 			err = driver.ErrNotHeld
 		}
 		return err
 	})
 }
 
-func (s *script) change(h driver.Held, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return s.Change(s.Context(), driver.How{Name: h.Name, Self: h.Session, Wait: true}, transition)
-}
-
-func (s *script) upgrade(h driver.Held, attempt string) (g driver.Grant, whole bool, err error) {
-	_, err = s.change(h, func(n *protocol.Name) (err error) {
-		g, whole, err = protocol.Upgrade(n, h, attempt)
-		return err
-	})
-	return g, whole, err
+func (s *script) upgrade(h driver.Held, attempt string) (driver.Grant, bool, error) {
+	result, err := driver.Do(s.Context(), s, protocol.Upgrade{Held: h, Attempt: attempt})
+	return result.Grant, result.Done(), err
 }
 
 func (s *script) downgrade(h driver.Held) ([]driver.Handoff, error) {
-	return s.change(h, func(n *protocol.Name) error { return protocol.Downgrade(n, h) })
+	result, err := driver.Do(s.Context(), s, protocol.Downgrade{Held: h})
+	return result.Next, err
 }
 
-func (s *script) extend(h driver.Held, d time.Duration) (left time.Duration, err error) {
-	_, err = s.change(h, func(n *protocol.Name) (err error) {
-		left, err = protocol.Extend(n, h, d)
-		return err
-	})
-	return left, err
+func (s *script) extend(h driver.Held, d time.Duration) (time.Duration, error) {
+	result, err := driver.Do(s.Context(), s, protocol.Extend{Held: h, For: d})
+	return result.Grant.Lease, err
 }

@@ -40,23 +40,23 @@ func TestAShareIsSubtractedOnceWhereItsReleaseMeetsItsReclaim(t *testing.T) {
 func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	for name, call := range map[string]func(s *script) error{
 		"a writer": func(s *script) error {
-			_, taken, err := s.Take(s.Context(), request("b", "b1"))
+			_, taken, err := drivertest.Take(s.Context(), s, request("b", "b1"))
 			return notTaken(taken, err)
 		},
 		"a reader": func(s *script) error {
-			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 1, driver.Readers))
+			_, taken, err := drivertest.Take(s.Context(), s, units(request("b", "b1"), 1, driver.Readers))
 			return notTaken(taken, err)
 		},
 		"too many of fewer units": func(s *script) error {
-			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 1, 2))
+			_, taken, err := drivertest.Take(s.Context(), s, units(request("b", "b1"), 1, 2))
 			return notTaken(taken, err)
 		},
 		"too many of more": func(s *script) error {
-			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 4, 9))
+			_, taken, err := drivertest.Take(s.Context(), s, units(request("b", "b1"), 4, 9))
 			return notTaken(taken, err)
 		},
 		"too many units": func(s *script) error {
-			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 4, 5))
+			_, taken, err := drivertest.Take(s.Context(), s, units(request("b", "b1"), 4, 5))
 			return notTaken(taken, err)
 		},
 	} {
@@ -99,7 +99,7 @@ func TestAQueueIsForReadersOrForPermitsWhoeverComesFirst(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "n"))
 	s.do(join(units(request("a", "a2"), 2, 5)))
 	done := s.blocked(func() {
-		if _, outcome, err := s.Join(t.Context(), units(request("b", "b1"), 1, driver.Readers)); !errors.Is(err, driver.ErrCapacity) {
+		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1, driver.Readers)); !errors.Is(err, driver.ErrCapacity) {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})
@@ -124,7 +124,7 @@ func TestAReleaseSeesTheNumberThatAnotherStatesMeanwhile(t *testing.T) {
 	s.do(statement{sql: "INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at) VALUES ('n', 9, 'b', '', '', 'b2', 1, 4, 0)"})
 	s.do(statement{sql: "UPDATE dblock_locks SET shared_units = shared_units + 1"})
 	done := s.blocked(func() {
-		if next, _, err := s.Remove(t.Context(), protocol.Release(small, true, false)); err != nil || next != nil {
+		if next, _, err := drivertest.Remove(t.Context(), s, protocol.Release(small, true, false)); err != nil || next != nil {
 			t.Errorf("of 4 units 2 are used, and 3 were given: %+v, %v", next, err)
 		}
 	})
@@ -139,7 +139,7 @@ func TestABatchLeavesASmallestNumberToTheSingleWay(t *testing.T) {
 	s.session("a", time.Minute)
 	small := s.have(units(request("a", "a1"), 1, 2))
 	s.have(units(request("a", "a2"), 1, 8))
-	_, released, err := s.Batch(t.Context(), nil, []driver.Held{small})
+	_, released, err := drivertest.Batch(t.Context(), s, nil, []driver.Held{small})
 	if err != nil || released[0] {
 		t.Fatalf("released in a batch: %v, %v", released, err)
 	}
@@ -157,7 +157,7 @@ func TestNobodyQueuesForUnitsThatWereGivenUpMeanwhile(t *testing.T) {
 	s.begin()
 	s.leaves(protocol.Release(h, true, false))
 	done := s.blocked(func() {
-		if _, outcome, err := s.Join(t.Context(), units(request("b", "b1"), 1, 2)); outcome != driver.Granted || err != nil {
+		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1, 2)); outcome != protocol.Done || err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // A process that is stopped between two statements is, for the server, a connection that says
@@ -52,19 +53,19 @@ func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
 	db := dbtest.Postgres(t)
 	for name, engine := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(db.SQL(t)).Backend} {
 		t.Run(name, func(t *testing.T) {
-			how := driver.How{Name: name, Make: true, Wait: true}
-			if _, err := engine.Change(t.Context(), how, func(*protocol.Name) error { return nil }); err != nil {
+			r := driver.Request{Name: name, Session: "a", Attempt: "a", Wait: true}
+			if _, err := engine.Run(t.Context(), protocol.Take{Request: r}); err != nil {
 				t.Fatal(err)
 			}
 			locked, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL
 			defer cancel()
 			go func() {
-				_, err := engine.Change(stopped{ctx}, how, func(*protocol.Name) error {
+				_, err := engine.Run(stopped{ctx}, drivertest.Func{Name: name, Do: func(*protocol.Name) error {
 					close(locked)
 					<-goOn
 					return nil
-				})
+				}})
 				done <- err
 			}()
 			<-locked

@@ -49,7 +49,8 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 	n := s.read()
 	r := protocol.Release(h, true, true)
 	r.Self = ""
-	left, err := protocol.Remove(n, r)
+	released, err := r.Run(n)
+	left := released.Done()
 	var row postgresdb.IsHeldRow
 	switch {
 	case err == nil && left:

@@ -88,10 +88,10 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 	}
 	for _, c := range claims {
 		if c.Token == 0 {
-			var next []driver.Handoff
-			if next, _, err = s.engine.Remove(ctx, protocol.Undo(session, c.Name, c.Attempt)); err == nil {
+			var undone protocol.Result
+			if undone, err = driver.Do(ctx, s.engine, protocol.Undo(session, c.Name, c.Attempt)); err == nil {
 				s.report.Dismissed++
-				s.report.HandedOn += len(next) // waiters behind it may fit where it did not
+				s.report.HandedOn += len(undone.Next) // waiters behind it may fit where it did not
 			}
 		} else {
 			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
@@ -121,17 +121,17 @@ func (s *sweeper) overdue(ctx context.Context, batch int) error {
 }
 
 func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder) error {
-	next, taken, err := s.engine.Remove(ctx, protocol.TakeOver("", name, holder))
-	if taken && s.events {
+	taken, err := driver.Do(ctx, s.engine, protocol.TakeOver("", name, holder))
+	if taken.Done() && s.events {
 		s.expired = append(s.expired, driver.Event{
 			Name: name, Kind: "expired", Token: holder.Grant.Token, Session: holder.Session, Detail: "found by a reaper",
 		})
 	}
 	switch {
-	case err != nil || !taken:
+	case err != nil || !taken.Done():
 		return err
-	case len(next) > 0:
-		s.report.HandedOn += len(next)
+	case len(taken.Next) > 0:
+		s.report.HandedOn += len(taken.Next)
 	default:
 		s.report.Freed++
 	}
@@ -177,20 +177,16 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 func (s *sweeper) recount(ctx context.Context, next string, batch int) error {
 	names, err := s.engine.Miscounted(ctx, s.after, next, batch)
 	for _, name := range names {
-		var wrong bool
-		var handed []driver.Handoff
-		handed, err = s.engine.Change(ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
-			wrong, err = protocol.Recount(n, "")
-			return err
-		})
+		var corrected protocol.Result
+		corrected, err = driver.Do(ctx, s.engine, protocol.Recount{Name: name})
 		switch {
 		case s.postponed(err):
 			err = nil
 		case err != nil:
 			return err
-		case wrong:
+		case corrected.Done():
 			s.report.Recounted++
-			s.report.HandedOn += len(handed)
+			s.report.HandedOn += len(corrected.Next)
 			s.log.Warn("dblock: reaper: the row of a name did not agree with its queue and shares, and was corrected", "name", name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -43,18 +44,18 @@ func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.At
 	return []driver.Attempt{{Name: session, Token: 1}}, nil
 }
 
-func (g *guarded) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {
-	if v.Name == "stuck" {
+func (g *guarded) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if ops[0].On() == "stuck" {
 		g.stuck++
-		return nil, false, driver.ErrBusy
+		return nil, driver.ErrBusy
 	}
 	for i, session := range g.dead {
-		if session == v.Name {
+		if session == ops[0].On() {
 			g.dead = append(g.dead[:i:i], g.dead[i+1:]...)
 			break
 		}
 	}
-	return nil, true, nil
+	return []protocol.Result{{Outcome: protocol.Done}}, nil
 }
 
 func (g *guarded) Overdue(context.Context, int) ([]driver.State, error) { return nil, nil }

@@ -7,26 +7,18 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return e.write(ctx, writing{patience: patienceOf(how.Wait), commits: relaxed}, func(ctx context.Context, w *writer) (changed, error) {
-		return change(ctx, w, how, transition)
-	})
-}
-
-// changed is what others must hear of a transaction once it has committed.
+// changed are the hints of a transaction, which are sent once it has committed.
 type changed struct {
-	next   []driver.Handoff
 	told   []notice
 	joined []string // sessions that wait for something now
 }
 
 // write runs fn as one transaction, maybe more than once, and tells the sessions concerned after
 // the commit.
-func (e *engine) write(ctx context.Context, how writing, fn func(ctx context.Context, w *writer) (changed, error)) ([]driver.Handoff, error) {
+func (e *engine) write(ctx context.Context, how writing, fn func(ctx context.Context, w *writer) (changed, error)) error {
 	var c changed
 	err := e.db.writeAs(ctx, how, func(ctx context.Context, w *writer) (err error) {
 		c, err = fn(ctx, w)
@@ -35,28 +27,26 @@ func (e *engine) write(ctx context.Context, how writing, fn func(ctx context.Con
 	for _, session := range c.joined { // after an error too: the commit may have been made
 		wake(session)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e.deliver(c.told)
 	}
-	e.deliver(c.told)
-	return c.next, nil
+	return err
 }
 
-// change runs a transition of a name in a transaction that has the write lock, and writes what it
+// change runs an op in a transaction that has the write lock, and writes the changes that the op
 // leaves.
-func change(ctx context.Context, w *writer, how driver.How, transition func(n *protocol.Name) error) (changed, error) {
-	row, now, there, err := lockRow(ctx, w.Queries, how.Name)
+func change(ctx context.Context, w *writer, op protocol.Op) (protocol.Result, changed, error) {
+	row, now, there, err := lockRow(ctx, w.Queries, op.On())
 	if err != nil {
-		return changed{}, err
+		return protocol.Result{}, changed{}, err
 	}
-	n := protocol.Open(row, now, source{ctx, w.Queries, how.Name})
-	if err := transition(n); err != nil {
-		return changed{}, err
+	n := protocol.Open(row, now, source{ctx, w.Queries, op.On()})
+	result, err := op.Run(n)
+	if err != nil || !there && !n.Changed() {
+		return result, changed{}, err
 	}
-	if !there && !how.Make {
-		return changed{}, nil
-	}
-	return write(ctx, w, row, n, there)
+	c, err := write(ctx, w, row, n, there)
+	return result, c, err
 }
 
 // patienceOf is how long a request waits while another transaction has locked the database.

@@ -94,7 +94,7 @@ func TestAListenerIsToldThatItsSessionMayWait(t *testing.T) {
 	f.refused = "COMMIT"
 	for what, call := range map[string]func() error{
 		"a place in a queue": func() error {
-			_, err := e.write(t.Context(), writing{}, func(context.Context, *writer) (changed, error) {
+			err := e.write(t.Context(), writing{}, func(context.Context, *writer) (changed, error) {
 				return changed{joined: []string{t.Name()}}, nil
 			})
 			return err

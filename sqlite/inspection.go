@@ -93,7 +93,7 @@ func (e *engine) Stir(ctx context.Context, name string) error {
 	if err != nil || !watched {
 		return err
 	}
-	_, err = e.write(ctx, writing{}, func(ctx context.Context, w *writer) (c changed, err error) {
+	err = e.write(ctx, writing{}, func(ctx context.Context, w *writer) (c changed, err error) {
 		err = c.stir(ctx, w.Queries, name)
 		return c, err
 	})

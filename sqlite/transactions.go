@@ -67,9 +67,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
-	c, err := change(quiet, &writer{Queries: queriesOn(tx)}, driver.How{Name: h.Name}, func(n *protocol.Name) error {
-		return release(n, h, d)
-	})
+	_, c, err := change(quiet, &writer{Queries: queriesOn(tx)}, releaseTx{h, d})
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = driver.Join(err, undone)
@@ -81,22 +79,27 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	return interpret(err)
 }
 
-// release takes off a lock, or the member of a cohort that is detached. No session asks: each is
-// told of its grants.
-func release(n *protocol.Name, h driver.Held, d driver.Detachment) error {
-	if d.Token != 0 {
-		if err := protocol.Detach(n, h, d); err != nil {
-			return err
+// releaseTx releases a lock, or the member of a cohort once it is detached. No session asks: each
+// is told of its grants.
+type releaseTx struct {
+	driver.Held
+	member driver.Detachment
+}
+
+func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
+	if x.member.Token != 0 {
+		if _, err := (protocol.Detach{Held: x.Held, Member: x.member}).Run(n); err != nil {
+			return protocol.Result{}, err
 		}
-		h.Token = d.Token
+		x.Token = x.member.Token
 	}
-	r := protocol.Release(h, true, true)
+	r := protocol.Release(x.Held, true, true)
 	r.Self = ""
-	left, err := protocol.Remove(n, r)
-	if err == nil && !left {
+	released, err := r.Run(n)
+	if err == nil && !released.Done() {
 		err = driver.ErrNotHeld
 	}
-	return err
+	return released, err
 }
 
 // LockTx locks the database, and then looks whether that was right: under the lock nothing changes.

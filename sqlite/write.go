@@ -44,7 +44,6 @@ func write(ctx context.Context, w *writer, before protocol.Row, n *protocol.Name
 	if n.Token != before.Token {
 		w.keep(n.Token, n.Now, microseconds(n.Rests-n.Now))
 	}
-	c.next = n.Handoffs
 	return c, c.tell(ctx, w.Queries, n)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -171,21 +172,23 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	}
 	rs := slices.Clone(requests[:fresh])
 	attempts := make([]*attempt, fresh)
+	takes := make([]protocol.Op, fresh)
 	for i := range rs {
 		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.attempt(ctx, o), o.Host, o.Thread
 		attempts[i] = c.registry.request(rs[i].Name, rs[i].Attempt)
+		takes[i] = protocol.Take{Request: rs[i]}
 	}
-	grants, _, asked, err := c.store.Batch(ctx, rs, nil)
+	results, asked, err := c.store.Run(ctx, takes...)
 	taken := 0
 	gap := false // a name was not taken: what follows is out of order
 	for i := range rs {
-		if err != nil || grants[i].Token == 0 {
+		if err != nil || !results[i].Done() {
 			c.registry.transition(attempts[i], finish)
 			gap = true
 			continue
 		}
 		if !gap {
-			got := &receipt{Answer: store.Answer{Grant: grants[i], Asked: asked}}
+			got := &receipt{Answer: store.Answer{Grant: results[i].Grant, Asked: asked}}
 			if h, ok := c.rely(obs.under(i, ctx), s, attempts[i], &rs[i], o, got); ok {
 				all.add(h, obs.at(i), false)
 				taken++
@@ -264,11 +267,15 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		c.drop(l.hold, errUnlocked)
 		l.hold.entries = 0
 	}
-	var released []bool
+	releases := make([]protocol.Op, len(list))
+	for i, h := range list {
+		releases[i] = protocol.Release(h, false, false)
+	}
+	var released []protocol.Result
 	briefly := store.Briefly
 	briefly.Tries = 3
 	err := c.store.Retry(ctx, briefly, func() (err error) {
-		_, released, _, err = c.store.Batch(ctx, nil, list)
+		released, _, err = c.store.Run(ctx, releases...)
 		return err
 	})
 	if err != nil { // Unlock does each by itself; what was released all the same is no loss
@@ -278,7 +285,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		return
 	}
 	for i, h := range list {
-		if l := together[h]; released[i] {
+		if l := together[h]; released[i].Done() {
 			c.registry.transition(l.hold.attempt, finish)
 			c.history.record(l.hold, KindReleased, "")
 			c.tellEnded(l.hold, nil)

@@ -26,8 +26,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 			return m, err
 		}
 		sent = true
-		held := h.held() // now, and not when the transition runs
-		err := h.in.Change(ctx, h.name, func(n *protocol.Name) error { return protocol.Downgrade(n, held) })
+		_, err := h.in.Do(ctx, protocol.Downgrade{Held: h.held()})
 		if err != nil {
 			return m, err
 		}
@@ -46,21 +45,15 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		if err := h.once(); err != nil {
 			return m, err
 		}
-		held := h.held()
-		var got driver.Grant
-		var upgraded bool
-		err := h.in.Change(ctx, h.name, func(n *protocol.Name) (err error) {
-			got, upgraded, err = protocol.Upgrade(n, held, h.id)
-			return err
-		})
+		upgraded, err := h.in.Do(ctx, protocol.Upgrade{Held: h.held(), Attempt: h.id})
 		switch {
 		case err != nil:
 			return m, err
-		case !upgraded:
+		case !upgraded.Done():
 			state, _ := c.store.Look(ctx, h.in.ID, h.name)
 			return m, c.notAcquired(state, nil)
 		}
-		m.token, m.last, m.units, m.of = got.Token, got.Token, 0, 0
+		m.token, m.last, m.units, m.of = upgraded.Grant.Token, upgraded.Grant.Token, 0, 0
 		return m, nil
 	})
 }
@@ -88,16 +81,12 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
 	return l.convert(ctx, false, func(m mode) (mode, error) {
-		asked, held := c.config.Clock.Now(), h.held()
-		var left time.Duration
-		err := h.in.Change(ctx, h.name, func(n *protocol.Name) (err error) {
-			left, err = protocol.Extend(n, held, d)
-			return err
-		})
+		asked := c.config.Clock.Now()
+		extended, err := h.in.Do(ctx, protocol.Extend{Held: h.held(), For: d})
 		if err != nil {
 			return m, err
 		}
-		if !c.prolong(h, leaseEnd(left, asked, c.config.Clock.Now())) {
+		if !c.prolong(h, leaseEnd(extended.Grant.Lease, asked, c.config.Clock.Now())) {
 			c.expire(h)
 			<-h.ctx.Done() // ended by the goroutine that took the hold out of the registry
 		}
@@ -108,8 +97,8 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.convert(ctx, false, func(m mode) (mode, error) {
-		held, e := l.hold.held(), eventOf(l.hold, kind, detail)
-		return m, l.hold.in.Change(ctx, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, held, e) })
+		_, err := l.hold.in.Do(ctx, protocol.Announce{Held: l.hold.held(), Event: eventOf(l.hold, kind, detail)})
+		return m, err
 	})
 }
 

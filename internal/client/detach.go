@@ -89,7 +89,8 @@ func (c *Client) giveTo(ctx context.Context, h *hold, to protocol.Request, d tim
 			}
 		}
 		waited = true
-		return h.in.Change(ctx, h.name, func(n *protocol.Name) error { return protocol.Move(n, held, to) })
+		_, err := h.in.Do(ctx, protocol.Move{Held: held, To: to, Self: h.in.ID})
+		return err
 	})
 	c.tellEnded(h, err)
 	switch {
@@ -202,7 +203,8 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	}}
 	from := driver.Held{Name: r.Name, Session: holder.Session, Token: token}
 	err = c.persist(ctx, func() error {
-		return s.Change(ctx, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
+		_, err := s.Do(ctx, protocol.Move{Held: from, To: *r, Self: s.ID})
+		return err
 	})
 	if err == nil {
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
@@ -228,7 +230,7 @@ func (c *Client) moveBack(s *store.Session, k *attempt, token int64, to driver.H
 		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 		defer cancel()
 		_ = c.store.Retry(within, store.Background, func() error {
-			err := s.Change(c.store.Tidying, k.name, func(n *protocol.Name) error { return protocol.Move(n, held, back) })
+			_, err := s.Do(c.store.Tidying, protocol.Move{Held: held, To: back, Self: s.ID})
 			if errors.Is(err, driver.ErrNotHeld) {
 				return nil
 			}

@@ -18,27 +18,13 @@ type departing struct {
 	leaves bool
 }
 
-func (d *departing) inDoubt(err error) error {
+func (d *departing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	results, err := d.paper.Run(ctx, ops...)
 	if err != nil || !d.leaves {
-		return err
+		return results, err
 	}
 	d.leaves = false
-	return driver.Fail(driver.ErrRetry, driver.Join(errors.New("rolled back"), driver.ErrInDoubt))
-}
-
-func (d *departing) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	grant, taken, err := d.paper.Take(ctx, r)
-	return grant, taken, d.inDoubt(err)
-}
-
-func (d *departing) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := d.paper.Remove(ctx, r)
-	return next, left, d.inDoubt(err)
-}
-
-func (d *departing) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	grants, released, err := d.paper.Batch(ctx, takes, releases)
-	return grants, released, d.inDoubt(err)
+	return nil, driver.Fail(driver.ErrRetry, driver.Join(errors.New("rolled back"), driver.ErrInDoubt))
 }
 
 // Broken by "it did nothing" of a transaction in doubt.
@@ -48,13 +34,8 @@ func TestATransactionInDoubtIsNoLossAndLeavesNothing(t *testing.T) {
 		c := newPaperClient(t, d, nil)
 		free := func() {
 			t.Helper()
-			if _, err := d.Change(t.Context(), driver.How{Name: "n"}, func(n *protocol.Name) error {
-				if n.Session != "" {
-					t.Errorf("held by %s", n.Attempt)
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
+			if row, _ := d.names.Row("n"); row.Session != "" {
+				t.Errorf("held by %s", row.Attempt)
 			}
 		}
 		acquire(t, t.Context(), c, "other") // a session

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 var quiet = outage.New(slog.New(slog.DiscardHandler), "")
@@ -135,7 +136,7 @@ func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 			p := newPaper()
 			c := newPaperClient(t, p, func(config *Config) { config.Clock = read })
 			in := aliveSession(t, read)
-			grant, taken, err := p.Take(t.Context(), driver.Request{Name: "n", Session: in.ID, Attempt: "a"})
+			grant, taken, err := drivertest.Take(t.Context(), p, driver.Request{Name: "n", Session: in.ID, Attempt: "a"})
 			if !taken || err != nil {
 				t.Fatal(taken, err)
 			}

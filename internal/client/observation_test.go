@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -243,18 +243,18 @@ func TestAnUnlockThatIsTriedAgainIsToldOnce(t *testing.T) {
 	})
 }
 
-// stalling is a database whose Batch fails, when it is let go.
+// stalling is a database that fails releases of several locks, when it is let go.
 type stalling struct {
 	*paper
 	gate chan struct{}
 }
 
-func (s stalling) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	if len(releases) == 0 {
-		return s.paper.Batch(ctx, takes, nil)
+func (s stalling) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if _, releases := ops[0].(protocol.Removal); !releases || len(ops) == 1 {
+		return s.paper.Run(ctx, ops...)
 	}
 	<-s.gate
-	return nil, nil, errAway
+	return nil, errAway
 }
 
 func TestLocksThatCannotBeUnlockedBeforeCloseAreToldOf(t *testing.T) {

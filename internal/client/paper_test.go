@@ -100,14 +100,20 @@ func (p *paper) asked() int {
 	return p.statements
 }
 
-func (p *paper) Change(_ context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (p *paper) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.reached(); err != nil {
 		return nil, err
 	}
-	changes, err := p.names.Change(how.Name, how.Make, transition)
-	return changes.Handoffs, err
+	results := make([]protocol.Result, len(ops))
+	for i, op := range protocol.Together(ops) {
+		var err error
+		if results[i], _, err = p.names.Run(op); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }
 
 func (p *paper) Validate() error                { return nil }
@@ -181,54 +187,6 @@ func (p *paper) Attempts(_ context.Context, session string) (claims []driver.Att
 		}
 	}
 	return claims, nil
-}
-
-func (p *paper) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
-	_, err = p.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) error {
-		g, taken = protocol.Take(n, r)
-		return nil
-	})
-	return g, taken, err
-}
-
-func (p *paper) Join(ctx context.Context, r driver.Request) (g driver.Grant, outcome driver.Outcome, err error) {
-	_, err = p.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) (err error) {
-		g, outcome, err = protocol.Join(n, r)
-		return err
-	})
-	return g, outcome, err
-}
-
-func (p *paper) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	next, err = p.Change(ctx, driver.How{Name: r.Name}, func(n *protocol.Name) (err error) {
-		left, err = protocol.Remove(n, r)
-		return err
-	})
-	return next, left, err
-}
-
-func (p *paper) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	for _, r := range takes {
-		g, _, err := p.Take(ctx, r)
-		if err != nil {
-			return nil, nil, err
-		}
-		grants = append(grants, g)
-	}
-	for _, h := range releases {
-		done := false
-		_, err := p.Change(ctx, driver.How{Name: h.Name}, func(n *protocol.Name) (err error) {
-			if n.Waiters == 0 {
-				done, err = protocol.Remove(n, protocol.Release(h, false, false))
-			}
-			return err
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		released = append(released, done)
-	}
-	return grants, released, nil
 }
 
 func (p *paper) Look(_ context.Context, session string, names []string) (states []driver.State, err error) {

@@ -51,7 +51,7 @@ func (c *Client) detach(h *hold, d driver.Detachment) (inQueue bool) {
 	within, cancel := contract.UntilClosed(c.store.Tidying, h.in.Context())
 	defer cancel()
 	return c.store.Retry(within, store.Background, func() error {
-		err := h.in.Change(c.store.Tidying, h.name, func(n *protocol.Name) error { return protocol.Detach(n, held, d) })
+		_, err := h.in.Do(c.store.Tidying, protocol.Detach{Held: held, Member: d})
 		switch {
 		case err == nil:
 			c.detaching.Worked()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var errDenied = driver.Refused(errors.New("permission denied"))
@@ -23,45 +24,36 @@ type refusing struct {
 	removed int
 }
 
-func (d *refusing) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	grant, taken, err := d.paper.Take(ctx, r)
-	if err == nil {
-		err = d.take
-	}
-	return grant, taken, err
-}
-
-func (d *refusing) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	if d.join != nil {
-		if err := d.join(r); err != nil {
-			return driver.Grant{}, 0, err
+func (d *refusing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	switch op := ops[0].(type) {
+	case protocol.Take:
+		results, err := d.paper.Run(ctx, ops...)
+		if err == nil {
+			err = d.take
+		}
+		return results, err
+	case protocol.Join:
+		if d.join != nil {
+			if err := d.join(op.Request); err != nil {
+				return nil, err
+			}
+		}
+	case protocol.Removal:
+		d.mu.Lock()
+		d.removed++
+		err := d.remove
+		d.mu.Unlock()
+		if err != nil {
+			return nil, err
 		}
 	}
-	return d.paper.Join(ctx, r)
-}
-
-func (d *refusing) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	d.mu.Lock()
-	d.removed++
-	err := d.remove
-	d.mu.Unlock()
-	if err != nil {
-		return nil, false, err
-	}
-	return d.paper.Remove(ctx, r)
+	return d.paper.Run(ctx, ops...)
 }
 
 func (d *refusing) removals() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.removed
-}
-
-func (d *refusing) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	if d.remove != nil && len(releases) > 0 {
-		return nil, nil, d.remove
-	}
-	return d.paper.Batch(ctx, takes, releases)
 }
 
 // Broken by a residue that is looked for in the engine's kinds of failure alone.

@@ -16,14 +16,12 @@ import (
 // Ask tells all holders of a name why it is wanted. ErrNotHeld where there is none.
 func (c *Client) Ask(ctx context.Context, name, reason string) error {
 	return c.store.Inquire(ctx, func(ctx context.Context) error {
-		var holders int
-		err := c.withEvent(ctx, c.signed(name, KindAsked, reason), func(e driver.Event) error {
-			return c.store.Change(ctx, "", name, func(n *protocol.Name) (err error) {
-				holders, err = protocol.Ask(n, reason, e)
-				return err
-			})
+		var asked protocol.Result
+		err := c.withEvent(ctx, c.signed(name, KindAsked, reason), func(e driver.Event) (err error) {
+			asked, err = c.store.Do(ctx, protocol.Ask{Name: name, Reason: reason, Event: e})
+			return err
 		})
-		if err == nil && holders == 0 {
+		if err == nil && !asked.Done() {
 			return withMessage{"nobody holds it", driver.ErrNotHeld}
 		}
 		return err
@@ -143,10 +141,8 @@ func (b *breach) rest(chosen []driver.Participant) {
 // endRest comes first, so that what the holders give up is handed on.
 func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error {
 	err := b.withEvent(ctx, b.signed(b.name, KindBroken, "its rest was ended: "+b.reason), func(e driver.Event) error {
-		return b.store.Change(ctx, s.ID, b.name, func(n *protocol.Name) error {
-			protocol.EndRest(n, b.restOf, e)
-			return nil
-		})
+		_, err := b.store.Do(ctx, protocol.EndRest{Name: b.name, Token: b.restOf, Event: e})
+		return err
 	})
 	if err == nil && free {
 		_, err = s.Reclaim(ctx, b.name, driver.Holder{})
@@ -162,9 +158,9 @@ func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error
 func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participant) error {
 	e := b.signed(b.name, KindBroken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
-	var taken bool
+	var taken protocol.Result
 	err := b.withEvent(ctx, e, func(e driver.Event) (err error) {
-		_, taken, err = s.Remove(ctx, protocol.Break(s.ID, b.name, p.Holder, e))
+		taken, err = s.Do(ctx, protocol.Break(s.ID, b.name, p.Holder, e))
 		return err
 	})
 	switch {
@@ -175,7 +171,7 @@ func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participan
 		b.doubted[p.Grant.Token] = store.ResidueOf(err) == store.Unsure
 		s.Check()
 		return err
-	case taken:
+	case taken.Done():
 		b.taken[p.Grant.Token] = true
 		if p.Session == s.ID { // its own session is not told by the database
 			s.Check()

@@ -8,14 +8,18 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // hesitant is a database that is away for as long as a request to join a queue waits.
 type hesitant struct{ *paper }
 
-func (h hesitant) Join(ctx context.Context, _ driver.Request) (driver.Grant, driver.Outcome, error) {
+func (h hesitant) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if _, joins := ops[0].(protocol.Join); !joins {
+		return h.paper.Run(ctx, ops...)
+	}
 	<-ctx.Done()
-	return driver.Grant{}, 0, driver.Fail(driver.ErrUnavailable, context.Cause(ctx))
+	return nil, driver.Fail(driver.ErrUnavailable, context.Cause(ctx))
 }
 
 // The error is one of a database that is away only where nobody was seen to hold the name.

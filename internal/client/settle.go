@@ -73,11 +73,8 @@ func (c *Client) ascertain(ctx context.Context, h *hold) error {
 
 // raise lifts the token of a hold in the database.
 func raise(ctx context.Context, s *store.Session, h driver.Held, token int64) (raised int64, err error) {
-	err = s.Change(ctx, h.Name, func(n *protocol.Name) (err error) {
-		raised, err = protocol.Raise(n, h, token)
-		return err
-	})
-	return raised, err
+	result, err := s.Do(ctx, protocol.Raise{Held: h, To: token})
+	return result.Grant.Token, err
 }
 
 // confirm asks the database whether a hold is held.

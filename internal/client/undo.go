@@ -67,7 +67,7 @@ func (c *Client) leave(s *store.Session, k *attempt) error {
 	}
 	r := protocol.Undo(s.ID, k.name, k.id)
 	r.Guarded = k.guarded.Load()
-	_, _, err := s.Remove(c.store.Tidying, r)
+	_, err := s.Do(c.store.Tidying, r)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/wait"
@@ -31,7 +32,7 @@ type world struct {
 	q    *Queues
 	in   *fake
 	end  context.CancelFunc // ends the session
-	join func(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error)
+	join func(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error)
 
 	mu        sync.Mutex // protects what follows
 	joined    []driver.Request
@@ -114,12 +115,12 @@ func (f *fake) Context() context.Context   { return f.ctx }
 func (f *fake) Waiters() *wait.Hub         { return f.hub }
 func (f *fake) Cycles() *deadlock.Detector { return f.cycles }
 
-func (f *fake) Join(ctx context.Context, r *driver.Request) (a store.Answer, outcome driver.Outcome, err error) {
+func (f *fake) Join(ctx context.Context, r *driver.Request) (a store.Answer, outcome protocol.Outcome, err error) {
 	w := f.world
 	w.mu.Lock()
 	w.joined = append(w.joined, *r)
 	w.mu.Unlock()
-	outcome = driver.Queued
+	outcome = protocol.Queued
 	if w.join != nil {
 		a.Grant, outcome, err = w.join(ctx, *r)
 	}
@@ -135,8 +136,8 @@ func (nowhere) Look(ctx context.Context, _ string, _ []string) ([]driver.State, 
 	return nil, ctx.Err()
 }
 
-func (nowhere) Remove(context.Context, driver.Removal) ([]driver.Handoff, bool, error) {
-	return nil, false, nil
+func (nowhere) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return make([]protocol.Result, len(ops)), nil
 }
 
 func (nowhere) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {
@@ -182,9 +183,9 @@ func (w *world) cohort(n int) (callers []*caller, attempt string) {
 	w.t.Helper()
 	answer := make(chan struct{})
 	before := w.join
-	w.join = func(context.Context, driver.Request) (driver.Grant, driver.Outcome, error) {
+	w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
 		<-answer
-		return driver.Grant{}, driver.Queued, nil
+		return driver.Grant{}, protocol.Queued, nil
 	}
 	first := w.ask(driver.Request{}) // while its statement is in flight, the others gather
 	for range n {
@@ -396,9 +397,9 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 func TestOnlyPlainRequestsShareAPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		answer := make(chan struct{})
-		w.join = func(context.Context, driver.Request) (driver.Grant, driver.Outcome, error) {
+		w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
 			<-answer
-			return driver.Grant{}, driver.Queued, nil
+			return driver.Grant{}, protocol.Queued, nil
 		}
 		for _, r := range []driver.Request{
 			{}, {}, {}, {Units: 1, Of: 2}, {Lease: time.Second}, {MinHold: time.Second}, {Metadata: "{}"},
@@ -458,8 +459,8 @@ func TestAGrantThatIsToldTwiceServesOneMember(t *testing.T) {
 func TestAGrantMayComeBeforeTheAnswer(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, w *world) {
-			answer := make(chan driver.Outcome)
-			w.join = func(_ context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+			answer := make(chan protocol.Outcome)
+			w.join = func(_ context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
 				return driver.Grant{First: 11, Token: 11}, <-answer, nil
 			}
 			r := driver.Request{}
@@ -468,7 +469,7 @@ func TestAGrantMayComeBeforeTheAnswer(t *testing.T) {
 			}
 			c := w.ask(r)
 			w.grant(c.attempt, 11, 11) // before its own statement is answered
-			answer <- driver.Granted
+			answer <- protocol.Done
 			w.has(c, 11)
 			if len(w.abandoned) > 0 || w.pass(c) {
 				t.Errorf("abandoned: %v", w.abandoned)
@@ -482,7 +483,7 @@ func TestAGrantMayComeBeforeTheAnswer(t *testing.T) {
 func TestAnAnswerThatIsLostAfterTheGrantChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		lost := make(chan error)
-		w.join = func(context.Context, driver.Request) (driver.Grant, driver.Outcome, error) {
+		w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
 			return driver.Grant{}, 0, <-lost
 		}
 		c := w.ask(driver.Request{})
@@ -503,7 +504,7 @@ func TestAStatementWithoutAnAnswerIsAbandoned(t *testing.T) {
 	for err, abandoned := range map[error]int{broke: 1, driver.Fail(driver.ErrRetry, errors.New("a race")): 0, errRefused: 0} {
 		for _, lease := range []time.Duration{0, time.Second} {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.join = func(context.Context, driver.Request) (driver.Grant, driver.Outcome, error) {
+				w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
 					return driver.Grant{}, 0, err
 				}
 				c := w.ask(driver.Request{Lease: lease})
@@ -568,9 +569,9 @@ func TestWhatEndsTheWaiting(t *testing.T) {
 func TestACohortHasAnEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		answer := make(chan struct{})
-		w.join = func(context.Context, driver.Request) (driver.Grant, driver.Outcome, error) {
+		w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
 			<-answer
-			return driver.Grant{}, driver.Queued, nil
+			return driver.Grant{}, protocol.Queued, nil
 		}
 		w.ask(driver.Request{})
 		for range maxMembers + 1 {

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -50,7 +51,7 @@ type Session interface {
 	Context() context.Context
 	Waiters() *wait.Hub
 	Cycles() *deadlock.Detector
-	Join(ctx context.Context, r *driver.Request) (store.Answer, driver.Outcome, error)
+	Join(ctx context.Context, r *driver.Request) (store.Answer, protocol.Outcome, error)
 }
 
 // Queues are the requests of a client that wait.
@@ -235,7 +236,7 @@ func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
 		c.fail(store.ErrAgain, false)
 	case err != nil:
 		c.fail(err, answer.Left == store.Unsure)
-	case outcome == driver.Queued:
+	case outcome == protocol.Queued:
 		c.joined(r.Lease != 0)
 	default:
 		c.in.Waiters().Remove(c.place)

@@ -5,7 +5,6 @@ import "github.com/dblock-go/dblock/internal/protocol"
 // The values that go in and out of a transition. Package protocol says what they mean.
 type (
 	Request    = protocol.Request
-	Outcome    = protocol.Outcome
 	Grant      = protocol.Grant
 	Held       = protocol.Held
 	Handoff    = protocol.Handoff
@@ -18,12 +17,6 @@ type (
 
 // Readers is the capacity of a name with readers and writers.
 const Readers = protocol.Readers
-
-// What becomes of a request that joins.
-const (
-	Queued  = protocol.Queued
-	Granted = protocol.Granted
-)
 
 // Why something leaves a name.
 const (

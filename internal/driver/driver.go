@@ -16,7 +16,7 @@
 // # Guards
 //
 // An application's transaction that guards a hold share-locks the hold's row in dblock_guards. A
-// takeover (Remove ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
+// takeover (Removal ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
 // it locks that row after the name's, without waiting, and writes it. A release by the holder does
 // so where the hold was guarded (Removal.Guarded), and ReleaseTx always. The end of a session,
 // which takes no lock away, does not.

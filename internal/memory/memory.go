@@ -29,26 +29,27 @@ type name struct {
 	shares []protocol.Share
 }
 
-// Change runs a transition on a name, keeps what it leaves, and returns that: the caller sends what
-// is told. After an error nothing is kept. Where the name has no row, make says whether it gets
-// one.
-func (m *Names) Change(is string, make bool, transition func(n *protocol.Name) error) (protocol.Changes, error) {
-	n, now := m.names[is], m.Now()
+// Run runs an op, keeps the changes that the op leaves, and returns them: the caller sends the
+// hints. After an error nothing is kept. A name gets a row where the op leaves something there.
+func (m *Names) Run(op protocol.Op) (protocol.Result, protocol.Changes, error) {
+	is, now := op.On(), m.Now()
+	n := m.names[is]
 	if n == nil {
 		n = &name{row: protocol.Row{Name: is, Since: now, Head: 1, Next: 1}}
 	}
 	open := protocol.Open(n.row, now, source{m, n})
-	if err := transition(open); err != nil {
-		return protocol.Changes{}, err
+	result, err := op.Run(open)
+	if err != nil {
+		return protocol.Result{}, protocol.Changes{}, err
 	}
-	if m.names[is] == nil && make {
+	if m.names[is] == nil && open.Changed() {
 		if m.names == nil {
 			m.names = map[string]*name{}
 		}
 		m.names[is] = n
 	}
 	n.write(open)
-	return open.Changes, nil
+	return result, open.Changes, nil
 }
 
 // write keeps what a transition leaves.

@@ -1,53 +1,87 @@
 package protocol
 
 // Ask marks every hold of the name with a reason, tells the holders' sessions, the asking session
-// too, and records the event. It returns the number of holders. Without a holder it records
-// nothing.
-func Ask(n *Name, reason string, e Event) (holders int, err error) {
+// too, and records the event. Result.Holders is the number of holders. Undone without a holder.
+type Ask struct {
+	Name   string
+	Reason string
+	Event  Event
+}
+
+// On is as of Op.
+func (a Ask) On() string { return a.Name }
+
+// By returns "": the asking session is told like any other.
+func (a Ask) By() string { return "" }
+
+// Run is as of Op.
+func (a Ask) Run(n *Name) (Result, error) {
+	holders := 0
 	if n.held() {
-		n.Asked = reason
+		n.Asked = a.Reason
 		n.tell(n.Session, Hint{Attempt: n.Attempt})
 		holders++
 	}
 	if n.Units > 0 {
 		shares, err := n.source.Shares()
 		if err != nil {
-			return 0, err
+			return Result{}, err
 		}
 		for _, s := range shares {
-			s.Asked = reason
+			s.Asked = a.Reason
 			n.PutShares = append(n.PutShares, s)
 			n.tell(s.Session, Hint{Attempt: s.Attempt})
 			holders++
 		}
 	}
-	if holders > 0 {
-		n.record(e)
+	if holders == 0 {
+		return Result{}, nil
 	}
-	return holders, nil
+	n.record(a.Event)
+	return Result{Outcome: Done, Holders: holders}, nil
 }
 
-// EndRest ends the cool-down (MinHold) of a name, held or not, and records the event. With a token
-// it does so only if the name was last granted as a whole with this one. Without a cool-down it
-// returns false and records nothing. It grants nothing: Remove with the cause Nothing does.
-func EndRest(n *Name, token int64, e Event) bool {
-	if !n.resting() || token != 0 && token != n.Last {
-		return false
+// EndRest ends the cool-down (MinHold) of a name, held or not, and records the event. With a Token
+// it does so only if the name was last granted as a whole with this one. Undone without a
+// cool-down. EndRest grants nothing: a Removal with the cause Nothing does.
+type EndRest struct {
+	Name  string
+	Token int64
+	Event Event
+}
+
+// On is as of Op.
+func (e EndRest) On() string { return e.Name }
+
+// By returns "": EndRest grants nothing.
+func (e EndRest) By() string { return "" }
+
+// Run is as of Op.
+func (e EndRest) Run(n *Name) (Result, error) {
+	if !n.resting() || e.Token != 0 && e.Token != n.Last {
+		return Result{}, nil
 	}
 	n.Rests = 0
-	n.record(e)
-	return true
+	n.record(e.Event)
+	return Result{Outcome: Done}, nil
 }
 
-// Announce records an event if the lock is held, and notifies those who watch the name. ErrNotHeld.
-func Announce(n *Name, h Held, e Event) error {
-	found, held, err := n.find(h.Session, h.Token, "")
-	if err != nil || !held || h.Shared != (found.share != nil) {
-		return notHeld(err)
+// Announce records an event if the lock is held, and notifies the sessions that watch the name.
+// ErrNotHeld.
+type Announce struct {
+	Held
+	Event Event
+}
+
+// Run is as of Op.
+func (a Announce) Run(n *Name) (Result, error) {
+	found, held, err := n.find(a.Session, a.Token, "")
+	if err != nil || !held || a.Shared != (found.share != nil) {
+		return Result{}, notHeld(err)
 	}
-	n.record(e)
+	n.record(a.Event)
 	n.Stirred = true
-	return nil
+	return Result{Outcome: Done}, nil
 }
 
 // record leaves an event to be written. One without a kind is none.

@@ -8,8 +8,8 @@ import (
 )
 
 func asking(n *protocol.Name) (string, error) {
-	holders, err := protocol.Ask(n, "?", protocol.Event{Kind: "asked"})
-	return fmt.Sprint(holders), err
+	asked, err := protocol.Ask{Reason: "?", Event: protocol.Event{Kind: "asked"}}.Run(n)
+	return fmt.Sprint(asked.Holders), err
 }
 
 func TestAsk(t *testing.T) {
@@ -27,7 +27,8 @@ func TestAsk(t *testing.T) {
 func TestEndRest(t *testing.T) {
 	ending := func(token int64) func(n *protocol.Name) (string, error) {
 		return func(n *protocol.Name) (string, error) {
-			return fmt.Sprint(protocol.EndRest(n, token, protocol.Event{Kind: "ended"})), nil
+			ended, err := protocol.EndRest{Token: token, Event: protocol.Event{Kind: "ended"}}.Run(n)
+			return fmt.Sprint(ended.Done()), err
 		}
 	}
 	free := func(tab *table) { tab.does(removal(protocol.Release(held("A", 0), true, false))) }
@@ -41,9 +42,7 @@ func TestEndRest(t *testing.T) {
 
 func TestAnnounce(t *testing.T) {
 	announcing := func(h protocol.Held) func(n *protocol.Name) (string, error) {
-		return func(n *protocol.Name) (string, error) {
-			return "", protocol.Announce(n, h, protocol.Event{Kind: "news"})
-		}
+		return plainly(protocol.Announce{Held: h, Event: protocol.Event{Kind: "news"}})
 	}
 	run(t, []row{
 		{"those who watch hear of it", requests(request("a")), nil, announcing(held("A", 0)), ": a=0; event news; stir"},

@@ -5,22 +5,28 @@ import (
 	"time"
 )
 
-// Extend moves the end of a fixed lease to d from now, unless it is later already, and returns what
-// is left of it then. ErrNotHeld, also where the lease is over or there is none. It is safe to
-// repeat.
-func Extend(n *Name, h Held, d time.Duration) (left time.Duration, err error) {
-	found, held, err := n.find(h.Session, h.Token, "")
-	if err != nil || !held || h.Shared != (found.share != nil) || found.ends == 0 || found.ends <= n.Now {
-		return 0, notHeld(err)
+// Extend moves the end of a fixed lease to For from now, unless the lease ends later already.
+// Result.Grant.Lease is the time that is left of the lease then. ErrNotHeld, also where the lease
+// has expired or the lock has none. Extend is safe to repeat.
+type Extend struct {
+	Held
+	For time.Duration
+}
+
+// Run is as of Op.
+func (e Extend) Run(n *Name) (Result, error) {
+	found, held, err := n.find(e.Session, e.Token, "")
+	if err != nil || !held || e.Shared != (found.share != nil) || found.ends == 0 || found.ends <= n.Now {
+		return Result{}, notHeld(err)
 	}
-	ends := max(found.ends, n.Now+micros(d))
+	ends := max(found.ends, n.Now+micros(e.For))
 	if found.share == nil {
 		n.Ends = ends
 	} else if ends > found.ends {
 		found.share.Ends = ends
 		n.PutShares = append(n.PutShares, *found.share)
 	}
-	return duration(ends - n.Now), nil
+	return Result{Outcome: Done, Grant: Grant{Lease: duration(ends - n.Now)}}, nil
 }
 
 // notHeld is ErrNotHeld, unless there is a graver error.
@@ -32,20 +38,24 @@ func notHeld(err error) error {
 }
 
 // Downgrade turns the whole name into one unit of Readers, with the same attempt and token, and
-// hands over. It keeps the time since when the name is held: there was no moment without a holder.
-// It succeeds if the lock is a share already. ErrNotHeld, also of a cohort: it is detached
-// first. ErrCapacity where waiters want permits.
-func Downgrade(n *Name, h Held) error {
-	found, held, err := n.find(h.Session, h.Token, "")
+// hands over. Downgrade keeps the time since when the name is held: there was no moment without a
+// holder. Downgrade succeeds if the lock is a share already. ErrNotHeld, also of a cohort: a cohort
+// is detached first. ErrCapacity where waiters want permits.
+type Downgrade struct{ Held }
+
+// Run is as of Op.
+func (d Downgrade) Run(n *Name) (Result, error) {
+	found, held, err := n.find(d.Session, d.Token, "")
 	switch {
 	case err != nil || !held:
-		return notHeld(err)
+		return Result{}, notHeld(err)
 	case found.share != nil:
-		return nil
+		return Result{Outcome: Done}, nil
 	case n.First < n.Last:
-		return ErrNotHeld
+		return Result{}, ErrNotHeld
 	case n.Waiters > 0 && n.Capacity != 0 && n.Capacity != Readers:
-		return fmt.Errorf("%w: those who wait for %q want permits: keep the whole name, or release it", ErrCapacity, n.Row.Name)
+		return Result{}, fmt.Errorf("%w: the waiters for %q want permits: keep the whole name, or release it",
+			ErrCapacity, n.Row.Name)
 	}
 	n.PutShares = append(n.PutShares, Share{
 		Session: n.Session, Host: n.Host, Thread: n.Thread, Attempt: n.Attempt, Token: n.Last,
@@ -54,24 +64,30 @@ func Downgrade(n *Name, h Held) error {
 	since := n.Since
 	n.free()
 	n.Since, n.Units, n.Capacity, n.Mixed = since, 1, Readers, false
-	_, err = n.handOver(h.Session)
-	return err
+	_, err = n.handOver(d.Session)
+	return n.done(true, err)
 }
 
-// Upgrade turns the share of an attempt into the whole name, with a new token, before all waiters:
-// they could not have had the name before this share is released. It returns false if there is
-// another share. It succeeds if the attempt holds the whole name already. ErrNotHeld.
-func Upgrade(n *Name, h Held, attempt string) (Grant, bool, error) {
-	if !n.held() || n.Session != h.Session || n.Attempt != attempt {
-		s, shared, err := n.source.Share(h.Session, h.Token, "")
+// Upgrade turns the share of an Attempt into the whole name, with a new token, before all waiters:
+// no waiter could have had the name before this share is released. Undone if there is another
+// share. Upgrade succeeds if the attempt holds the whole name already. ErrNotHeld.
+type Upgrade struct {
+	Held
+	Attempt string
+}
+
+// Run is as of Op.
+func (u Upgrade) Run(n *Name) (Result, error) {
+	if !n.held() || n.Session != u.Session || n.Attempt != u.Attempt {
+		s, shared, err := n.source.Share(u.Session, u.Token, "")
 		switch {
-		case err != nil || !shared || s.Attempt != attempt:
-			return Grant{}, false, notHeld(err)
+		case err != nil || !shared || s.Attempt != u.Attempt:
+			return Result{}, notHeld(err)
 		case n.Units != s.Units:
-			return Grant{}, false, nil
+			return Result{}, nil
 		}
 		if err := n.drop(s); err != nil {
-			return Grant{}, false, err
+			return Result{}, err
 		}
 		token := n.nextToken()
 		n.Token, n.Since = token, n.Now
@@ -82,20 +98,27 @@ func Upgrade(n *Name, h Held, attempt string) (Grant, bool, error) {
 	if n.Ends != 0 {
 		holder = holder.WithFixedLease(duration(n.Ends - n.Now))
 	}
-	return holder.Grant, true, nil
+	return Result{Outcome: Done, Grant: holder.Grant}, nil
 }
 
-// Raise makes a token the lock's own, unless the lock's is higher, and returns the lock's. It also
-// finds the token to which it was raised before, by a call whose answer was lost. ErrNotHeld, also
-// of a cohort: the tokens of its members would not be its own any more.
-func Raise(n *Name, h Held, token int64) (int64, error) {
-	if !n.holds(h.Session, h.Token) && !n.holds(h.Session, token) || n.First < n.Last {
-		return 0, ErrNotHeld
+// Raise makes a token the lock's own, unless the lock's is higher. Result.Grant.Token is the lock's
+// token then. Raise also finds the lock by the token To, which an earlier call whose answer was
+// lost has given to the lock. ErrNotHeld, also of a cohort: the tokens of its members would not be
+// the cohort's own any more.
+type Raise struct {
+	Held
+	To int64
+}
+
+// Run is as of Op.
+func (r Raise) Run(n *Name) (Result, error) {
+	if !n.holds(r.Session, r.Token) && !n.holds(r.Session, r.To) || n.First < n.Last {
+		return Result{}, ErrNotHeld
 	}
-	n.Token = max(n.Token, token)
-	n.Last = max(n.Last, token)
+	n.Token = max(n.Token, r.To)
+	n.Last = max(n.Last, r.To)
 	n.First = n.Last
-	return n.Last, nil
+	return Result{Outcome: Done, Grant: Grant{First: n.Last, Token: n.Last}}, nil
 }
 
 // Detachment says which member of a cohort is to be its only holder.
@@ -106,25 +129,31 @@ type Detachment struct {
 	Behind Request // the place of the members behind it; Members 0: there are none
 }
 
-// Detach leaves one member of a cohort as the only holder of the name, under the cohort's attempt.
+// Detach leaves one Member of a cohort as the only holder of the name, under the cohort's attempt.
 // The members behind it become one place at the head of the queue, under an attempt of its own. The
-// members before it have had the lock, and of those behind it some may have given up. It is
-// safe to repeat. ErrNotHeld where the cohort does not have the name by h.
-func Detach(n *Name, h Held, d Detachment) error {
-	if n.holds(h.Session, d.Token) && n.First == d.Token {
-		return nil
+// members before it have had the lock, and of the members behind it some may have given up. Detach
+// is safe to repeat. ErrNotHeld where the cohort does not hold the name as Held.
+type Detach struct {
+	Held
+	Member Detachment
+}
+
+// Run is as of Op.
+func (d Detach) Run(n *Name) (Result, error) {
+	member := d.Member
+	if n.holds(d.Session, member.Token) && n.First == member.Token {
+		return Result{Outcome: Done}, nil
 	}
-	if !n.holds(h.Session, h.Token) || d.Token < n.First || d.Token > n.Last {
-		return ErrNotHeld
+	if !n.holds(d.Session, d.Token) || member.Token < n.First || member.Token > n.Last {
+		return Result{}, ErrNotHeld
 	}
-	n.First, n.Last, n.Host, n.Thread = d.Token, d.Token, d.Host, d.Thread
-	if d.Behind.Members == 0 {
-		return nil
+	n.First, n.Last, n.Host, n.Thread = member.Token, member.Token, member.Host, member.Thread
+	if member.Behind.Members > 0 {
+		n.Capacity, _ = n.Joined(0)
+		n.Head--
+		behind := member.Behind
+		behind.Name = n.Row.Name
+		n.join(behind, n.Head)
 	}
-	n.Capacity, _ = n.Joined(0)
-	n.Head--
-	behind := d.Behind
-	behind.Name = n.Row.Name
-	n.join(behind, n.Head)
-	return nil
+	return Result{Outcome: Done}, nil
 }

@@ -10,38 +10,38 @@ import (
 
 func extending(h protocol.Held, d time.Duration) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		left, err := protocol.Extend(n, h, d)
-		return fmt.Sprint(int64(left / tick)), err
+		extended, err := protocol.Extend{Held: h, For: d}.Run(n)
+		return fmt.Sprint(int64(extended.Grant.Lease / tick)), err
 	}
 }
 
 func downgrading(h protocol.Held) func(n *protocol.Name) (string, error) {
-	return func(n *protocol.Name) (string, error) { return "", protocol.Downgrade(n, h) }
+	return plainly(protocol.Downgrade{Held: h})
 }
 
 func upgrading(h protocol.Held, attempt string) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		g, upgraded, err := protocol.Upgrade(n, h, attempt)
-		if !upgraded {
+		upgraded, err := protocol.Upgrade{Held: h, Attempt: attempt}.Run(n)
+		if !upgraded.Done() {
 			return "no", err
 		}
-		return grant(g), err
+		return grant(upgraded.Grant), err
 	}
 }
 
 func raising(h protocol.Held, to int64) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		token, err := protocol.Raise(n, h, began+to)
-		return fmt.Sprint(token - began), err
+		raised, err := protocol.Raise{Held: h, To: began + to}.Run(n)
+		return fmt.Sprint(raised.Grant.Token - began), err
 	}
 }
 
 func detaching(h protocol.Held, d protocol.Detachment) func(n *protocol.Name) (string, error) {
-	return func(n *protocol.Name) (string, error) { return "", protocol.Detach(n, h, d) }
+	return plainly(protocol.Detach{Held: h, Member: d})
 }
 
 func moving(h protocol.Held, to protocol.Request) func(n *protocol.Name) (string, error) {
-	return func(n *protocol.Name) (string, error) { return "", protocol.Move(n, h, to) }
+	return plainly(protocol.Move{Held: h, To: to})
 }
 
 const notHeld = "error: not held by this session and token"
@@ -122,7 +122,7 @@ func TestDetach(t *testing.T) {
 		{"nor a member after the last", requests(cohort), nil, detaching(held("A", 3), protocol.Detachment{Token: began + 4}), notHeld},
 		{"nor one before the first", requests(cohort), nil, detaching(held("A", 3), protocol.Detachment{Token: began - 1}), notHeld},
 		{"in one transition with its release those behind it are next", requests(cohort, request("b")), nil, func(n *protocol.Name) (string, error) {
-			if err := protocol.Detach(n, held("A", 3), second); err != nil {
+			if _, err := (protocol.Detach{Held: held("A", 3), Member: second}).Run(n); err != nil {
 				return "", err
 			}
 			return removal(protocol.Release(held("A", 1), true, false))(n)

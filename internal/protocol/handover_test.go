@@ -73,8 +73,9 @@ func TestAHandOverBelievesNoListThatWasCutShort(t *testing.T) {
 		"shares": {Name: "n", Token: 2, Units: 2, Capacity: 2, Mixed: true, Head: 1, Next: 1},
 	} {
 		n := protocol.Open(row, began, cutShort{})
-		if left, err := protocol.Remove(n, protocol.Release(protocol.Held{Name: "n", Session: "A", Token: 1, Shared: what == "shares"}, true, false)); !errors.Is(err, protocol.ErrRetry) {
-			t.Errorf("without its %s the release says %v, %v", what, left, err)
+		h := protocol.Held{Name: "n", Session: "A", Token: 1, Shared: what == "shares"}
+		if left, err := protocol.Release(h, true, false).Run(n); !errors.Is(err, protocol.ErrRetry) {
+			t.Errorf("without its %s the release says %+v, %v", what, left, err)
 		}
 	}
 }

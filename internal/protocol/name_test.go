@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 const (
@@ -85,23 +86,28 @@ func newTable(t testing.TB) *table {
 func (tab *table) join(requests ...protocol.Request) {
 	tab.t.Helper()
 	for _, r := range requests {
-		if _, err := tab.Change("n", true, func(n *protocol.Name) error {
-			_, _, err := protocol.Join(n, r)
-			return err
-		}); err != nil {
+		if _, _, err := tab.Run(protocol.Join{Request: r}); err != nil {
 			tab.t.Fatal(err)
 		}
 		tab.now++
 	}
 }
 
+// plainly runs an op, of which only the error and the rows tell.
+func plainly(op protocol.Op) func(n *protocol.Name) (string, error) {
+	return func(n *protocol.Name) (string, error) {
+		_, err := op.Run(n)
+		return "", err
+	}
+}
+
 // does runs a transition, and tells what it answered, what it left, and what it sent.
 func (tab *table) does(transition func(n *protocol.Name) (string, error)) string {
 	var said string
-	left, err := tab.Change("n", false, func(n *protocol.Name) (err error) {
+	_, left, err := tab.Run(drivertest.Func{Name: "n", Do: func(n *protocol.Name) (err error) {
 		said, err = transition(n)
 		return err
-	})
+	}})
 	if err != nil {
 		return "error: " + strings.SplitN(err.Error(), ":", 2)[0]
 	}
@@ -186,11 +192,11 @@ func (tab *table) shows() string {
 	return s
 }
 
-// removal runs Remove.
+// removal runs a removal.
 func removal(r protocol.Removal) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		left, err := protocol.Remove(n, r)
-		return fmt.Sprint(left), err
+		left, err := r.Run(n)
+		return fmt.Sprint(left.Done()), err
 	}
 }
 

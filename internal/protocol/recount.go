@@ -1,12 +1,21 @@
 package protocol
 
-// Recount has the row of a name say what its places and shares add up to, and hands over. It
-// reports whether the row said something else. The transitions keep the row right: this is for
-// what a server has left out of one, and for rows that were changed by hand.
-func Recount(n *Name, self string) (wrong bool, err error) {
+// Recount has the row of a name say what its places and shares add up to, and hands over. Undone
+// where the row said so already. The transitions keep the row right: Recount is for rows that a
+// server has written in part, and for rows that were changed by hand.
+type Recount struct{ Name string }
+
+// On is as of Op.
+func (r Recount) On() string { return r.Name }
+
+// By returns "": a reaper has no session.
+func (r Recount) By() string { return "" }
+
+// Run is as of Op.
+func (r Recount) Run(n *Name) (Result, error) {
 	t, err := n.source.Tally()
 	if err != nil {
-		return false, err
+		return Result{}, err
 	}
 	n.Waiters, n.Units = t.Waiters, t.Units
 	if t.Waiters > 0 {
@@ -16,8 +25,8 @@ func Recount(n *Name, self string) (wrong bool, err error) {
 		n.Capacity = t.Smallest
 	}
 	if !n.Changed() {
-		return false, nil
+		return Result{}, nil
 	}
-	_, err = n.handOver(self)
-	return true, err
+	_, err = n.handOver("")
+	return n.done(true, err)
 }

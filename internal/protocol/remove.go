@@ -11,8 +11,10 @@ const (
 	Nothing                // nothing leaves: the name is ready to be handed over
 )
 
-// Removal is something that a name is about to lose: the lock, a share of it, or a place in its
-// queue. Release, Undo, TakeOver and Break make one.
+// Removal takes something off a name, as its Cause says: the lock, a share of it, or a place in its
+// queue. Release, Undo, TakeOver and Break make one. Removal then hands over. Undone where there
+// was nothing to take off, or with the cause Nothing where the queue stayed as it was. A cohort
+// leaves whole, by its last token. ErrBusy where a transaction guards the hold that would leave.
 type Removal struct {
 	Cause     Cause
 	Name      string
@@ -42,9 +44,9 @@ func Undo(session, name, attempt string) Removal {
 }
 
 // TakeOver is the removal of an expired holder, or of an expired place in the queue, as it was
-// seen. Remove expires the session first where that is due. Where the holder is another by now, or
-// neither its session nor its fixed lease is over, nothing leaves. With the zero Holder nothing
-// leaves, and the name is handed over.
+// seen. The removal expires the session first where that is due. Where the holder is another by
+// now, or neither its session nor its fixed lease is over, nothing leaves. With the zero Holder
+// nothing leaves, and the name is handed over.
 func TakeOver(self, name string, h Holder) Removal {
 	r := Removal{
 		Cause: ByTime, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token,
@@ -91,10 +93,16 @@ func (n *Name) remove(h hold) error {
 	return nil
 }
 
-// Remove takes something off a name, as the Removal says, hands over, and reports whether there was
-// something to take off, or with the cause Nothing whether the queue changed. A cohort
-// leaves whole, by its last token. ErrBusy where a transaction guards the hold that would leave.
-func Remove(n *Name, r Removal) (left bool, err error) {
+// On is as of Op.
+func (r Removal) On() string { return r.Name }
+
+// By is as of Op.
+func (r Removal) By() string { return r.Self }
+
+// Run is as of Op.
+func (r Removal) Run(n *Name) (Result, error) {
+	var left bool
+	var err error
 	switch r.Cause {
 	case ByHolder:
 		left, err = n.release(r)
@@ -105,12 +113,12 @@ func Remove(n *Name, r Removal) (left bool, err error) {
 	case ByForce:
 		left, err = n.breakUp(r)
 	case Nothing:
-		return n.handOver(r.Self)
+		return n.done(n.handOver(r.Self))
 	}
 	if err == nil && left {
 		_, err = n.handOver(r.Self)
 	}
-	return left, err
+	return n.done(left, err)
 }
 
 func (n *Name) release(r Removal) (bool, error) {

@@ -42,20 +42,22 @@ func (w *world) steps(requests []protocol.Request) (steps []step) {
 func asks(r protocol.Request) []step {
 	return []step{
 		{says: "join " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			g, outcome, err := protocol.Join(n, r)
-			return g, outcome == protocol.Granted, err
+			return answer(protocol.Join{Request: r}.Run(n))
 		}},
 		{says: "take " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			g, taken := protocol.Take(n, r)
-			return g, taken, nil
+			return answer(protocol.Take{Request: r}.Run(n))
 		}},
 	}
 }
 
+// answer is the result of an op.
+func answer(result protocol.Result, err error) (protocol.Grant, bool, error) {
+	return result.Grant, result.Done(), err
+}
+
 func remove(says string, r protocol.Removal) step {
 	return step{says: says, self: r.Self, hands: true, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-		left, err := protocol.Remove(n, r)
-		return protocol.Grant{}, left, err
+		return answer(r.Run(n))
 	}}
 }
 
@@ -91,17 +93,18 @@ func (h hold) held() protocol.Held {
 func (w *world) converts(h hold) []step {
 	steps := []step{
 		{says: "downgrade " + h.attempt, self: h.session, owns: h.attempt, hands: true, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			return protocol.Grant{}, false, protocol.Downgrade(n, h.held())
+			_, err := protocol.Downgrade{Held: h.held()}.Run(n)
+			return protocol.Grant{}, false, err
 		}},
 		{says: "upgrade " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			return protocol.Upgrade(n, h.held(), h.attempt)
+			return answer(protocol.Upgrade{Held: h.held(), Attempt: h.attempt}.Run(n))
 		}},
 		{says: "extend " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			_, err := protocol.Extend(n, h.held(), 20*tick)
+			_, err := protocol.Extend{Held: h.held(), For: 20 * tick}.Run(n)
 			return protocol.Grant{}, false, err
 		}},
 		{says: "raise " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			_, err := protocol.Raise(n, h.held(), began+40)
+			_, err := protocol.Raise{Held: h.held(), To: began + 40}.Run(n)
 			return protocol.Grant{}, false, err
 		}},
 	}
@@ -113,13 +116,16 @@ func (w *world) converts(h hold) []step {
 			s.rest = &d.Behind
 		}
 		s.run = func(n *protocol.Name) (protocol.Grant, bool, error) {
-			return protocol.Grant{}, false, protocol.Detach(n, h.held(), d)
+			_, err := protocol.Detach{Held: h.held(), Member: d}.Run(n)
+			return protocol.Grant{}, false, err
 		}
 		steps = append(steps, s)
 	}
 	if back := request("c=", owned(h.host, h.thread)); h.units == 0 && w.alive("C") && !w.sent("c=") {
 		s := step{says: "reenter " + h.attempt, self: "C", gets: &back, owns: h.attempt, loses: h.attempt, seize: true}
-		s.run = func(n *protocol.Name) (protocol.Grant, bool, error) { return protocol.Reenter(n, back) }
+		s.run = func(n *protocol.Name) (protocol.Grant, bool, error) {
+			return answer(protocol.Reenter{Request: back}.Run(n))
+		}
 		steps = append(steps, s)
 	}
 	return steps

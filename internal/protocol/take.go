@@ -3,12 +3,16 @@ package protocol
 import "fmt"
 
 // Take takes the lock if the name has room for the request, no waiters, and no rest that goes on.
-// It returns false otherwise, and for permits of a name that is read, and the other way round.
-func Take(n *Name, r Request) (Grant, bool) {
-	if _, collides := n.Joined(stated(r)); collides || n.Waiters > 0 || n.resting() || !n.Fits(r.Units, r.Of) {
-		return Grant{}, false
+// Undone otherwise, and for permits of a name that is read, and the other way round.
+type Take struct{ Request }
+
+// Run is as of Op.
+func (t Take) Run(n *Name) (Result, error) {
+	_, collides := n.Joined(stated(t.Request))
+	if collides || n.Waiters > 0 || n.resting() || !n.Fits(t.Units, t.Of) {
+		return Result{}, nil
 	}
-	return n.grant(r), true
+	return Result{Outcome: Done, Grant: n.grant(t.Request)}, nil
 }
 
 // stated is the number of units that a request states; 0: it wants the whole name.
@@ -27,20 +31,25 @@ func units(capacity int) string {
 	return fmt.Sprintf("%d permits", capacity)
 }
 
-// Join takes the lock as Take does, or else joins the end of the queue. So one statement has one
-// outcome to be found out. ErrCapacity for permits of a name that is read, and the other way round.
-func Join(n *Name, r Request) (Grant, Outcome, error) {
-	capacity, collides := n.Joined(stated(r))
+// Join takes the lock as Take does, or else joins the end of the queue: Queued. So one request has
+// one outcome to be found out. ErrCapacity for permits of a name that is read, and the other way
+// round.
+type Join struct{ Request }
+
+// Run is as of Op.
+func (j Join) Run(n *Name) (Result, error) {
+	capacity, collides := n.Joined(stated(j.Request))
 	if collides {
-		return Grant{}, 0, fmt.Errorf("%w: %q has %s, the request is for %s", ErrCapacity, n.Row.Name, units(capacity), units(r.Of))
+		return Result{}, fmt.Errorf("%w: %q has %s, the request is for %s",
+			ErrCapacity, n.Row.Name, units(capacity), units(j.Of))
 	}
-	if grant, taken := Take(n, r); taken {
-		return grant, Granted, nil
+	if taken, err := Take(j).Run(n); err != nil || taken.Done() {
+		return taken, err
 	}
 	n.Capacity = capacity
-	n.join(r, n.Next)
+	n.join(j.Request, n.Next)
 	n.Next++
-	return Grant{}, Queued, nil
+	return Result{Outcome: Queued}, nil
 }
 
 // nextToken is above all earlier tokens of the name, and not below the clock.
@@ -79,24 +88,27 @@ func (n *Name) take(r Request, g Grant, ends int64) {
 }
 
 // Reenter takes the whole name over from a holder in another session whose host and thread are
-// those of the request, with a new token, before all waiters. It returns false where the holder is
-// another owner, and where the request is for a share. It also does for a holder of the same
-// session: that client knows what it holds, and may be about to release it. A rest goes on, unless
-// the request has one of its own. ErrBusy where a transaction that guards the lock is open: then no
-// new one begins for two seconds.
-func Reenter(n *Name, r Request) (Grant, bool, error) {
+// those of the request, with a new token, before all waiters. Undone where the holder is another
+// owner, and where the request is for a share. Undone also for a holder of the same session: that
+// client knows its own locks, and may be about to release this one. A rest goes on, unless the
+// request has one of its own. ErrBusy where a transaction that guards the lock is open: then no new
+// one begins for two seconds.
+type Reenter struct{ Request }
+
+// Run is as of Op.
+func (r Reenter) Run(n *Name) (Result, error) {
 	if !n.held() || n.Host != r.Host || n.Thread != r.Thread || n.Session == r.Session || r.Units > 0 {
-		return Grant{}, false, nil
+		return Result{}, nil
 	}
 	if err := n.source.Seize(n.Attempt, true); err != nil {
-		return Grant{}, false, err
+		return Result{}, err
 	}
 	n.tell(n.Session, Hint{Attempt: n.Attempt})
 	rests := n.Rests
-	g := n.grant(r)
+	g := n.grant(r.Request)
 	if r.MinHold <= 0 {
 		n.Rests = rests
 	}
 	g.Contended = n.Waiters > 0
-	return g, true, nil
+	return Result{Outcome: Done, Grant: g}, nil
 }

@@ -9,19 +9,19 @@ import (
 
 func taking(r protocol.Request) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		g, taken := protocol.Take(n, r)
-		if !taken {
-			return "no", nil
+		taken, err := protocol.Take{Request: r}.Run(n)
+		if !taken.Done() {
+			return "no", err
 		}
-		return "takes " + grant(g), nil
+		return "takes " + grant(taken.Grant), err
 	}
 }
 
 func joining(r protocol.Request) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		g, outcome, err := protocol.Join(n, r)
-		if outcome == protocol.Granted {
-			return "granted " + grant(g), err
+		joined, err := protocol.Join{Request: r}.Run(n)
+		if joined.Done() {
+			return "granted " + grant(joined.Grant), err
 		}
 		return "queued", err
 	}
@@ -29,11 +29,11 @@ func joining(r protocol.Request) func(n *protocol.Name) (string, error) {
 
 func reentering(r protocol.Request) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		g, back, err := protocol.Reenter(n, r)
-		if !back {
+		back, err := protocol.Reenter{Request: r}.Run(n)
+		if !back.Done() {
 			return "no", err
 		}
-		return "reenters " + grant(g), err
+		return "reenters " + grant(back.Grant), err
 	}
 }
 
@@ -140,13 +140,14 @@ func TestANameWithoutARowHasNothing(t *testing.T) {
 		"Nothing":  removal(protocol.TakeOver("B", "n", protocol.Holder{})),
 		"Reenter":  reentering(request("b", owned("A", "a"))),
 		"Ask": func(n *protocol.Name) (string, error) {
-			holders, err := protocol.Ask(n, "why", protocol.Event{})
-			return fmt.Sprint(holders > 0), err
+			asked, err := protocol.Ask{Reason: "why"}.Run(n)
+			return fmt.Sprint(asked.Done()), err
 		},
 		"EndRest": func(n *protocol.Name) (string, error) {
-			return fmt.Sprint(protocol.EndRest(n, 0, protocol.Event{})), nil
+			ended, err := protocol.EndRest{}.Run(n)
+			return fmt.Sprint(ended.Done()), err
 		},
-		"Announce":  func(n *protocol.Name) (string, error) { return "", protocol.Announce(n, h, protocol.Event{}) },
+		"Announce":  plainly(protocol.Announce{Held: h}),
 		"Extend":    extending(h, tick),
 		"Downgrade": downgrading(h),
 		"Upgrade":   upgrading(h, "a"),

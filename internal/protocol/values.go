@@ -10,7 +10,7 @@ import (
 // takes all. Any other capacity is that of a semaphore.
 const Readers = math.MaxInt32
 
-// The outcomes that a transition can have beside its result.
+// The errors of transitions.
 var (
 	// ErrNotHeld: the holder that is meant does not hold the name.
 	ErrNotHeld = errors.New("not held by this session and token")
@@ -48,14 +48,6 @@ type Request struct {
 
 // members are at least 1.
 func (r Request) members() int { return max(r.Members, 1) }
-
-// Outcome is what became of a request that joins.
-type Outcome int
-
-const (
-	Queued  Outcome = iota + 1 // the attempt waits
-	Granted                    // the attempt holds the lock
-)
 
 // Grant is a lock that was granted. A lock is known by its session and Token.
 type Grant struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // world is one name, with what is known of it without reading its row: who joined before whom, and
@@ -115,10 +116,10 @@ func (w world) take(s step) (after world, err error) {
 	names.Put(w.row, w.places, w.shares)
 	var direct protocol.Grant
 	var done bool
-	left, failed := names.Change("n", true, func(n *protocol.Name) (err error) {
+	_, left, failed := names.Run(drivertest.Func{Name: "n", Do: func(n *protocol.Name) (err error) {
 		direct, done, err = s.run(n)
 		return err
-	})
+	}})
 	after.row, _ = names.Row("n")
 	after.places, after.shares = names.Places("n"), names.Shares("n")
 	if failed != nil {

@@ -19,7 +19,7 @@ type Session struct {
 	store     *Store
 	hub       *wait.Hub // the waiters of the session
 	cycles    *deadlock.Detector
-	batch     *coalesce.Coalescer[change, outcome]
+	batch     *coalesce.Coalescer[protocol.Op, outcome]
 	reclaimed func(name string, holder driver.Holder)
 }
 
@@ -59,46 +59,32 @@ func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (a
 		}
 		defer free()
 	}
-	a.Asked = s.store.config.Clock.Now()
-	within, done := s.store.call(ctx)
-	a.Grant, taken, err = s.store.names.Take(within, *r)
-	err = done(err)
-	a.Left = ResidueOf(err)
-	return a, taken, err
+	a, outcome, err := s.request(ctx, protocol.Take{Request: *r})
+	return a, outcome == protocol.Done, err
 }
 
 // Join takes a name, or joins its queue.
-func (s *Session) Join(ctx context.Context, r *driver.Request) (a Answer, outcome driver.Outcome, err error) {
-	a.Asked = s.store.config.Clock.Now()
-	within, done := s.store.call(ctx)
-	a.Grant, outcome, err = s.store.names.Join(within, *r)
-	err = done(err)
-	a.Left = ResidueOf(err)
-	return a, outcome, err
+func (s *Session) Join(ctx context.Context, r *driver.Request) (Answer, protocol.Outcome, error) {
+	return s.request(ctx, protocol.Join{Request: *r})
 }
 
 // Reenter takes over a lock that the same owner has, in whatever process.
 func (s *Session) Reenter(ctx context.Context, r *driver.Request) (a Answer, back bool, err error) {
-	a.Asked = s.store.config.Clock.Now()
-	within, done := s.store.call(ctx)
-	how := driver.How{Name: r.Name, Self: s.ID, Wait: r.Wait}
-	_, err = s.store.names.Change(within, how, func(n *protocol.Name) (err error) {
-		a.Grant, back, err = protocol.Reenter(n, *r)
-		return err
-	})
-	err = done(err)
-	a.Left = ResidueOf(err)
-	return a, back, err
+	a, outcome, err := s.request(ctx, protocol.Reenter{Request: *r})
+	return a, outcome == protocol.Done, err
 }
 
-// Change runs a transition of a name.
-func (s *Session) Change(ctx context.Context, name string, transition func(n *protocol.Name) error) error {
-	asked := s.store.config.Clock.Now()
-	within, done := s.store.call(ctx)
-	next, err := s.store.names.Change(within, driver.How{Name: name, Self: s.ID, Wait: true}, transition)
-	err = done(err)
-	s.deliver(name, next, asked, err)
-	return err
+// request sends a request for a name.
+func (s *Session) request(ctx context.Context, op protocol.Op) (Answer, protocol.Outcome, error) {
+	results, asked, err := s.store.Run(ctx, op)
+	return Answer{Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, results[0].Outcome, err
+}
+
+// Do runs a transition, and answers the waiters of this client to which it granted something.
+func (s *Session) Do(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	results, asked, err := s.store.Run(ctx, op)
+	s.deliver(op.On(), results[0].Next, asked, err)
+	return results[0], err
 }
 
 // Release releases a lock: if it has no waiters, together with those that the session's other
@@ -108,32 +94,22 @@ func (s *Session) Release(ctx context.Context, r driver.Removal) (left bool, err
 		free, alone := s.batch.Alone()
 		if alone {
 			defer free()
-		} else if o, err := s.batch.Do(ctx, change{release: r.Held()}); o.done || err != nil {
-			return o.done, err
+		} else if o, err := s.batch.Do(ctx, r); o.Done() || err != nil {
+			return o.Done(), err
 		}
 		r.Contended = !alone // the batch did nothing: the lock may have waiters
 	}
-	_, left, err = s.Remove(ctx, r)
-	return left, err
-}
-
-// Remove takes a holder or a waiter off a name. It returns the grants that this gave to waiters.
-func (s *Session) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	asked := s.store.config.Clock.Now()
-	within, done := s.store.call(ctx)
-	next, left, err = s.store.names.Remove(within, r)
-	err = done(err)
-	s.deliver(r.Name, next, asked, err)
-	return next, left && err == nil, err
+	released, err := s.Do(ctx, r)
+	return released.Done(), err
 }
 
 // Reclaim takes a name from an expired holder. It returns true if the name is free after that.
 func (s *Session) Reclaim(ctx context.Context, name string, holder driver.Holder) (freed bool, err error) {
-	next, taken, err := s.Remove(ctx, protocol.TakeOver(s.ID, name, holder))
-	if taken && holder.Grant.Token != 0 {
+	taken, err := s.Do(ctx, protocol.TakeOver(s.ID, name, holder))
+	if taken.Done() && holder.Grant.Token != 0 {
 		s.reclaimed(name, holder)
 	}
-	return taken && len(next) == 0, err
+	return taken.Done() && len(taken.Next) == 0, err
 }
 
 // SideConn is OnSideConn, bounded as any statement.

@@ -156,8 +156,8 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 
 func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 	config := s.config
-	return &Session{
-		Session: in, store: s, reclaimed: m.hooks.Reclaimed, batch: s.newBatch(),
+	session := &Session{
+		Session: in, store: s, reclaimed: m.hooks.Reclaimed,
 		hub: wait.New(in.Context(), backend{s.Engine, s.names, in}, in.ID, wait.Config{
 			Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
 			Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL,
@@ -167,6 +167,8 @@ func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 			Clock: config.Clock, After: config.Deadlock, Limit: config.TTL, Report: m.deadlocks,
 		}),
 	}
+	session.batch = session.newBatch()
+	return session
 }
 
 // SideConn is OnSideConn of the session that is alive; of the next one, if that session ends
@@ -309,9 +311,7 @@ func (m *Sessions) tryRemove(id string) error {
 				Session: id, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token},
 			})
 		}
-		within, done := m.store.call(m.store.Tidying)
-		_, _, given := m.store.names.Remove(within, r) // the engine tells the next holder
-		if done(given) == nil {
+		if _, given := m.store.Do(m.store.Tidying, r); given == nil { // the engine tells the next holder
 			err = errMore
 		}
 	}

@@ -64,21 +64,24 @@ func (s *Store) Look(ctx context.Context, session, name string) (driver.State, e
 	return states[0], nil
 }
 
-// Change runs a transition of a name for a session, "" for none. Nothing is granted by it.
-func (s *Store) Change(ctx context.Context, session, name string, transition func(n *protocol.Name) error) error {
-	within, done := s.call(ctx)
-	_, err := s.names.Change(within, driver.How{Name: name, Self: session, Wait: true}, transition)
-	return done(err)
-}
-
-// Batch takes names and releases locks in one transaction, as of driver.Names.
-func (s *Store) Batch(
-	ctx context.Context, takes []driver.Request, releases []driver.Held,
-) (grants []driver.Grant, released []bool, asked time.Duration, err error) {
+// Run runs transitions, as of driver.Names. asked is the client's clock before the statement was
+// sent.
+func (s *Store) Run(ctx context.Context, ops ...protocol.Op) (
+	results []protocol.Result, asked time.Duration, err error,
+) {
 	asked = s.config.Clock.Now()
 	within, done := s.call(ctx)
-	grants, released, err = s.names.Batch(within, takes, releases)
-	return grants, released, asked, done(err)
+	results, err = s.names.Run(within, ops...)
+	if err = done(err); err != nil {
+		return make([]protocol.Result, len(ops)), asked, err
+	}
+	return results, asked, nil
+}
+
+// Do runs a transition that grants nothing to waiters of this client.
+func (s *Store) Do(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	results, _, err := s.Run(ctx, op)
+	return results[0], err
 }
 
 // Inquire runs a call of the application's own that no lock depends on. ErrClosed after Close.

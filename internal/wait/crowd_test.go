@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // crowd is a name that many dead sessions share. Each look shows one of them.
@@ -28,13 +29,14 @@ func (c *crowd) Look(context.Context, string, []string) ([]driver.State, error) 
 	return []driver.State{s}, nil
 }
 
-func (c *crowd) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {
+func (c *crowd) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.left--; c.left > 0 {
-		return nil, true, nil
+	result := protocol.Result{Outcome: protocol.Done}
+	if c.left--; c.left <= 0 {
+		result.Next = []driver.Handoff{{Session: ops[0].By(), Attempt: "a", Grant: driver.Grant{Token: 99}}}
 	}
-	return []driver.Handoff{{Session: v.Self, Attempt: "a", Grant: driver.Grant{Token: 99}}}, true, nil
+	return []protocol.Result{result}, nil
 }
 
 func (c *crowd) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {

@@ -46,8 +46,8 @@ const (
 
 // Backend is the part of an engine and of a session that the hub needs.
 type Backend interface {
+	driver.Names
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
-	Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error)
 	Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 )
 
@@ -83,17 +84,18 @@ func (f *table) Look(ctx context.Context, _ string, names []string) (states []dr
 	return states, nil
 }
 
-func (f *table) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {
+func (f *table) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.reclaims = append(f.reclaims, v.Name)
+	name := ops[0].On()
+	f.reclaims = append(f.reclaims, name)
 	if f.busy > 0 {
 		f.busy--
-		return nil, false, driver.ErrBusy
+		return nil, driver.ErrBusy
 	}
-	next := driver.Handoff{Session: v.Self, Attempt: f.states[v.Name].Queued[0], Grant: driver.Grant{Token: 2}}
-	f.states[v.Name] = held(v.Name, next.Attempt)
-	return []driver.Handoff{next}, true, nil
+	next := driver.Handoff{Session: ops[0].By(), Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
+	f.states[name] = held(name, next.Attempt)
+	return []protocol.Result{{Outcome: protocol.Done, Next: []driver.Handoff{next}}}, nil
 }
 
 func (f *table) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {

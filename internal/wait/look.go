@@ -174,12 +174,12 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 // reclaim takes a name from an expired holder. The first session to do so does it for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	asked := h.config.Clock.Now()
-	next, taken, err := h.backend.Remove(ctx, protocol.TakeOver(h.session, name, holder))
+	taken, err := driver.Do(ctx, h.backend, protocol.TakeOver(h.session, name, holder))
 	switch {
-	case err == nil && taken:
+	case taken.Done():
 		h.config.Taking.Worked()
 		h.refusals(name, -1)
-		h.Deliver(next, asked)
+		h.Deliver(taken.Next, asked)
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var errDenied = driver.Refused(errors.New("permission denied"))
@@ -28,9 +29,9 @@ func (d *denied) Look(ctx context.Context, session string, names []string) ([]dr
 	return d.table.Look(ctx, session, names)
 }
 
-func (d *denied) Remove(context.Context, driver.Removal) ([]driver.Handoff, bool, error) {
+func (d *denied) Run(context.Context, ...protocol.Op) ([]protocol.Result, error) {
 	d.takeovers++
-	return nil, false, errDenied
+	return nil, errDenied
 }
 
 // Broken by pauses that stay short.

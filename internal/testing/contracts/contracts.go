@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
@@ -118,18 +119,18 @@ func reader(name, session string) driver.Request { return units(name, session, 1
 // take makes a request that is granted at once.
 func (w *world) take(r driver.Request) driver.Held {
 	w.Helper()
-	grant, taken, err := w.Take(w.ctx, r)
-	if err != nil || !taken {
-		w.Fatalf("%+v: taken %v, %v", r, taken, err)
+	taken, err := driver.Do(w.ctx, w.Backend, protocol.Take{Request: r})
+	if err != nil || !taken.Done() {
+		w.Fatalf("%+v: %+v, %v", r, taken, err)
 	}
-	return driver.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
+	return driver.Held{Name: r.Name, Session: r.Session, Token: taken.Grant.Token, Shared: r.Units > 0}
 }
 
 // queue makes a request that waits, and returns its attempt.
 func (w *world) queue(r driver.Request) string {
 	w.Helper()
-	if _, outcome, err := w.Join(w.ctx, r); err != nil || outcome != driver.Queued {
-		w.Fatalf("%+v: outcome %v, %v", r, outcome, err)
+	if joined, err := driver.Do(w.ctx, w.Backend, protocol.Join{Request: r}); err != nil || joined.Outcome != protocol.Queued {
+		w.Fatalf("%+v: %+v, %v", r, joined, err)
 	}
 	return r.Attempt
 }
@@ -137,7 +138,7 @@ func (w *world) queue(r driver.Request) string {
 // release releases a lock, and compares which attempts are granted.
 func (w *world) release(h driver.Held, attempts ...string) []driver.Handoff {
 	w.Helper()
-	next, err := drivertest.Release(w.ctx, w, h, true)
+	next, err := drivertest.Release(w.ctx, w.Backend, h, true)
 	w.must(err)
 	w.went(next, attempts...)
 	return next
@@ -147,7 +148,7 @@ func (w *world) release(h driver.Held, attempts ...string) []driver.Handoff {
 // and which attempts are granted.
 func (w *world) takeOver(name string, h driver.Holder, want bool, attempts ...string) {
 	w.Helper()
-	next, taken, err := drivertest.TakeOver(w.ctx, w, "", name, h)
+	next, taken, err := drivertest.TakeOver(w.ctx, w.Backend, "", name, h)
 	if err != nil || taken != want {
 		w.Fatalf("taken over from %+v: %v, %v; want %v", h, taken, err, want)
 	}

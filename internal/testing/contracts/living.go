@@ -38,7 +38,7 @@ func deaths(w *world) {
 		},
 		"no heartbeat": func(s string) { w.exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", s) },
 	} {
-		w.Run(how, func(t *testing.T) {
+		w.T.Run(how, func(t *testing.T) {
 			inner := *w
 			w := &inner
 			w.T = t
@@ -97,7 +97,7 @@ func longQueue(w *world) {
 		w.number("SELECT count(*) FROM dblock_waiters") != 2 {
 		w.Fatalf("%+v", state)
 	}
-	next, err := drivertest.Undo(w.ctx, w, s, "n", writer)
+	next, err := drivertest.Undo(w.ctx, w.Backend, s, "n", writer)
 	w.must(err)
 	w.went(next, behind)
 }

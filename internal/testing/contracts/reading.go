@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var reading = []test{
@@ -153,8 +154,9 @@ func cohort(w *world) {
 	s, other := w.session(), w.session()
 	r := whole("n", s)
 	r.Members = 3
-	grant, _, err := w.Take(w.ctx, r)
+	taken, err := driver.Do(w.ctx, w.Backend, protocol.Take{Request: r})
 	w.must(err)
+	grant := taken.Grant
 	place := whole("n", other)
 	place.Members = 4
 	w.queue(place)

@@ -79,9 +79,8 @@ func told(w *world) {
 	held := w.take(whole("n", s))
 	announce := func(h driver.Held, want error) {
 		w.Helper()
-		_, err := w.Change(w.ctx, driver.How{Name: h.Name, Self: s, Wait: true}, func(n *protocol.Name) error {
-			return protocol.Announce(n, h, driver.Event{Name: h.Name, Kind: "elected", Token: h.Token})
-		})
+		event := driver.Event{Name: h.Name, Kind: "elected", Token: h.Token}
+		_, err := driver.Do(w.ctx, w.Backend, protocol.Announce{Held: h, Event: event})
 		if !errors.Is(err, want) {
 			w.Errorf("%v, want %v", err, want)
 		}
@@ -93,7 +92,7 @@ func told(w *world) {
 	announce(driver.Held{Name: "m", Session: s, Token: held.Token}, driver.ErrNotHeld)
 	broken := driver.Event{Name: "n", Kind: "broken", Token: held.Token, Session: s, Detail: "why"}
 	for _, want := range []bool{true, false} {
-		if _, taken, err := drivertest.Break(w.ctx, w, s, "n", driver.Holder{Session: s,
+		if _, taken, err := drivertest.Break(w.ctx, w.Backend, s, "n", driver.Holder{Session: s,
 			Grant: driver.Grant{Token: held.Token}}, broken); err != nil || taken != want {
 			w.Fatal(taken, err)
 		}
@@ -196,8 +195,9 @@ func oldRecords(w *world) {
 	// The events of the present cohort are kept.
 	r := whole("n", s)
 	r.Members = 3
-	grant, _, err := w.Take(w.ctx, r)
+	taken, err := driver.Do(w.ctx, w.Backend, protocol.Take{Request: r})
 	w.must(err)
+	grant := taken.Grant
 	for token := grant.First - 1; token <= grant.Token+1; token++ {
 		w.must(w.Record(w.ctx, []driver.Event{{Name: "n", Kind: "note", Token: token, Session: s}}))
 	}

@@ -8,9 +8,27 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
+// Take runs protocol.Take.
+func Take(ctx context.Context, b driver.Names, r driver.Request) (driver.Grant, bool, error) {
+	result, err := driver.Do(ctx, b, protocol.Take{Request: r})
+	return result.Grant, result.Done(), err
+}
+
+// Join runs protocol.Join.
+func Join(ctx context.Context, b driver.Names, r driver.Request) (driver.Grant, protocol.Outcome, error) {
+	result, err := driver.Do(ctx, b, protocol.Join{Request: r})
+	return result.Grant, result.Outcome, err
+}
+
+// Remove runs a removal.
+func Remove(ctx context.Context, b driver.Names, r driver.Removal) ([]driver.Handoff, bool, error) {
+	result, err := driver.Do(ctx, b, r)
+	return result.Next, result.Done(), err
+}
+
 // Release releases a lock as its holder does. ErrNotHeld.
 func Release(ctx context.Context, b driver.Names, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	next, left, err := b.Remove(ctx, protocol.Release(h, contended, false))
+	next, left, err := Remove(ctx, b, protocol.Release(h, contended, false))
 	if err == nil && !left {
 		err = driver.ErrNotHeld
 	}
@@ -19,29 +37,117 @@ func Release(ctx context.Context, b driver.Names, h driver.Held, contended bool)
 
 // Undo gives an attempt up.
 func Undo(ctx context.Context, b driver.Names, session, name, attempt string) ([]driver.Handoff, error) {
-	next, _, err := b.Remove(ctx, protocol.Undo(session, name, attempt))
+	next, _, err := Remove(ctx, b, protocol.Undo(session, name, attempt))
 	return next, err
 }
 
-// TakeOver takes a name from a holder whose time is over.
+// TakeOver takes a name from a holder that has expired.
 func TakeOver(ctx context.Context, b driver.Names, self, name string, h driver.Holder) ([]driver.Handoff, bool, error) {
-	return b.Remove(ctx, protocol.TakeOver(self, name, h))
+	return Remove(ctx, b, protocol.TakeOver(self, name, h))
 }
 
 // Break takes a name from a holder that lives.
 func Break(ctx context.Context, b driver.Names, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff, bool, error) {
-	return b.Remove(ctx, protocol.Break(self, name, h, e))
+	return Remove(ctx, b, protocol.Break(self, name, h, e))
 }
 
-// ReleaseAll releases the locks without waiters, and returns the others.
+// Batch takes and releases locks in one batch. The grant of a name that was not taken has no token.
+func Batch(ctx context.Context, b driver.Names, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
+	var ops []protocol.Op
+	for _, r := range takes {
+		ops = append(ops, protocol.Take{Request: r})
+	}
+	for _, h := range releases {
+		ops = append(ops, protocol.Release(h, false, false))
+	}
+	if len(ops) == 1 { // an op alone is no batch
+		ops = append(ops, protocol.Release(driver.Held{Name: "no such name", Session: "none", Token: 1}, false, false))
+	}
+	results, err := b.Run(ctx, ops...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range takes {
+		grants = append(grants, results[i].Grant)
+	}
+	for i := range releases {
+		released = append(released, results[len(takes)+i].Done())
+	}
+	return grants, released, nil
+}
+
+// ReleaseAll releases the locks without waiters in one batch, and returns the others.
 func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest []driver.Held, err error) {
-	_, released, err := b.Batch(ctx, nil, held)
-	for i, h := range held {
-		if err == nil && !released[i] {
-			rest = append(rest, h)
+	_, released, err := Batch(ctx, b, nil, held)
+	for i, done := range released {
+		if !done {
+			rest = append(rest, held[i])
 		}
 	}
 	return rest, err
+}
+
+// Ways are funcs that run ops of a kind, in front of an engine. An op without a func goes to the
+// engine, and so do several ops at once.
+type Ways struct {
+	Take   func(ctx context.Context, r driver.Request) (driver.Grant, bool, error)
+	Join   func(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error)
+	Remove func(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error)
+	Other  func(ctx context.Context, op protocol.Op) (protocol.Result, error)
+}
+
+// Run is as of driver.Names, in front of an engine.
+func (w Ways) Run(ctx context.Context, engine driver.Names, ops ...protocol.Op) (results []protocol.Result, err error) {
+	var result protocol.Result
+	take, takes := ops[0].(protocol.Take)
+	join, joins := ops[0].(protocol.Join)
+	removal, removes := ops[0].(protocol.Removal)
+	var done bool
+	switch {
+	case len(ops) > 1:
+		return engine.Run(ctx, ops...)
+	case takes && w.Take != nil:
+		result.Grant, done, err = w.Take(ctx, take.Request)
+	case joins && w.Join != nil:
+		result.Grant, result.Outcome, err = w.Join(ctx, join.Request)
+	case removes && w.Remove != nil:
+		result.Next, done, err = w.Remove(ctx, removal)
+	case !takes && !joins && !removes && w.Other != nil:
+		result, err = w.Other(ctx, ops[0])
+	default:
+		return engine.Run(ctx, ops...)
+	}
+	if done {
+		result.Outcome = protocol.Done
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []protocol.Result{result}, nil
+}
+
+// General is an op that an engine runs the general way: it has a short way for no such type.
+type General struct{ protocol.Op }
+
+// Func is an op of a test.
+type Func struct {
+	Name string
+	Self string
+	Do   func(n *protocol.Name) error
+}
+
+// On is as of protocol.Op.
+func (f Func) On() string { return f.Name }
+
+// By is as of protocol.Op.
+func (f Func) By() string { return f.Self }
+
+// Run is as of protocol.Op.
+func (f Func) Run(n *protocol.Name) (protocol.Result, error) {
+	if err := f.Do(n); err != nil {
+		return protocol.Result{}, err
+	}
+	return protocol.Result{Outcome: protocol.Done, Next: n.Handoffs}, nil
 }
 
 // Listen listens on a connection for the heartbeats of a session that it opens for that.

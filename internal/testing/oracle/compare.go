@@ -41,32 +41,29 @@ func (t *tokens) match(engine, mem int64) bool {
 	return true
 }
 
-// answers compares what the engine has answered with what the protocol does.
-func (c *comparison) answers(name string, got, want answer) {
+// results compares the result of the engine with that of the protocol.
+func (c *comparison) results(name string, got protocol.Result, err error, want protocol.Result, wantErr error) {
 	c.Helper()
 	for _, kind := range []error{driver.ErrNotHeld, driver.ErrCapacity} {
-		if errors.Is(got.err, kind) && errors.Is(want.err, kind) {
+		if errors.Is(err, kind) && errors.Is(wantErr, kind) {
 			return
 		}
 	}
-	if got.err != nil || want.err != nil {
-		c.failf("error %v, the protocol says %v", got.err, want.err)
+	if err != nil || wantErr != nil {
+		c.failf("error %v, the protocol says %v", err, wantErr)
 	}
-	if got.yes != want.yes || got.outcome != want.outcome || !near(int64(got.left/time.Microsecond), int64(want.left/time.Microsecond)) {
+	if got.Outcome != want.Outcome || got.Holders != want.Holders {
 		c.failf("%+v, the protocol says %+v", got, want)
 	}
-	if want.number > 1e9 && !c.tokens[name].match(got.number, want.number) || want.number < 1e9 && got.number != want.number {
-		c.failf("number %d, the protocol says %d", got.number, want.number)
+	c.grants(name, got.Grant, want.Grant)
+	if len(got.Next) != len(want.Next) {
+		c.failf("hand-offs %+v, the protocol says %+v", got.Next, want.Next)
 	}
-	c.grants(name, got.grant, want.grant)
-	if len(got.handoffs) != len(want.handoffs) {
-		c.failf("hand-offs %+v, the protocol says %+v", got.handoffs, want.handoffs)
-	}
-	for i, h := range got.handoffs {
-		if w := want.handoffs[i]; h.Session != w.Session || h.Attempt != w.Attempt {
+	for i, h := range got.Next {
+		if w := want.Next[i]; h.Session != w.Session || h.Attempt != w.Attempt {
 			c.failf("hand-off %+v, the protocol says %+v", h, w)
 		}
-		c.grants(name, h.Grant, want.handoffs[i].Grant)
+		c.grants(name, h.Grant, want.Next[i].Grant)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // Engine is what is compared. Where it has a method Upkeep (driver.Sessions), hints are compared
@@ -142,7 +143,8 @@ func (c *comparison) request(name string) {
 		c.live()
 	case n < 22 && quiet:
 		if row, _ := c.memory.Row(name); row.Rests > c.now && c.chance(2) {
-			c.endRest(name, c.some(name), true)
+			c.doing = "EndRest"
+			c.run(func(bool) protocol.Op { return protocol.EndRest{Name: name} })
 			return
 		}
 		c.remove(name)
@@ -198,13 +200,13 @@ var errRead = errors.New("nothing is to be written")
 // read reads the rows of a name from the engine.
 func (c *comparison) read(name string) (is contents) {
 	c.Helper()
-	_, err := c.Change(c.ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
+	_, err := c.Run(c.ctx, drivertest.Func{Name: name, Do: func(n *protocol.Name) (err error) {
 		is = contents{now: n.Now, row: n.Row}
 		if is.places, is.shares, err = n.Contents(); err != nil {
 			return err
 		}
 		return errRead
-	})
+	}})
 	if !errors.Is(err, errRead) {
 		c.failf("read: %v", err)
 	}

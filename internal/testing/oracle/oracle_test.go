@@ -22,7 +22,7 @@ type double struct {
 
 	take   func(n *protocol.Name, r driver.Request, g driver.Grant)
 	join   func(n *protocol.Name)
-	remove func(n *protocol.Name, r driver.Removal, left bool) bool
+	remove func(result *protocol.Result)
 	change func(n *protocol.Name, before protocol.Row)
 	hears  bool
 }
@@ -72,70 +72,50 @@ func (d hearing) Listen(ctx context.Context, session string, ready func(), wake 
 	return ctx.Err()
 }
 
-func (d *double) Change(_ context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	changes, err := d.Names.Change(how.Name, how.Make, func(n *protocol.Name) error {
-		before := n.Row
-		err := transition(n)
-		if d.change != nil {
-			d.change(n, before)
-		}
-		return err
-	})
-	if d.hears {
-		for _, t := range changes.Told {
-			d.told(t.Session, t.Hint)
-		}
-	}
-	return changes.Handoffs, err
-}
-
-func (d *double) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
-	_, err = d.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) error {
-		if g, taken = protocol.Take(n, r); d.take != nil && taken {
-			d.take(n, r, g)
-		}
-		return nil
-	})
-	return g, taken, err
-}
-
-func (d *double) Join(ctx context.Context, r driver.Request) (g driver.Grant, o driver.Outcome, err error) {
-	_, err = d.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) (err error) {
-		if g, o, err = protocol.Join(n, r); d.join != nil && o == driver.Queued {
-			d.join(n)
-		}
-		return err
-	})
-	return g, o, err
-}
-
-func (d *double) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	next, err = d.Change(ctx, driver.How{Name: r.Name}, func(n *protocol.Name) (err error) {
-		if left, err = protocol.Remove(n, r); d.remove != nil {
-			left = d.remove(n, r, left)
-		}
-		return err
-	})
-	return next, left, err
-}
-
-func (d *double) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	grants, released := make([]driver.Grant, len(takes)), make([]bool, len(releases))
-	for i, r := range takes {
-		grants[i], _, _ = d.Take(ctx, r)
-	}
-	for i, h := range releases {
-		_, err := d.Change(ctx, driver.How{Name: h.Name}, func(n *protocol.Name) (err error) {
-			if n.Waiters == 0 {
-				released[i], err = protocol.Remove(n, protocol.Release(h, false, false))
-			}
-			return err
-		})
+func (d *double) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	results := make([]protocol.Result, len(ops))
+	for i, op := range protocol.Together(ops) {
+		result, changes, err := d.Names.Run(faulty{op, d})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
+		}
+		if d.hears {
+			for _, t := range changes.Told {
+				d.told(t.Session, t.Hint)
+			}
+		}
+		results[i] = result
+	}
+	return results, nil
+}
+
+// faulty is an op as the double runs it.
+type faulty struct {
+	protocol.Op
+	d *double
+}
+
+func (f faulty) Run(n *protocol.Name) (protocol.Result, error) {
+	before := n.Row
+	result, err := f.Op.Run(n)
+	switch op := f.Op.(type) {
+	case protocol.Take:
+		if f.d.take != nil && result.Done() {
+			f.d.take(n, op.Request, result.Grant)
+		}
+	case protocol.Join:
+		if f.d.join != nil && result.Outcome == protocol.Queued {
+			f.d.join(n)
+		}
+	case protocol.Removal:
+		if f.d.remove != nil {
+			f.d.remove(&result)
 		}
 	}
-	return grants, released, nil
+	if f.d.change != nil {
+		f.d.change(n, before)
+	}
+	return result, err
 }
 
 func TestTheProtocolIsWhatTheProtocolDoes(t *testing.T) {
@@ -194,13 +174,10 @@ func TestAWrongShortWayIsSeen(t *testing.T) {
 			d.join = func(n *protocol.Name) { n.Head = n.Next }
 		},
 		"waiters left behind": func(d *double) {
-			d.remove = func(n *protocol.Name, r driver.Removal, left bool) bool {
-				n.Handoffs = nil
-				return left
-			}
+			d.remove = func(result *protocol.Result) { result.Next = nil }
 		},
 		"a denial": func(d *double) {
-			d.remove = func(*protocol.Name, driver.Removal, bool) bool { return false }
+			d.remove = func(result *protocol.Result) { result.Outcome = protocol.Undone }
 		},
 		"a lock that moves, and keeps its attempt": func(d *double) {
 			d.change = func(n *protocol.Name, before protocol.Row) {

@@ -7,49 +7,35 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
-// answer is what came of a request.
-type answer struct {
-	yes      bool // taken, left, ended, …
-	outcome  driver.Outcome
-	grant    driver.Grant
-	number   int64 // of holders, or a token
-	left     time.Duration
-	handoffs []driver.Handoff
-	told     []protocol.Told
-	err      error
+// run runs an op on the engine and on the memory, and compares. The op has tokens of the memory
+// (mine), or of the engine.
+func (c *comparison) run(op func(mine bool) protocol.Op) {
+	c.Helper()
+	got, err := driver.Do(c.ctx, c, op(false))
+	c.compare(got, err, op(true))
 }
 
-// transition is a request through the protocol, with tokens of the engine, or of the memory.
-type transition func(n *protocol.Name, mine bool) answer
-
-// general makes a request through the general way, of both.
-func (c *comparison) general(how driver.How, do transition) {
+// either runs an op as run does, sometimes the general way.
+func (c *comparison) either(op func(mine bool) protocol.Op) {
 	c.Helper()
-	how.Wait = true
-	var got answer
-	next, err := c.Change(c.ctx, how, func(n *protocol.Name) error {
-		got = do(n, false)
-		return got.err
-	})
-	got.handoffs, got.err = next, err
-	c.both(how, got, do)
+	if c.doing = fmt.Sprintf("%T %+v", op(false), op(false)); c.chance(3) {
+		c.doing += ", the general way"
+		c.run(func(mine bool) protocol.Op { return drivertest.General{Op: op(mine)} })
+		return
+	}
+	c.run(op)
 }
 
-// both makes a request that the engine has answered through the protocol too, and compares.
-func (c *comparison) both(how driver.How, got answer, do transition) {
+// compare runs an op that the engine has run on the memory, too, and compares.
+func (c *comparison) compare(got protocol.Result, err error, op protocol.Op) {
 	c.Helper()
-	var want answer
-	changes, err := c.memory.Change(how.Name, how.Make, func(n *protocol.Name) error {
-		want = do(n, true)
-		return want.err
-	})
-	want.err = err
-	want.handoffs, want.told = changes.Handoffs, changes.Told
-	c.answers(how.Name, got, want)
-	c.rows(how.Name)
-	c.hints(want.told)
+	want, changes, wantErr := c.memory.Run(op)
+	c.results(op.On(), got, err, want, wantErr)
+	c.rows(op.On())
+	c.hints(changes.Told)
 }
 
 // session is one of the sessions.
@@ -107,24 +93,8 @@ func (c *comparison) kind(name string) int {
 
 func (c *comparison) take(name string) {
 	c.Helper()
-	c.takes(c.asks(name), c.chance(3))
-}
-
-func (c *comparison) takes(r driver.Request, generally bool) {
-	c.Helper()
-	how := driver.How{Name: r.Name, Self: r.Session, Make: true}
-	do := func(n *protocol.Name, _ bool) (a answer) {
-		a.grant, a.yes = protocol.Take(n, r)
-		return a
-	}
-	if c.doing = fmt.Sprintf("Take %+v", r); generally {
-		c.doing += " by Change"
-		c.general(how, do)
-		return
-	}
-	var got answer
-	got.grant, got.yes, got.err = c.Take(c.ctx, r)
-	c.both(how, got, do)
+	r := c.asks(name)
+	c.either(func(bool) protocol.Op { return protocol.Take{Request: r} })
 }
 
 func (c *comparison) join(name string) {
@@ -134,20 +104,7 @@ func (c *comparison) join(name string) {
 
 func (c *comparison) joins(r driver.Request) {
 	c.Helper()
-	name := r.Name
-	how := driver.How{Name: name, Self: r.Session, Make: true}
-	do := func(n *protocol.Name, _ bool) (a answer) {
-		a.grant, a.outcome, a.err = protocol.Join(n, r)
-		return a
-	}
-	if c.doing = fmt.Sprintf("Join %+v", r); c.chance(3) {
-		c.doing += " by Change"
-		c.general(how, do)
-		return
-	}
-	var got answer
-	got.grant, got.outcome, got.err = c.Join(c.ctx, r)
-	c.both(how, got, do)
+	c.either(func(bool) protocol.Op { return protocol.Join{Request: r} })
 }
 
 // held is something that a name has, or might have: mostly one that is there.
@@ -226,11 +183,16 @@ func (c *comparison) edges(name string) {
 	c.joins(whole(other))
 	row, _ := c.memory.Row(name)
 	c.removes(name, held{session: holder, token: row.Last}, protocol.ByHolder, false, false)
-	c.endRest(name, held{session: holder}, true)
-	c.takes(whole(holder), false)
+	c.run(func(bool) protocol.Op {
+		return protocol.EndRest{Name: name, Event: driver.Event{Name: name, Kind: "asked", Session: holder}}
+	})
+	take := whole(holder)
+	c.run(func(bool) protocol.Op { return protocol.Take{Request: take} })
 	c.removes(name, held{}, protocol.Nothing, false, false)
 	row, _ = c.memory.Row(name)
-	for _, wrong := range []held{{session: other, token: row.Last - 1}, {session: holder, token: row.Last}, {session: other, token: row.Last}} {
+	for _, wrong := range []held{
+		{session: other, token: row.Last - 1}, {session: holder, token: row.Last}, {session: other, token: row.Last},
+	} {
 		c.removes(name, wrong, protocol.ByHolder, false, false)
 	}
 }
@@ -245,7 +207,7 @@ func (c *comparison) removes(name string, h held, cause protocol.Cause, contende
 	c.Helper()
 	self := c.session()
 	event := driver.Event{Name: name, Kind: "broken", Session: self}
-	removal := func(mine bool) driver.Removal {
+	c.either(func(mine bool) protocol.Op {
 		token := c.token(name, h.token, mine)
 		holder := driver.Holder{Session: h.session, Attempt: h.attempt, Grant: driver.Grant{Token: token}}
 		if h.over {
@@ -253,7 +215,8 @@ func (c *comparison) removes(name string, h held, cause protocol.Cause, contende
 		}
 		switch cause {
 		case protocol.ByHolder:
-			return protocol.Release(driver.Held{Name: name, Session: h.session, Token: token, Shared: h.shared}, contended, guarded)
+			held := driver.Held{Name: name, Session: h.session, Token: token, Shared: h.shared}
+			return protocol.Release(held, contended, guarded)
 		case protocol.ByAttempt:
 			return protocol.Undo(h.session, name, h.attempt)
 		case protocol.ByTime:
@@ -262,153 +225,87 @@ func (c *comparison) removes(name string, h held, cause protocol.Cause, contende
 			return protocol.Break(self, name, holder, event)
 		}
 		return protocol.TakeOver(self, name, driver.Holder{})
-	}
-	do := func(n *protocol.Name, mine bool) (a answer) {
-		a.yes, a.err = protocol.Remove(n, removal(mine))
-		return a
-	}
-	r := removal(false)
-	how := driver.How{Name: name, Self: r.Self}
-	if c.doing = fmt.Sprintf("Remove %+v", r); c.chance(3) {
-		c.doing += " by Change"
-		c.general(how, do)
-		return
-	}
-	var got answer
-	got.handoffs, got.yes, got.err = c.Remove(c.ctx, r)
-	c.both(how, got, do)
+	})
 }
 
 // convert makes one of the requests that no engine has a short way for.
 func (c *comparison) convert(name string) {
 	c.Helper()
-	h := c.some(name)
-	lock := func(mine bool) driver.Held {
-		return driver.Held{Name: name, Session: h.session, Token: c.token(name, h.token, mine), Shared: h.shared}
-	}
-	how, r := driver.How{Name: name, Self: h.session}, c.asks(name)
+	h, r := c.some(name), c.asks(name)
 	event, d := driver.Event{Name: name, Kind: "asked", Session: h.session}, c.duration()
-	by, member := c.IntN(7200)-3600, h.first+c.Int64N(h.token-h.first+1)
-	switch kind := c.IntN(10); kind {
-	case 0:
-		c.doing = fmt.Sprintf("Extend %+v by %v", h, d)
-		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
-			a.left, a.err = protocol.Extend(n, lock(mine), d)
-			return a
-		})
-	case 1:
-		c.doing = fmt.Sprintf("Downgrade %+v", h)
-		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
-			a.err = protocol.Downgrade(n, lock(mine))
-			return a
-		})
-	case 2:
-		c.doing = fmt.Sprintf("Upgrade %+v", h)
-		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
-			a.grant, a.yes, a.err = protocol.Upgrade(n, lock(mine), h.attempt)
-			return a
-		})
-	case 3:
-		c.doing = fmt.Sprintf("Raise %+v by %d s", h, by)
-		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
-			held := lock(mine)
-			a.number, a.err = protocol.Raise(n, held, held.Token+int64(by)*1e6)
-			return a
-		})
-	case 4:
-		rest := driver.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt, Wait: true}
-		rest.Members = c.IntN(int(h.token-member) + 1) // those behind it that still wait
-		c.doing = fmt.Sprintf("Detach %+v at %d", h, member)
-		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
-			a.err = protocol.Detach(n, lock(mine), driver.Detachment{
-				Token: lock(mine).Token - (h.token - member), Host: "member", Thread: "t", Behind: rest,
-			})
-			return a
-		})
-	case 5:
-		c.doing = "Ask"
-		c.general(how, func(n *protocol.Name, _ bool) (a answer) {
-			holders, err := protocol.Ask(n, "please", event)
-			return answer{number: int64(holders), err: err}
-		})
-	case 6:
-		c.endRest(name, h, c.chance(2))
-	case 7:
-		if h.host != "" {
-			r.Host, r.Thread = h.host, h.thread
-		}
-		r.Units, r.Of, r.Members = 0, 0, 1
-		how.Self = r.Session
-		c.doing = fmt.Sprintf("Reenter %+v", r)
-		c.general(how, func(n *protocol.Name, _ bool) (a answer) {
-			a.grant, a.yes, a.err = protocol.Reenter(n, r)
-			return a
-		})
-	case 8:
-		c.doing = fmt.Sprintf("Announce %+v", h)
-		c.general(how, func(n *protocol.Name, mine bool) answer {
-			return answer{err: protocol.Announce(n, lock(mine), event)}
-		})
-	case 9:
-		to := driver.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
-		c.doing = fmt.Sprintf("Move %+v to %+v", h, to)
-		for range 1 + c.IntN(2) { // also once more, as after an answer that was lost
-			c.general(how, func(n *protocol.Name, mine bool) answer {
-				return answer{err: protocol.Move(n, lock(mine), to)}
-			})
-		}
+	by, member := int64(c.IntN(7200)-3600)*1e6, h.first+c.Int64N(h.token-h.first+1)
+	kind, members, all := c.IntN(10), c.IntN(int(h.token-member)+1), c.chance(2)
+	if kind == 7 && h.host != "" {
+		r.Host, r.Thread = h.host, h.thread
 	}
-}
-
-// endRest ends the rest of a name, with the token of a holder or with none.
-func (c *comparison) endRest(name string, h held, all bool) {
-	c.Helper()
-	event := driver.Event{Name: name, Kind: "rested", Session: h.session}
-	c.doing = fmt.Sprintf("EndRest %+v, of all: %v", h, all)
-	c.general(driver.How{Name: name, Self: h.session}, func(n *protocol.Name, mine bool) answer {
-		if all {
-			return answer{yes: protocol.EndRest(n, 0, event)}
+	op := func(mine bool) protocol.Op {
+		lock := driver.Held{Name: name, Session: h.session, Token: c.token(name, h.token, mine), Shared: h.shared}
+		switch kind {
+		case 0:
+			return protocol.Extend{Held: lock, For: d}
+		case 1:
+			return protocol.Downgrade{Held: lock}
+		case 2:
+			return protocol.Upgrade{Held: lock, Attempt: h.attempt}
+		case 3:
+			return protocol.Raise{Held: lock, To: lock.Token + by}
+		case 4:
+			behind := driver.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt, Wait: true}
+			behind.Members = members // those behind it that still wait
+			d := driver.Detachment{Token: lock.Token - (h.token - member), Host: "member", Thread: "t", Behind: behind}
+			return protocol.Detach{Held: lock, Member: d}
+		case 5:
+			return protocol.Ask{Name: name, Reason: "please", Event: event}
+		case 6:
+			if all {
+				lock.Token = 0
+			}
+			return protocol.EndRest{Name: name, Token: lock.Token, Event: event}
+		case 7:
+			r.Units, r.Of, r.Members = 0, 0, 1
+			return protocol.Reenter{Request: r}
+		case 8:
+			return protocol.Announce{Held: lock, Event: event}
 		}
-		return answer{yes: protocol.EndRest(n, c.token(name, h.token, mine), event)}
-	})
+		to := driver.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
+		return protocol.Move{Held: lock, To: to, Self: h.session}
+	}
+	c.doing = fmt.Sprintf("%T %+v of %+v", op(false), op(false), h)
+	c.run(op)
+	if kind == 9 && c.chance(2) { // once more, as after an answer that was lost
+		c.run(op)
+	}
 }
 
 // batch takes and releases several names at once.
 func (c *comparison) batch() {
 	c.Helper()
-	var takes []driver.Request
-	var of, releases []driver.Held // of: as the memory knows them
+	var ops, mine []protocol.Op // mine: with tokens of the memory
 	for _, name := range c.names {
 		if h := c.some(name); !h.queue && h.token != 0 && c.chance(2) {
-			of = append(of, driver.Held{Name: name, Session: h.session, Token: h.token, Shared: h.shared})
-			releases = append(releases, driver.Held{Name: name, Session: h.session, Token: c.token(name, h.token, false), Shared: h.shared})
+			lock := driver.Held{Name: name, Session: h.session, Token: h.token, Shared: h.shared}
+			mine = append(mine, protocol.Release(lock, false, false))
+			lock.Token = c.token(name, h.token, false)
+			ops = append(ops, protocol.Release(lock, false, false))
 		} else if c.chance(2) {
 			r := c.asks(name)
 			r.Units, r.Of, r.Members, r.MinHold = 0, 0, 1, 0
-			takes = append(takes, r)
+			ops, mine = append(ops, protocol.Take{Request: r}), append(mine, protocol.Take{Request: r})
 		}
 	}
-	c.doing = fmt.Sprintf("Batch %+v %+v", takes, releases)
-	grants, released, err := c.Batch(c.ctx, takes, releases)
-	if err != nil || len(grants) != len(takes) || len(released) != len(releases) {
-		c.failf("%d grants, %d released, %v", len(grants), len(released), err)
+	if len(ops) < 2 {
+		return
 	}
-	for i, r := range takes {
-		if _, known := c.memory.Row(r.Name); !known && grants[i].Token == 0 {
+	c.doing = fmt.Sprintf("a batch of %+v", ops)
+	results, err := c.Run(c.ctx, ops...)
+	if err != nil || len(results) != len(ops) {
+		c.failf("%d results, %v", len(results), err)
+	}
+	for i, op := range protocol.Together(mine) {
+		_, takes := op.(protocol.Take)
+		if _, known := c.memory.Row(op.On()); !known && takes && !results[i].Done() {
 			continue // it may leave out a name that is new
 		}
-		got := answer{grant: grants[i], yes: grants[i].Token != 0}
-		c.both(driver.How{Name: r.Name, Make: true}, got, func(n *protocol.Name, _ bool) (a answer) {
-			a.grant, a.yes = protocol.Take(n, r)
-			return a
-		})
-	}
-	for i, h := range of {
-		c.both(driver.How{Name: h.Name}, answer{yes: released[i]}, func(n *protocol.Name, _ bool) (a answer) {
-			if n.Waiters == 0 {
-				a.yes, a.err = protocol.Remove(n, protocol.Release(h, false, false))
-			}
-			return a
-		})
+		c.compare(results[i], nil, op)
 	}
 }

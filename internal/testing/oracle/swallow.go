@@ -59,42 +59,10 @@ func (s *Swallowing) EndSession(ctx context.Context, session string) error {
 	return s.each(func() error { return s.Engine.EndSession(ctx, session) })
 }
 
-func (s *Swallowing) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) (next []driver.Handoff, err error) {
+func (s *Swallowing) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
 	err = s.each(func() (err error) {
-		next, err = s.Engine.Change(ctx, how, transition)
+		results, err = s.Engine.Run(ctx, ops...)
 		return err
 	})
-	return next, err
-}
-
-func (s *Swallowing) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
-	err = s.each(func() (err error) {
-		g, taken, err = s.Engine.Take(ctx, r)
-		return err
-	})
-	return g, taken, err
-}
-
-func (s *Swallowing) Join(ctx context.Context, r driver.Request) (g driver.Grant, outcome driver.Outcome, err error) {
-	err = s.each(func() (err error) {
-		g, outcome, err = s.Engine.Join(ctx, r)
-		return err
-	})
-	return g, outcome, err
-}
-
-func (s *Swallowing) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	err = s.each(func() (err error) {
-		next, left, err = s.Engine.Remove(ctx, r)
-		return err
-	})
-	return next, left, err
-}
-
-func (s *Swallowing) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	err = s.each(func() (err error) {
-		grants, released, err = s.Engine.Batch(ctx, takes, releases)
-		return err
-	})
-	return grants, released, err
+	return results, err
 }

@@ -141,60 +141,42 @@ func (u upkeep) Attempts(ctx context.Context, id string) ([]driver.Attempt, erro
 
 func (u upkeep) Close() error { return nil }
 
-// granted is an answer with a grant in it.
-type granted struct {
-	driver.Grant
-	taken   bool
-	outcome driver.Outcome
+func (e engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	kind, what := kindOf(ops)
+	return ask(ctx, e.m, kind, what, func() ([]protocol.Result, error) { return e.tables().run(ops) })
 }
 
-func (e engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, err := ask(ctx, e.m, "take", about{name: r.Name, requests: []driver.Request{r}}, func() (g granted, err error) {
-		g.Grant, g.taken, err = e.tables().take(r)
-		return g, err
-	})
-	return g.Grant, g.taken, err
-}
-
-// batched is the answer of Batch.
-type batched struct {
-	grants   []driver.Grant
-	released []bool
-}
-
-func (e engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	b, err := ask(ctx, e.m, "batch", about{requests: takes}, func() (b batched, err error) {
-		b.grants, b.released = e.tables().batch(takes, releases)
-		return b, nil
-	})
-	return b.grants, b.released, err
-}
-
-func (e engine) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, err := ask(ctx, e.m, "join", about{name: r.Name, requests: []driver.Request{r}}, func() (g granted, err error) {
-		g.Grant, g.outcome, err = e.tables().join(r)
-		return g, err
-	})
-	return g.Grant, g.outcome, err
-}
-
-// removed is the answer of Remove.
-type removed struct {
-	next []driver.Handoff
-	left bool
-}
-
-func (e engine) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	kind := [...]string{"release", "undo", "take over", "break", "hand over"}[r.Cause]
-	a, err := ask(ctx, e.m, kind, about{name: r.Name, attempts: []string{r.Attempt}, token: r.Token}, func() (a removed, err error) {
-		a.next, a.left, err = e.tables().remove(r)
-		return a, err
-	})
-	return a.next, a.left, err
-}
-
-func (e engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return ask(ctx, e.m, "change", about{name: how.Name}, func() ([]driver.Handoff, error) { return e.tables().change(how, transition) })
+// kindOf names a request in the story, and tells what is to be known of it.
+func kindOf(ops []protocol.Op) (string, about) {
+	what := about{name: ops[0].On()}
+	if len(ops) > 1 {
+		what.name = ""
+	}
+	for _, op := range ops {
+		switch op := op.(type) {
+		case protocol.Take:
+			what.requests = append(what.requests, op.Request)
+		case protocol.Join:
+			what.requests = append(what.requests, op.Request)
+		}
+	}
+	switch op := ops[0].(type) {
+	case protocol.Take:
+		if len(ops) == 1 {
+			return "take", what
+		}
+	case protocol.Join:
+		return "join", what
+	case protocol.Removal:
+		if len(ops) == 1 {
+			what.attempts, what.token = []string{op.Attempt}, op.Token
+			return [...]string{"release", "undo", "take over", "break", "hand over"}[op.Cause], what
+		}
+	}
+	if len(ops) > 1 {
+		return "batch", what
+	}
+	return "change", what
 }
 
 func (e engine) Look(ctx context.Context, id string, names []string) ([]driver.State, error) {

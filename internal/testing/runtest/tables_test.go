@@ -81,98 +81,95 @@ func (d *tables) busy(name string) bool {
 	return name != "" && (d.locked[name] != nil || d.exclusive && len(d.locked) > 0)
 }
 
-// change runs a transition as one transaction.
-func (d *tables) change(how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	before, _ := d.Row(how.Name)
+// run runs ops as one transaction. Of several it passes over names that are locked.
+func (d *tables) run(ops []protocol.Op) ([]protocol.Result, error) {
+	results := make([]protocol.Result, len(ops))
+	for i, op := range protocol.Together(ops) {
+		if len(ops) > 1 && d.busy(op.On()) {
+			continue
+		}
+		result, err := d.step(op)
+		if err != nil && len(ops) == 1 {
+			return nil, err
+		}
+		results[i] = result
+	}
+	return results, nil
+}
+
+// step runs one op, with the bug that is chosen.
+func (d *tables) step(op protocol.Op) (protocol.Result, error) {
+	switch is := op.(type) {
+	case protocol.Take:
+		if d.over(is.Session) {
+			return protocol.Result{}, nil
+		}
+	case protocol.Join:
+		if d.bug == miscountsMembers && is.Members > 1 {
+			is.Members--
+			op = is
+		}
+	case protocol.Removal:
+		if d.bug == keepsLocks && is.Cause == driver.ByAttempt {
+			return protocol.Result{Outcome: protocol.Done}, nil
+		}
+	}
+	before, _ := d.Row(op.On())
 	var row protocol.Row
-	changes, err := d.Change(how.Name, how.Make, func(n *protocol.Name) error {
-		err := transition(n)
-		if d.bug == newestFirst {
-			for i := range n.PutPlaces {
-				n.PutPlaces[i].Ticket *= -1
-				n.Head = min(n.Head, n.PutPlaces[i].Ticket)
-			}
-		}
-		if d.bug == repeatsTokens && n.Session == "" && before.Session != "" {
-			n.Token--
-		}
-		row = n.Row
-		return err
-	})
+	result, changes, err := d.Run(noted{op, d, &row})
 	if err != nil {
-		return nil, err
+		return protocol.Result{}, err
 	}
 	d.journal.changed(before, row, changes)
 	for _, t := range changes.Told {
 		d.notify(t.Session, t.Hint)
 	}
-	return changes.Handoffs, nil
+	return result, nil
 }
 
-// ended refuses what a session asks for that EndSession has ended.
-func (d *tables) over(session string) bool { return d.sessions[session].dead }
+// noted is an op with the bug that is chosen, which tells of its removal, and of the row that it
+// leaves.
+type noted struct {
+	protocol.Op
+	d   *tables
+	row *protocol.Row
+}
 
-func (d *tables) take(r driver.Request) (g driver.Grant, taken bool, err error) {
-	if d.over(r.Session) {
-		return g, false, nil
-	}
-	_, err = d.change(driver.How{Name: r.Name, Self: r.Session, Make: true}, func(n *protocol.Name) error {
-		if d.bug == takesWhatIsHeld {
+func (x noted) Run(n *protocol.Name) (protocol.Result, error) {
+	before := n.Row
+	switch op := x.Op.(type) {
+	case protocol.Take:
+		if x.d.bug == takesWhatIsHeld {
 			n.Session, n.Waiters = "", 0
 		}
-		g, taken = protocol.Take(n, r)
-		return nil
-	})
-	return g, taken, err
+	case protocol.Join:
+		if x.d.sessions[op.Session].ended { // what it has is given back, and no more is added
+			return protocol.Result{}, driver.ErrRetry
+		}
+	}
+	result, err := x.Op.Run(n)
+	r, removes := x.Op.(protocol.Removal)
+	if idle, is := x.Op.(protocol.Idle); is {
+		r, removes = idle.Removal, true
+	}
+	if removes && result.Done() {
+		x.d.journal.removed(n, r, before.Attempt)
+	}
+	if x.d.bug == newestFirst {
+		for i := range n.PutPlaces {
+			n.PutPlaces[i].Ticket *= -1
+			n.Head = min(n.Head, n.PutPlaces[i].Ticket)
+		}
+	}
+	if x.d.bug == repeatsTokens && n.Session == "" && before.Session != "" {
+		n.Token--
+	}
+	*x.row = n.Row
+	return result, err
 }
 
-func (d *tables) join(r driver.Request) (g driver.Grant, outcome driver.Outcome, err error) {
-	if d.bug == miscountsMembers && r.Members > 1 {
-		r.Members--
-	}
-	_, err = d.change(driver.How{Name: r.Name, Self: r.Session, Make: true}, func(n *protocol.Name) (err error) {
-		if d.sessions[r.Session].ended { // what it has is given back, and no more is added
-			return driver.ErrRetry
-		}
-		g, outcome, err = protocol.Join(n, r)
-		return err
-	})
-	return g, outcome, err
-}
-
-func (d *tables) remove(r driver.Removal) (next []driver.Handoff, left bool, err error) {
-	if d.bug == keepsLocks && r.Cause == driver.ByAttempt {
-		return nil, true, nil
-	}
-	next, err = d.change(driver.How{Name: r.Name, Self: r.Self}, func(n *protocol.Name) (err error) {
-		attempt := n.Attempt
-		left, err = protocol.Remove(n, r)
-		if err == nil && left {
-			d.journal.removed(n, r, attempt)
-		}
-		return err
-	})
-	return next, left, err
-}
-
-func (d *tables) batch(takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool) {
-	for _, r := range takes {
-		g := driver.Grant{}
-		if !d.busy(r.Name) {
-			g, _, _ = d.take(r)
-		}
-		grants = append(grants, g)
-	}
-	for _, h := range releases {
-		row, _ := d.Row(h.Name)
-		idle := !d.busy(h.Name) && row.Waiters == 0
-		if idle {
-			_, idle, _ = d.remove(protocol.Release(h, false, false))
-		}
-		released = append(released, idle)
-	}
-	return grants, released
-}
+// over refuses what a session asks for that EndSession has ended.
+func (d *tables) over(session string) bool { return d.sessions[session].dead }
 
 // held is the attempt of a hold.
 func (d *tables) held(h driver.Held) (attempt string, err error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // transaction is one of the application's, with what the client did in it. Its COMMIT may land long
@@ -136,10 +137,10 @@ func (x *transaction) land(commit bool) {
 		w.journal.guarded(x.guards, x.proof)
 	}
 	if commit && x.gives.Name != "" {
-		_, err := d.change(driver.How{Name: x.gives.Name}, func(n *protocol.Name) error {
+		_, err := d.step(drivertest.Func{Name: x.gives.Name, Do: func(n *protocol.Name) error {
 			h := x.gives
 			if x.from.Token != 0 {
-				if err := protocol.Detach(n, h, x.from); err != nil {
+				if _, err := (protocol.Detach{Held: h, Member: x.from}).Run(n); err != nil {
 					return err
 				}
 				h.Token = x.from.Token
@@ -148,13 +149,13 @@ func (x *transaction) land(commit bool) {
 			if d.freeByTx {
 				n.Waiters = 0 // so that nothing is handed over
 			}
-			left, err := protocol.Remove(n, protocol.Release(h, true, false))
+			left, err := protocol.Release(h, true, false).Run(n)
 			n.Waiters = max(n.Waiters, waiters*b2i(d.freeByTx))
-			if err == nil && !left {
+			if err == nil && !left.Done() {
 				err = errors.New("what UnlockTx releases is not held")
 			}
 			return err
-		})
+		}})
 		if err != nil {
 			w.fail("%s: its transaction: %v", x.a, err)
 		}

@@ -213,20 +213,15 @@ func (t said) String() string {
 	}
 	switch a := answer.(type) {
 	case none:
-	case granted:
-		if a.Token != 0 {
-			words = append(words, fmt.Sprint("granted ", a.Token))
-		} else {
-			words = append(words, [...]string{"nothing", "queued", "granted"}[a.outcome])
-		}
-	case removed:
-		words = append(words, fmt.Sprint(a.left))
-		for _, n := range a.next {
-			own(n.Attempt, n.Grant)
-		}
-	case []driver.Handoff:
-		for _, n := range a {
-			own(n.Attempt, n.Grant)
+	case []protocol.Result:
+		for _, result := range a {
+			words = append(words, [...]string{"undone", "queued", "done"}[result.Outcome])
+			if result.Grant.Token != 0 {
+				words = append(words, fmt.Sprint("granted ", result.Grant.Token))
+			}
+			for _, n := range result.Next {
+				own(n.Attempt, n.Grant)
+			}
 		}
 	case []driver.State:
 		for _, s := range a {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -37,29 +38,28 @@ type crowded struct {
 	singles, batches, changes, undone atomic.Int64
 }
 
-func (c *crowded) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	if r.Cause == driver.ByAttempt {
-		c.undone.Add(1)
+func (c *crowded) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
+	if len(ops) > 1 {
+		c.batches.Add(1)
+		c.changes.Add(int64(len(ops)))
+		err = c.batch(func() error {
+			results, err = c.Backend.Run(ctx, ops...)
+			return err
+		})
+		return results, err
 	}
-	return c.Backend.Remove(ctx, r)
-}
-
-func (c *crowded) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if strings.HasPrefix(r.Name, "late ") {
-		c.singles.Add(1)
-		<-c.late
+	switch op := ops[0].(type) {
+	case protocol.Take:
+		if strings.HasPrefix(op.Name, "late ") {
+			c.singles.Add(1)
+			<-c.late
+		}
+	case protocol.Removal:
+		if op.Cause == driver.ByAttempt {
+			c.undone.Add(1)
+		}
 	}
-	return c.Backend.Take(ctx, r)
-}
-
-func (c *crowded) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	c.batches.Add(1)
-	c.changes.Add(int64(len(takes) + len(releases)))
-	err = c.batch(func() error {
-		grants, released, err = c.Backend.Batch(ctx, takes, releases)
-		return err
-	})
-	return grants, released, err
+	return c.Backend.Run(ctx, ops...)
 }
 
 // crowd makes a client whose batches run through a function.
@@ -306,13 +306,13 @@ func leaveMany(t *testing.T, e *env) {
 		r.Units, r.Of = 0, 0
 		return r
 	}
-	if _, taken, err := a.Backend.Take(brief(t), reader(other, "holds")); err != nil || !taken {
+	if _, taken, err := drivertest.Take(brief(t), a.Backend, reader(other, "holds")); err != nil || !taken {
 		t.Fatal(taken, err)
 	}
 	for _, r := range []driver.Request{
 		writer(me, "a1"), writer(me, "a2"), reader(other, "b1"), reader(me, "a3"), writer(other, "b2"), writer(me, "a4"), reader(me, "a5"),
 	} {
-		if _, outcome, err := a.Backend.Join(brief(t), r); err != nil || outcome != driver.Queued {
+		if _, outcome, err := drivertest.Join(brief(t), a.Backend, r); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
 	}
@@ -352,14 +352,14 @@ func batchPasses(t *testing.T, e *env) {
 	request := func(name string) driver.Request {
 		return driver.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(), Wait: true}
 	}
-	if _, outcome, err := a.Backend.Join(brief(t), request("waited")); err != nil || outcome != driver.Queued {
+	if _, outcome, err := drivertest.Join(brief(t), a.Backend, request("waited")); err != nil || outcome != protocol.Queued {
 		t.Fatal(outcome, err)
 	}
 	// As UnlockTx leaves it on MySQL, until it is handed on.
 	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '' WHERE name = 'waited'")
 	rest := request("rests")
 	rest.MinHold = time.Hour // no test sees its end
-	g, taken, err := a.Backend.Take(brief(t), rest)
+	g, taken, err := drivertest.Take(brief(t), a.Backend, rest)
 	if err != nil || !taken {
 		t.Fatal(taken, err)
 	}
@@ -370,7 +370,8 @@ func batchPasses(t *testing.T, e *env) {
 	if _, err := drivertest.Release(brief(t), a.Backend, free, false); err != nil {
 		t.Fatal(err)
 	}
-	grants, _, err := a.Backend.Batch(brief(t), []driver.Request{request("free"), request("rests"), request("waited")}, nil)
+	requests := []driver.Request{request("free"), request("rests"), request("waited")}
+	grants, _, err := drivertest.Batch(brief(t), a.Backend, requests, nil)
 	if err != nil || len(grants) != 3 || grants[0].Token <= free.Token || grants[1].Token != 0 || grants[2].Token != 0 {
 		t.Errorf("%+v, %v: want the first alone", grants, err)
 	}

@@ -71,8 +71,8 @@ func grantedFree(t *testing.T, e *env) {
 		l.sees(s, nil, r.Attempt, g)
 		l.release(s, g.Token)
 		r = cohort(s, fmt.Sprint("join", i), 2+i)
-		g, outcome, err := l.Backend.Join(brief(t), r)
-		if err != nil || outcome != driver.Granted {
+		g, outcome, err := drivertest.Join(brief(t), l.Backend, r)
+		if err != nil || outcome != protocol.Done {
 			t.Fatal(outcome, err)
 		}
 		l.granted(g, r)
@@ -147,7 +147,7 @@ func releasedCohort(t *testing.T, e *env) {
 	g := l.of(r)
 	release := func(token int64) bool {
 		t.Helper()
-		_, released, err := l.Backend.Batch(brief(t), nil, []driver.Held{l.held(s, token)})
+		_, released, err := drivertest.Batch(brief(t), l.Backend, nil, []driver.Held{l.held(s, token)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,9 +319,8 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	}
 	for token, held := range map[int64]bool{g.First: false, g.First + 1: true, g.Token: false} {
 		h := l.held(s, token)
-		_, err := changed(brief(t), l.Backend, "n", s, func(n *protocol.Name) error {
-			return protocol.Announce(n, h, driver.Event{Name: "n", Kind: "note", Session: s})
-		})
+		note := driver.Event{Name: "n", Kind: "note", Session: s}
+		_, err := l.Backend.Run(brief(t), protocol.Announce{Held: h, Event: note})
 		if held && err != nil || !held && !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("an event with token %d of 0–2, the second was detached: %v", token-g.First, err)
 		}
@@ -342,21 +341,19 @@ func plainAfterDetaching(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	is(t, l.downgrade(l.held(s, d.Token)), nil)
-	var whole driver.Grant
-	var upgraded bool
-	if _, err := changed(brief(t), l.Backend, "n", s, func(n *protocol.Name) (err error) {
-		whole, upgraded, err = protocol.Upgrade(n, driver.Held{Name: "n", Session: s, Token: d.Token, Shared: true}, "s2")
-		return err
-	}); err != nil || !upgraded {
+	share := driver.Held{Name: "n", Session: s, Token: d.Token, Shared: true}
+	upgraded, err := driver.Do(brief(t), l.Backend, protocol.Upgrade{Held: share, Attempt: "s2"})
+	if err != nil || !upgraded.Done() {
 		t.Fatal(upgraded, err)
 	}
+	whole := upgraded.Grant
 	l.granted(whole, request(s, "s2"))
 	l.shows(detached(cohort(s, "s2", 2), d), whole, 1)
 	l.release(s, whole.Token, d.Behind)
 }
 
 func (l *line) downgrade(h driver.Held) error {
-	_, err := changed(brief(l.t), l.Backend, "n", h.Session, func(n *protocol.Name) error { return protocol.Downgrade(n, h) })
+	_, err := l.Backend.Run(brief(l.t), protocol.Downgrade{Held: h})
 	return err
 }
 
@@ -619,20 +616,20 @@ func racedCohorts(t *testing.T, e *env) {
 		var next []driver.Handoff
 		remove := func(r driver.Removal) {
 			var n []driver.Handoff
-			if err := unlessBusy(func() (err error) { n, _, err = l.Backend.Remove(brief(t), r); return }); err != nil {
+			if err := unlessBusy(func() (err error) { n, _, err = drivertest.Remove(brief(t), l.Backend, r); return }); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
 			next = append(next, n...)
 			mu.Unlock()
 		}
-		var outcome driver.Outcome
+		var outcome protocol.Outcome
 		var grant driver.Grant
 		var all sync.WaitGroup
 		all.Go(func() { remove(protocol.Release(l.held(s, g.Token), true, false)) })
 		all.Go(func() { remove(protocol.Undo(s, "n", r.Attempt)) })
 		all.Go(func() {
-			if err := unlessBusy(func() (err error) { grant, outcome, err = l.Backend.Join(brief(t), other); return }); err != nil {
+			if err := unlessBusy(func() (err error) { grant, outcome, err = drivertest.Join(brief(t), l.Backend, other); return }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -640,7 +637,7 @@ func racedCohorts(t *testing.T, e *env) {
 		switch {
 		case t.Failed():
 			return
-		case outcome == driver.Granted:
+		case outcome == protocol.Done:
 			l.handed(next)
 			l.granted(grant, other)
 		default:

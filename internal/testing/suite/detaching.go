@@ -290,23 +290,27 @@ func (u *unheardOf) OpenSession(ctx context.Context, s driver.Session) error {
 	return err
 }
 
-func (u *unheardOf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (u *unheardOf) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	switch ops[0].(type) {
+	case protocol.Take, protocol.Join, protocol.Removal:
+		return u.Backend.Run(ctx, ops...)
+	}
 	if u.busy.Load() {
 		u.changed.Add(1)
 		return nil, driver.ErrBusy
 	}
 	lost := u.deaf.Load()
-	var next []driver.Handoff
+	var results []protocol.Result
 	var err error
 	if lost == nil || !u.unsent.Load() {
-		next, err = u.Backend.Change(ctx, how, transition)
+		results, err = u.Backend.Run(ctx, ops...)
 	}
 	u.changed.Add(1)
 	if lost != nil {
 		(*lost)()
 		return nil, driver.Fail(driver.ErrUnavailable, errors.New("the answer is lost"))
 	}
-	return next, err
+	return results, err
 }
 
 func movedWithoutAnswer(t *testing.T, e *env) {

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
 )
 
@@ -63,7 +64,7 @@ func handOvers(t *testing.T, e *env) {
 		r, batch := s.leave(random.IntN(4))
 		wanted[i] = s.served(t, r)
 		if batch {
-			if _, released, err := b.Batch(t.Context(), nil, []driver.Held{r.Held()}); err != nil {
+			if _, released, err := drivertest.Batch(t.Context(), b, nil, []driver.Held{r.Held()}); err != nil {
 				t.Fatalf("%s: %v", told[i], err)
 			} else if released[0] {
 				continue
@@ -71,7 +72,7 @@ func handOvers(t *testing.T, e *env) {
 		}
 		var err error
 		var left bool
-		if next[i], left, err = b.Remove(t.Context(), r); err != nil || s.leaves != nil && !left {
+		if next[i], left, err = drivertest.Remove(t.Context(), b, r); err != nil || s.leaves != nil && !left {
 			t.Fatalf("%s: %v, %v", told[i], left, err)
 		}
 	}
@@ -279,15 +280,12 @@ func (s *scene) served(t *testing.T, r driver.Removal) (is result) {
 	}
 	row, shares, places := s.rows()
 	names.Put(row, places, shares)
-	changes, err := names.Change(s.name, false, func(n *protocol.Name) error {
-		left, err := protocol.Remove(n, r)
-		if !left && s.leaves != nil {
-			t.Errorf("%s has nothing that leaves", s.name)
-		}
-		return err
-	})
+	left, _, err := names.Run(r)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !left.Done() && s.leaves != nil {
+		t.Errorf("%s has nothing that leaves", s.name)
 	}
 	row, _ = names.Row(s.name)
 	is.whole, is.members, is.used = row.Attempt, row.Waiters, row.Units
@@ -297,7 +295,7 @@ func (s *scene) served(t *testing.T, r driver.Removal) (is result) {
 	for _, p := range names.Places(s.name) {
 		is.waiting = append(is.waiting, p.Attempt)
 	}
-	for _, h := range changes.Handoffs {
+	for _, h := range left.Next {
 		is.granted = append(is.granted, h.Attempt)
 	}
 	if is.used > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // Broken by an Unlock that releases what was guarded as any other lock.
@@ -160,7 +161,7 @@ func releaseOfGuarded(t *testing.T, e *env) {
 		}
 		tx := guardIn(t, a, e.readCommitted(), held)
 		release := func() error {
-			_, left, err := a.Backend.Remove(t.Context(), protocol.Release(held, contended, true))
+			_, left, err := drivertest.Remove(t.Context(), a.Backend, protocol.Release(held, contended, true))
 			if err == nil && !left {
 				err = driver.ErrNotHeld
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // line is a name and its queue, at the level of the driver.
@@ -26,36 +27,23 @@ func newLine(t *testing.T, e *env) *line {
 	return l
 }
 
-// changed runs a transition on a name.
-func changed(ctx context.Context, b driver.Names, name, self string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return b.Change(ctx, driver.How{Name: name, Self: self, Wait: true}, transition)
-}
-
 // reenter has an owner take its name over.
-func reenter(ctx context.Context, b driver.Names, r driver.Request) (g driver.Grant, taken bool, err error) {
-	_, err = changed(ctx, b, r.Name, r.Session, func(n *protocol.Name) (err error) {
-		g, taken, err = protocol.Reenter(n, r)
-		return err
-	})
-	return g, taken, err
+func reenter(ctx context.Context, b driver.Names, r driver.Request) (driver.Grant, bool, error) {
+	result, err := driver.Do(ctx, b, protocol.Reenter{Request: r})
+	return result.Grant, result.Done(), err
 }
 
 // raiseOf raises the token of a lock.
-func raiseOf(ctx context.Context, b driver.Names, h driver.Held, token int64) (raised int64, err error) {
-	_, err = changed(ctx, b, h.Name, h.Session, func(n *protocol.Name) (err error) {
-		raised, err = protocol.Raise(n, h, token)
-		return err
-	})
-	return raised, err
+func raiseOf(ctx context.Context, b driver.Names, h driver.Held, token int64) (int64, error) {
+	result, err := driver.Do(ctx, b, protocol.Raise{Held: h, To: token})
+	return result.Grant.Token, err
 }
 
 // endRest ends the rest of a name.
-func endRest(ctx context.Context, b driver.Names, name string, token int64) (ended bool, err error) {
-	_, err = changed(ctx, b, name, "", func(n *protocol.Name) error {
-		ended = protocol.EndRest(n, token, driver.Event{Name: name, Kind: "broken"})
-		return nil
-	})
-	return ended, err
+func endRest(ctx context.Context, b driver.Names, name string, token int64) (bool, error) {
+	e := driver.Event{Name: name, Kind: "broken"}
+	result, err := driver.Do(ctx, b, protocol.EndRest{Name: name, Token: token, Event: e})
+	return result.Done(), err
 }
 
 func (l *line) session() string {
@@ -86,7 +74,7 @@ func (l *line) held(session string, token int64) driver.Held {
 // take takes the free name.
 func (l *line) take(r driver.Request) driver.Grant {
 	l.t.Helper()
-	g, taken, err := l.Backend.Take(brief(l.t), r)
+	g, taken, err := drivertest.Take(brief(l.t), l.Backend, r)
 	if err != nil || !taken {
 		l.t.Fatal(taken, err)
 	}
@@ -107,7 +95,7 @@ func (l *line) granted(g driver.Grant, r driver.Request) {
 func (l *line) join(rs ...driver.Request) {
 	l.t.Helper()
 	for _, r := range rs {
-		if _, outcome, err := l.Backend.Join(brief(l.t), r); err != nil || outcome != driver.Queued {
+		if _, outcome, err := drivertest.Join(brief(l.t), l.Backend, r); err != nil || outcome != protocol.Queued {
 			l.t.Fatal(outcome, err)
 		}
 	}
@@ -116,7 +104,7 @@ func (l *line) join(rs ...driver.Request) {
 // remove takes something off the name that must be there.
 func (l *line) remove(r driver.Removal) []driver.Handoff {
 	l.t.Helper()
-	next, left, err := l.Backend.Remove(brief(l.t), r)
+	next, left, err := drivertest.Remove(brief(l.t), l.Backend, r)
 	if err != nil || !left {
 		l.t.Fatal(left, err)
 	}
@@ -132,7 +120,7 @@ func (l *line) release(session string, token int64, next ...driver.Request) driv
 // stays checks that there is nothing to take off the name.
 func (l *line) stays(r driver.Removal) {
 	l.t.Helper()
-	if next, left, err := l.Backend.Remove(brief(l.t), r); err != nil || left || len(next) > 0 {
+	if next, left, err := drivertest.Remove(brief(l.t), l.Backend, r); err != nil || left || len(next) > 0 {
 		l.t.Fatalf("%+v: %v, %v, %v", r, next, left, err)
 	}
 }
@@ -157,9 +145,9 @@ func (l *line) handed(next []driver.Handoff, want ...driver.Request) (g driver.G
 // detach leaves one member of a cohort as its only holder, with the members behind it as rest.
 func (l *line) detach(session string, last int64, d driver.Detachment) error {
 	l.t.Helper()
-	next, err := changed(brief(l.t), l.Backend, "n", session, func(n *protocol.Name) error { return protocol.Detach(n, l.held(session, last), d) })
-	if len(next) > 0 {
-		l.t.Fatalf("%+v were granted a name that is held", next)
+	result, err := driver.Do(brief(l.t), l.Backend, protocol.Detach{Held: l.held(session, last), Member: d})
+	if len(result.Next) > 0 {
+		l.t.Fatalf("%+v were granted a name that is held", result.Next)
 	}
 	return err
 }

@@ -79,39 +79,15 @@ func (b *troubled) OpenSession(ctx context.Context, s driver.Session) error {
 	return b.Backend.OpenSession(ctx, s)
 }
 
-func (b *troubled) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if err := b.now(r.Name); err != nil {
-		return driver.Grant{}, false, err
+func (b *troubled) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	name := ops[0].On()
+	if len(ops) > 1 {
+		name = ""
 	}
-	return b.Backend.Take(ctx, r)
-}
-
-func (b *troubled) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	if err := b.now(r.Name); err != nil {
-		return driver.Grant{}, 0, err
-	}
-	return b.Backend.Join(ctx, r)
-}
-
-func (b *troubled) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	if err := b.now(r.Name); err != nil {
-		return nil, false, err
-	}
-	return b.Backend.Remove(ctx, r)
-}
-
-func (b *troubled) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	if err := b.now(how.Name); err != nil {
+	if err := b.now(name); err != nil {
 		return nil, err
 	}
-	return b.Backend.Change(ctx, how, transition)
-}
-
-func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	if err := b.now(""); err != nil {
-		return nil, nil, err
-	}
-	return b.Backend.Batch(ctx, takes, releases)
+	return b.Backend.Run(ctx, ops...)
 }
 
 // unlocking unlocks in the background.
@@ -322,7 +298,10 @@ type stuck struct {
 	asked chan struct{}
 }
 
-func (b stuck) Change(ctx context.Context, _ driver.How, _ func(*protocol.Name) error) ([]driver.Handoff, error) {
+func (b stuck) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if _, records := ops[0].(protocol.Announce); !records {
+		return b.Backend.Run(ctx, ops...)
+	}
 	b.asked <- struct{}{}
 	<-ctx.Done()
 	return nil, ctx.Err()

@@ -312,29 +312,9 @@ type listed struct {
 	sent atomic.Int64
 }
 
-func (l *listed) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (l *listed) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	l.sent.Add(1)
-	return l.Backend.Change(ctx, how, transition)
-}
-
-func (l *listed) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	l.sent.Add(1)
-	return l.Backend.Take(ctx, r)
-}
-
-func (l *listed) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	l.sent.Add(1)
-	return l.Backend.Join(ctx, r)
-}
-
-func (l *listed) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	l.sent.Add(1)
-	return l.Backend.Remove(ctx, r)
-}
-
-func (l *listed) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	l.sent.Add(1)
-	return l.Backend.Batch(ctx, takes, releases)
+	return l.Backend.Run(ctx, ops...)
 }
 
 func (l *listed) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {

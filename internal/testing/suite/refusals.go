@@ -104,20 +104,16 @@ type sharing64 struct {
 	slow, refused atomic.Int32
 }
 
-func (b *sharing64) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if strings.HasPrefix(r.Name, "slow") {
+func (b *sharing64) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if take, takes := ops[0].(protocol.Take); takes && len(ops) == 1 && strings.HasPrefix(take.Name, "slow") {
 		b.slow.Add(1)
 		<-*b.answer.Load()
 	}
-	return b.Backend.Take(ctx, r)
-}
-
-func (b *sharing64) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	grants, released, err := b.Backend.Batch(ctx, takes, releases)
-	if err != nil && !driver.InDoubt(err) && len(takes)+len(releases) > 1 {
+	results, err := b.Backend.Run(ctx, ops...)
+	if err != nil && !driver.InDoubt(err) && len(ops) > 1 {
 		b.refused.Add(1)
 	}
-	return grants, released, err
+	return results, err
 }
 
 func refusedAmongMany(t *testing.T, e *env) {
@@ -140,11 +136,11 @@ type undoing struct {
 	undone atomic.Int32
 }
 
-func (b *undoing) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	if r.Cause == protocol.ByAttempt {
+func (b *undoing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	if r, removes := ops[0].(protocol.Removal); removes && r.Cause == protocol.ByAttempt {
 		b.undone.Add(1)
 	}
-	return b.Backend.Remove(ctx, r)
+	return b.Backend.Run(ctx, ops...)
 }
 
 // Broken by taking a refusal for a lost answer.

@@ -19,34 +19,33 @@ type counting struct {
 	came, removed, changed atomic.Int64 // came: to the gate
 	mu                     sync.Mutex
 	joined                 []int         // the members of each request that has joined
-	answer                 chan struct{} // not nil: answers of Change are held back until it is closed
+	answer                 chan struct{} // not nil: answers about other ops are held back until it is closed
 }
 
-func (c *counting) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	c.came.Add(1)
-	select {
-	case <-c.gate:
-	case <-ctx.Done():
-		return driver.Grant{}, 0, ctx.Err()
+func (c *counting) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	switch op := ops[0].(type) {
+	case protocol.Take:
+	case protocol.Join:
+		c.came.Add(1)
+		select {
+		case <-c.gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		c.mu.Lock()
+		c.joined = append(c.joined, max(op.Members, 1))
+		c.mu.Unlock()
+	case protocol.Removal:
+		c.removed.Add(1)
+	default:
+		results, err := c.Backend.Run(ctx, ops...)
+		c.changed.Add(1)
+		if c.answer != nil {
+			<-c.answer
+		}
+		return results, err
 	}
-	c.mu.Lock()
-	c.joined = append(c.joined, max(r.Members, 1))
-	c.mu.Unlock()
-	return c.Backend.Join(ctx, r)
-}
-
-func (c *counting) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	c.removed.Add(1)
-	return c.Backend.Remove(ctx, r)
-}
-
-func (c *counting) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	next, err := c.Backend.Change(ctx, how, transition)
-	c.changed.Add(1)
-	if c.answer != nil {
-		<-c.answer
-	}
-	return next, err
+	return c.Backend.Run(ctx, ops...)
 }
 
 // relay is a client of which some goroutines are about to get a lock as a cohort.

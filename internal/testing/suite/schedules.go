@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // schedules are about jobs and TryLock whose database is away for a moment, and about EveryAt.
@@ -48,9 +49,13 @@ func (b *failing) OpenSession(ctx context.Context, s driver.Session) error {
 	return b.step("opening a session", func() error { return b.Backend.OpenSession(ctx, s) })
 }
 
-func (b *failing) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
-	err = b.step("taking", func() error { g, taken, err = b.Backend.Take(ctx, r); return err })
-	return g, taken, err
+func (b *failing) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
+	kind := ""
+	if _, takes := ops[0].(protocol.Take); takes && len(ops) == 1 {
+		kind = "taking"
+	}
+	err = b.step(kind, func() error { results, err = b.Backend.Run(ctx, ops...); return err })
+	return results, err
 }
 
 func (b *failing) Look(ctx context.Context, session string, names []string) (states []driver.State, err error) {

@@ -99,7 +99,7 @@ func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (dri
 	if r.Units = w.units; w.units > 0 {
 		r.Of = driver.Readers
 	}
-	g, ok, err := a.Backend.Take(t.Context(), r)
+	g, ok, err := drivertest.Take(t.Context(), a.Backend, r)
 	if err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}

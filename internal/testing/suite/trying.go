@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -24,22 +25,12 @@ type meeting struct {
 	met func()
 }
 
-func (m meeting) tell(err error) {
+func (m meeting) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	results, err := m.Backend.Run(ctx, ops...)
 	if errors.Is(err, driver.ErrBusy) {
 		m.met()
 	}
-}
-
-func (m meeting) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := m.Backend.Take(ctx, r)
-	m.tell(err)
-	return g, taken, err
-}
-
-func (m meeting) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := m.Backend.Remove(ctx, r)
-	m.tell(err)
-	return next, left, err
+	return results, err
 }
 
 // meet makes a client, and a transaction that ends when a statement of the client finds a row

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -47,12 +48,12 @@ func (n newer) Schema(ctx context.Context) (driver.Schema, error) {
 	return schema, err
 }
 
-func (n newer) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := n.Backend.Take(ctx, r)
-	if taken {
-		n.mark(r.Name)
+func (n newer) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	results, err := n.Backend.Run(ctx, ops...)
+	if take, takes := ops[0].(protocol.Take); takes && len(results) == 1 && results[0].Done() {
+		n.mark(take.Name)
 	}
-	return g, taken, err
+	return results, err
 }
 
 // newerClient is a client of a newer build.

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -47,24 +48,28 @@ type lateTake struct {
 	request driver.Request
 }
 
-func (l *lateTake) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
+func (l *lateTake) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: l.take, Remove: l.remove}.Run(ctx, l.Backend, ops...)
+}
+
+func (l *lateTake) take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
 	l.request = r
 	err = l.wait(ctx, func(ctx context.Context) error {
-		g, taken, err = l.Backend.Take(ctx, r)
+		g, taken, err = drivertest.Take(ctx, l.Backend, r)
 		return err
 	})
 	return g, taken, err
 }
 
-func (l *lateTake) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := l.Backend.Remove(ctx, r)
+func (l *lateTake) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := drivertest.Remove(ctx, l.Backend, r)
 	if r.Cause != driver.ByAttempt {
 		return next, left, err
 	}
 	l.looked.Do(func() {
 		select {
 		case <-l.cut:
-			_, _, err := l.Backend.Take(context.Background(), l.request)
+			_, _, err := drivertest.Take(context.Background(), l.Backend, l.request)
 			if err == nil {
 				close(l.ran)
 			}
@@ -153,16 +158,20 @@ func nothingIsLeft(t *testing.T, db *sql.DB) {
 // awkward is an engine that makes Close's work harder.
 type awkward struct {
 	driver.Backend
-	entering, enter chan struct{} // Change says that it is called, and waits
+	entering, enter chan struct{} // a conversion, or the like, says that it is called, and waits
 	retry, busy     atomic.Bool   // what EndSession says once; what Release says
 }
 
-func (a *awkward) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (a *awkward) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Other: a.other, Remove: a.remove}.Run(ctx, a.Backend, ops...)
+}
+
+func (a *awkward) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
 	if a.enter != nil {
 		a.entering <- struct{}{}
 		<-a.enter
 	}
-	return a.Backend.Change(ctx, how, transition)
+	return driver.Do(ctx, a.Backend, op)
 }
 
 func (a *awkward) EndSession(ctx context.Context, session string) error {
@@ -172,11 +181,11 @@ func (a *awkward) EndSession(ctx context.Context, session string) error {
 	return a.Backend.EndSession(ctx, session)
 }
 
-func (a *awkward) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+func (a *awkward) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
 	if r.Cause == driver.ByHolder && a.busy.Load() {
 		return nil, false, driver.ErrBusy
 	}
-	return a.Backend.Remove(ctx, r)
+	return drivertest.Remove(ctx, a.Backend, r)
 }
 
 func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -32,9 +33,13 @@ func (d *deaf) answer(err error) error {
 	return err
 }
 
-func (d *deaf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	next, err := d.Backend.Change(ctx, how, transition)
-	return next, d.answer(err)
+func (d *deaf) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Other: d.other}.Run(ctx, d.Backend, ops...)
+}
+
+func (d *deaf) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	result, err := driver.Do(ctx, d.Backend, op)
+	return result, d.answer(err)
 }
 
 // After a change whose outcome is not known, whatever comes next finds out what the lock is.
@@ -213,11 +218,15 @@ type answeredLate struct {
 	sent  atomic.Int64
 }
 
-func (d *answeredLate) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (d *answeredLate) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Other: d.other}.Run(ctx, d.Backend, ops...)
+}
+
+func (d *answeredLate) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
 	d.sent.Add(1)
-	next, err := d.Backend.Change(ctx, how, transition)
+	result, err := driver.Do(ctx, d.Backend, op)
 	<-d.until
-	return next, err
+	return result, err
 }
 
 func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {

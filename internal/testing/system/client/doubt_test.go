@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -31,8 +32,12 @@ func (d *doubtful) lost(which *atomic.Bool, err error) error {
 	return err
 }
 
-func (d *doubtful) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := d.Backend.Remove(ctx, r)
+func (d *doubtful) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: d.remove, Other: d.other}.Run(ctx, d.Backend, ops...)
+}
+
+func (d *doubtful) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := drivertest.Remove(ctx, d.Backend, r)
 	switch r.Cause {
 	case driver.ByAttempt:
 		err = d.lost(&d.leave, err)
@@ -54,12 +59,12 @@ func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, r
 	return run, ours, err
 }
 
-func (d *doubtful) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+func (d *doubtful) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
 	if d.downgrade.Swap(false) {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return protocol.Result{}, ctx.Err()
 	}
-	return d.Backend.Change(ctx, how, transition)
+	return driver.Do(ctx, d.Backend, op)
 }
 
 type sqlClient = *dblock.Client[*sql.Tx]
@@ -106,8 +111,7 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() { // finds out what it is
 		t.Fatal(err)
 	}
-	late := func(n *protocol.Name) error { return protocol.Downgrade(n, held) }
-	if _, err := d.Backend.Change(t.Context(), driver.How{Name: "n", Self: held.Session, Wait: true}, late); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := d.Backend.Run(t.Context(), protocol.Downgrade{Held: held}); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the late one: %v", err)
 	}
 	if _, err := other.TryLock(t.Context(), "n", dblock.Shared()); !errors.Is(err, dblock.ErrNotAcquired) {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -25,8 +27,12 @@ type tardy struct {
 	answer     time.Duration // of the first look
 }
 
-func (d *tardy) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := d.Backend.Take(ctx, r)
+func (d *tardy) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: d.take, Remove: d.remove}.Run(ctx, d.Backend, ops...)
+}
+
+func (d *tardy) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, d.Backend, r)
 	switch {
 	case taken && d.late.Add(-1) >= 0:
 		time.Sleep(r.Lease) // not a wait for anything: this is the fault
@@ -36,11 +42,11 @@ func (d *tardy) Take(ctx context.Context, r driver.Request) (driver.Grant, bool,
 	return g, taken, err
 }
 
-func (d *tardy) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+func (d *tardy) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
 	if r.Cause == driver.ByAttempt && d.undo != nil {
 		<-d.undo
 	}
-	return d.Backend.Remove(ctx, r)
+	return drivertest.Remove(ctx, d.Backend, r)
 }
 
 func (d *tardy) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // unreliable is an engine that can be away.
@@ -60,11 +62,15 @@ func (u unreliable) Describe(ctx context.Context, names []string, waiters int) (
 	return u.Backend.Describe(ctx, names, waiters)
 }
 
-func (u unreliable) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+func (u unreliable) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: u.take}.Run(ctx, u.Backend, ops...)
+}
+
+func (u unreliable) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	if err := u.fail(); err != nil {
 		return driver.Grant{}, false, err
 	}
-	return u.Backend.Take(ctx, r)
+	return drivertest.Take(ctx, u.Backend, r)
 }
 
 func (u unreliable) Schema(ctx context.Context) (driver.Schema, error) {

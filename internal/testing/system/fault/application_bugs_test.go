@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -41,8 +43,12 @@ type sharesFate struct {
 	err error
 }
 
-func (b *sharesFate) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := b.Backend.Take(ctx, r)
+func (b *sharesFate) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take}.Run(ctx, b.Backend, ops...)
+}
+
+func (b *sharesFate) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, b.Backend, r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

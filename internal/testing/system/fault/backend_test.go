@@ -87,14 +87,18 @@ func (r *recorder) OpenSession(ctx context.Context, s driver.Session) error {
 	return r.Backend.OpenSession(ctx, s)
 }
 
-func (r *recorder) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (r *recorder) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: r.remove, Join: r.join, Other: r.other}.Run(ctx, r.Backend, ops...)
+}
+
+func (r *recorder) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	r.mu.Lock()
 	own := r.sessions[m.Session]
 	r.mu.Unlock()
 	if own && m.Cause == driver.ByAttempt {
 		r.report.report(event{What: evLeave, Name: m.Name, Attempt: m.Attempt})
 	}
-	next, left, err := r.Backend.Remove(ctx, m)
+	next, left, err := drivertest.Remove(ctx, r.Backend, m)
 	r.handed(m.Name, next)
 	return next, left, err
 }
@@ -102,10 +106,10 @@ func (r *recorder) Remove(ctx context.Context, m driver.Removal) ([]driver.Hando
 // ticketLimit is how long a ticket is looked for. Not to know it is no failure.
 const ticketLimit = 100 * time.Millisecond
 
-func (r *recorder) Join(ctx context.Context, q driver.Request) (driver.Grant, driver.Outcome, error) {
+func (r *recorder) join(ctx context.Context, q driver.Request) (driver.Grant, protocol.Outcome, error) {
 	at := session.Boottime()
-	g, outcome, err := r.Backend.Join(ctx, q)
-	if err != nil || outcome != driver.Queued {
+	g, outcome, err := drivertest.Join(ctx, r.Backend, q)
+	if err != nil || outcome != protocol.Queued {
 		return g, outcome, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
@@ -143,10 +147,10 @@ func (r *recorder) Look(ctx context.Context, session string, names []string) ([]
 	return states, err
 }
 
-func (r *recorder) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	next, err := r.Backend.Change(ctx, how, transition)
-	r.handed(how.Name, next)
-	return next, err
+func (r *recorder) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	result, err := driver.Do(ctx, r.Backend, op)
+	r.handed(op.On(), result.Next)
+	return result, err
 }
 
 func (r *recorder) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // Engines that are broken where names are shared.
@@ -31,19 +32,23 @@ type unseen struct {
 	grants func(r driver.Request, s driver.State) bool
 }
 
-func (b unseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := b.Backend.Take(ctx, r)
+func (b unseen) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take, Join: b.join}.Run(ctx, b.Backend, ops...)
+}
+
+func (b unseen) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, b.Backend, r)
 	if err != nil || taken {
 		return g, taken, err
 	}
 	return b.look(ctx, r)
 }
 
-func (b unseen) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+func (b unseen) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
 	if g, granted, err := b.look(ctx, r); granted || err != nil {
-		return g, driver.Granted, err
+		return g, protocol.Done, err
 	}
-	return b.Backend.Join(ctx, r)
+	return drivertest.Join(ctx, b.Backend, r)
 }
 
 func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
@@ -56,46 +61,68 @@ func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool,
 
 type countsOne struct{ driver.Backend }
 
-func (b countsOne) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	r.Units = min(r.Units, 1)
-	return b.Backend.Take(ctx, r)
+func (b countsOne) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take, Join: b.join}.Run(ctx, b.Backend, ops...)
 }
 
-func (b countsOne) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+func (b countsOne) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	r.Units = min(r.Units, 1)
-	return b.Backend.Join(ctx, r)
+	return drivertest.Take(ctx, b.Backend, r)
+}
+
+func (b countsOne) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
+	r.Units = min(r.Units, 1)
+	return drivertest.Join(ctx, b.Backend, r)
 }
 
 // upgradesBeside has each transition see one reader alone. What drops its share has made a writer
 // of it.
 type upgradesBeside struct{ driver.Backend }
 
-func (b upgradesBeside) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return b.Backend.Change(ctx, how, func(n *protocol.Name) error {
-		readers := n.Units
-		n.Units = min(n.Units, 1)
-		err := transition(n)
-		if len(n.GoneShares) == 0 && n.Units == min(readers, 1) {
-			n.Units = readers
-		}
-		return err
-	})
+func (b upgradesBeside) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Other: b.other}.Run(ctx, b.Backend, ops...)
+}
+
+func (b upgradesBeside) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	return driver.Do(ctx, b.Backend, besideOp{op})
+}
+
+type besideOp struct{ protocol.Op }
+
+func (b besideOp) Run(n *protocol.Name) (protocol.Result, error) {
+	readers := n.Units
+	n.Units = min(n.Units, 1)
+	result, err := b.Op.Run(n)
+	if len(n.GoneShares) == 0 && n.Units == min(readers, 1) {
+		n.Units = readers
+	}
+	return result, err
 }
 
 // downgradesToNothing drops the share that a downgrade has made.
 type downgradesToNothing struct{ driver.Backend }
 
-func (b downgradesToNothing) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	return b.Backend.Change(ctx, how, func(n *protocol.Name) error {
-		holder := n.Session
-		if err := transition(n); err != nil || holder == "" || n.Session == holder || len(n.PutShares) == 0 || n.PutShares[0].Session != holder {
-			return err
-		}
-		n.PutShares = n.PutShares[1:]
-		n.Units--
-		_, err := protocol.Remove(n, protocol.TakeOver(how.Self, how.Name, driver.Holder{}))
-		return err
-	})
+func (b downgradesToNothing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Other: b.other}.Run(ctx, b.Backend, ops...)
+}
+
+func (b downgradesToNothing) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	return driver.Do(ctx, b.Backend, toNothing{op})
+}
+
+type toNothing struct{ protocol.Op }
+
+func (t toNothing) Run(n *protocol.Name) (protocol.Result, error) {
+	holder := n.Session
+	result, err := t.Op.Run(n)
+	if err != nil || holder == "" || n.Session == holder || len(n.PutShares) == 0 || n.PutShares[0].Session != holder {
+		return result, err
+	}
+	n.PutShares = n.PutShares[1:]
+	n.Units--
+	_, err = protocol.TakeOver(t.By(), t.On(), driver.Holder{}).Run(n)
+	result.Next = n.Handoffs
+	return result, err
 }
 
 type letsSmallPass struct {
@@ -103,14 +130,18 @@ type letsSmallPass struct {
 	db *sql.DB
 }
 
-func (b letsSmallPass) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b letsSmallPass) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b letsSmallPass) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause == driver.ByHolder {
 		err := putBack(ctx, b.db, m.Name, "AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
 		if err != nil {
 			return nil, false, err
 		}
 	}
-	return b.Backend.Remove(ctx, m)
+	return drivertest.Remove(ctx, b.Backend, m)
 }
 
 type letsReadersPass struct {
@@ -118,8 +149,12 @@ type letsReadersPass struct {
 	db *sql.DB
 }
 
-func (b letsReadersPass) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := b.Backend.Take(ctx, r)
+func (b letsReadersPass) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take}.Run(ctx, b.Backend, ops...)
+}
+
+func (b letsReadersPass) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, b.Backend, r)
 	if err != nil || taken || r.Units == 0 {
 		return g, taken, err
 	}
@@ -149,9 +184,13 @@ type forgetsUnits struct {
 	db *sql.DB
 }
 
-func (b forgetsUnits) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b forgetsUnits) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b forgetsUnits) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause != driver.ByHolder || !m.Shared {
-		return b.Backend.Remove(ctx, m)
+		return drivertest.Remove(ctx, b.Backend, m)
 	}
 	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token))
 	return nil, true, err
@@ -163,9 +202,13 @@ type leavesRoom struct {
 	db *sql.DB
 }
 
-func (b leavesRoom) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b leavesRoom) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b leavesRoom) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause != driver.ByHolder || !m.Shared {
-		return b.Backend.Remove(ctx, m)
+		return drivertest.Remove(ctx, b.Backend, m)
 	}
 	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token)
 	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, m.Name))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -70,8 +71,12 @@ var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
 
 type grantsUnseen struct{ driver.Backend }
 
-func (b grantsUnseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := b.Backend.Take(ctx, r)
+func (b grantsUnseen) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take}.Run(ctx, b.Backend, ops...)
+}
+
+func (b grantsUnseen) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, b.Backend, r)
 	if err == nil && !taken {
 		return madeUp(r), true, nil
 	}
@@ -117,14 +122,18 @@ func (b *reusesTokens) held(h driver.Held) driver.Held {
 	return h
 }
 
-func (b *reusesTokens) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := b.Backend.Take(ctx, r)
+func (b *reusesTokens) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take, Join: b.join, Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b *reusesTokens) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, b.Backend, r)
 	b.round(r.Name, r.Session, &g)
 	return g, taken, err
 }
 
-func (b *reusesTokens) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, outcome, err := b.Backend.Join(ctx, r)
+func (b *reusesTokens) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
+	g, outcome, err := drivertest.Join(ctx, b.Backend, r)
 	b.round(r.Name, r.Session, &g)
 	return g, outcome, err
 }
@@ -146,11 +155,11 @@ func (b *reusesTokens) roundAll(name string, next []driver.Handoff) {
 	}
 }
 
-func (b *reusesTokens) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b *reusesTokens) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause == driver.ByHolder {
 		m.Token = b.held(m.Held()).Token
 	}
-	next, left, err := b.Backend.Remove(ctx, m)
+	next, left, err := drivertest.Remove(ctx, b.Backend, m)
 	b.roundAll(m.Name, next)
 	return next, left, err
 }
@@ -209,9 +218,13 @@ type dropsHandOffs struct {
 	db *sql.DB
 }
 
-func (b dropsHandOffs) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b dropsHandOffs) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b dropsHandOffs) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause != driver.ByHolder {
-		return b.Backend.Remove(ctx, m)
+		return drivertest.Remove(ctx, b.Backend, m)
 	}
 	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", m.Name, m.Session, m.Token))
 	return nil, true, err
@@ -222,13 +235,17 @@ type servesSecond struct {
 	db *sql.DB
 }
 
-func (b servesSecond) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b servesSecond) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b servesSecond) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause == driver.ByHolder {
 		if err := putBack(ctx, b.db, m.Name, ""); err != nil {
 			return nil, false, err
 		}
 	}
-	return b.Backend.Remove(ctx, m)
+	return drivertest.Remove(ctx, b.Backend, m)
 }
 
 // putBack gives the first place of a queue the next ticket, if it fits a condition.
@@ -252,9 +269,13 @@ func putBack(ctx context.Context, db *sql.DB, name, condition string) error {
 
 type neverGivesBack struct{ driver.Backend }
 
-func (b neverGivesBack) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+func (b neverGivesBack) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b neverGivesBack) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause == driver.ByAttempt {
 		return nil, false, nil
 	}
-	return b.Backend.Remove(ctx, m)
+	return drivertest.Remove(ctx, b.Backend, m)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 const bugTwoLeaders = "elects without looking whether another leads"
@@ -21,12 +22,16 @@ func init() {
 // found out before the term begins.
 type recordsUnseen struct{ driver.Backend }
 
-func (b recordsUnseen) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	next, err := b.Backend.Change(ctx, how, transition)
+func (b recordsUnseen) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Other: b.other}.Run(ctx, b.Backend, ops...)
+}
+
+func (b recordsUnseen) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	result, err := driver.Do(ctx, b.Backend, op)
 	if errors.Is(err, driver.ErrNotHeld) {
 		err = nil
 	}
-	return next, err
+	return result, err
 }
 
 // twoLeaders has two candidates, who both lead.

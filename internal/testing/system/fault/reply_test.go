@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a
@@ -229,21 +231,25 @@ func (b *losing) lose(call string, err error) error {
 	return err
 }
 
-func (b *losing) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := b.Backend.Take(ctx, r)
+func (b *losing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+	return drivertest.Ways{Take: b.take, Join: b.join, Remove: b.remove}.Run(ctx, b.Backend, ops...)
+}
+
+func (b *losing) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := drivertest.Take(ctx, b.Backend, r)
 	if taken {
 		err = b.lose("Take", err)
 	}
 	return g, taken && err == nil, err
 }
 
-func (b *losing) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, outcome, err := b.Backend.Join(ctx, r)
+func (b *losing) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
+	g, outcome, err := drivertest.Join(ctx, b.Backend, r)
 	return g, outcome, b.lose("Join", err)
 }
 
-func (b *losing) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := b.Backend.Remove(ctx, m)
+func (b *losing) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := drivertest.Remove(ctx, b.Backend, m)
 	if m.Cause == driver.ByHolder {
 		err = b.lose("Release", err)
 	}

@@ -64,7 +64,7 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 	f := on(t, openPool(t, newFile(t, "wal"), ""), "")
 	attach(t, f.pool, newFile(t, "wal"))
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Error(err)
 	}
 	locks := newFixture(t)
@@ -72,7 +72,7 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 	attach(t, f.pool, locks.path)
 	f.take("n", f.session())
 	locks.exec("ALTER TABLE dblock_locks RENAME COLUMN metadata TO grasps")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
 	locks.exec("DROP TABLE dblock_waiters")
@@ -127,7 +127,7 @@ func TestSettingsThatCannotKeepLocksAreRefused(t *testing.T) {
 		f := open(t, path, query)
 		for name, call := range map[string]func() error{
 			"OpenSession": func() error { return f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}) },
-			"Take":        func() error { _, _, err := f.Take(t.Context(), request("n", "s")); return err },
+			"Take":        func() error { _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); return err },
 		} {
 			if err := call(); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %s: %v", query, name, err)
@@ -159,7 +159,7 @@ func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
 		names := []string{"a", "über", "\uffee", "😀", strings.Repeat("ü", 127)}
 		for _, name := range names {
 			f.take(name, mine)
-			if _, taken, err := other.Take(t.Context(), request(name, theirs)); err != nil || taken {
+			if _, taken, err := drivertest.Take(t.Context(), other, request(name, theirs)); err != nil || taken {
 				t.Errorf("%s: %q was taken twice: %t, %v", encoding, name, taken, err)
 			}
 		}

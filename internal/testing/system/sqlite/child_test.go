@@ -115,10 +115,10 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 		return nil, ctx.Err()
 	}
 	enter := func(r driver.Request) (int64, error) {
-		if grant, taken, err := e.Take(ctx, r); err != nil || taken {
+		if grant, taken, err := drivertest.Take(ctx, e, r); err != nil || taken {
 			return grant.Token, err
 		}
-		grant, _, err := e.Join(ctx, r)
+		grant, _, err := drivertest.Join(ctx, e, r)
 		return grant.Token, err
 	}
 	await := func(attempt string) (int64, error) {
@@ -198,7 +198,7 @@ func countOnce(ctx context.Context, b driver.Backend, pool *sql.DB, session stri
 	var grant driver.Grant
 	for taken := false; !taken; {
 		var err error
-		if grant, taken, err = b.Take(ctx, request("count", session)); err != nil {
+		if grant, taken, err = drivertest.Take(ctx, b, request("count", session)); err != nil {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ func TestATransitionThatFailsInTheMiddleHasDoneNothing(t *testing.T) {
 		step       func(f *fixture, h driver.Held) error
 	}{
 		"join": {"LockRow WriteQueue AddPlace COMMIT", func(f *fixture, h driver.Held) error {
-			_, _, err := f.Join(ctx, request("n", h.Session))
+			_, _, err := drivertest.Join(ctx, f, request("n", h.Session))
 			return err
 		}},
 		"release": {"LockRow Places WriteLock DropPlace CountGrant COMMIT", func(f *fixture, h driver.Held) error {

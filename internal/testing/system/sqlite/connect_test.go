@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // interrupting makes one connection, and then none before the context ends, of which it says what
@@ -47,13 +48,13 @@ func TestAConnectionThatWasCutOffInTheMakingIsNoError(t *testing.T) {
 	}
 	ctx, cancel := brief(t)
 	defer cancel()
-	if _, _, err := g.Take(ctx, request("n", "s")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := drivertest.Take(ctx, g, request("n", "s")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Take: %v", err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := g.Take(t.Context(), request("n", f.session())); errors.Is(err, driver.ErrUnavailable) {
+	if _, _, err := drivertest.Take(t.Context(), g, request("n", f.session())); errors.Is(err, driver.ErrUnavailable) {
 		t.Error(err)
 	}
 }

@@ -110,7 +110,7 @@ func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
 			app.exec("BEGIN IMMEDIATE")
 			ctx, cancel := brief(t)
 			defer cancel()
-			_, taken, err := f.Take(ctx, request("n", s))
+			_, taken, err := drivertest.Take(ctx, f, request("n", s))
 			if taken || !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("taken %v, %v", taken, err)
 			}
@@ -123,7 +123,7 @@ func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() {
-				_, taken, err := f.Take(t.Context(), request("n", s))
+				_, taken, err := drivertest.Take(t.Context(), f, request("n", s))
 				if err == nil && !taken {
 					err = errors.New("not taken")
 				}
@@ -146,7 +146,7 @@ func TestAnEndedContextDoesNothing(t *testing.T) {
 	f.pool.SetMaxOpenConns(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, taken, err := f.Take(ctx, request("n", s)); taken || !errors.Is(err, context.Canceled) {
+	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.Canceled) {
 		t.Fatal(taken, err)
 	}
 	if _, err := f.Look(ctx, s, []string{"n"}); !errors.Is(err, context.Canceled) {
@@ -155,7 +155,7 @@ func TestAnEndedContextDoesNothing(t *testing.T) {
 	app := f.pin() // the pool has nothing left
 	ctx, cancel = brief(t)
 	defer cancel()
-	if _, taken, err := f.Take(ctx, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
+	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(taken, err)
 	}
 	app.Close()
@@ -173,7 +173,7 @@ func TestAReaderHoldsACommitUpInRollbackJournalMode(t *testing.T) {
 	f.pool.SetMaxOpenConns(1)
 	ctx, cancel := brief(t)
 	defer cancel()
-	if _, taken, err := f.Take(ctx, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
+	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(taken, err)
 	}
 	f.clean()
@@ -182,7 +182,7 @@ func TestAReaderHoldsACommitUpInRollbackJournalMode(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := f.Take(t.Context(), request("n", s))
+		_, _, err := drivertest.Take(t.Context(), f, request("n", s))
 		done <- err
 	}()
 	rows.Close()
@@ -212,7 +212,7 @@ func TestACommitThatWaitsForAReaderKeepsOthersOut(t *testing.T) {
 	})
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := f.Take(t.Context(), request("n", s))
+		_, _, err := drivertest.Take(t.Context(), f, request("n", s))
 		done <- err
 	}()
 	select {
@@ -229,7 +229,7 @@ func TestACommitThatWaitsForAReaderKeepsOthersOut(t *testing.T) {
 func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 	ways := map[string]func(f *fixture) error{
 		"the statement fails": func(f *fixture) error {
-			_, _, err := f.Take(t.Context(), request("", "s"))
+			_, _, err := drivertest.Take(t.Context(), f, request("", "s"))
 			return err
 		},
 		"the caller fails": func(f *fixture) error {
@@ -239,7 +239,7 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			f.exec(fmt.Sprintf("PRAGMA max_page_count = %d", f.number("PRAGMA page_count")))
 			r := request("n", "s")
 			r.Metadata = fmt.Sprintf("%0100000d", 1)
-			_, _, err := f.Take(t.Context(), r)
+			_, _, err := drivertest.Take(t.Context(), f, r)
 			if !errors.Is(err, driver.ErrUnavailable) {
 				t.Errorf("a full disk is %v", err)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -36,7 +37,7 @@ var lost = map[string]func(f *fixture, s string){
 		}
 	},
 	"a batch": func(f *fixture, s string) {
-		grants, _, err := f.Batch(f.t.Context(), []driver.Request{request("e", s)}, nil)
+		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request("e", s)}, nil)
 		if err != nil || len(grants) != 1 {
 			f.t.Fatal(grants, err)
 		}
@@ -165,14 +166,14 @@ func TestAConnectionWhoseSettingCannotBePutBackIsThrownAway(t *testing.T) {
 var granting = map[string]func(f *fixture, name string) int64{
 	"take": func(f *fixture, name string) int64 { return f.take(name, f.session()).Token },
 	"join": func(f *fixture, name string) int64 {
-		grant, outcome, err := f.Join(f.t.Context(), request(name, f.session()))
-		if err != nil || outcome != driver.Granted {
+		grant, outcome, err := drivertest.Join(f.t.Context(), f, request(name, f.session()))
+		if err != nil || outcome != protocol.Done {
 			f.t.Fatal(outcome, err)
 		}
 		return grant.Token
 	},
 	"a batch": func(f *fixture, name string) int64 {
-		grants, _, err := f.Batch(f.t.Context(), []driver.Request{request(name, f.session()), request(name+" too", f.session())}, nil)
+		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request(name, f.session()), request(name+" too", f.session())}, nil)
 		if err != nil || len(grants) != 2 {
 			f.t.Fatal(grants, err)
 		}

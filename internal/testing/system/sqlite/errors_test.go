@@ -24,8 +24,8 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"OpenSession": func() error { return f.OpenSession(ctx, driver.Session{ID: "s", TTL: time.Hour}) },
 			"EndSession":  func() error { return f.EndSession(ctx, "s") },
-			"Take":        func() error { _, _, err := f.Take(ctx, request("n", "s")); return err },
-			"Join":        func() error { _, _, err := f.Join(ctx, request("n", "s")); return err },
+			"Take":        func() error { _, _, err := drivertest.Take(ctx, f, request("n", "s")); return err },
+			"Join":        func() error { _, _, err := drivertest.Join(ctx, f, request("n", "s")); return err },
 			"Look":        func() error { _, err := f.Look(ctx, "s", []string{"n"}); return err },
 			"Heartbeat":   func() error { _, err := up.Heartbeat(ctx, "s", time.Hour); return err },
 			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
@@ -50,20 +50,20 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	version(driver.SchemaVersion)
 	f.take("n", f.session())
 	f.exec("ALTER TABLE dblock_locks RENAME COLUMN metadata TO grasps")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
 	f.exec("UPDATE dblock_schema SET version = ?", driver.SchemaVersion+1)
-	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a later version that this build can use, with a column missing: %v", err)
 	}
 	f.exec("UPDATE dblock_schema SET usable_from = version")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a later version that this build cannot use: %v", err)
 	}
 	version(driver.SchemaVersion + 1)
 	f.exec("DROP TABLE dblock_locks")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a table dropped: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestAReadOnlyFileSaysSo(t *testing.T) {
 	held := f.take("n", s)
 	for _, query := range []string{"mode=ro", "_pragma=query_only(1)"} {
 		f := open(t, f.path, query)
-		if _, _, err := f.Take(t.Context(), request("m", s)); !errors.Is(err, driver.ErrReadOnly) {
+		if _, _, err := drivertest.Take(t.Context(), f, request("m", s)); !errors.Is(err, driver.ErrReadOnly) {
 			t.Errorf("%s: take: %v", query, err)
 		}
 		if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReadOnly) {
@@ -98,7 +98,7 @@ func TestAReadOnlyFileSaysSo(t *testing.T) {
 
 func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "none", "locks.db"), "")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("no such folder: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "text")
@@ -106,12 +106,12 @@ func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = open(t, path, "")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("no database: %v", err)
 	}
 	f = newFixture(t)
 	f.pool.Close()
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrConfig) {
+	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("a closed pool: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 				remove(t, f.path)
 				for name, call := range map[string]func() error{
 					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
-					"Take":      func() error { _, _, err := f.Take(t.Context(), request("n", s)); return err },
+					"Take":      func() error { _, _, err := drivertest.Take(t.Context(), f, request("n", s)); return err },
 					"Look":      func() error { _, err := f.Look(t.Context(), s, []string{"n"}); return err },
 					"Release":   func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
 					"Guard":     func() error { return f.tx().Guard(t.Context(), tx, held, nil) },

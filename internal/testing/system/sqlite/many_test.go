@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
@@ -21,7 +22,7 @@ func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	r.Wait = false
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if grants, _, err := f.Batch(ctx, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
+	if grants, _, err := drivertest.Batch(ctx, f, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)
 	}
 }

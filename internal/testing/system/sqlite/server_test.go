@@ -16,6 +16,7 @@ import (
 	modernc "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/migrate"
@@ -180,7 +181,7 @@ func (f *fixture) take(name, session string) driver.Held {
 // share makes a request that is granted at once.
 func (f *fixture) share(r driver.Request) driver.Held {
 	f.t.Helper()
-	grant, taken, err := f.Take(f.t.Context(), r)
+	grant, taken, err := drivertest.Take(f.t.Context(), f, r)
 	if err != nil || !taken {
 		f.t.Fatalf("%+v: taken %v, %v", r, taken, err)
 	}
@@ -196,7 +197,7 @@ func (f *fixture) enqueue(name, session string) string {
 // queue makes a request that waits, and returns its attempt.
 func (f *fixture) queue(r driver.Request) string {
 	f.t.Helper()
-	if _, outcome, err := f.Join(f.t.Context(), r); err != nil || outcome != driver.Queued {
+	if _, outcome, err := drivertest.Join(f.t.Context(), f, r); err != nil || outcome != protocol.Queued {
 		f.t.Fatalf("%+v: outcome %v, %v", r, outcome, err)
 	}
 	return r.Attempt

@@ -104,7 +104,7 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 					}
 					r := request("other", s)
 					r.Wait = false
-					if _, taken, err := other.Take(t.Context(), r); taken || !errors.Is(err, driver.ErrBusy) {
+					if _, taken, err := drivertest.Take(t.Context(), other, r); taken || !errors.Is(err, driver.ErrBusy) {
 						t.Fatalf("another wrote: %v, %v", taken, err)
 					}
 					if err := finish(tx); err != nil {
@@ -136,7 +136,7 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 				other.session()
 				r := request("n", other.session())
 				r.Lease = time.Hour
-				grant, taken, err := other.Take(t.Context(), r)
+				grant, taken, err := drivertest.Take(t.Context(), other, r)
 				if err != nil || !taken {
 					t.Fatal(taken, err)
 				}
@@ -428,7 +428,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 			r.Wait = false
 			busy := func(who string) {
 				t.Helper()
-				if _, taken, err := f.Take(t.Context(), r); taken || !errors.Is(err, driver.ErrBusy) {
+				if _, taken, err := drivertest.Take(t.Context(), f, r); taken || !errors.Is(err, driver.ErrBusy) {
 					t.Fatalf("Take %s: %v, %v", who, taken, err)
 				}
 			}
@@ -442,7 +442,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 			}
 			waited, before := make(chan error, 1), begun.Load()
 			go func() {
-				_, _, err := f.Take(t.Context(), request("m", s))
+				_, _, err := drivertest.Take(t.Context(), f, request("m", s))
 				waited <- err
 			}()
 			eventually(t, "it is the other's turn", func() bool { return begun.Load() > before })
