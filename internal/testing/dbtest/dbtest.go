@@ -89,7 +89,7 @@ func EachEmpty(t *testing.T, f func(t *testing.T, db Database)) {
 func each(t *testing.T, fresh func(*Server, testing.TB) Database, f func(t *testing.T, db Database)) {
 	t.Helper()
 	for _, kind := range Kinds {
-		if server, err := find(kind); err == nil || required(kind) {
+		if server, err := Find(kind); err == nil || required(kind) {
 			t.Run(kind, func(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
@@ -121,7 +121,7 @@ func Empty(t testing.TB, kind string) Database { t.Helper(); return server(t, ki
 
 func server(t testing.TB, kind string) *Server {
 	t.Helper()
-	server, err := find(kind)
+	server, err := Find(kind)
 	switch {
 	case err == nil:
 	case required(kind):

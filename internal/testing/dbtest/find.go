@@ -50,9 +50,18 @@ type result struct {
 	err    error
 }
 
-// Find returns the server of a kind that all tests of this process share, and starts it where it
-// must.
-func Find(kind string) (*Server, error) { return find(kind) }
+// Find returns the server of a kind that all tests of this process share. If no server runs, Find
+// starts one, with the settings as arguments of its command line.
+func Find(kind string, settings ...string) (*Server, error) {
+	servers.Lock()
+	defer servers.Unlock()
+	r, ok := servers.m[kind]
+	if !ok {
+		r.server, r.err = search(kind, settings...)
+		servers.m[kind] = r
+	}
+	return r.server, r.err
+}
 
 // StopAll stops and removes every shared server that was started here, and drops the remaining
 // databases of this process on the others.
@@ -74,18 +83,7 @@ func StopAll() {
 	clear(servers.m)
 }
 
-func find(kind string) (*Server, error) {
-	servers.Lock()
-	defer servers.Unlock()
-	r, ok := servers.m[kind]
-	if !ok {
-		r.server, r.err = search(kind)
-		servers.m[kind] = r
-	}
-	return r.server, r.err
-}
-
-func search(kind string) (*Server, error) {
+func search(kind string, settings ...string) (*Server, error) {
 	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 && !slices.Contains(only, kind) {
 		return nil, errLeftOut
 	}
@@ -101,11 +99,11 @@ func search(kind string) (*Server, error) {
 		}
 		return &Server{Kind: kind, DSN: dsn, From: dsnVariable(kind)}, nil
 	}
-	server, localErr := startLocal(ctx, kind)
+	server, localErr := startLocal(ctx, kind, settings...)
 	if localErr == nil {
 		return server, nil
 	}
-	server, dockerErr := startContainer(ctx, kind, false)
+	server, dockerErr := startContainer(ctx, kind, false, settings...)
 	if dockerErr == nil {
 		return server, nil
 	}

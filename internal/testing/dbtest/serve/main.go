@@ -1,6 +1,8 @@
 // Command serve finds servers for the kinds named, as package dbtest does, so that all packages of
-// a test run share them. It prints one shell assignment for each, then an empty line, and stops
-// what it started when its standard input ends or a signal comes. It fails where a kind is missing.
+// a test run share them. An argument is a kind, and the settings of a server that serve starts:
+// serve sqlite "postgres -c fsync=on". It prints one shell assignment for each, then an empty line,
+// and stops what it started when its standard input ends or a signal comes. It fails where a kind
+// is missing.
 package main
 
 import (
@@ -21,13 +23,15 @@ func serve(kinds []string) int {
 	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
 	defer dbtest.StopAll()
 	for _, kind := range kinds {
-		server, err := dbtest.Find(kind)
+		settings := strings.Fields(kind)
+		server, err := dbtest.Find(settings[0], settings[1:]...)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		fmt.Printf("export DBLOCK_TEST_%s_DSN='%s'\n", strings.ToUpper(kind), strings.ReplaceAll(server.DSN, "'", `'\''`))
-		fmt.Fprintf(os.Stderr, "%-9s %s\n", kind, server.From)
+		dsn := strings.ReplaceAll(server.DSN, "'", `'\''`)
+		fmt.Printf("export DBLOCK_TEST_%s_DSN='%s'\n", strings.ToUpper(server.Kind), dsn)
+		fmt.Fprintf(os.Stderr, "%-9s %s\n", server.Kind, server.From)
 	}
 	fmt.Println()
 	go func() {
