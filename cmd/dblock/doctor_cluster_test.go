@@ -18,10 +18,10 @@ import (
 )
 
 // onCluster runs a test on a database of a cluster that is there for tests alone, which may take
-// its nodes apart. .ci/clusters starts some.
+// its nodes apart. scripts/soak clusters -doctor starts some.
 func onCluster(t *testing.T, variable string, test func(w *world)) {
 	if os.Getenv(variable) == "" {
-		t.Skip(variable + " names no cluster for tests; .ci/clusters starts one")
+		t.Skip(variable + " names no cluster for tests; scripts/soak clusters -doctor starts one")
 	}
 	config, err := mysql.ParseDSN(os.Getenv(variable))
 	if err != nil {

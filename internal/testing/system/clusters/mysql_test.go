@@ -275,7 +275,8 @@ func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faul
 		return nil, err
 	}
 	return &cluster{
-		engine: migrate.MySQL, driver: "mysql", door: dsn(address), ttl: 20 * time.Second, durable: true, lagging: several,
+		engine: migrate.MySQL, driver: "mysql", door: dsn(address), node: dsn(c.nodes[0].address),
+		ttl: 20 * time.Second, durable: true, lagging: several,
 		apps: apps, faults: faults, healthy: healthy, close: c.close,
 	}, nil
 }

@@ -37,6 +37,7 @@ var (
 	grants = flag.Int("grants", 10_000, "how many locks are to be granted")
 	rounds = flag.Int("rounds", 1, "how often each fault comes")
 	only   = flag.String("fault", "", "only this one")
+	doctor = flag.String("doctor", "", "the test binary of cmd/dblock, for TestDoctor")
 	bug    = flag.Bool("bug", false, "seed one: some increments are made after Unlock, and none has a Guard. The run must fail")
 )
 
@@ -65,6 +66,7 @@ type cluster struct {
 	engine  string // of migrate
 	driver  string // of database/sql, for the probe
 	door    string // a data source that leads to a node that accepts writes
+	node    string // a data source of the first node
 	ttl     time.Duration
 	durable bool // a failover loses no commit: a second holder is a violation
 	lagging bool // a client that is moved to another node may not see there what it has just written
