@@ -1,7 +1,9 @@
 # Short names for commands that CONTRIBUTING.md explains. ARGS are passed on: make test ARGS='-run Fair ./postgres'
-.PHONY: help test sqlite mutants generate fmt lint bench ci
+.PHONY: help check test sqlite mutants generate fmt lint bench ci
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+check: ## what the first minute tells: format, widths, layers, links, the mutants' texts
+	.ci/lint quick
 test: ## every test with the race detector, on every server
 	scripts/test $(ARGS)
 sqlite: ## what needs no server
