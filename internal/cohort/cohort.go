@@ -54,7 +54,7 @@ func (c *cohort) begin(g driver.Grant, asked time.Duration) bool {
 		return false
 	}
 	if !c.move(grant) {
-		return true
+		return true // the same grant was told before, or its attempt was given back
 	}
 	c.grant, c.asked = g, asked
 	if c.members == 1 {

@@ -205,8 +205,13 @@ func (w *world) cohort(n int) (callers []*caller, attempt string) {
 
 // grant has the database grant the lock to an attempt, with a token for each member.
 func (w *world) grant(attempt string, first, last int64) {
-	w.in.hub.Deliver([]driver.Handoff{{Session: me, Attempt: attempt, Grant: driver.Grant{First: first, Token: last}}}, 42)
+	w.deliver(attempt, first, last)
 	synctest.Wait()
+}
+
+func (w *world) deliver(attempt string, first, last int64) {
+	g := driver.Grant{First: first, Token: last}
+	w.in.hub.Deliver([]driver.Handoff{{Session: me, Attempt: attempt, Grant: g}}, 42)
 }
 
 // has fails the test unless this caller has the lock, with a token; 0: it waits.
@@ -286,7 +291,8 @@ func TestALockThatIsSplitIsNotPassedOn(t *testing.T) {
 		outcome := make(chan bool)
 		done := all[0].member.Split(func(d driver.Detachment) bool { told <- d; return <-outcome })
 		d := <-told
-		if d.Token != 11 || d.Thread != "thread of "+all[0].attempt || d.Behind.Members != 2 || d.Behind.Thread != "thread of "+all[1].attempt {
+		if d.Token != 11 || d.Thread != "thread of "+all[0].attempt ||
+			d.Behind.Members != 2 || d.Behind.Thread != "thread of "+all[1].attempt {
 			t.Errorf("%+v", d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -349,7 +355,7 @@ func TestAMemberThatGivesUpAtItsTurnPassesTheLockOn(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				all, attempt := w.cohort(1 + behind)
 				w.q.config.GaveUp = func(_ Session, _ string, _ bool, cause error) error {
-					w.in.hub.Deliver([]driver.Handoff{{Session: me, Attempt: attempt, Grant: driver.Grant{First: 11, Token: 11 + int64(behind)}}}, 0)
+					w.deliver(attempt, 11, 11+int64(behind))
 					return cause
 				}
 				all[0].cancel()
@@ -413,7 +419,7 @@ func TestOnlyPlainRequestsShareAPlace(t *testing.T) {
 			members = append(members, r.Members)
 		}
 		if got := fmt.Sprint(members); got != "[1 1 1 1 1 2]" {
-			t.Errorf("joined by %s members: want the first, the four that are not plain, and the two plain ones together", got)
+			t.Errorf("joined by %s members: want the first, four that are not plain, and two together", got)
 		}
 		r := driver.Request{Name: "n"}
 		if plain(&r, true) || !plain(&r, false) {
@@ -501,7 +507,8 @@ func TestAnAnswerThatIsLostAfterTheGrantChangesNothing(t *testing.T) {
 // Broken by an error that leaves what the statement may still do in the database.
 func TestAStatementWithoutAnAnswerIsAbandoned(t *testing.T) {
 	broke := errors.New("the connection broke")
-	for err, abandoned := range map[error]int{broke: 1, driver.Fail(driver.ErrRetry, errors.New("a race")): 0, errRefused: 0} {
+	raced := driver.Fail(driver.ErrRetry, errors.New("a race"))
+	for err, abandoned := range map[error]int{broke: 1, raced: 0, errRefused: 0} {
 		for _, lease := range []time.Duration{0, time.Second} {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {

@@ -164,7 +164,8 @@ func (c *cohort) leave() {
 func (c *cohort) detachment() driver.Detachment {
 	if c.rest == nil && len(c.waiting) > 0 {
 		c.rest = &cohort{
-			key: c.key, queues: c.queues, shared: true, state: parked, attempt: deadlock.NewAttempt(""), waiting: c.waiting,
+			key: c.key, queues: c.queues, shared: true, state: parked, attempt: deadlock.NewAttempt(""),
+			waiting: c.waiting,
 		}
 		c.rest.number()
 		c.waiting = nil

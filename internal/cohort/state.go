@@ -9,13 +9,15 @@ const (
 	parked                 // the members wait behind one that is split off
 	queued                 // the cohort has a place in the queue
 	serving                // a member has the lock, and Pass gives it to the next
-	splitting              // a member has the lock, and keeps it until the database shows it as the only holder
+	splitting              // a member has the lock, and keeps it until the split is known to the database
 	single                 // a member has the lock, and the database shows it as the only holder
 	releasing              // no member has the lock, and the database is told
 	ended                  // the cohort has neither the lock nor a place
 )
 
-var stateNames = [...]string{"Gathering", "Joining", "Parked", "Queued", "Serving", "Splitting", "Single", "Releasing", "Ended"}
+var stateNames = [...]string{
+	"Gathering", "Joining", "Parked", "Queued", "Serving", "Splitting", "Single", "Releasing", "Ended",
+}
 
 func (s state) String() string { return stateNames[s] }
 
@@ -35,7 +37,9 @@ const (
 	leave                // the lock was released or lost
 )
 
-var eventNames = [...]string{"send", "queue", "grant", "fail", "vacate", "pass", "split", "settle", "release", "leave"}
+var eventNames = [...]string{
+	"send", "queue", "grant", "fail", "vacate", "pass", "split", "settle", "release", "leave",
+}
 
 func (e event) String() string { return eventNames[e] }
 
