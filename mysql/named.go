@@ -13,45 +13,24 @@ import (
 )
 
 // Named keeps locks in the server's named locks, GET_LOCK: no tables and no migrations, exclusive,
-// first come first served over all clients. There are no tokens. A lock lives exactly as long as
-// the one connection that holds it: a network that drops the connection, a failover or a KILL lose
-// all locks of the client at once. The client notices within a second of the end of its connection.
-// No named lock is shared, and none ends with a transaction: New, on tables, has both.
+// first come first served over all clients. There are no tokens, no shared locks and no locks
+// inside transactions: New, on tables, has these. A lock lives exactly as long as the one
+// connection that holds it. When that connection ends, all locks of the client are lost at once,
+// and the client notices within a second.
 //
 // The pool stays the application's. A client keeps one of its connections for all locks that it
 // holds, and one for each name that it waits for, up to 16 and up to half of what the pool allows
-// beside. For further names it polls. The pool must allow three. A wait survives the end of its
-// connection and a server that is away for less than the client's TTL; it then queues again, at the
-// end.
+// beside. The pool must allow three. For further names it polls. A wait survives a server that is
+// away for less than the client's TTL. It then queues again, at the end.
 //
-// A process that is stopped while it waits (SIGSTOP, a paused container) holds up the other waiters
-// of the name for 10 s when its turn comes: then the server ends its connection, with wait_timeout.
-// A process that is stopped while it holds locks keeps them until it goes on or its connection
-// ends.
+// A process that is suspended while it holds locks keeps them until it goes on or its connection
+// ends. Named locks are the whole server's, not the database's: see NamedKey. docs/own-locks.md
+// says how a silent network and a readTimeout show, and what else ends a lock.
 //
-// The client sees the end of the connection by looking at its socket, four times a second, which
-// costs the server nothing. Where the driver cannot look (checkConnLiveness=false, a driver wrapped
-// around it, a dialer whose connections hide their socket, Windows) a statement asks twice a second
-// instead. A connection that goes silent without an end (a cable, a firewall that forgets) is
-// noticed by TCP keepalive alone: by the client after some two minutes; by the server, which keeps
-// the locks until then, when its system says so (net.ipv4.tcp_keepalive_time on Linux: two hours).
-//
-// With a readTimeout in the DSN a place in a queue is given up and taken again each time that two
-// thirds of it are over, so that clients are served in no strict order. It must be two seconds or
-// more.
-//
-// Some servers are refused with the first lock, before it is taken: a Galera cluster, or a group
-// with several primaries, since each node has named locks of its own; a proxy that spreads
-// statements over connections, where it shows (ErrConfig); a replica or a server that is read-only
-// (ErrReadOnly). A server that becomes read-only while locks are held has been demoted: the locks
-// are lost with the client's next statement. They are also lost where a KILL QUERY from outside
-// hits that statement.
-//
-// Named locks are the whole server's, not the database's: applications that share a server exclude
-// each other where they use the same names. See NamedKey.
-//
-// It does no I/O: the first lock connects. ErrConfig without a pool, or with one that is too small,
-// ErrInvalidOption where an option is out of range.
+// Named does no I/O: the first lock connects. ErrConfig without a pool, or with one that is too
+// small, ErrInvalidOption if an option is out of range. The first lock returns ErrConfig on a
+// cluster whose nodes have named locks of their own, and behind a proxy that spreads statements
+// over connections. It returns ErrReadOnly on a replica.
 func Named(db *sql.DB, options ...NamedOption) (*NamedClient, error) {
 	config, err := sessionlock.Configured(options)
 	var keeper *sessionlock.Keeper[string]
@@ -98,7 +77,9 @@ func (c *NamedClient) TryLock(ctx context.Context, name string, options ...contr
 // Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
 // does, and with cause ErrLost when the lock is lost. Do returns what fn returns, joined with
 // ErrLost if the lock was lost before fn returned.
-func (c *NamedClient) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option) error {
+func (c *NamedClient) Do(
+	ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option,
+) error {
 	return c.client.Do(ctx, name, fn, options...)
 }
 

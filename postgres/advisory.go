@@ -16,38 +16,21 @@ import (
 
 // Advisory keeps locks in PostgreSQL's advisory locks: no tables and no migrations, shared and
 // exclusive, first come first served over all clients. There are no tokens. A lock lives exactly as
-// long as the one connection that holds it: a network that drops the connection, a failover or
-// pg_terminate_backend lose all locks of the client at once. The client notices within a second of
-// the end of its connection.
+// long as the one connection that holds it. When that connection ends, all locks of the client are
+// lost at once, and the client notices within a second.
 //
-// The pool stays the application's. Beside the pool, outside its budget and with its configuration
-// and hooks but without its tracer, a client opens one connection for all locks that it holds, and
-// one for each name that it waits for, up to 16. For further names it polls. A wait survives the
-// end of its connection and a server that is away for less than the client's TTL; it then queues
-// again, at the end. A connection that waits runs a statement for as long, which keeps back VACUUM
-// like any long query; the connection that holds the locks does not. The application's timeouts for
-// statements, waits and sessions are switched off on these connections.
+// The pool stays the application's. Beside the pool, outside its budget, a client opens one
+// connection for all locks that it holds, and one for each name that it waits for, up to 16. For
+// further names it polls. A wait survives a server that is away for less than the client's TTL. It
+// then queues again, at the end.
 //
-// A process that is stopped while it waits (SIGSTOP, a paused container) holds up the other waiters
-// of the name for 10 s when its turn comes: then the server ends its session, with
-// idle_in_transaction_session_timeout. A process that is stopped while it holds locks keeps them
-// until it goes on or its connection ends.
+// A process that is suspended while it holds locks keeps them until it goes on or its connection
+// ends. Advisory locks are per database. Two names with the same key are one lock: see AdvisoryKey.
+// docs/own-locks.md has keepalives for silent networks, and what else ends a lock.
 //
-// A connection that goes silent without an end (a cable, a firewall that forgets) is noticed by TCP
-// alone, on both sides:
-// tcp_keepalives_idle=10&tcp_keepalives_interval=5&tcp_keepalives_count=3&tcp_user_timeout=30000 in
-// the connection string makes the server free the locks of such a client, and a net.Dialer with
-// KeepAliveConfig in DialFunc makes the client notice.
-//
-// Two kinds of servers are refused with the first lock, before anything is taken: a pooler that
-// lends connections by the transaction, since locks would stay with connections that others use
-// (ErrConfig), and a standby, whose locks do not exclude clients of the primary (ErrReadOnly).
-// LockTx works through a pooler: what it takes ends with the transaction.
-//
-// Advisory locks are per database. Two names with the same key are one lock: see AdvisoryKey.
-//
-// It does no I/O: the first lock connects. ErrConfig without a pool, ErrInvalidOption where an
-// option is out of range.
+// Advisory does no I/O: the first lock connects. ErrConfig without a pool, ErrInvalidOption if an
+// option is out of range. The first lock returns ErrConfig through a pooler that lends connections
+// by the transaction (not LockTx), and ErrReadOnly on a standby.
 func Advisory(pool *pgxpool.Pool, options ...AdvisoryOption) (*AdvisoryClient, error) {
 	config, err := sessionlock.Configured(options)
 	var client *advisory.Client
@@ -103,7 +86,9 @@ func (c *AdvisoryClient) TryLock(ctx context.Context, name string, options ...co
 // Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
 // does, and with cause ErrLost when the lock is lost. Do returns what fn returns, joined with
 // ErrLost if the lock was lost before fn returned.
-func (c *AdvisoryClient) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option) error {
+func (c *AdvisoryClient) Do(
+	ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option,
+) error {
 	return c.client.Do(ctx, name, fn, options...)
 }
 

@@ -15,29 +15,41 @@ import (
 // commentWidth is how many columns a comment may have, with tabs of four.
 const commentWidth = 100
 
-// docLines is how many lines the comment of a function of the root package may have.
+// docLines is how many lines the comment of a function may have.
 const docLines = 25
 
-func TestFunctionsOfTheRootAreDocumentedOnOneScreen(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
+func TestCommentsOfFunctionsFitOneScreen(t *testing.T) {
 	set := token.NewFileSet()
-	for _, name := range files {
-		file, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+	sources(t, func(path string, text []byte) {
+		file, err := parser.ParseFile(set, path, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, declaration := range file.Decls {
 			if f, is := declaration.(*ast.FuncDecl); is && f.Doc != nil && len(f.Doc.List) > docLines {
-				t.Errorf("%s: %d lines about %s: caveats of engines go to docs/transactions.md", set.Position(f.Pos()), len(f.Doc.List), f.Name)
+				t.Errorf("%s: %d lines about %s: what concerns one engine goes to docs",
+					set.Position(f.Pos()), len(f.Doc.List), f.Name)
 			}
 		}
-	}
+	})
 }
 
 func TestCommentsAreNotWiderThanAPage(t *testing.T) {
+	sources(t, func(path string, text []byte) {
+		for i, line := range strings.Split(string(text), "\n") {
+			comment, is := strings.CutPrefix(strings.TrimSpace(line), "//")
+			example := strings.HasPrefix(comment, "\t") // code, and a command with what it does
+			width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if is && !example && width > commentWidth {
+				t.Errorf("%s:%d: a comment of %d columns", path, i+1, width)
+			}
+		}
+	})
+}
+
+// sources calls f for each file of Go that is written by hand.
+func sources(t *testing.T, f func(path string, text []byte)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -48,18 +60,10 @@ func TestCommentsAreNotWiderThanAPage(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		if err == nil {
+			f(path, text)
 		}
-		for i, line := range strings.Split(string(text), "\n") {
-			comment, is := strings.CutPrefix(strings.TrimSpace(line), "//")
-			example := strings.HasPrefix(comment, "\t") // code, and a command with what it does
-			width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
-			if is && !example && width > commentWidth {
-				t.Errorf("%s:%d: a comment of %d columns", path, i+1, width)
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
