@@ -5,25 +5,25 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dblock-go/dblock/internal/store"
-
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // acquire tries until it holds the name, or another try is of no use.
-func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
 	if err := c.checkPermits(ctx, r, o); err != nil {
 		return nil, err
 	}
 	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
-		k := entry{r.Name, o}
-		if !c.entries.lock(ctx, k, wait) {
+		leave := c.ledger.Enter(ctx, r.Name, o, wait)
+		if leave == nil {
 			return nil, c.refused(ctx.Err())
 		}
-		defer c.entries.unlock(k)
+		defer leave()
 	}
 	r.Host, r.Thread, r.Wait = o.Host, o.Thread, wait
 	policy := store.Trying
@@ -40,7 +40,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 			r.Wait = false // a long transaction: from now on only knock
 			seen = seen || wait
 			if !wait { // look first from now on: the look names the holder
-				c.registry.setContended(r.Name, true)
+				c.ledger.SetContended(r.Name, true)
 			}
 		}
 		seen = seen || errors.Is(err, store.ErrPlaceGone)
@@ -68,11 +68,11 @@ func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 }
 
 // checkPermits refuses what would wait for permits that its own caller has.
-func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o Owner) error {
-	if _, under := c.owners.in(ctx); !under {
+func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.Owner) error {
+	if _, under := c.owners.In(ctx); !under {
 		return nil
 	}
-	mine, of := c.registry.units(ctx, r.Name, o)
+	mine, of := c.ledger.Units(ctx, r.Name, o)
 	switch {
 	case mine == 0:
 		return nil
@@ -87,13 +87,12 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o Owner) e
 // checkEnclosing refuses what would wait for a lock that its own caller has by another client of
 // this process. Names of two databases are not in each other's way: the other client's session must
 // have the lock here.
-func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o Owner) error {
-	for _, by := range c.owners.elsewhere(ctx, r.Name) {
-		beside := r.Units > 0 && by.units > 0 && r.Of == by.of && (r.Of == driver.Readers || r.Units+by.units <= r.Of)
-		if beside || o.Explicit && o == by.Owner { // which takes over
+func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger.Owner) error {
+	for _, by := range c.owners.Elsewhere(ctx, r.Name) {
+		if by.Beside(r) || o.Explicit && o == by.Owner { // which takes over
 			continue
 		}
-		if state, err := c.store.Look(ctx, by.session, r.Name); err == nil && len(state.Granted) > 0 {
+		if state, err := c.store.Look(ctx, by.Session, r.Name); err == nil && len(state.Granted) > 0 {
 			cycle := deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: r.Name, Units: r.Units, HeldHost: by.Host, HeldThread: by.Thread}}
 			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that lock", c.config.Deadlocked(cycle))
 		}
@@ -102,42 +101,42 @@ func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o Owner)
 }
 
 // selfDeadlock is an owner that would wait for what it has itself.
-func (c *Client) selfDeadlock(o Owner, name string, units int) error {
+func (c *Client) selfDeadlock(o ledger.Owner, name string, units int) error {
 	return c.config.Deadlocked(deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: name, Units: units, HeldHost: o.Host, HeldThread: o.Thread}})
 }
 
 // reenter counts one more entry of the same owner. It returns nil if there is nothing to enter.
-func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold, error) {
-	h := c.registry.owned(r.Name, o)
+func (c *Client) reenter(ctx context.Context, r *driver.Request, o ledger.Owner) (*ledger.Hold, error) {
+	h := c.ledger.Owned(r.Name, o)
 	if h == nil {
 		return nil, nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.Entries.Lock()
+	defer h.Entries.Unlock()
 	if err := c.settle(ctx, h); errors.Is(err, ErrLost) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	m := h.mode.Load()
+	m := h.Mode.Load()
 	switch {
-	case h.entries == 0 || !c.registry.relies(h) || h.in.Over() != nil:
+	case h.Entries.N == 0 || !c.ledger.Relies(h) || h.In.Over() != nil:
 		return nil, nil
-	case m.shared() && r.Units == 0:
+	case m.Shared() && r.Units == 0:
 		return nil, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
-	case m.shared() && r.Of != m.of:
+	case m.Shared() && r.Of != m.Of:
 		return nil, fmt.Errorf("%w: this owner reads it", driver.ErrCapacity)
 	}
-	if err := h.contradiction(r); err != nil {
+	if err := h.Contradiction(r); err != nil {
 		return nil, err
 	}
-	h.entries++
+	h.Entries.N++
 	return h, nil
 }
 
 // try enters the lock of the same owner again, or makes one attempt in the session that is alive,
 // and undoes the attempt if it fails.
-func (c *Client) try(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
 	if h, err := c.reenter(ctx, r, o); h != nil || err != nil {
 		return h, err
 	}
@@ -155,16 +154,16 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o Owner, wait bool)
 	if err != nil {
 		return nil, err
 	}
-	r.Session, r.Attempt = s.ID, c.owners.attempt(ctx, o)
-	k := c.registry.request(r.Name, r.Attempt)
+	r.Session, r.Attempt = s.ID, c.owners.Attempt(ctx, o)
+	k := c.ledger.Request(r.Name, r.Attempt)
 	got, taken := &receipt{}, false
-	free := !c.registry.isContended(r.Name) && !c.queues.Busy(s, r.Name)
+	free := !c.ledger.Contended(r.Name) && !c.queues.Busy(s, r.Name)
 	if free { // as far as the client knows
 		got.Answer, taken, err = s.Take(ctx, r, true)
 	}
 	if err == nil && !taken {
 		if free {
-			c.registry.setContended(r.Name, true)
+			c.ledger.SetContended(r.Name, true)
 		}
 		got, err = c.queueOrPeek(ctx, s, r, o, wait)
 		if free && err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) { // a holder or a waiter was seen
@@ -180,11 +179,11 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o Owner, wait bool)
 
 // relyOrUndo makes a hold of what an attempt got, or undoes the attempt.
 func (c *Client) relyOrUndo(
-	ctx context.Context, s *store.Session, k *attempt, r *driver.Request, o Owner, got *receipt, err error,
-) (*hold, error) {
+	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt, err error,
+) (*ledger.Hold, error) {
 	if got.member != nil {
-		k = c.registry.attempt(r.Name, got.member.Attempt())
-		r.Attempt = k.id
+		k = c.ledger.Find(r.Name, got.member.Attempt())
+		r.Attempt = k.ID
 	}
 	if err == nil {
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
@@ -196,9 +195,9 @@ func (c *Client) relyOrUndo(
 	switch {
 	case got.ended:
 	case got.Left == store.Nothing:
-		c.registry.transition(k, finish)
+		c.ledger.Move(k, ledger.Finish)
 	default:
-		k.answered = got.Answered
+		k.Answered = got.Answered
 		c.abandon(s, k, got.Left == store.Unsure)
 	}
 	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
@@ -210,7 +209,7 @@ func (c *Client) relyOrUndo(
 // unreliable is why a grant cannot be relied upon.
 func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 	now := c.config.Clock.Now()
-	if !tooLate(got.Grant.Lease, got.Asked, now) {
+	if !ledger.TooLate(got.Grant.Lease, got.Asked, now) {
 		return store.ErrSessionOver
 	}
 	return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
@@ -220,7 +219,7 @@ func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 
 // queueOrPeek is the way to a name that is not plainly free: for an owner that outlives its process
 // back into its own lock; without wait a look; or the queue.
-func (c *Client) queueOrPeek(ctx context.Context, s *store.Session, r *driver.Request, o Owner, wait bool) (*receipt, error) {
+func (c *Client) queueOrPeek(ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner, wait bool) (*receipt, error) {
 	if o.Explicit && r.Units == 0 {
 		answer, back, err := s.Reenter(ctx, r)
 		if back || err != nil {
@@ -259,7 +258,7 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 		if c.undone(ctx, state.Holder.Attempt) {
 			continue // it was this client's own, from before
 		}
-		if state.Holder.Session == s.ID && !c.registry.knows(state.Holder.Attempt) {
+		if state.Holder.Session == s.ID && !c.ledger.Knows(state.Holder.Attempt) {
 			fails++
 			continue // likewise, and it was undone since the look
 		}
@@ -310,9 +309,9 @@ func overdue(s driver.State) *driver.Holder {
 
 // queue waits for the name as the member of a cohort, which has the attempt of the request from
 // then on.
-func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request, o Owner) (*receipt, error) {
-	_, under := c.owners.in(ctx)
-	holding := under || o.Explicit || o.errand != 0
+func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner) (*receipt, error) {
+	_, under := c.owners.In(ctx)
+	holding := under || !o.Alone()
 	if holding {
 		if err := c.show(ctx, o); err != nil {
 			return &receipt{}, err
@@ -331,8 +330,8 @@ func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request,
 
 // show has the database show an owner as the holder of all that it has, before it waits for another
 // name: the search for deadlocks reads that.
-func (c *Client) show(ctx context.Context, o Owner) error {
-	for _, h := range c.registry.crowded(o) {
+func (c *Client) show(ctx context.Context, o ledger.Owner) error {
+	for _, h := range c.ledger.Crowded(o) {
 		if err := c.single(ctx, h); err != nil && !errors.Is(err, ErrLost) {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -51,7 +52,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 	defer c.store.Done()
 	ctx, cancel := contract.WaitAtMost(ctx, wants[0].AtMost)
 	defer cancel()
-	o := c.owners.of(ctx, wants[0].Owner)
+	o := c.owners.Of(ctx, wants[0].Owner)
 	requests := make([]driver.Request, len(wants))
 	for i, w := range wants {
 		requests[i] = w.Request
@@ -81,10 +82,10 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 
 // gather takes all names in their order. Where it fails it releases what it has, and tells of which
 // name it was.
-func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner, wait bool) (_ *Locks, failed string, err error) {
+func (c *Client) gather(ctx context.Context, requests []driver.Request, o ledger.Owner, wait bool) (_ *Locks, failed string, err error) {
 	all := &Locks{client: c}
-	ctx = c.owners.joint(ctx, o)
-	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(c.owners.with(context.WithoutCancel(ctx), o, c.owners.path(ctx, o)), all, true))
+	ctx = c.owners.Joint(ctx, o)
+	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(c.owners.With(context.WithoutCancel(ctx), o, c.owners.Path(ctx, o)), all, true))
 	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
@@ -100,10 +101,10 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 		}
 		if err == nil && taken < len(requests) {
 			failed = requests[taken].Name
-			var h *hold
+			var h *ledger.Hold
 			r := requests[taken]
 			if h, err = c.acquire(obs.under(taken, within), &r, o, wait); err == nil {
-				all.add(h, obs.at(taken), h.id != r.Attempt)
+				all.add(h, obs.at(taken), h.ID != r.Attempt)
 				taken++
 			}
 		}
@@ -130,32 +131,23 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 }
 
 // add is not safe for concurrent use.
-func (l *Locks) add(h *hold, obs *observation, entered bool) {
+func (l *Locks) add(h *ledger.Hold, obs *observation, entered bool) {
 	l.locks = append(l.locks, l.client.handle(h, obs, entered))
-	l.client.registry.takenWith(h, l)
-	l.unwatch = append(l.unwatch, context.AfterFunc(h.ctx, func() { l.cancel(context.Cause(h.ctx)) }))
-}
-
-// takenWith notes the Locks that a hold was first taken with.
-func (r *registry) takenWith(h *hold, l *Locks) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h.all == nil {
-		h.all = l
-	}
+	l.client.ledger.TakenWith(h, l)
+	l.unwatch = append(l.unwatch, context.AfterFunc(h.Context(), func() { l.cancel(context.Cause(h.Context())) }))
 }
 
 // takeBatch takes the names before the first that is not free, or that the owner has already, and
 // returns how many.
-func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner, obs observations) (int, error) {
+func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o ledger.Owner, obs observations) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
-		k := entry{r.Name, o}
-		if !c.entries.lock(ctx, k, false) { // the same owner is at it elsewhere
+		leave := c.ledger.Enter(ctx, r.Name, o, false)
+		if leave == nil { // another goroutine of the same owner acquires it
 			break
 		}
-		defer c.entries.unlock(k)
-		if c.registry.owned(r.Name, o) != nil || c.registry.isContended(r.Name) || c.checkPermits(ctx, &r, o) != nil {
+		defer leave()
+		if c.ledger.Owned(r.Name, o) != nil || c.ledger.Contended(r.Name) || c.checkPermits(ctx, &r, o) != nil {
 			break
 		}
 		if r.Units > 0 || r.MinHold > 0 { // not together with others
@@ -171,11 +163,10 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		return 0, c.ignoreTransient(err)
 	}
 	rs := slices.Clone(requests[:fresh])
-	attempts := make([]*attempt, fresh)
-	takes := make([]protocol.Op, fresh)
+	attempts, takes := make([]*ledger.Attempt, fresh), make([]protocol.Op, fresh)
 	for i := range rs {
-		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.attempt(ctx, o), o.Host, o.Thread
-		attempts[i] = c.registry.request(rs[i].Name, rs[i].Attempt)
+		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.Attempt(ctx, o), o.Host, o.Thread
+		attempts[i] = c.ledger.Request(rs[i].Name, rs[i].Attempt)
 		takes[i] = protocol.Take{Request: rs[i]}
 	}
 	results, asked, err := c.store.Run(ctx, takes...)
@@ -183,7 +174,7 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	gap := false // a name was not taken: what follows is out of order
 	for i := range rs {
 		if err != nil || !results[i].Done() {
-			c.registry.transition(attempts[i], finish)
+			c.ledger.Move(attempts[i], ledger.Finish)
 			gap = true
 			continue
 		}
@@ -251,10 +242,10 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	for _, l := range locks { // in the order of the names, as everybody
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.hold.mu.Lock()
-		defer l.hold.mu.Unlock()
+		l.hold.Entries.Lock()
+		defer l.hold.Entries.Unlock()
 		if l.simple() {
-			together[l.hold.held()] = l
+			together[l.hold.Held()] = l
 		}
 	}
 	if len(together) < 2 {
@@ -264,8 +255,8 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 	})
 	for _, l := range together {
-		c.drop(l.hold, errUnlocked)
-		l.hold.entries = 0
+		c.ledger.Drop(l.hold, errUnlocked)
+		l.hold.Entries.N = 0
 	}
 	releases := make([]protocol.Op, len(list))
 	for i, h := range list {
@@ -280,13 +271,13 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	})
 	if err != nil { // Unlock does each by itself; what was released all the same is no loss
 		for _, l := range together {
-			l.hold.unanswered = store.ResidueOf(err) == store.Unsure
+			l.hold.Entries.Unanswered = store.ResidueOf(err) == store.Unsure
 		}
 		return
 	}
 	for i, h := range list {
 		if l := together[h]; released[i].Done() {
-			c.registry.transition(l.hold.attempt, finish)
+			c.ledger.Move(l.hold.Attempt, ledger.Finish)
 			c.history.record(l.hold, KindReleased, "")
 			c.tellEnded(l.hold, nil)
 			l.unlocked = true
@@ -299,6 +290,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.Over() == nil && !h.contended && !h.member.Shared() &&
-		!h.guarded.Load() && h.mode.Load().doubt == certain && l.client.registry.state(h.attempt) == Held
+	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil && !h.Grant.Contended && !h.Member.Shared() &&
+		!h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain && l.client.ledger.State(h.Attempt) == ledger.Held
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
@@ -29,13 +30,16 @@ func New(engine driver.Backend, config Config) *Client {
 	})
 	report := func(what string) *outage.Report { return outage.New(log, "dblock: "+what) }
 	c := &Client{
-		engine: engine, store: db, config: config, owners: &owners{host: config.Host}, entries: newEntries(), registry: newRegistry(log),
+		engine: engine, store: db, config: config,
 		telling:   []*tell.Queue{observing, logging},
 		history:   &history{db: db, clock: config.Clock, ttl: config.TTL, log: log, report: report("writing events")},
 		detaching: report("telling who has a lock"), givingBack: report("giving back"),
 		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
-	c.owners.holds = c.registry.enclosing
+	c.ledger = ledger.New(ledger.Config{
+		Host: config.Host, TTL: config.TTL, Clock: config.Clock, Log: log, Calls: db.Calls, Ended: c.ended,
+	})
+	c.owners = c.ledger.Owners
 	c.queues = c.newQueues()
 	if config.Observer != nil {
 		c.observer = queued(config.Observer, observing)
@@ -44,8 +48,8 @@ func New(engine driver.Backend, config Config) *Client {
 		c.history.write = engine.Record
 	}
 	hooks := store.Hooks{
-		Reconcile: c.reconcile, Holding: c.registry.holding, Unused: c.registry.empty, Stray: c.unknownGrant,
-		Reclaimed: c.history.recordExpired, Lost: c.loseSession, First: c.serve, Opened: config.Opened,
+		Reconcile: c.reconcile, Holding: c.ledger.Holding, Unused: c.ledger.Empty, Stray: c.unknownGrant,
+		Reclaimed: c.history.recordExpired, Lost: c.ledger.LoseSession, First: c.serve, Opened: config.Opened,
 	}
 	if c.observer != nil {
 		hooks.Beaten, hooks.Listener = c.observer.Heartbeat, c.observer.Listener
@@ -108,9 +112,9 @@ func (c *Client) shutDown() {
 	limit := cmp.Or(c.config.Closing, contract.CloseTimeout)
 	defer time.AfterFunc(limit, c.store.Abort).Stop()
 	defer time.AfterFunc(limit+contract.StuckTimeout, func() { close(c.stuck) }).Stop()
-	var holds []*hold
-	for _, h := range c.registry.close() {
-		if c.drop(h, ErrClosed) {
+	var holds []*ledger.Hold
+	for _, h := range c.ledger.Close() {
+		if c.ledger.Drop(h, ErrClosed) {
 			holds = append(holds, h)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -15,22 +16,22 @@ import (
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	h, sent := l.hold, false
-	return l.convert(ctx, true, func(m mode) (mode, error) {
+	return l.convert(ctx, true, func(m ledger.Mode) (ledger.Mode, error) {
 		switch {
-		case m.shared() && sent: // an earlier try did it, and its answer was lost
+		case m.Shared() && sent: // an earlier try did it, and its answer was lost
 			return m, nil
-		case m.shared():
+		case m.Shared():
 			return m, fmt.Errorf("%w: it is shared already", driver.ErrUnsupported)
 		}
-		if err := h.once(); err != nil {
+		if err := h.Once(); err != nil {
 			return m, err
 		}
 		sent = true
-		_, err := h.in.Do(ctx, protocol.Downgrade{Held: h.held()})
+		_, err := h.In.Do(ctx, protocol.Downgrade{Held: h.Held()})
 		if err != nil {
 			return m, err
 		}
-		m.units, m.of = 1, driver.Readers
+		m.Units, m.Of = 1, driver.Readers
 		return m, nil
 	})
 }
@@ -38,35 +39,35 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 // TryUpgrade makes a writer of a reader, if no other reader holds the name.
 func (l *Lock) TryUpgrade(ctx context.Context) error {
 	c, h := l.client, l.hold
-	return l.convert(ctx, false, func(m mode) (mode, error) {
-		if !m.shared() {
+	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+		if !m.Shared() {
 			return m, nil
 		}
-		if err := h.once(); err != nil {
+		if err := h.Once(); err != nil {
 			return m, err
 		}
-		upgraded, err := h.in.Do(ctx, protocol.Upgrade{Held: h.held(), Attempt: h.id})
+		upgraded, err := h.In.Do(ctx, protocol.Upgrade{Held: h.Held(), Attempt: h.ID})
 		switch {
 		case err != nil:
 			return m, err
 		case !upgraded.Done():
-			state, _ := c.store.Look(ctx, h.in.ID, h.name)
+			state, _ := c.store.Look(ctx, h.In.ID, h.Name)
 			return m, c.notAcquired(state, nil)
 		}
-		m.token, m.last, m.units, m.of = upgraded.Grant.Token, upgraded.Grant.Token, 0, 0
+		m.Token, m.Last, m.Units, m.Of = upgraded.Grant.Token, upgraded.Grant.Token, 0, 0
 		return m, nil
 	})
 }
 
 // Raise lifts the token to at least the given one, and returns the token after that.
 func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error) {
-	err = l.convert(ctx, false, func(m mode) (mode, error) {
-		if m.shared() {
+	err = l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+		if m.Shared() {
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
 		var err error
-		if raised, err = raise(ctx, l.hold.in, l.hold.held(), token); err == nil {
-			m.token, m.last = raised, raised
+		if raised, err = raise(ctx, l.hold.In, l.hold.Held(), token); err == nil {
+			m.Token, m.Last = raised, raised
 		}
 		return m, err
 	})
@@ -77,18 +78,18 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 // here, whatever the database has.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	c, h := l.client, l.hold
-	if !h.fixed {
+	if !h.Fixed() {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
-	return l.convert(ctx, false, func(m mode) (mode, error) {
+	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
 		asked := c.config.Clock.Now()
-		extended, err := h.in.Do(ctx, protocol.Extend{Held: h.held(), For: d})
+		extended, err := h.In.Do(ctx, protocol.Extend{Held: h.Held(), For: d})
 		if err != nil {
 			return m, err
 		}
-		if !c.prolong(h, leaseEnd(extended.Grant.Lease, asked, c.config.Clock.Now())) {
-			c.expire(h)
-			<-h.ctx.Done() // ended by the goroutine that took the hold out of the registry
+		if !c.ledger.Prolong(h, ledger.LeaseEnd(extended.Grant.Lease, asked, c.config.Clock.Now())) {
+			c.ledger.Expire(h)
+			<-h.Context().Done() // ended by the goroutine that took the hold out of the registry
 		}
 		return m, nil
 	})
@@ -96,25 +97,16 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
-	return l.convert(ctx, false, func(m mode) (mode, error) {
-		_, err := l.hold.in.Do(ctx, protocol.Announce{Held: l.hold.held(), Event: eventOf(l.hold, kind, detail)})
+	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+		_, err := l.hold.In.Do(ctx, protocol.Announce{Held: l.hold.Held(), Event: l.hold.Event(kind, Clean(detail))})
 		return m, err
 	})
-}
-
-// once refuses to change a lock that was entered again: other code relies on the lock as it is.
-// MUST be called with mu locked.
-func (h *hold) once() error {
-	if h.entries > 1 {
-		return fmt.Errorf("%w: the lock was entered %d times", driver.ErrUnsupported, h.entries)
-	}
-	return nil
 }
 
 // convert changes how a lock is held, with nothing else at work on it, and tries again where a race
 // was lost. f sends the change, and returns the mode after it. downgrade: readers may come in
 // beside the lock while f is in flight.
-func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m mode) (mode, error)) error {
+func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error)) error {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -126,13 +118,13 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m mode) (mode
 	var final error // is not tried again
 	err := c.store.Retry(ctx, store.Patient, func() error {
 		err := c.tryConvert(ctx, h, downgrade, f)
-		switch over := h.over(); { // the lock may have ended while the statement was in flight
+		switch over := h.Over(); { // the lock may have ended while the statement was in flight
 		case over != nil:
 			final = over
-		case err == errReleasedTx, err != nil && !h.in.Alive():
+		case err == ledger.ErrReleasedTx, err != nil && !h.In.Alive():
 			final = err
 		case errors.Is(err, driver.ErrNotHeld):
-			c.lose(h, err)
+			c.ledger.Lose(err, h)
 			final = lost(err)
 		default:
 			return err // with nothing locked: what is in the way may need it
@@ -143,32 +135,32 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m mode) (mode
 }
 
 // tryConvert converts once.
-func (c *Client) tryConvert(ctx context.Context, h *hold, downgrade bool, f func(m mode) (mode, error)) error {
-	if err := lockWithin(ctx, h.mu.TryLock); err != nil { // a transaction may rely on the mode, and wait
+func (c *Client) tryConvert(ctx context.Context, h *ledger.Hold, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error)) error {
+	if err := lockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the ledger.Mode, and wait
 		return err
 	}
-	defer h.mu.Unlock()
-	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
+	defer h.Entries.Unlock()
+	if err := lockWithin(ctx, h.Mode.TryLock); err != nil {
 		return err
 	}
-	defer h.conversion.Unlock()
-	if !c.registry.relies(h) {
-		return c.unusable(h)
+	defer h.Mode.Unlock()
+	if !c.ledger.Relies(h) {
+		return c.ledger.Unusable(h)
 	}
 	if err := c.ascertain(ctx, h); err != nil {
 		return err
 	}
-	was, lost := *h.mode.Load(), unknown
+	was, lost := *h.Mode.Load(), ledger.Unknown
 	if downgrade {
-		lost = yielding
+		lost = ledger.Yielding
 		during := was
-		during.doubt = yielding
-		h.mode.Store(&during)
+		during.Doubt = ledger.Yielding
+		h.Mode.Store(&during)
 	}
 	now, err := f(was)
 	if err != nil && store.ResidueOf(err) == store.Unsure {
-		now.doubt = lost
+		now.Doubt = lost
 	}
-	h.mode.Store(&now)
+	h.Mode.Store(&now)
 	return err
 }

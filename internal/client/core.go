@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
@@ -63,20 +64,23 @@ type Tx interface {
 	Lock(ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn) (driver.State, bool, error)
 }
 
+// Owner enters its locks again.
+type Owner = ledger.Owner
+
 // Client takes locks in one database. It is safe for concurrent use.
 type Client struct {
-	engine   driver.Backend // for Inquire and the reaper; transitions are the store's
-	store    *store.Store
-	config   Config
-	owners   *owners
-	entries  *entries
-	registry *registry
-	queues   *cohort.Queues
-	history  *history
-	sessions *store.Sessions
-	undoing  chan struct{}     // a token for each attempt that is being given back, parallelism at most
-	observer *observe.Observer // its calls are queued; nil: there is none
-	waiting  atomic.Int64      // calls that wait in a queue, or are about to
+	engine     driver.Backend // for Inquire and the reaper; transitions are the store's
+	store      *store.Store
+	config     Config
+	ledger     *ledger.Ledger
+	owners     *ledger.Owners // the ledger's
+	queues     *cohort.Queues
+	history    *history
+	sessions   *store.Sessions
+	undoing    chan struct{}     // a token for each attempt that is being given back, parallelism at most
+	observer   *observe.Observer // its calls are queued; nil: there is none
+	reconciled atomic.Int64      // when the latest reconciliation began, by the client's clock
+	waiting    atomic.Int64      // calls that wait in a queue, or are about to
 
 	detaching, givingBack *outage.Report
 

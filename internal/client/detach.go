@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -35,20 +36,20 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 		}
 		defer c.store.Done()
 		l.outcome = c.send(ctx, l.hold, d)
-		l.unlocked = l.hold.ctx.Err() != nil
+		l.unlocked = l.hold.Context().Err() != nil
 		return l.outcome
 	})
 }
 
 // send does so once nothing else changes the hold.
-func (c *Client) send(ctx context.Context, h *hold, d time.Duration) error {
-	if err := h.ended(); err != nil {
+func (c *Client) send(ctx context.Context, h *ledger.Hold, d time.Duration) error {
+	if err := h.Ended(); err != nil {
 		return err
 	}
-	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
+	if err := lockWithin(ctx, h.Entries.TryLock); err != nil {
 		return err
 	}
-	defer h.mu.Unlock()
+	defer h.Entries.Unlock()
 	if err := c.settle(ctx, h); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (c *Client) send(ctx context.Context, h *hold, d time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout) // also where the application has locked the whole database
 	defer cancel()
-	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: rand.Text()}
+	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.Owner.Host, Thread: h.Owner.Thread, Attempt: rand.Text()}
 	err := c.persist(ctx, func() error {
 		return c.store.Call(ctx, func(ctx context.Context) error {
 			return c.store.Engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d})
@@ -74,14 +75,14 @@ func (c *Client) send(ctx context.Context, h *hold, d time.Duration) error {
 
 // giveTo ends a hold here, and gives it to another session, which lasts for d from then on. MUST be
 // called with mu locked.
-func (c *Client) giveTo(ctx context.Context, h *hold, to protocol.Request, d time.Duration) error {
-	h.entries = 0
-	if !c.drop(h, errDetached) { // another has taken it out of the registry, and ends it
-		<-h.ctx.Done()
-		return h.ended()
+func (c *Client) giveTo(ctx context.Context, h *ledger.Hold, to protocol.Request, d time.Duration) error {
+	h.Entries.N = 0
+	if !c.ledger.Drop(h, errDetached) { // another has taken it out of the registry, and ends it
+		<-h.Context().Done()
+		return h.Ended()
 	}
-	h.member.Leave(true)
-	held, waited := h.held(), false
+	h.Member.Leave(true)
+	held, waited := h.Held(), false
 	err := c.persist(ctx, func() error {
 		if waited { // behind a guarded transaction: its time begins anew
 			if err := c.lengthen(ctx, to.Session, d); err != nil {
@@ -89,40 +90,37 @@ func (c *Client) giveTo(ctx context.Context, h *hold, to protocol.Request, d tim
 			}
 		}
 		waited = true
-		_, err := h.in.Do(ctx, protocol.Move{Held: held, To: to, Self: h.in.ID})
+		_, err := h.In.Do(ctx, protocol.Move{Held: held, To: to, Self: h.In.ID})
 		return err
 	})
 	c.tellEnded(h, err)
 	switch {
 	case err == nil:
-		c.registry.transition(h.attempt, finish)
+		c.ledger.Move(h.Attempt, ledger.Finish)
 	case errors.Is(err, driver.ErrNotHeld):
-		c.registry.transition(h.attempt, finish)
+		c.ledger.Move(h.Attempt, ledger.Finish)
 		err = lost(err)
 	default:
-		c.abandon(h.in, h.attempt, true)
+		c.abandon(h.In, h.Attempt, true)
 	}
 	return err
 }
 
 // detachable is why a hold cannot be detached, or nil. MUST be called with mu locked.
-func (c *Client) detachable(h *hold) error {
-	if h.entries == 0 || !c.registry.relies(h) {
-		return c.unusable(h)
+func (c *Client) detachable(h *ledger.Hold) error {
+	if h.Entries.N == 0 || !c.ledger.Relies(h) {
+		return c.ledger.Unusable(h)
 	}
-	m := h.mode.Load()
-	c.registry.mu.Lock()
-	together := h.all != nil
-	c.registry.mu.Unlock()
+	m := h.Mode.Load()
 	switch {
-	case m.shared():
+	case m.Shared():
 		return fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
-	case h.fixed:
+	case h.Fixed():
 		return fmt.Errorf("%w: it has a Lease, and ends with that", driver.ErrUnsupported)
-	case together:
+	case c.ledger.Together(h):
 		return fmt.Errorf("%w: it was locked together with others", driver.ErrUnsupported)
 	}
-	return h.once()
+	return h.Once()
 }
 
 // persist tries until ctx ends, if that may help. If ctx ends, the error says what was in the way.
@@ -179,7 +177,7 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 	return c.handle(h, obs, false), nil
 }
 
-func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token int64) (*hold, error) {
+func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token int64) (*ledger.Hold, error) {
 	s, err := c.sessions.Open(ctx, true)
 	if err != nil {
 		return nil, err
@@ -195,9 +193,9 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	case !strings.HasPrefix(holder.Session, detached):
 		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached", driver.ErrNotHeld, token)
 	}
-	o := c.owners.of(ctx, nil)
-	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.attempt(ctx, o)
-	k := c.registry.request(r.Name, r.Attempt)
+	o := c.owners.Of(ctx, nil)
+	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.Attempt(ctx, o)
+	k := c.ledger.Request(r.Name, r.Attempt)
 	got := &receipt{Answer: store.Answer{
 		Grant: driver.Grant{First: token, Token: token, Contended: true}, Asked: c.config.Clock.Now(),
 	}}
@@ -214,7 +212,7 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 		err = store.ErrSessionOver
 	}
 	if errors.Is(err, driver.ErrNotHeld) {
-		c.registry.transition(k, finish)
+		c.ledger.Move(k, ledger.Finish)
 		return nil, fmt.Errorf("%w: it is not detached any more, or its time is over", err)
 	}
 	c.moveBack(s, k, token, holder)
@@ -223,8 +221,8 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 
 // moveBack gives a lock that nobody relies on back to the session that it was detached to: a
 // statement that was cut off may have taken it up.
-func (c *Client) moveBack(s *store.Session, k *attempt, token int64, to driver.Holder) {
-	held := driver.Held{Name: k.name, Session: s.ID, Token: token}
+func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to driver.Holder) {
+	held := driver.Held{Name: k.Name, Session: s.ID, Token: token}
 	back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
 	c.undo(k, func() {
 		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())

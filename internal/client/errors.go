@@ -2,10 +2,8 @@ package client
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/dblock-go/dblock/internal/contract"
-	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // The kinds of failure that the client itself finds. Package dblock documents them.
@@ -20,16 +18,10 @@ var (
 	errUnlocked   = contract.ErrUnlocked
 )
 
-// The reasons for a loss that a session does not give.
 var (
-	errLeaseOver     = contract.ErrLeaseOver
-	errGrantedAgain  = errors.New("the database granted the name again")
 	errDisowned      = errors.New("the database says that another has it, or nobody")
 	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
 )
-
-// errReleasedTx: only Guard shows whether the transaction of UnlockTx was rolled back.
-var errReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call Guard first", driver.ErrNotHeld)
 
 // lost is ErrLost with its reason.
 func lost(reason error) error { return contract.Lost(reason) }

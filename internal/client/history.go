@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -54,18 +55,10 @@ type history struct {
 	events []driver.Event
 }
 
-// eventOf is what is to be said of a hold.
-func eventOf(h *hold, kind, detail string) driver.Event {
-	return driver.Event{
-		Name: h.name, Kind: kind, Session: h.in.ID, Token: h.mode.Load().token,
-		Host: h.owner.Host, Thread: h.owner.Thread, Detail: Clean(detail), Metadata: h.metadata,
-	}
-}
-
 // record notes what happened to a hold, where that is wanted.
-func (y *history) record(h *hold, kind, detail string) {
+func (y *history) record(h *ledger.Hold, kind, detail string) {
 	if y.write != nil {
-		y.add(eventOf(h, kind, detail))
+		y.add(h.Event(kind, Clean(detail)))
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
 		return JobDone{Failure: err}
 	}
 	defer func() { done.Failure = driver.Join(done.Failure, l.Unlock(ctx)) }()
-	run := driver.Run{Name: j.Name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
+	run := driver.Run{Name: j.Name, Token: l.Token(), Session: l.hold.Held().Session, Host: l.hold.Owner.Host, Thread: l.hold.Owner.Thread}
 	began, ours, err := c.beginRun(ctx, run, j.Slot, j.Retry)
 	switch {
 	case err != nil:
@@ -153,7 +153,7 @@ func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Sl
 // lockJob takes the lock of a job; nil where a run of it goes on. A client that has the lock only
 // to look whether the slot has been run is waited for: by then it may be the next slot.
 func (c *Client) lockJob(ctx context.Context, name string, w *Want) (*Lock, error) {
-	ctx = c.owners.without(ctx) // a job that asks for itself is another owner, and finds itself running
+	ctx = c.owners.Without(ctx) // a job that asks for itself is another owner, and finds itself running
 	if !c.store.Begun() {       // Acquire would fail at once where the database is away
 		err := c.store.Insist(ctx, func(ctx context.Context) error {
 			_, err := c.sessions.Open(ctx, false)
@@ -191,9 +191,9 @@ func (c *Client) running(ctx context.Context, name string, token int64) (running
 
 // confirm asks the database whether a lock is held.
 func (l *Lock) confirm(ctx context.Context) error {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	if err := context.Cause(l.hold.ctx); err != nil {
+	l.hold.Entries.Lock()
+	defer l.hold.Entries.Unlock()
+	if err := context.Cause(l.hold.Context()); err != nil {
 		return err
 	}
 	return l.client.confirm(ctx, l.hold)
@@ -259,8 +259,8 @@ func (c *Client) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx co
 		}
 	}()
 	outcome = l.Run(ctx, func(inner context.Context) error {
-		if _, ok := c.owners.in(ctx); ok { // what the caller holds, the job enters again
-			inner = c.owners.as(inner, ctx)
+		if _, ok := c.owners.In(ctx); ok { // what the caller holds, the job enters again
+			inner = c.owners.As(inner, ctx)
 		}
 		return f(inner, l)
 	})

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/ledger"
 )
 
 // Lock is a handle of a lock that is held, or was: one for each call that acquired or entered it.
 // It is unlocked once.
 type Lock struct {
 	client  *Client
-	hold    *hold
+	hold    *ledger.Hold
 	entered bool // it is another entry of a hold that its owner had
 
 	mu       sync.Mutex // one Unlock, or Detach, at a time
@@ -29,43 +30,41 @@ var ErrNilLock = fmt.Errorf("%w: the lock is nil", ErrInvalidOption)
 func (l *Lock) Valid() bool { return l != nil && l.hold != nil }
 
 // Name returns the name of the lock.
-func (l *Lock) Name() string { return l.hold.name }
+func (l *Lock) Name() string { return l.hold.Name }
 
 // Token returns the fencing token.
-func (l *Lock) Token() int64 { return l.hold.mode.Load().token }
+func (l *Lock) Token() int64 { return l.hold.Mode.Load().Token }
 
 // Entered reports whether the owner had the name already, in this client, and entered it again.
 func (l *Lock) Entered() bool { return l.entered }
 
 // Context ends when the lock does.
-func (l *Lock) Context() context.Context { return l.hold.ctx }
+func (l *Lock) Context() context.Context { return l.hold.Context() }
 
 // Shared reports whether others may have the name as well, or whether that is not known.
 func (l *Lock) Shared() bool {
-	m := l.hold.mode.Load()
-	return m.vague() || m.shared()
+	m := l.hold.Mode.Load()
+	return m.Vague() || m.Shared()
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on. The
 // zero time for one that is not held any more.
 func (l *Lock) Until() time.Time {
 	h := l.hold
-	if l.client.registry.held(h.id) != h {
+	if !l.client.ledger.Relies(h) {
 		return time.Time{}
 	}
-	end := h.in.Deadline()
-	if h.fixed {
-		end = min(end, l.client.registry.leaseEnd(h))
+	end := h.In.Deadline()
+	if h.Fixed() {
+		end = min(end, l.client.ledger.Expiry(h))
 	}
 	return time.Now().Add(end - l.client.config.Clock.Now())
 }
 
 // Asked receives why others want the lock. From the first call on the client listens for that.
 func (l *Lock) Asked() <-chan string {
-	l.hold.in.Waiters().Listen()
-	l.client.registry.mu.Lock()
-	defer l.client.registry.mu.Unlock()
-	return l.hold.listen()
+	l.hold.In.Waiters().Listen()
+	return l.client.ledger.Asked(l.hold)
 }
 
 // Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
@@ -97,7 +96,7 @@ func (l *Lock) alone(ctx context.Context, f func(ctx context.Context) error) err
 
 // Run calls f with a context that ends when ctx does, or the lock.
 func (l *Lock) Run(ctx context.Context, f func(ctx context.Context) error) error {
-	inner, cancel := context.WithCancelCause(l.hold.under(ctx, l.client.owners))
+	inner, cancel := context.WithCancelCause(l.hold.Under(ctx, l.client.owners))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	return f(inner)
@@ -118,28 +117,28 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 	ctx, cancel := contract.WaitAtMost(ctx, w.AtMost)
 	defer cancel()
 	ctx, obs := c.tellStart(ctx, attemptAt(&w.Request, wait))
-	h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
+	h, err := c.acquire(ctx, &w.Request, c.owners.Of(ctx, w.Owner), wait)
 	if err != nil {
 		obs.end(0, err)
 		return nil, err
 	}
-	l := c.handle(h, obs, h.id != w.Attempt)
+	l := c.handle(h, obs, h.ID != w.Attempt)
 	l.watch(w.Progress)
 	return l, nil
 }
 
 // watch watches whether the holder gets on. A lock that is entered again is watched as it was.
 func (l *Lock) watch(every time.Duration) {
-	if !l.entered {
-		l.client.watchProgress(l.hold, every)
+	if every != 0 && !l.entered {
+		l.client.ledger.WatchProgress(l.hold, every, func() { l.client.stall(l.hold, every) })
 	}
 }
 
 // Progress says that the holder gets on.
-func (l *Lock) Progress() { l.hold.progress.Load().getsOn(l.client.config.Clock.Now()) }
+func (l *Lock) Progress() { l.client.ledger.Progress(l.hold) }
 
 // handle makes the handle of a hold, which is new or was entered again.
-func (c *Client) handle(h *hold, obs *observation, entered bool) *Lock {
+func (c *Client) handle(h *ledger.Hold, obs *observation, entered bool) *Lock {
 	l := &Lock{client: c, hold: h, entered: entered}
 	if entered {
 		obs.end(l.Token(), nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -40,18 +41,18 @@ func (c *Client) lockTx(ctx context.Context, name string, wait bool, tx Tx) erro
 		case !wait:
 			return c.notAcquired(state, nil)
 		}
-		h, err := c.acquire(ctx, &driver.Request{Name: name}, c.owners.errand(ctx), true)
+		h, err := c.acquire(ctx, &driver.Request{Name: name}, c.owners.Private(ctx), true)
 		if err != nil {
 			return err
 		}
-		s := h.in
-		c.lend(h)
-		_, locked, err = c.lockRow(ctx, tx, name, h.attempt, wait)
+		s := h.In
+		c.ledger.Lend(h)
+		_, locked, err = c.lockRow(ctx, tx, name, h.Attempt, wait)
 		if locked {
-			c.standBehind(s, h.attempt)
+			c.standBehind(s, h.Attempt)
 			return nil
 		}
-		c.abandon(s, h.attempt, false)
+		c.abandon(s, h.Attempt, false)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (c *Client) lockTx(ctx context.Context, name string, wait bool, tx Tx) erro
 }
 
 // lockRow locks the name's row. turn is the lease that was granted for it, nil for none.
-func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *attempt, wait bool) (driver.State, bool, error) {
+func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *ledger.Attempt, wait bool) (driver.State, bool, error) {
 	within, cancel := contract.UntilClosed(ctx, c.store.Background)
 	defer cancel()
 	mine, err := c.attemptOf(ctx, name)
@@ -89,14 +90,14 @@ func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *attempt,
 // attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own
 // lease is no obstacle. A share of its own would be one for ever.
 func (c *Client) attemptOf(ctx context.Context, name string) (string, error) {
-	o, ok := c.owners.in(ctx)
+	o, ok := c.owners.In(ctx)
 	if !ok {
 		return "", nil
 	}
-	if mine, _ := c.registry.units(ctx, name, o); mine > 0 {
+	if mine, _ := c.ledger.Units(ctx, name, o); mine > 0 {
 		return "", fmt.Errorf("%w: it has permits of the name: unlock first", c.selfDeadlock(o, name, 0))
 	}
-	h := c.registry.owned(name, o)
+	h := c.ledger.Owned(name, o)
 	if h == nil {
 		return "", nil
 	}
@@ -104,10 +105,10 @@ func (c *Client) attemptOf(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	switch {
-	case h.mode.Load().shared():
+	case h.Mode.Load().Shared():
 		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, name, 0))
 	}
-	return h.id, nil
+	return h.ID, nil
 }
 
 // passing tells one LockTx which leases its transaction may pass: the one that the owner in its
@@ -116,10 +117,10 @@ func (c *Client) attemptOf(ctx context.Context, name string) (string, error) {
 // the name has no waiters: a transaction that comes later than a ticket must not go before it. The
 // transaction that passed such a lease to wait for the row was there before any ticket that it
 // meets then.
-func (c *Client) passing(mine string, turn *attempt) driver.Pass {
+func (c *Client) passing(mine string, turn *ledger.Attempt) driver.Pass {
 	var passed string
 	return func(attempt string, waiters int, tx any) bool {
-		if attempt == "" || attempt != mine && attempt != passed && !c.registry.mayPass(attempt, turn, waiters, tx) {
+		if attempt == "" || attempt != mine && attempt != passed && !c.ledger.MayPass(attempt, turn, waiters, tx) {
 			return false
 		}
 		passed = attempt
@@ -127,36 +128,13 @@ func (c *Client) passing(mine string, turn *attempt) driver.Pass {
 	}
 }
 
-// mayPass notes behind which transaction a lease stands that was granted for it.
-func (r *registry) mayPass(attempt string, turn *attempt, waiters int, tx any) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.attempts[attempt]
-	if k == nil || k.state != Lent {
-		return false
-	}
-	if k == turn {
-		k.tx = tx
-		return true
-	}
-	return waiters == 0 || k.tx == tx
-}
-
-// lend takes a lease out of what is relied upon and keeps it: nobody unlocks it, and nobody of this
-// client waits for it.
-func (c *Client) lend(h *hold) {
-	if c.registry.take(h, lend) {
-		c.end(h, fmt.Errorf("%w: it stands behind a transaction", driver.ErrNotHeld))
-	}
-}
-
 // standBehind gives a lease back once the transaction that has locked its row has ended. Nobody
 // tells: the row is asked for, with growing pauses, until it is free. If the client is closed or
 // its session dies first, the lease ends with the session, and its next holder meets the same
 // row lock.
-func (c *Client) standBehind(s *store.Session, k *attempt) {
+func (c *Client) standBehind(s *store.Session, k *ledger.Attempt) {
 	c.store.Go(func() {
-		defer c.registry.transition(k, finish)
+		defer c.ledger.Move(k, ledger.Finish)
 		within, cancel := contract.UntilClosed(c.store.Background, s.Context())
 		defer cancel()
 		_ = c.store.Retry(within, store.Behind, func() error { return c.leave(s, k) })

@@ -29,7 +29,7 @@ func TestAllContextsEndBeforeAnythingFollows(t *testing.T) {
 		for i := range 20 {
 			locks = append(locks, acquire(t, t.Context(), c, fmt.Sprint(i)))
 		}
-		if c.loseSession(c.sessions.Last()); told != len(locks) {
+		if c.ledger.LoseSession(c.sessions.Last()); told != len(locks) {
 			t.Errorf("%d of %d are told of", told, len(locks))
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -42,31 +43,31 @@ func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait
 }
 
 // tellAcquired tells the observer of a new hold, and then of its end, if it has ended already.
-func (c *Client) tellAcquired(s *observation, h *hold) {
+func (c *Client) tellAcquired(s *observation, h *ledger.Hold) {
 	if c.observer == nil {
 		return
 	}
-	s.end(h.mode.Load().token, nil)
-	if !h.observed.CompareAndSwap(unobserved, observedGrant) {
-		c.tell(h, context.Cause(h.ctx))
+	s.end(h.Mode.Load().Token, nil)
+	if !h.Observed.CompareAndSwap(unobserved, observedGrant) {
+		c.tell(h, context.Cause(h.Context()))
 	}
 }
 
 // tellEnded tells the observer once that a hold has ended: with ErrLost or ErrClosed, or with nil
 // after Unlock. It does not tell of a hold before tellAcquired has.
-func (c *Client) tellEnded(h *hold, err error) {
-	if c.observer != nil && !h.observed.CompareAndSwap(unobserved, observedEnd) &&
-		h.observed.CompareAndSwap(observedGrant, observedEnd) {
+func (c *Client) tellEnded(h *ledger.Hold, err error) {
+	if c.observer != nil && !h.Observed.CompareAndSwap(unobserved, observedEnd) &&
+		h.Observed.CompareAndSwap(observedGrant, observedEnd) {
 		c.tell(h, err)
 	}
 }
 
-func (c *Client) tell(h *hold, err error) {
+func (c *Client) tell(h *ledger.Hold, err error) {
 	if !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
 		err = nil
 	}
 	if c.observer.HoldEnd != nil {
-		held := c.config.Clock.Now() - h.began
-		c.observer.HoldEnd(observe.HoldResult{Name: h.name, Token: h.mode.Load().token, Held: held, Err: err})
+		held := c.config.Clock.Now() - h.Began
+		c.observer.HoldEnd(observe.HoldResult{Name: h.Name, Token: h.Mode.Load().Token, Held: held, Err: err})
 	}
 }

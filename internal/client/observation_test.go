@@ -187,11 +187,11 @@ func TestAHoldThatEndsBeforeItIsToldOfEndsAfterThat(t *testing.T) {
 	observed(t, func(t *testing.T, p *paper, d *diary, c *Client) {
 		w := want("n")
 		ctx, obs := c.tellStart(t.Context(), attemptAt(&w.Request, true))
-		h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, nil), true)
+		h, err := c.acquire(ctx, &w.Request, c.owners.Of(ctx, nil), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.lose(h, errDisowned)
+		c.ledger.Lose(errDisowned, h)
 		d.expect(t, "start n true")
 		l := c.handle(h, obs, false)
 		d.expect(t, "end n 1 <nil> under n after 0s", "over n 1 lost after 0s")

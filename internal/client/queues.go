@@ -6,6 +6,7 @@ import (
 	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -14,11 +15,11 @@ import (
 func (c *Client) newQueues() *cohort.Queues {
 	return cohort.New(cohort.Config{
 		Clock: c.config.Clock, Closing: c.store.Background, Tidying: c.store.Tidying, Go: c.store.Go,
-		Register: func(name, attempt string) { c.registry.request(name, attempt) },
-		Passing:  func(attempt string) { c.registry.transition(c.registry.attempt("", attempt), pass) },
-		Finish:   func(attempt string) { c.registry.transition(c.registry.attempt("", attempt), finish) },
+		Register: func(name, attempt string) { c.ledger.Request(name, attempt) },
+		Passing:  func(attempt string) { c.ledger.Move(c.ledger.Find("", attempt), ledger.Pass) },
+		Finish:   func(attempt string) { c.ledger.Move(c.ledger.Find("", attempt), ledger.Finish) },
 		Abandon: func(in cohort.Session, name, attempt string, inFlight bool) {
-			c.abandon(in.(*store.Session), c.registry.attempt(name, attempt), inFlight)
+			c.abandon(in.(*store.Session), c.ledger.Find(name, attempt), inFlight)
 		},
 		Deadlocked: c.config.Deadlocked,
 		GaveUp:     c.gaveUp,
@@ -28,7 +29,7 @@ func (c *Client) newQueues() *cohort.Queues {
 // gaveUp returns the error of a caller whose context ended while it waited. It shows the holder, if
 // the caller had a place in the queue, or this client has the lock.
 func (c *Client) gaveUp(in cohort.Session, name string, queued bool, cause error) error {
-	if !queued && !c.registry.occupied(name) {
+	if !queued && !c.ledger.Occupied(name) {
 		return cause
 	}
 	state, _ := in.Waiters().State(name)
@@ -37,32 +38,32 @@ func (c *Client) gaveUp(in cohort.Session, name string, queued bool, cause error
 
 // split makes the member of a cohort that has the lock its only holder, in the database, too. The
 // channel is closed after that; nil: it is the only holder, or has the lock no more.
-func (c *Client) split(h *hold) <-chan struct{} {
-	if !h.member.Shared() {
+func (c *Client) split(h *ledger.Hold) <-chan struct{} {
+	if !h.Member.Shared() {
 		return nil
 	}
-	return h.member.Split(func(d driver.Detachment) bool { return c.detach(h, d) })
+	return h.Member.Split(func(d driver.Detachment) bool { return c.detach(h, d) })
 }
 
 // detach tries until the outcome is known. It returns false if the members behind are not in the
 // queue.
-func (c *Client) detach(h *hold, d driver.Detachment) (inQueue bool) {
-	held := h.held()
-	within, cancel := contract.UntilClosed(c.store.Tidying, h.in.Context())
+func (c *Client) detach(h *ledger.Hold, d driver.Detachment) (inQueue bool) {
+	held := h.Held()
+	within, cancel := contract.UntilClosed(c.store.Tidying, h.In.Context())
 	defer cancel()
 	return c.store.Retry(within, store.Background, func() error {
-		_, err := h.in.Do(c.store.Tidying, protocol.Detach{Held: held, Member: d})
+		_, err := h.In.Do(c.store.Tidying, protocol.Detach{Held: held, Member: d})
 		switch {
 		case err == nil:
 			c.detaching.Worked()
-			m := *h.mode.Load()
-			m.last = m.token
-			h.mode.Store(&m)
+			m := *h.Mode.Load()
+			m.Last = m.Token
+			h.Mode.Store(&m)
 		case errors.Is(err, driver.ErrNotHeld):
-			c.lose(h, errDisowned)
+			c.ledger.Lose(errDisowned, h)
 			return nil // a transaction may have detached it, too
 		case !c.store.Transient(err) && within.Err() == nil:
-			c.detaching.Failed(err, "name", h.name)
+			c.detaching.Failed(err, "name", h.Name)
 		}
 		return err
 	}) == nil

@@ -14,7 +14,7 @@ func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"lost": func(_ *testing.T, l *Lock) { l.client.lose(l.hold, errDisowned) },
+		"lost": func(_ *testing.T, l *Lock) { l.client.ledger.Lose(errDisowned, l.hold) },
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package client
 
-import "context"
+import (
+	"context"
+)
 
 // Inner is part of a *dblock.Client of any type of transactions. By it the other packages of this
 // module reach what the client has beyond the public page.
@@ -14,8 +16,8 @@ func (i Inner) Core() *Client { return i.core }
 
 // ContextOf is the context of what the client holds by an attempt; nil: nothing.
 func (c *Client) ContextOf(attempt string) context.Context {
-	if h := c.registry.held(attempt); h != nil {
-		return h.ctx
+	if h := c.ledger.HeldBy(attempt); h != nil {
+		return h.Context()
 	}
 	return nil
 }

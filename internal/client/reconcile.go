@@ -4,8 +4,10 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -18,8 +20,9 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	if s == nil || s.Session != in {
 		return nil
 	}
-	believed := c.registry.heldBy(s) // before the question: what is granted after it is not in the answer
-	overdue := c.registry.overdue()
+	believed := c.ledger.Of(s) // before the question: what is granted after it is not in the answer
+	overdue := c.ledger.Overdue()
+	before := time.Duration(c.reconciled.Swap(int64(c.config.Clock.Now())))
 	listed, err := list(ctx)
 	if err == nil && lacks(listed, believed) { // no loss is believed of a single answer
 		listed, err = list(ctx)
@@ -32,24 +35,24 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	}
 	defer c.store.Done()
 	for _, has := range listed {
-		if h := believed[has.Attempt]; h != nil && h.stood.Swap(true) { // for longer than a heartbeat: the database is to show who has it
+		if h := believed[has.Attempt]; h != nil && h.Began < before { // for longer than a heartbeat: the database shall show the holder
 			c.split(h)
 		}
 		delete(believed, has.Attempt)
 		delete(overdue, has.Attempt)
-		if k := c.registry.found(has); k != nil {
+		if k := c.ledger.Found(has); k != nil {
 			c.abandon(s, k, false)
 		}
 	}
 	for _, k := range overdue { // somebody has taken it
-		c.registry.transition(k, finish)
+		c.ledger.Move(k, ledger.Finish)
 	}
-	c.loseAll(errDisowned, slices.Collect(maps.Values(believed))...)
+	c.ledger.Lose(errDisowned, slices.Collect(maps.Values(believed))...)
 	return nil
 }
 
 // lacks reports whether a hold is missing in a list of what the session has.
-func lacks(listed []driver.Attempt, believed map[string]*hold) bool {
+func lacks(listed []driver.Attempt, believed map[string]*ledger.Hold) bool {
 	found := 0
 	for _, has := range listed {
 		if believed[has.Attempt] != nil {
@@ -62,7 +65,7 @@ func lacks(listed []driver.Attempt, believed map[string]*hold) bool {
 // unknownGrant follows a hint about an attempt that nobody waits with, or about none in particular
 // (""): if it holds a lock, that may be lost, or somebody asks for it.
 func (c *Client) unknownGrant(attempt string) {
-	if c.registry.knows(attempt) || attempt == "" && c.registry.holding() { // held, or about to be
+	if c.ledger.Knows(attempt) || attempt == "" && c.ledger.Holding() { // held, or about to be
 		c.sessions.Last().Check()
 	}
 }

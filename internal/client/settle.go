@@ -6,22 +6,23 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
 // settle reads the mode of a hold, if it is not known.
-func (c *Client) settle(ctx context.Context, h *hold) error {
-	if err := c.single(ctx, h); err != nil || !h.mode.Load().vague() {
+func (c *Client) settle(ctx context.Context, h *ledger.Hold) error {
+	if err := c.single(ctx, h); err != nil || !h.Mode.Load().Vague() {
 		return err
 	}
-	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
+	if err := lockWithin(ctx, h.Mode.TryLock); err != nil {
 		return err
 	}
-	defer h.conversion.Unlock()
+	defer h.Mode.Unlock()
 	err := c.ascertain(ctx, h)
 	if errors.Is(err, driver.ErrNotHeld) {
-		c.lose(h, err)
+		c.ledger.Lose(err, h)
 		err = lost(err)
 	}
 	return err
@@ -29,32 +30,32 @@ func (c *Client) settle(ctx context.Context, h *hold) error {
 
 // ascertain finds out what a hold is after an unanswered conversion, and makes the member of a
 // cohort a holder by itself. MUST be called with conversion locked.
-func (c *Client) ascertain(ctx context.Context, h *hold) error {
-	was := h.mode.Load()
-	if h.ctx.Err() != nil {
+func (c *Client) ascertain(ctx context.Context, h *ledger.Hold) error {
+	was := h.Mode.Load()
+	if h.Context().Err() != nil {
 		return nil
 	}
-	if err := c.single(ctx, h); err != nil || !was.vague() {
+	if err := c.single(ctx, h); err != nil || !was.Vague() {
 		return err
 	}
-	state, err := c.store.Look(ctx, h.in.ID, h.name)
+	state, err := c.store.Look(ctx, h.In.ID, h.Name)
 	if err != nil {
 		return err
 	}
 	for _, own := range state.Granted {
-		if own.Attempt != h.id {
+		if own.Attempt != h.ID {
 			continue
 		}
 		now := *was
-		now.doubt = lookedUp
-		now.token = own.Grant.Token
-		now.last = now.token
+		now.Doubt = ledger.LookedUp
+		now.Token = own.Grant.Token
+		now.Last = now.Token
 		switch {
 		case state.Sharing == 0:
-			now.units, now.of = 0, 0
-			if was.doubt == yielding { // its Downgrade may still run: not with another token
-				now.token, err = raise(ctx, h.in, driver.Held{Name: h.name, Session: h.in.ID, Token: now.token}, now.token+1)
-				now.last = now.token
+			now.Units, now.Of = 0, 0
+			if was.Doubt == ledger.Yielding { // its Downgrade may still run: not with another token
+				now.Token, err = raise(ctx, h.In, driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token}, now.Token+1)
+				now.Last = now.Token
 				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
 					return c.ascertain(ctx, h)
 				}
@@ -62,10 +63,10 @@ func (c *Client) ascertain(ctx context.Context, h *hold) error {
 					return err
 				}
 			}
-		case now.units == 0:
-			now.units, now.of = 1, driver.Readers
+		case now.Units == 0:
+			now.Units, now.Of = 1, driver.Readers
 		}
-		h.mode.Store(&now)
+		h.Mode.Store(&now)
 		return nil
 	}
 	return driver.ErrNotHeld
@@ -78,29 +79,29 @@ func raise(ctx context.Context, s *store.Session, h driver.Held, token int64) (r
 }
 
 // confirm asks the database whether a hold is held.
-func (c *Client) confirm(ctx context.Context, h *hold) error {
+func (c *Client) confirm(ctx context.Context, h *ledger.Hold) error {
 	return c.store.Insist(ctx, func(ctx context.Context) error {
-		state, err := c.store.Look(ctx, h.in.ID, h.name)
+		state, err := c.store.Look(ctx, h.In.ID, h.Name)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(state.Granted, func(own driver.OwnGrant) bool { return own.Attempt == h.id }) {
+		if slices.ContainsFunc(state.Granted, func(own driver.OwnGrant) bool { return own.Attempt == h.ID }) {
 			return nil
 		}
-		c.lose(h, driver.ErrNotHeld)
+		c.ledger.Lose(driver.ErrNotHeld, h)
 		return lost(driver.ErrNotHeld)
 	})
 }
 
 // single makes the member of a cohort a holder by itself.
-func (c *Client) single(ctx context.Context, h *hold) error {
+func (c *Client) single(ctx context.Context, h *ledger.Hold) error {
 	done := c.split(h)
 	if done == nil {
 		return nil
 	}
 	select {
 	case <-done:
-		return h.over()
+		return h.Over()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -59,9 +60,9 @@ func (l *Lock) unlockTx(ctx context.Context, tx Tx) error {
 		defer done()
 		var d driver.Detachment
 		if tx.Exclusive() {
-			d = h.member.SplitTx()
+			d = h.Member.SplitTx()
 		}
-		err = tx.Release(ctx, h.held(), d, h.in.SideConn)
+		err = tx.Release(ctx, h.Held(), d, h.In.SideConn)
 		if errors.Is(err, driver.ErrGuarded) {
 			err = fmt.Errorf("the lock guards another transaction that is open: end that first, or unlock after this one: %w", err)
 		}
@@ -76,22 +77,22 @@ func (l *Lock) unlockTx(ctx context.Context, tx Tx) error {
 // beginRelease takes a hold out of what its owner can enter, before the statement of UnlockTx is
 // sent, and keeps its mode as it is until done is called. No other entry can come in between that
 // and the look at how many there are.
-func (c *Client) beginRelease(ctx context.Context, h *hold, tx Tx) (done func(), answered func(err error), err error) {
-	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
+func (c *Client) beginRelease(ctx context.Context, h *ledger.Hold, tx Tx) (done func(), answered func(err error), err error) {
+	if err := lockWithin(ctx, h.Entries.TryLock); err != nil {
 		return nil, nil, err
 	}
-	defer h.mu.Unlock() // before the statement is sent: Unlock must not wait for that past its context
-	if h.entries > 1 {
-		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, h.entries)
+	defer h.Entries.Unlock() // before the statement is sent: Unlock must not wait for that past its context
+	if h.Entries.N > 1 {
+		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, h.Entries.N)
 	}
 	done, err = c.fix(ctx, h, tx)
 	if err != nil {
 		return nil, nil, err
 	}
-	answered, ok := c.registry.releaseTx(h)
+	answered, ok := c.ledger.ReleaseTx(h)
 	if !ok {
 		done()
-		return nil, nil, c.unusable(h)
+		return nil, nil, c.ledger.Unusable(h)
 	}
 	return done, answered, nil
 }
@@ -129,17 +130,17 @@ func (l *Lock) guard(ctx context.Context, tx Tx) error {
 		return err
 	}
 	defer done()
-	held := h.held()
-	err = tx.Guard(ctx, held, h.in.SideConn)
+	held := h.Held()
+	err = tx.Guard(ctx, held, h.In.SideConn)
 	if own := l.Token(); errors.Is(err, driver.ErrNotHeld) && held.Token != own { // it may have been detached since
 		held.Token = own
-		err = tx.Guard(ctx, held, h.in.SideConn)
+		err = tx.Guard(ctx, held, h.In.SideConn)
 	}
 	if other := c.elsewhere(ctx, tx, "", err); other != nil {
 		return other
 	}
 	if errors.Is(err, driver.ErrRetry) {
-		h.guardable.Store(false) // the row may be gone: the next transaction finds it made anew
+		h.Guardable.Store(false) // the row may be gone: the next transaction finds it made anew
 	}
 	return err
 }
@@ -149,12 +150,12 @@ func (l *Lock) guard(ctx context.Context, tx Tx) error {
 // wait for it. Once the lock is guarded, proven must be called: that transaction was rolled back.
 func (l *Lock) makeGuard(ctx context.Context, tx Tx) (proven func(), err error) {
 	c, h := l.client, l.hold
-	h.guarded.Store(true) // before the look: a release that does not see it has taken the hold out
-	released, proven := c.registry.releasedTx(h)
+	h.Guarded.Store(true) // before the look: a release that does not see it has taken the hold out
+	released, proven := c.ledger.ReleasedTx(h)
 	switch {
-	case !released && !c.registry.relies(h):
-		return nil, c.unusable(h)
-	case !released && h.guardable.Load():
+	case !released && !c.ledger.Relies(h):
+		return nil, c.ledger.Unusable(h)
+	case !released && h.Guardable.Load():
 		return proven, nil
 	}
 	done, err := c.fix(ctx, h, tx)
@@ -164,10 +165,10 @@ func (l *Lock) makeGuard(ctx context.Context, tx Tx) (proven func(), err error) 
 	defer done()
 	briefly := store.Briefly
 	briefly.Limit = guardTimeout
-	err = c.store.Retry(ctx, briefly, func() error { return tx.MakeGuard(ctx, h.held(), h.in.SideConn) })
+	err = c.store.Retry(ctx, briefly, func() error { return tx.MakeGuard(ctx, h.Held(), h.In.SideConn) })
 	switch {
 	case err == nil:
-		h.guardable.Store(true)
+		h.Guardable.Store(true)
 		return proven, nil
 	case ctx.Err() == nil && (errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry)):
 		err = fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than %v: %w", guardTimeout, err)
@@ -182,7 +183,7 @@ func (l *Lock) inside(ctx context.Context, step func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := h.over(); err != nil {
+	if err := h.Over(); err != nil {
 		return err
 	}
 	if err := c.store.Begin(); err != nil {
@@ -194,15 +195,15 @@ func (l *Lock) inside(ctx context.Context, step func() error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if c.registry.relies(h) { // else a transaction is not told whether it was this one
-			c.lose(h, err)
+		if c.ledger.Relies(h) { // else a transaction is not told whether it was this one
+			c.ledger.Lose(err, h)
 		}
-		if over := h.over(); over != nil {
+		if over := h.Over(); over != nil {
 			return over
 		}
 		return lost(err)
-	case !h.in.Alive(): // it ended while the step was at work
-		return lost(driver.Join(context.Cause(h.in.Context()), err))
+	case !h.In.Alive(): // it ended while the step was at work
+		return lost(driver.Join(context.Cause(h.In.Context()), err))
 	}
 	return err
 }
@@ -231,19 +232,19 @@ func (c *Client) elsewhere(ctx context.Context, tx Tx, is string, err error) err
 // fix keeps the mode of a hold as it is, until done is called: that it is held as something else by
 // now would look like a loss. The member of a cohort becomes a holder by itself, but not where the
 // transaction may be in the way of that: there the engine goes by the cohort.
-func (c *Client) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) {
+func (c *Client) fix(ctx context.Context, h *ledger.Hold, tx Tx) (done func(), err error) {
 	for {
-		if !tx.Exclusive() || h.mode.Load().vague() {
+		if !tx.Exclusive() || h.Mode.Load().Vague() {
 			if err := c.settle(ctx, h); err != nil {
 				return nil, err
 			}
 		}
-		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
+		if err := lockWithin(ctx, h.Mode.TryRLock); err != nil {
 			return nil, err
 		}
-		if !h.mode.Load().vague() {
-			return h.conversion.RUnlock, nil
+		if !h.Mode.Load().Vague() {
+			return h.Mode.RUnlock, nil
 		}
-		h.conversion.RUnlock() // it became so meanwhile
+		h.Mode.RUnlock() // it became so meanwhile
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -12,10 +13,10 @@ import (
 // the queue. If unsure is true, the statement of the attempt may be in flight, and may run after
 // abandon has found nothing: the session's claims are listed afterwards, and again with each later
 // reconciliation. MUST be called within a call.
-func (c *Client) abandon(s *store.Session, k *attempt, unsure bool) {
+func (c *Client) abandon(s *store.Session, k *ledger.Attempt, unsure bool) {
 	c.undo(k, func() {
-		if k.answered != nil {
-			<-k.answered
+		if k.Answered != nil {
+			<-k.Answered
 		}
 		c.giveBack(s, k)
 		if unsure {
@@ -26,22 +27,17 @@ func (c *Client) abandon(s *store.Session, k *attempt, unsure bool) {
 
 // undo runs f in the background. After that nothing of the attempt is left. MUST be called within a
 // call.
-func (c *Client) undo(k *attempt, f func()) {
-	done := make(chan struct{})
-	c.registry.mu.Lock()
-	c.registry.move(k, abandon)
-	k.undone = done
-	c.registry.mu.Unlock()
+func (c *Client) undo(k *ledger.Attempt, f func()) {
+	done := c.ledger.Undo(k)
 	c.store.Go(func() {
-		defer close(done)
-		defer c.registry.transition(k, finish)
+		defer done()
 		f()
 	})
 }
 
 // giveBack releases what an attempt has until that succeeds or the session ends: no error may leave
 // a name held by an attempt that no caller knows of.
-func (c *Client) giveBack(s *store.Session, k *attempt) {
+func (c *Client) giveBack(s *store.Session, k *ledger.Attempt) {
 	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 	defer cancel()
 	_ = c.store.Retry(within, store.Background, func() error {
@@ -50,7 +46,7 @@ func (c *Client) giveBack(s *store.Session, k *attempt) {
 		case err == nil:
 			c.givingBack.Worked()
 		case !c.store.Transient(err) && within.Err() == nil:
-			c.givingBack.Failed(err, "name", k.name)
+			c.givingBack.Failed(err, "name", k.Name)
 		}
 		return err
 	})
@@ -58,15 +54,15 @@ func (c *Client) giveBack(s *store.Session, k *attempt) {
 
 // leave releases once whatever an attempt has got. It limits how many run at a time, so that they
 // leave connections of the application's pool free.
-func (c *Client) leave(s *store.Session, k *attempt) error {
+func (c *Client) leave(s *store.Session, k *ledger.Attempt) error {
 	select {
 	case c.undoing <- struct{}{}:
 		defer func() { <-c.undoing }()
 	case <-c.store.Tidying.Done():
 		return c.store.Tidying.Err()
 	}
-	r := protocol.Undo(s.ID, k.name, k.id)
-	r.Guarded = k.guarded.Load()
+	r := protocol.Undo(s.ID, k.Name, k.ID)
+	r.Guarded = k.Guarded.Load()
 	_, err := s.Do(c.store.Tidying, r)
 	return err
 }
@@ -74,14 +70,10 @@ func (c *Client) leave(s *store.Session, k *attempt) error {
 // undone waits for an attempt of this client that is being undone, until ctx ends. It returns false
 // if the attempt is none, or waits for the application's transactions that it has guarded.
 func (c *Client) undone(ctx context.Context, attempt string) bool {
-	c.registry.mu.Lock()
-	k := c.registry.attempts[attempt]
-	if k == nil || k.state != Undoing || k.guarded.Load() {
-		c.registry.mu.Unlock()
+	done := c.ledger.Undoing(attempt)
+	if done == nil {
 		return false
 	}
-	done := k.undone
-	c.registry.mu.Unlock()
 	select {
 	case <-done:
 		return true

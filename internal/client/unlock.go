@@ -7,46 +7,47 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
 // unlock takes back one entry; with the last one the lock goes to the next.
-func (c *Client) unlock(ctx context.Context, h *hold) error {
-	if err := h.ended(); err != nil { // whatever is under way
+func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
+	if err := h.Ended(); err != nil { // whatever is under way
 		return err
 	}
-	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
+	if err := lockWithin(ctx, h.Entries.TryLock); err != nil {
 		return err
 	}
-	defer h.mu.Unlock()
-	if over := h.in.Over(); over != nil { // it is about to be said
-		c.lose(h, over)
-		if c.registry.state(h.attempt) != ReleasedTx {
-			<-h.ctx.Done() // whatever took it out of the registry ends it
+	defer h.Entries.Unlock()
+	if over := h.In.Over(); over != nil { // it is about to be said
+		c.ledger.Lose(over, h)
+		if c.ledger.State(h.Attempt) != ledger.ReleasedTx {
+			<-h.Context().Done() // whatever took it out of the registry ends it
 		}
 	}
-	if err := h.ended(); err != nil {
+	if err := h.Ended(); err != nil {
 		return err
 	}
-	if h.entries > 1 {
-		h.entries--
+	if h.Entries.N > 1 {
+		h.Entries.N--
 		return nil
 	}
-	if h.entries == 0 && c.registry.state(h.attempt) == Gone { // it was unlocked before, and nothing is left of it
+	if h.Entries.N == 0 && c.ledger.State(h.Attempt) == ledger.Gone { // it was unlocked before, and nothing is left of it
 		return nil
 	}
-	h.entries = 0
+	h.Entries.N = 0
 	if err := c.store.Begin(); err != nil {
-		if h.ctx.Err() != nil { // UnlockAll could not release it: Close finds it no more
+		if h.Context().Err() != nil { // UnlockAll could not release it: Close finds it no more
 			c.tellEnded(h, err)
 		}
 		return err
 	}
 	defer c.store.Done()
-	if !c.drop(h, errUnlocked) { // another has taken it out of the registry, and ends it
-		<-h.ctx.Done()
-		if err := h.ended(); err != nil {
+	if !c.ledger.Drop(h, errUnlocked) { // another has taken it out of the registry, and ends it
+		<-h.Context().Done()
+		if err := h.Ended(); err != nil {
 			return err
 		}
 	}
@@ -56,20 +57,20 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 }
 
 // drop ends a hold that is about to be released; false if it has ended already.
-func (c *Client) drop(h *hold, cause error) bool {
-	held := c.registry.take(h, unlock)
+func (c *Client) drop(h *ledger.Hold, cause error) bool {
+	held := c.ledger.Take(h, ledger.Unlock)
 	if held {
-		c.end(h, cause)
+		c.ledger.End(h, cause)
 	}
 	return held
 }
 
 // takeBack releases a dropped hold for its holder, who did not unlock it.
-func (c *Client) takeBack(h *hold, cause error) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (c *Client) takeBack(h *ledger.Hold, cause error) error {
+	h.Entries.Lock()
+	defer h.Entries.Unlock()
 	ctx := c.store.Tidying
-	if c.registry.state(h.attempt) == Settling { // the transaction of UnlockTx may still be open, for as long as the application likes
+	if c.ledger.State(h.Attempt) == ledger.Settling { // the transaction of UnlockTx may still be open, for as long as the application likes
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, contract.CleanupTimeout)
 		defer cancel()
@@ -79,8 +80,8 @@ func (c *Client) takeBack(h *hold, cause error) error {
 		c.tellEnded(h, err)
 	}
 	c.tellEnded(h, cause)
-	if err != nil && !(h.entries == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
-		return fmt.Errorf("unlocking %q: %w", h.name, err)
+	if err != nil && !(h.Entries.N == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
+		return fmt.Errorf("unlocking %q: %w", h.Name, err)
 	}
 	return nil
 }
@@ -88,52 +89,52 @@ func (c *Client) takeBack(h *hold, cause error) error {
 // release gives what is not relied upon any more to the next. It is safe to repeat: after an answer
 // that was lost, not to hold the lock any more is success. MUST be called with the hold's mu
 // locked.
-func (c *Client) release(ctx context.Context, h *hold) error {
-	if c.registry.state(h.attempt) == Gone { // UnlockTx has released it, as the client has heard
+func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
+	if c.ledger.State(h.Attempt) == ledger.Gone { // UnlockTx has released it, as the client has heard
 		c.promote(ctx, h)
 		return nil
 	}
-	if h.guarded.Load() { // by a transaction that has locked the whole database
+	if h.Guarded.Load() { // by a transaction that has locked the whole database
 		c.split(h)
 	}
-	switch passed, err := h.member.Pass(ctx); {
+	switch passed, err := h.Member.Pass(ctx); {
 	case err != nil:
-		c.abandon(h.in, h.attempt, false)
+		c.abandon(h.In, h.Attempt, false)
 		return err
 	case passed:
 		c.history.record(h, KindReleased, "")
 		return nil
 	}
 	queued := true // members that an UnlockTx may have detached: if that is not known, a look tells
-	defer func() { h.member.Leave(queued) }()
+	defer func() { h.Member.Leave(queued) }()
 	for tries := c.store.Tries(store.Patient); ; {
-		r := protocol.Release(h.held(), h.contended || c.registry.state(h.attempt) != Releasing, h.guarded.Load())
-		if h.mode.Load().doubt != certain {
-			r = protocol.Undo(h.in.ID, h.name, h.id)
-			r.Guarded = h.guarded.Load()
+		r := protocol.Release(h.Held(), h.Grant.Contended || c.ledger.State(h.Attempt) != ledger.Releasing, h.Guarded.Load())
+		if h.Mode.Load().Doubt != ledger.Certain {
+			r = protocol.Undo(h.In.ID, h.Name, h.ID)
+			r.Guarded = h.Guarded.Load()
 		}
-		left, err := h.in.Release(ctx, r)
+		left, err := h.In.Release(ctx, r)
 		switch {
 		case err == nil && (left || r.Cause == driver.ByAttempt):
 			queued = false // the transaction was rolled back
-			c.registry.transition(h.attempt, finish)
+			c.ledger.Move(h.Attempt, ledger.Finish)
 			c.history.record(h, KindReleased, "")
 			return nil
 		case err == nil:
 			return c.released(ctx, h)
 		case errors.Is(err, driver.ErrGuarded): // the lock counts as released; the next holder gets it once the transaction has ended
-			c.abandon(h.in, h.attempt, false)
+			c.abandon(h.In, h.Attempt, false)
 			c.history.record(h, KindReleased, "")
 			return nil
-		case !h.in.Alive(): // it was held when Unlock began, and is no loss
-			c.registry.transition(h.attempt, finish)
+		case !h.In.Alive(): // it was held when Unlock began, and is no loss
+			c.ledger.Move(h.Attempt, ledger.Finish)
 			return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
 				"the lock ended with its session, and the database did not say that it is released: %w", err,
 			))
 		}
-		h.unanswered = h.unanswered || store.ResidueOf(err) == store.Unsure
+		h.Entries.Unanswered = h.Entries.Unanswered || store.ResidueOf(err) == store.Unsure
 		if !tries.Again(ctx, err) {
-			c.abandon(h.in, h.attempt, true)
+			c.abandon(h.In, h.Attempt, true)
 			return err
 		}
 	}
@@ -141,14 +142,14 @@ func (c *Client) release(ctx context.Context, h *hold) error {
 
 // released is what follows when the database does not have a hold that is being released. The hold
 // is lost, unless UnlockTx or an earlier Unlock may have released it.
-func (c *Client) released(ctx context.Context, h *hold) error {
-	was := c.registry.state(h.attempt)
-	c.registry.transition(h.attempt, finish)
+func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
+	was := c.ledger.State(h.Attempt)
+	c.ledger.Move(h.Attempt, ledger.Finish)
 	switch {
-	case was != Releasing:
+	case was != ledger.Releasing:
 		c.history.record(h, KindReleased, "")
 		c.promote(ctx, h)
-	case !h.unanswered:
+	case !h.Entries.Unanswered:
 		return lost(driver.ErrNotHeld)
 	}
 	return nil
@@ -156,9 +157,9 @@ func (c *Client) released(ctx context.Context, h *hold) error {
 
 // promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is
 // a hint like any wake-up: a waiter that hears nothing does it itself.
-func (c *Client) promote(ctx context.Context, h *hold) {
-	_, err := h.in.Reclaim(ctx, h.name, driver.Holder{})
+func (c *Client) promote(ctx context.Context, h *ledger.Hold) {
+	_, err := h.In.Reclaim(ctx, h.Name, driver.Holder{})
 	if err != nil && !c.store.Transient(err) {
-		c.config.Log.Warn("dblock: handing on after UnlockTx failed", "name", h.name, "error", err)
+		c.config.Log.Warn("dblock: handing on after UnlockTx failed", "name", h.Name, "error", err)
 	}
 }

@@ -1,4 +1,4 @@
-package client
+package ledger
 
 import (
 	"io"
@@ -40,7 +40,7 @@ func TestEveryTransitionIsInTheDiagram(t *testing.T) {
 		t.Fatalf("%d states, and the diagram has %d", len(stateNames), len(diagramStates))
 	}
 	for from := range State(len(stateNames)) {
-		for e := range event(len(eventNames)) {
+		for e := range Event(len(eventNames)) {
 			to, possible := from.after(e)
 			want, inDiagram := drawn[from][e.String()]
 			if possible != inDiagram || possible && to != want {
@@ -54,24 +54,24 @@ func TestEveryTransitionIsInTheDiagram(t *testing.T) {
 	}
 }
 
-func TestMoveKeepsTheRegistry(t *testing.T) {
+func TestMoveKeepsTheTable(t *testing.T) {
 	for from := range State(len(stateNames)) {
-		for e := range event(len(eventNames)) {
+		for e := range Event(len(eventNames)) {
 			impossible := false
-			r := newRegistry(testlog.New(io.Discard, func(...any) { impossible = true }))
-			c := r.request("n", "a")
-			if c.state = from; from == Gone {
-				delete(r.attempts, "a")
+			l := New(Config{Log: testlog.New(io.Discard, func(...any) { impossible = true })})
+			k := l.Request("n", "a")
+			if k.state = from; from == Gone {
+				delete(l.attempts, "a")
 			}
 			to, possible := from.after(e)
-			if r.transition(c, e); impossible == possible {
+			if l.Move(k, e); impossible == possible {
 				t.Errorf("%v at %v: logged as impossible: %v", from, e, impossible)
 			}
 			if !possible {
 				to = from
 			}
-			if c.state != to || r.knows("a") != (to != Gone) {
-				t.Errorf("%v at %v: %v, registered %v", from, e, c.state, r.knows("a"))
+			if k.state != to || l.Knows("a") != (to != Gone) {
+				t.Errorf("%v at %v: %v, registered %v", from, e, k.state, l.Knows("a"))
 			}
 		}
 	}

@@ -1,0 +1,53 @@
+// Package ledger is what a client believes to hold: one table of names under one mutex, with the
+// attempts that the database may know, the holds, the owners that acquire the name, and whether
+// others wait for it. It sends no statement.
+//
+// A hold ends by itself with its session (LoseSession), with its fixed lease (lease.go), when the
+// database does not have it any more (Lose), or without progress (progress.go). When several holds
+// end, all their contexts end before anything else follows (revoke).
+//
+// # States
+//
+// An attempt is in one State from before its statement is sent until nothing of it can be in the
+// database any more. Ledger.move makes every transition; one that is not here is logged as an
+// error, and fails the test:
+//
+//	stateDiagram-v2
+//	    [*] --> Requested
+//	    Requested --> Held: grant
+//	    Requested --> Undoing: abandon
+//	    Requested --> Gone: finish
+//	    Held --> Lent: lend
+//	    Held --> Releasing: unlock
+//	    Held --> Gone: lose
+//	    Held --> Overdue: expire
+//	    Held --> ReleasingTx: releaseTx
+//	    Lent --> Undoing: abandon
+//	    Lent --> Gone: finish
+//	    Releasing --> Requested: pass
+//	    Releasing --> Undoing: abandon
+//	    Releasing --> Gone: finish
+//	    Undoing --> Undoing: abandon
+//	    Undoing --> Gone: finish
+//	    Overdue --> Gone: finish
+//	    ReleasingTx --> ReleasingTx: releaseTx
+//	    ReleasingTx --> Held: rollback
+//	    ReleasingTx --> ReleasedTx: commit
+//	    ReleasingTx --> Settling: unlock
+//	    ReleasingTx --> Gone: lose
+//	    ReleasingTx --> Overdue: expire
+//	    ReleasedTx --> Gone: unlock
+//	    ReleasedTx --> Gone: finish
+//	    Settling --> Undoing: abandon
+//	    Settling --> Gone: finish
+//	    Gone --> Undoing: abandon
+//	    Gone --> Gone: finish
+//	    Gone --> [*]
+//
+// A hold is found by its name and its owner while it is Held, and at no other time. UnlockTx enters
+// ReleasingTx before its statement is sent: from then on only the database knows whether the
+// transaction has released the hold. Until Guard shows a rollback, the client expects a commit: a
+// Lock of the same owner queues, and the handle is good for Guard, UnlockTx and Unlock alone.
+//
+// A hold is held in the database by its Mode, which a conversion changes.
+package ledger

@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/cohort"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// Hold is a name that this client holds, or a share of it, entered once or several times by the
+// same owner. The ledger's mutex protects until, asks and all.
+type Hold struct {
+	*Attempt
+	In      *store.Session // has the hold in the database
+	Member  *cohort.Member // waited for the grant; nil: it was granted without waiting
+	Owner   Owner
+	Request driver.Request // was granted
+	Grant   driver.Grant   // of the cohort
+	Began   time.Duration  // when it was granted, by the client's clock
+	Mode    modeBox
+	Entries entries
+	// Observed is what the observer knows of the hold. Package ledger does not use it.
+	Observed atomic.Int32
+
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	until    alarm
+	progress atomic.Pointer[progress] // nil: no watch
+	asks     asks
+	all      any // the Locks that it was taken with
+}
+
+// entries counts how often the owner has entered a hold and not unlocked it. Its mutex orders the
+// statements about the hold, too.
+type entries struct {
+	sync.Mutex
+	N          int  // 0: the hold counts as released
+	Unanswered bool // the answer to a release was lost: not to be held is no loss any more
+}
+
+// alarm ends a hold by itself.
+type alarm struct {
+	at   time.Duration // when the fixed lease expires, by the client's clock
+	stop func()        // nil: the hold ends with its session only
+}
+
+// asks are the reasons of others that want the lock.
+type asks struct {
+	latest string
+	to     chan string // nil: nobody listens
+}
+
+// NewHold makes the hold of a grant.
+func (l *Ledger) NewHold(
+	ctx context.Context, s *store.Session, k *Attempt, r *driver.Request, o Owner, g driver.Grant, m *cohort.Member,
+) *Hold {
+	h := &Hold{Attempt: k, In: s, Member: m, Owner: o, Request: *r, Grant: g, Began: l.config.Clock.Now()}
+	h.Entries.N = 1
+	mode := Mode{Token: g.Token, Last: g.Token, Units: r.Units, Of: r.Of}
+	if m != nil {
+		mode.Token = m.Token()
+	}
+	h.Mode.Store(&mode)
+	h.ctx, h.cancel = context.WithCancelCause(h.Under(context.WithoutCancel(ctx), l.Owners))
+	return h
+}
+
+// Context ends with the hold. Its cause says why.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Fixed reports whether the hold has a fixed lease.
+func (h *Hold) Fixed() bool { return h.Grant.Lease != 0 }
+
+// Held returns the hold as the database knows it.
+func (h *Hold) Held() driver.Held {
+	m := h.Mode.Load()
+	return driver.Held{Name: h.Name, Session: h.In.ID, Token: m.Last, Shared: m.Shared()}
+}
+
+// Event returns an event of the history about the hold.
+func (h *Hold) Event(kind, detail string) driver.Event {
+	return driver.Event{
+		Name: h.Name, Kind: kind, Session: h.In.ID, Token: h.Mode.Load().Token,
+		Host: h.Owner.Host, Thread: h.Owner.Thread, Detail: detail, Metadata: h.Request.Metadata,
+	}
+}
+
+// Over returns why the hold has ended, or nil.
+func (h *Hold) Over() error { return contract.EndOf(h.ctx) }
+
+// Ended returns why the hold has ended that was not unlocked, or nil.
+func (h *Hold) Ended() error {
+	cause := context.Cause(h.ctx)
+	if errors.Is(cause, contract.ErrLost) || errors.Is(cause, contract.ErrClosed) {
+		return h.Over()
+	}
+	return nil
+}
+
+// Under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
+// it ends with the hold.
+func (h *Hold) Under(ctx context.Context, o *Owners) context.Context {
+	return context.WithValue(o.With(ctx, h.Owner, deadlock.PathOf(h.ID)), h, true)
+}
+
+// encloses reports whether ctx is under the hold. MUST be called with the ledger's mutex locked.
+func (h *Hold) encloses(ctx context.Context) bool {
+	return ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil
+}
+
+// ask passes on why others want the lock, once. MUST be called with the ledger's mutex locked.
+func (h *Hold) ask(reason string) {
+	if reason == "" || reason == h.asks.latest {
+		return
+	}
+	h.asks.latest = reason
+	if h.asks.to == nil {
+		return
+	}
+	select {
+	case <-h.asks.to:
+	default:
+	}
+	h.asks.to <- reason
+}
+
+// Asked returns where the reasons are received of others that want the lock, also one from before.
+func (l *Ledger) Asked(h *Hold) <-chan string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.asks.to == nil {
+		h.asks.to = make(chan string, 1)
+		if h.asks.latest != "" {
+			h.asks.to <- h.asks.latest
+		}
+	}
+	return h.asks.to
+}
+
+// Once refuses to change a hold that was entered again: other code relies on the hold as it is.
+// MUST be called with Entries locked.
+func (h *Hold) Once() error {
+	if h.Entries.N > 1 {
+		return fmt.Errorf("%w: the lock was entered %d times", driver.ErrUnsupported, h.Entries.N)
+	}
+	return nil
+}
+
+// Contradiction returns why a request of the same owner cannot enter the hold, or nil: it asks for
+// something that the hold is not. An option that the request leaves out contradicts nothing.
+func (h *Hold) Contradiction(r *driver.Request) error {
+	differ := func(option string, asked, held any, none bool) error {
+		if none {
+			held = "none"
+		}
+		return fmt.Errorf("%w: %s: asked for with %v, and held with %v: enter it with the same or without",
+			contract.ErrInvalidOption, option, asked, held)
+	}
+	switch has := &h.Request; {
+	case r.Lease != 0 && r.Lease != has.Lease:
+		return differ("Lease", r.Lease, has.Lease, has.Lease == 0)
+	case r.MinHold != 0 && r.MinHold != has.MinHold:
+		return differ("MinHold", r.MinHold, has.MinHold, has.MinHold == 0)
+	case r.Metadata != "" && r.Metadata != has.Metadata:
+		return differ("Metadata", r.Metadata, has.Metadata, has.Metadata == "")
+	}
+	return nil
+}

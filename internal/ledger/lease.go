@@ -1,0 +1,62 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
+)
+
+// LeaseEnd returns when a fixed lease expires here that was asked for and answered at these times:
+// with the same margin as that of a session.
+func LeaseEnd(lease, asked, now time.Duration) time.Duration {
+	return asked + lease - lease/100 - 2*(now-asked)
+}
+
+// TooLate reports whether a fixed lease had expired here before its grant came.
+func TooLate(lease, asked, now time.Duration) bool {
+	return lease != 0 && LeaseEnd(lease, asked, now) <= now
+}
+
+// Expiry returns when the fixed lease of a hold expires, by the client's clock.
+func (l *Ledger) Expiry(h *Hold) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.until.at
+}
+
+// watchLease has a hold end with its fixed lease, and not with the lease before. MUST be called
+// with mu locked.
+func (l *Ledger) watchLease(h *Hold, end time.Duration) {
+	h.until.silence()
+	stop := l.config.Clock.Alarm(end, func() {
+		if l.Expiry(h) <= l.config.Clock.Now() { // else it was too late to stop the alarm of the lease before
+			l.Expire(h)
+		}
+	})
+	h.until = alarm{end, func() { stop() }}
+}
+
+// silence stops an alarm, if there is one.
+func (a *alarm) silence() {
+	if a.stop != nil {
+		a.stop()
+	}
+}
+
+// Prolong moves the end of a hold's fixed lease, and never back. It returns false if the hold has
+// ended, or its lease has expired here, also if nothing has noticed that.
+func (l *Ledger) Prolong(h *Hold, end time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !h.relies() || h.until.at <= l.config.Clock.Now() {
+		return false
+	}
+	if end > h.until.at {
+		l.watchLease(h, end)
+	}
+	return true
+}
+
+// Expire ends a hold whose fixed lease has expired. The log says nothing of an end that was asked
+// for.
+func (l *Ledger) Expire(h *Hold) { l.revoke(contract.ErrLeaseOver, h) }

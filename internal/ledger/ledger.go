@@ -1,0 +1,452 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// maxContended bounds the hints about names that others wait for. To forget them costs a statement
+// here and there.
+const maxContended = 4096
+
+// Config is how a ledger is kept.
+type Config struct {
+	Host  string
+	TTL   time.Duration // how long the context of a hold stays open that UnlockTx has released
+	Clock clock.Clock
+	Log   *slog.Logger
+	Calls *store.Calls
+	// Ended is called when a hold has ended that was not unlocked, after the contexts of all that
+	// end with it.
+	Ended func(h *Hold, e Ending)
+}
+
+// Ledger is what a client believes to hold, and every attempt that the database may know.
+type Ledger struct {
+	Owners *Owners
+	config Config
+
+	mu        sync.Mutex          // protects what follows
+	closed    bool                // nothing is added any more
+	attempts  map[string]*Attempt // by id; those that are gone are not in it
+	names     map[string]*name
+	contended int // names
+}
+
+// name is what the ledger has of a name.
+type name struct {
+	holds     []*Hold                 // the client relies on these, or did before UnlockTx
+	contended bool                    // others waited for the name when it was last seen
+	entering  map[Owner]chan struct{} // the owners that acquire it; closed when they have done
+}
+
+// New makes the ledger of a client.
+func New(config Config) *Ledger {
+	l := &Ledger{config: config, attempts: map[string]*Attempt{}, names: map[string]*name{}}
+	l.Owners = &Owners{config.Host, l}
+	return l
+}
+
+// of returns the entry of a name, and makes it. trim MUST follow where nothing is put into it. MUST
+// be called with mu locked.
+func (l *Ledger) of(key string) *name {
+	n := l.names[key]
+	if n == nil {
+		n = &name{}
+		l.names[key] = n
+	}
+	return n
+}
+
+// trim forgets a name without an entry. MUST be called with mu locked.
+func (l *Ledger) trim(key string) {
+	if n := l.names[key]; n != nil && len(n.holds) == 0 && !n.contended && len(n.entering) == 0 {
+		delete(l.names, key)
+	}
+}
+
+// held yields the holds of a name on which the client relies. MUST be called with mu locked.
+func (l *Ledger) held(key string, f func(h *Hold) (more bool)) {
+	if n := l.names[key]; n != nil {
+		for _, h := range n.holds {
+			if h.state == Held && !f(h) {
+				return
+			}
+		}
+	}
+}
+
+// move makes every transition of an attempt. An event that is impossible in the attempt's state
+// changes nothing, and is logged as an error: none happens. MUST be called with mu locked.
+func (l *Ledger) move(k *Attempt, e Event) {
+	next, possible := k.state.after(e)
+	if !possible {
+		l.config.Log.Error("dblock: a state that cannot be: please report this",
+			"name", k.Name, "attempt", k.ID, "state", k.state, "event", e)
+		return
+	}
+	k.state = next
+	if !next.isHeld() {
+		k.hold = nil
+	}
+	if next == Gone {
+		if l.attempts[k.ID] == k {
+			delete(l.attempts, k.ID)
+		}
+	} else {
+		l.attempts[k.ID] = k
+	}
+}
+
+// Move is a transition of an attempt.
+func (l *Ledger) Move(k *Attempt, e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.move(k, e)
+}
+
+// State returns the state of an attempt.
+func (l *Ledger) State(k *Attempt) State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return k.state
+}
+
+// Request registers an attempt before it is sent.
+func (l *Ledger) Request(name, id string) *Attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := &Attempt{Name: name, ID: id}
+	l.attempts[id] = k
+	return k
+}
+
+// Find returns the attempt with an id. One that is gone is made anew.
+func (l *Ledger) Find(name, id string) *Attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.attempts[id]; k != nil {
+		return k
+	}
+	return &Attempt{Name: name, ID: id, state: Gone}
+}
+
+// Knows reports whether this client may have, or get, what an attempt was for.
+func (l *Ledger) Knows(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempts[id] != nil
+}
+
+// Undo abandons an attempt. done MUST be called when nothing of it is left.
+func (l *Ledger) Undo(k *Attempt) (done func()) {
+	undone := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.move(k, Abandon)
+	k.undone = undone
+	return func() {
+		l.Move(k, Finish)
+		close(undone)
+	}
+}
+
+// Undoing returns a channel that is closed when nothing is left of an attempt that is being undone.
+// It returns nil if the attempt is none, or waits for the transactions that it has guarded.
+func (l *Ledger) Undoing(id string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.attempts[id]
+	if k == nil || k.state != Undoing || k.Guarded.Load() {
+		return nil
+	}
+	return k.undone
+}
+
+// add enters a hold, unless its grant came too late to be relied upon: the client is closed, a
+// later grant of the name is here already, or admit, which is called with mu locked, says so. It
+// returns another hold that had the whole name until then, as far as was known, and how that ends.
+func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, added bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, m := l.of(h.Name), h.Mode.Load()
+	defer l.trim(h.Name)
+	before = cmp.Or(n.whole(Held), n.whole(ReleasingTx))
+	late := before != nil && !m.Shared() && before.Mode.Load().Token > m.Token
+	if l.closed || h.state != Requested || late || !admit() {
+		return nil, Ending{}, false
+	}
+	l.setContended(h.Name, h.Grant.Contended)
+	n = l.of(h.Name)
+	if m.Token == 0 || before != nil && before.Mode.Load().Doubt == Yielding && m.Shared() {
+		before = nil // without tokens it is not known which of two is the later
+	}
+	l.move(h.Attempt, Grant)
+	h.hold = h
+	n.holds = append(n.holds, h)
+	if before != nil { // the database took the name from that one
+		how = before.ending(errGrantedAgain)
+		l.remove(before, how.Event)
+	}
+	return before, how, true
+}
+
+// whole returns the hold in a state that has all of the name; nil: none has.
+func (n *name) whole(s State) *Hold {
+	if i := slices.IndexFunc(n.holds, func(h *Hold) bool { return h.state == s && !h.Mode.Load().Shared() }); i >= 0 {
+		return n.holds[i]
+	}
+	return nil
+}
+
+// remove lets an event end a hold; false if it has ended already. MUST be called with mu locked.
+func (l *Ledger) remove(h *Hold, e Event) bool {
+	next, possible := h.state.after(e)
+	if !possible || h.hold != h {
+		return false
+	}
+	if next != Held && next != ReleasingTx {
+		n := l.of(h.Name)
+		n.holds = slices.DeleteFunc(n.holds, func(other *Hold) bool { return other == h })
+		l.trim(h.Name)
+	}
+	l.move(h.Attempt, e)
+	return true
+}
+
+// Take lets an event end a hold; false if it has ended already.
+func (l *Ledger) Take(h *Hold, e Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.remove(h, e)
+}
+
+// relies is Relies for a caller that has locked mu.
+func (h *Hold) relies() bool { return h.hold == h && h.state == Held }
+
+// Relies reports whether the client relies on a hold.
+func (l *Ledger) Relies(h *Hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.relies()
+}
+
+// HeldBy returns the hold of an attempt on which the client relies; nil: none.
+func (l *Ledger) HeldBy(attempt string) *Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.attempts[attempt]; k != nil && k.state == Held {
+		return k.hold
+	}
+	return nil
+}
+
+// Owned returns what an owner holds of a name, and would enter again; nil: nothing.
+func (l *Ledger) Owned(name string, o Owner) (owned *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held(name, func(h *Hold) bool {
+		if h.Owner == o && !h.Mode.Load().permit() {
+			owned = h
+		}
+		return owned == nil
+	})
+	return owned
+}
+
+// Units returns the permits of a name that an owner holds by locks that ctx is under, and of how
+// many they are. They cannot come back before ctx is done with.
+func (l *Ledger) Units(ctx context.Context, name string, o Owner) (n, of int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held(name, func(h *Hold) bool {
+		if m := h.Mode.Load(); m.permit() && h.Owner == o && h.encloses(ctx) {
+			n, of = n+m.Units, m.Of
+		}
+		return true
+	})
+	return n, of
+}
+
+// enclosing returns the holds of a name that ctx is under.
+func (l *Ledger) enclosing(ctx context.Context, name string) (all []Enclosing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held(name, func(h *Hold) bool {
+		if h.encloses(ctx) && h.ctx.Err() == nil && h.In.Over() == nil {
+			m := h.Mode.Load()
+			all = append(all, Enclosing{h.Owner, h.In.ID, m.Units, m.Of})
+		}
+		return true
+	})
+	return all
+}
+
+// Close lets nothing be added any more, and returns what is held.
+func (l *Ledger) Close() (holds []*Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return l.all(func(*Hold) bool { return true })
+}
+
+// all returns those holds that the database may have. MUST be called with mu locked.
+func (l *Ledger) all(want func(h *Hold) bool) (holds []*Hold) {
+	for _, n := range l.names {
+		for _, h := range n.holds {
+			if want(h) {
+				holds = append(holds, h)
+			}
+		}
+	}
+	return holds
+}
+
+// Of returns the holds of a session that the database may have, by attempt.
+func (l *Ledger) Of(s *store.Session) map[string]*Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	holds := map[string]*Hold{}
+	for _, h := range l.all(func(h *Hold) bool { return h.In == s }) {
+		holds[h.ID] = h
+	}
+	return holds
+}
+
+// Holding reports whether the client has anything that others could want or take.
+func (l *Ledger) Holding() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.attempts {
+		if k.state == Held || k.state == ReleasingTx || k.state == Overdue {
+			return true
+		}
+	}
+	return false
+}
+
+// Empty reports whether the client holds nothing, asks for nothing, and has nothing to give back.
+func (l *Ledger) Empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.attempts) == 0
+}
+
+// Count returns the number of holds, and the age of the oldest without a watch over its progress.
+func (l *Ledger) Count(now time.Duration) (n int, oldest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.all(func(h *Hold) bool { return h.state == Held }) {
+		n++
+		if h.progress.Load() == nil {
+			oldest = max(oldest, now-h.Began)
+		}
+	}
+	return n, oldest
+}
+
+// setContended notes whether others want a name. MUST be called with mu locked.
+func (l *Ledger) setContended(key string, contended bool) {
+	n := l.of(key)
+	defer l.trim(key)
+	switch {
+	case n.contended == contended:
+		return
+	case !contended:
+		l.contended--
+	case l.contended >= maxContended:
+		for other, n := range l.names {
+			n.contended = false
+			l.trim(other)
+		}
+		l.contended = 1
+	default:
+		l.contended++
+	}
+	l.of(key).contended = contended
+}
+
+// SetContended notes whether others want a name.
+func (l *Ledger) SetContended(name string, contended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setContended(name, contended)
+}
+
+// Contended reports whether others wanted a name when it was last seen.
+func (l *Ledger) Contended(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.names[name]
+	return n != nil && n.contended
+}
+
+// Crowded returns the holds of an owner that the database may show as another owner's. It goes by
+// the owner that the database knows, also for a lease that is taken for a transaction.
+func (l *Ledger) Crowded(o Owner) []*Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all(func(h *Hold) bool {
+		return h.state == Held && h.Owner.Host == o.Host && h.Owner.Thread == o.Thread && h.Member.Shared()
+	})
+}
+
+// Occupied reports whether this client has the whole name, or may have.
+func (l *Ledger) Occupied(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.names[name]
+	return n != nil && n.whole(Held) != nil
+}
+
+// Overdue returns the attempts whose fixed lease has expired here.
+func (l *Ledger) Overdue() map[string]*Attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]*Attempt{}
+	for id, k := range l.attempts {
+		if k.state == Overdue {
+			all[id] = k
+		}
+	}
+	return all
+}
+
+// Found notes what the database has of an attempt. It returns the attempt if the client does not
+// know it.
+func (l *Ledger) Found(a driver.Attempt) *Attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.attempts[a.Attempt]
+	if k == nil {
+		return &Attempt{Name: a.Name, ID: a.Attempt}
+	}
+	if k.hold != nil && k.hold.relies() {
+		k.hold.ask(a.Asked)
+	}
+	return nil
+}
+
+// TakenWith notes the Locks that a hold was first taken with.
+func (l *Ledger) TakenWith(h *Hold, all any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.all == nil {
+		h.all = all
+	}
+}
+
+// Together reports whether a hold was taken with others.
+func (l *Ledger) Together(h *Hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.all != nil
+}

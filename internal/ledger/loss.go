@@ -1,0 +1,178 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+var errGrantedAgain = errors.New("the database granted the name again")
+
+// ErrReleasedTx: only Guard shows whether the transaction of UnlockTx was rolled back.
+var ErrReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call Guard first", driver.ErrNotHeld)
+
+// maxLossLines limits the locks that the log names of those that are lost together.
+const maxLossLines = 10
+
+// Ending is how a hold ends that was not unlocked.
+type Ending struct {
+	Event Event
+	Cause error // of its context's end
+}
+
+// Released reports whether UnlockTx has released the hold: it is not lost.
+func (e Ending) Released() bool { return e.Event == Commit }
+
+// ending returns how a hold ends that the database does not have any more: lost, unless an UnlockTx
+// may have released it. A rollback with a takeover after it cannot be told from a commit. A hold
+// with a fixed lease stays known while its session lives: a transaction that it guards may still be
+// open, and only a takeover looks for that. MUST be called with mu locked.
+func (h *Hold) ending(reason error) Ending {
+	alive := h.In.Over() == nil
+	if h.state == ReleasingTx && alive && !errors.Is(reason, contract.ErrLeaseOver) {
+		return Ending{Commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
+	}
+	cause := fmt.Errorf("dblock: %q: %w", h.Name, contract.Lost(reason))
+	if h.Fixed() && alive {
+		return Ending{Expire, cause}
+	}
+	return Ending{Lose, cause}
+}
+
+// Rely enters the hold of a grant, unless the grant came too late. A fixed lease counts from the
+// time when it was asked for.
+func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
+	end := LeaseEnd(h.Grant.Lease, asked, h.Began)
+	before, how, added := l.add(h, func() bool {
+		if !h.In.Alive() || h.Fixed() && end <= h.Began {
+			return false
+		}
+		if h.Fixed() {
+			l.watchLease(h, end)
+		}
+		return true
+	})
+	if before != nil { // the client had not heard of its end
+		l.cut(before, how)
+		l.config.Ended(before, how)
+		if !how.Released() {
+			l.LogLoss(before)
+		}
+	}
+	return added
+}
+
+// revoke ends holds that were not unlocked, and returns those that are lost. Their contexts end one
+// directly after the other: nothing else may stand between a deadline and the last context that
+// must end at it.
+func (l *Ledger) revoke(reason error, holds ...*Hold) (lost []*Hold) {
+	hows := make(map[*Hold]Ending, len(holds))
+	for _, h := range holds {
+		if how, taken := l.forfeit(h, reason); taken {
+			l.cut(h, how)
+			hows[h] = how
+		}
+	}
+	for h, how := range hows {
+		l.config.Ended(h, how)
+		if !how.Released() {
+			lost = append(lost, h)
+		}
+	}
+	return lost
+}
+
+// forfeit takes out a hold that has ended without Unlock, and returns how; false if it was out
+// already.
+func (l *Ledger) forfeit(h *Hold, reason error) (how Ending, taken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	how = h.ending(reason)
+	return how, l.remove(h, how.Event)
+}
+
+// cut ends the context of a hold that was taken out. The context of a hold that UnlockTx has
+// released stays open for a TTL, or until Unlock or Close: the Commit that released it may be
+// reading its answer with that context.
+func (l *Ledger) cut(h *Hold, how Ending) {
+	if !how.Released() {
+		l.End(h, how.Cause)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.state != ReleasedTx {
+		return
+	}
+	h.until.silence()
+	leave := func() {
+		if l.Take(h, Finish) {
+			l.End(h, how.Cause)
+		}
+	}
+	over := l.config.Clock.Alarm(l.config.Clock.Now()+l.config.TTL, leave)
+	closed := context.AfterFunc(l.config.Calls.Background, leave)
+	h.until.stop = func() { over(); closed() }
+}
+
+// End ends the context of a hold that was taken out.
+func (l *Ledger) End(h *Hold, cause error) {
+	h.cancel(cause)
+	h.until.silence()
+	h.progress.Load().end()
+}
+
+// Drop ends a hold that is about to be released, with a cause; false if it has ended already.
+func (l *Ledger) Drop(h *Hold, cause error) bool {
+	held := l.Take(h, Unlock)
+	if held {
+		l.End(h, cause)
+	}
+	return held
+}
+
+// Lend takes a lease out of what is relied upon, and keeps it for a transaction.
+func (l *Ledger) Lend(h *Hold) {
+	if l.Take(h, Lend) {
+		l.End(h, fmt.Errorf("%w: it stands behind a transaction", driver.ErrNotHeld))
+	}
+}
+
+// Lose ends holds that were not unlocked, and says so in the log.
+func (l *Ledger) Lose(reason error, holds ...*Hold) {
+	lost := l.revoke(reason, holds...)
+	for _, h := range lost[:min(len(lost), maxLossLines)] {
+		l.LogLoss(h)
+	}
+	if more := len(lost) - maxLossLines; more > 0 {
+		l.config.Log.Warn("dblock: more locks lost", "session", lost[0].In.ID, "locks", more)
+	}
+}
+
+// LoseSession ends the holds of a session that is over. A hold that is not entered yet will not be.
+func (l *Ledger) LoseSession(s *store.Session) {
+	l.Lose(context.Cause(s.Context()), slices.Collect(maps.Values(l.Of(s)))...)
+}
+
+// LogLoss says in the log that a hold is lost.
+func (l *Ledger) LogLoss(h *Hold) {
+	l.config.Log.Warn("dblock: lock lost",
+		"name", h.Name, "token", h.Mode.Load().Token, "because", context.Cause(h.ctx))
+}
+
+// Unusable returns why nothing is done under a hold that the client does not rely on.
+func (l *Ledger) Unusable(h *Hold) error {
+	switch l.State(h.Attempt) {
+	case ReleasingTx, ReleasedTx:
+		return ErrReleasedTx
+	}
+	<-h.ctx.Done() // ended by the goroutine that took the hold out
+	return h.Over()
+}

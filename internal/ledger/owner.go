@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// Owner enters its locks again. Go does not tell goroutines apart, so an owner travels in the
+// context: a call under a lock's context is of the same owner.
+type Owner struct {
+	Host, Thread string
+	Explicit     bool // the application has named the owner: it outlives the process
+	// private is not 0 for the owner of a lease that is taken for a transaction. No other call
+	// enters that lease.
+	private int64
+}
+
+// Alone reports whether an owner holds nothing that others could wait for, as far as its kind says.
+func (o Owner) Alone() bool { return !o.Explicit && o.private == 0 }
+
+// Owners tells the owner of each call. Each client has owners of its own: another client is another
+// session.
+type Owners struct {
+	host   string
+	ledger *Ledger
+}
+
+// Enclosing is a lock that a context is under.
+type Enclosing struct {
+	Owner
+	Session   string
+	Units, Of int
+}
+
+// callerKey is the key of the callers in a context, the latest first.
+type callerKey struct{}
+
+// caller is the owner in a context, with its place among the locks.
+type caller struct {
+	Owner
+	path  string // of the attempt whose lock the context is of: see deadlock.PathOf
+	joint bool   // attempts have this path themselves: they are for locks that are held as one
+
+	of    *Owners // of which client
+	none  bool    // from here on the context has no owner of the client
+	outer *caller // in the context that this one was made of, also of other clients
+}
+
+// threads numbers the owners of this process.
+var threads atomic.Int64
+
+// Of returns the chosen owner, or else the one in ctx, or else a new one.
+func (w *Owners) Of(ctx context.Context, chosen *Owner) Owner {
+	if chosen != nil {
+		return *chosen
+	}
+	if o, ok := w.In(ctx); ok {
+		return o
+	}
+	return Owner{Host: w.host, Thread: fmt.Sprintf("%d/%d", os.Getpid(), threads.Add(1))}
+}
+
+// In returns the owner in ctx; false: there is none.
+func (w *Owners) In(ctx context.Context) (o Owner, ok bool) {
+	if c := w.caller(ctx); c != nil {
+		return c.Owner, true
+	}
+	return Owner{}, false
+}
+
+// caller returns the client's own caller in ctx, or nil.
+func (w *Owners) caller(ctx context.Context) *caller {
+	for c := latest(ctx); c != nil; c = c.outer {
+		if c.of == w {
+			if c.none {
+				return nil
+			}
+			return c
+		}
+	}
+	return nil
+}
+
+// latest returns the latest caller in ctx, of whatever client, or nil.
+func latest(ctx context.Context) *caller {
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	return c
+}
+
+// put returns ctx with a caller of the client.
+func (w *Owners) put(ctx context.Context, c caller) context.Context {
+	c.of, c.outer = w, latest(ctx)
+	return context.WithValue(ctx, callerKey{}, &c)
+}
+
+// Elsewhere returns the locks of a name that ctx is under, of other clients of this process.
+func (w *Owners) Elsewhere(ctx context.Context, name string) (all []Enclosing) {
+	asked := []*Owners{w}
+	for c := latest(ctx); c != nil; c = c.outer {
+		if !slices.Contains(asked, c.of) {
+			asked = append(asked, c.of)
+			all = append(all, c.of.ledger.enclosing(ctx, name)...)
+		}
+	}
+	return all
+}
+
+// Attempt makes the id of an attempt of an owner, which is requested in ctx. It is in the way only
+// of those locks that are requested under it.
+func (w *Owners) Attempt(ctx context.Context, o Owner) string {
+	return deadlock.NewAttempt(w.Path(ctx, o))
+}
+
+// Path returns the path of an attempt. An owner that the application has named is one thread,
+// whatever the contexts are. So is a transaction, which holds what it has locked until its end.
+func (w *Owners) Path(ctx context.Context, o Owner) string {
+	c := w.caller(ctx)
+	switch {
+	case o.Explicit, c == nil:
+		return ""
+	case c.joint, o.private != 0:
+		return c.path
+	}
+	return deadlock.Below(c.path)
+}
+
+// Private returns the owner of a lease that is taken for a transaction. To the database it is the
+// owner in ctx, so that a cycle of waiters is found. To the client it has no other lease, and no
+// other call enters its lease.
+func (w *Owners) Private(ctx context.Context) Owner {
+	o := w.Of(ctx, nil)
+	o.Explicit, o.private = false, threads.Add(1)
+	return o
+}
+
+// With returns ctx for calls under a lock of an owner, which an attempt with a path has got. An
+// owner that enters a lock again stays under the locks that it has got since.
+func (w *Owners) With(ctx context.Context, o Owner, path string) context.Context {
+	if c := w.caller(ctx); c != nil && c.Owner == o && deadlock.Under(c.path, path) {
+		path = c.path
+	}
+	return w.put(ctx, caller{Owner: o, path: path})
+}
+
+// Joint returns ctx for attempts of an owner at locks that are held as one.
+func (w *Owners) Joint(ctx context.Context, o Owner) context.Context {
+	return w.put(ctx, caller{Owner: o, path: w.Path(ctx, o), joint: true})
+}
+
+// As returns ctx with the caller of another context.
+func (w *Owners) As(ctx, other context.Context) context.Context {
+	if c := w.caller(other); c != nil {
+		return w.put(ctx, *c)
+	}
+	return w.Without(ctx)
+}
+
+// Without returns ctx for a call of another owner.
+func (w *Owners) Without(ctx context.Context) context.Context {
+	return w.put(ctx, caller{none: true})
+}
+
+// Beside reports whether a request can be granted beside the lock.
+func (e Enclosing) Beside(r *driver.Request) bool {
+	return r.Units > 0 && e.Units > 0 && r.Of == e.Of && (r.Of == driver.Readers || r.Units+e.Units <= r.Of)
+}

@@ -1,0 +1,96 @@
+package ledger
+
+import "sync/atomic"
+
+// Attempt is an attempt of this client. The ledger's mutex protects its unexported fields.
+type Attempt struct {
+	Name, ID string
+	// Guarded is set when a transaction may have guarded the hold: its release waits for the end of
+	// the transaction.
+	Guarded atomic.Bool
+	// Guardable is set when the row was made that Guard locks.
+	Guardable atomic.Bool
+	// Answered is closed when the statement of an abandoned attempt is answered; nil: it is.
+	Answered <-chan struct{}
+
+	state  State
+	hold   *Hold         // Held, ReleasingTx, ReleasedTx: by which it is held
+	tx     any           // Lent: identifies the transaction, nil until that has the row
+	undone chan struct{} // Undoing: closed when nothing of it is left
+
+	begun, answered int // how many UnlockTx were begun, and how many the database has answered
+}
+
+// State is what an attempt is, as far as the client knows, from before its statement is sent until
+// nothing of it can be in the database any more.
+type State int
+
+// The states.
+const (
+	Requested   State = iota // a statement may take the lock, or a place in the queue; of a cohort, no member relies on the lock yet
+	Held                     // the client relies on the lock
+	Lent                     // the lease stands behind the lock of a transaction
+	Releasing                // the lock counts as released, and the database is told
+	Undoing                  // in the background, the client releases whatever the attempt has got
+	Overdue                  // the fixed lease has expired here, and the database may still have it
+	ReleasingTx              // UnlockTx was called: its transaction releases the lock, or has, or was rolled back
+	ReleasedTx               // the database says that UnlockTx has released the lock; its context is open until Unlock
+	Settling                 // Unlock was called after UnlockTx: the database is told unless it knows
+	Gone                     // nothing is left of it
+)
+
+var stateNames = [...]string{
+	"requested", "held", "lent", "releasing", "undoing", "overdue", "released if a transaction commits",
+	"released by a transaction", "settling", "gone",
+}
+
+func (s State) String() string { return stateNames[s] }
+
+// Event happens to an attempt.
+type Event int
+
+// The events.
+const (
+	Grant     Event = iota // the database granted the lock, and the client relies on that
+	Pass                   // the next member of the cohort gets the lock
+	Lend                   // a transaction gets what the lease stands for
+	Unlock                 // Unlock, UnlockAll or Close
+	Abandon                // no caller relies on the attempt any more, and the database may have it
+	Lose                   // the lock ended, and was not unlocked
+	Expire                 // the same, by the end of a fixed lease
+	ReleaseTx              // UnlockTx is about to release the lock in a transaction
+	Rollback               // that failed, or was rolled back
+	Commit                 // that was committed
+	Finish                 // nothing of the attempt is in the database any more
+)
+
+var eventNames = [...]string{
+	"grant", "pass", "lend", "unlock", "abandon", "lose", "expire", "releaseTx", "rollback", "commit", "finish",
+}
+
+func (e Event) String() string { return eventNames[e] }
+
+// transitions are all that are possible.
+var transitions = map[State]map[Event]State{
+	Requested: {Grant: Held, Abandon: Undoing, Finish: Gone},
+	Held:      {Lend: Lent, Unlock: Releasing, Lose: Gone, Expire: Overdue, ReleaseTx: ReleasingTx},
+	Lent:      {Abandon: Undoing, Finish: Gone},
+	Releasing: {Pass: Requested, Abandon: Undoing, Finish: Gone},
+	Undoing:   {Abandon: Undoing, Finish: Gone},
+	Overdue:   {Finish: Gone},
+	ReleasingTx: {
+		Unlock: Settling, Lose: Gone, Expire: Overdue, ReleaseTx: ReleasingTx, Rollback: Held, Commit: ReleasedTx,
+	},
+	ReleasedTx: {Unlock: Gone, Finish: Gone},
+	Settling:   {Abandon: Undoing, Finish: Gone},
+	Gone:       {Abandon: Undoing, Finish: Gone},
+}
+
+// after returns the state after an event; false: the event is impossible in this state.
+func (s State) after(e Event) (State, bool) {
+	next, possible := transitions[s][e]
+	return next, possible
+}
+
+// isHeld reports whether the client relies on a hold in this state, or did before UnlockTx.
+func (s State) isHeld() bool { return s == Held || s == ReleasingTx || s == ReleasedTx }
