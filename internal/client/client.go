@@ -55,6 +55,7 @@ func New(engine driver.Backend, config Config) *Client {
 		hooks.Beaten, hooks.Listener = c.observer.Heartbeat, c.observer.Listener
 	}
 	c.sessions = store.NewSessions(db, hooks)
+	c.transactions = c.newTransactions()
 	return c
 }
 

@@ -136,11 +136,11 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode
 
 // tryConvert converts once.
 func (c *Client) tryConvert(ctx context.Context, h *ledger.Hold, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error)) error {
-	if err := lockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the ledger.Mode, and wait
+	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the ledger.Mode, and wait
 		return err
 	}
 	defer h.Entries.Unlock()
-	if err := lockWithin(ctx, h.Mode.TryLock); err != nil {
+	if err := store.LockWithin(ctx, h.Mode.TryLock); err != nil {
 		return err
 	}
 	defer h.Mode.Unlock()

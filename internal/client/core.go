@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
+	"github.com/dblock-go/dblock/internal/tx"
 	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -52,35 +53,24 @@ type Want struct {
 	AtMost   time.Duration // of waiting, for all names of a call together; 0: until its context ends
 }
 
-// Tx is a transaction of the application's, with what the engine does in it.
-type Tx interface {
-	// Exclusive is as of driver.Transactions.
-	Exclusive() bool
-	MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
-	Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
-	Release(ctx context.Context, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn) error
-	Database(ctx context.Context) (string, error)
-	// Lock is as of driver.Transactions.
-	Lock(ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn) (driver.State, bool, error)
-}
-
 // Owner enters its locks again.
 type Owner = ledger.Owner
 
 // Client takes locks in one database. It is safe for concurrent use.
 type Client struct {
-	engine     driver.Backend // for Inquire and the reaper; transitions are the store's
-	store      *store.Store
-	config     Config
-	ledger     *ledger.Ledger
-	owners     *ledger.Owners // the ledger's
-	queues     *cohort.Queues
-	history    *history
-	sessions   *store.Sessions
-	undoing    chan struct{}     // a token for each attempt that is being given back, parallelism at most
-	observer   *observe.Observer // its calls are queued; nil: there is none
-	reconciled atomic.Int64      // when the latest reconciliation began, by the client's clock
-	waiting    atomic.Int64      // calls that wait in a queue, or are about to
+	engine       driver.Backend // for Inquire and the reaper; transitions are the store's
+	store        *store.Store
+	config       Config
+	ledger       *ledger.Ledger
+	owners       *ledger.Owners // the ledger's
+	queues       *cohort.Queues
+	history      *history
+	sessions     *store.Sessions
+	transactions *tx.Transactions
+	undoing      chan struct{}     // a token for each attempt that is being given back, parallelism at most
+	observer     *observe.Observer // its calls are queued; nil: there is none
+	reconciled   atomic.Int64      // when the latest reconciliation began, by the client's clock
+	waiting      atomic.Int64      // calls that wait in a queue, or are about to
 
 	detaching, givingBack *outage.Report
 

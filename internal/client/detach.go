@@ -46,7 +46,7 @@ func (c *Client) send(ctx context.Context, h *ledger.Hold, d time.Duration) erro
 	if err := h.Ended(); err != nil {
 		return err
 	}
-	if err := lockWithin(ctx, h.Entries.TryLock); err != nil {
+	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
 		return err
 	}
 	defer h.Entries.Unlock()

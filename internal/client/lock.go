@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Lock is a handle of a lock that is held, or was: one for each call that acquired or entered it.
@@ -87,7 +88,7 @@ func (l *Lock) alone(ctx context.Context, f func(ctx context.Context) error) err
 	}
 	ctx, cancel := contract.ToUnlock(ctx, l.hold)
 	defer cancel()
-	if err := lockWithin(ctx, l.mu.TryLock); err != nil {
+	if err := store.LockWithin(ctx, l.mu.TryLock); err != nil {
 		return err
 	}
 	defer l.mu.Unlock()

@@ -1,26 +1,11 @@
 package client
 
 import (
-	"context"
 	"sync"
-	"time"
-
-	"github.com/dblock-go/dblock/internal/store"
 )
 
 // parallelism limits how many locks Close and Locks.Unlock release at a time.
 const parallelism = 8
-
-// lockWithin waits for a mutex until ctx ends.
-func lockWithin(ctx context.Context, try func() bool) error {
-	for !try() {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		store.Pause(ctx, time.Millisecond)
-	}
-	return nil
-}
 
 // parallel calls do for each i below n, some at a time, and returns their errors.
 func parallel(n int, do func(i int) error) []error {

@@ -16,7 +16,7 @@ func (c *Client) settle(ctx context.Context, h *ledger.Hold) error {
 	if err := c.single(ctx, h); err != nil || !h.Mode.Load().Vague() {
 		return err
 	}
-	if err := lockWithin(ctx, h.Mode.TryLock); err != nil {
+	if err := store.LockWithin(ctx, h.Mode.TryLock); err != nil {
 		return err
 	}
 	defer h.Mode.Unlock()

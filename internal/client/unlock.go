@@ -17,7 +17,7 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 	if err := h.Ended(); err != nil { // whatever is under way
 		return err
 	}
-	if err := lockWithin(ctx, h.Entries.TryLock); err != nil {
+	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
 		return err
 	}
 	defer h.Entries.Unlock()

@@ -57,7 +57,7 @@ func TestATransactionTakesLocksInTheOrderOfTheirNames(t *testing.T) {
 		c := newPaperClient(t, newPaper(), nil)
 		b, a := acquire(t, t.Context(), c, "b"), acquire(t, t.Context(), c, "a")
 		ordered, _, err := c.ofTx([]*Lock{b, a, b})
-		if err != nil || len(ordered) != 2 || ordered[0] != a || ordered[1] != b {
+		if err != nil || len(ordered) != 2 || ordered[0] != a.hold || ordered[1] != b.hold {
 			t.Errorf("%v, %v", ordered, err)
 		}
 		for _, l := range []*Lock{a, b} {

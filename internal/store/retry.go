@@ -129,6 +129,17 @@ func (s *Store) Retry(ctx context.Context, p Policy, f func() error) error {
 	}
 }
 
+// LockWithin waits for a mutex until ctx ends. try is the mutex's TryLock.
+func LockWithin(ctx context.Context, try func() bool) error {
+	for !try() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		Pause(ctx, time.Millisecond)
+	}
+	return nil
+}
+
 // Pause waits for about d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) { sleep(ctx, d/2+rand.N(d)) }
 

@@ -1,0 +1,194 @@
+package tx
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/testlog"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+var errRefused = errors.New("refused")
+
+// script is a transaction, and the client that it needs. It notes their steps. free says, for each
+// Lock, whether the name's row is locked at once.
+type script struct {
+	*Transactions
+	session *store.Session
+	steps   []string
+	free    []bool
+	grants  int64
+}
+
+func (s *script) step(what string) { s.steps = append(s.steps, what) }
+
+func (s *script) Exclusive() bool { return false }
+
+func (s *script) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error {
+	s.step("MakeGuard")
+	return nil
+}
+
+func (s *script) Guard(context.Context, driver.Held, driver.OnSideConn) error {
+	s.step("Guard")
+	return nil
+}
+
+func (s *script) Release(context.Context, driver.Held, driver.Detachment, driver.OnSideConn) error {
+	s.step("Release")
+	return nil
+}
+
+func (s *script) Database(context.Context) (string, error) { return "", nil }
+
+func (s *script) Lock(
+	_ context.Context, _ string, _ bool, may driver.Pass, _ driver.OnSideConn,
+) (driver.State, bool, error) {
+	s.step("Lock")
+	locked := s.free[0]
+	s.free = s.free[1:]
+	return driver.State{}, locked, nil
+}
+
+// hold enters a hold of name n.
+func (s *script) hold(ctx context.Context) *ledger.Hold {
+	s.grants++
+	k := s.Ledger.Request("n", string(rune('a'+s.grants)))
+	r := &driver.Request{Name: "n"}
+	h := s.Ledger.NewHold(ctx, s.session, k, r, ledger.Owner{}, driver.Grant{Token: s.grants}, nil)
+	s.Ledger.Rely(h, 0)
+	return h
+}
+
+// unanswered is a database that answers nothing after a session was opened.
+type unanswered struct{ session.Store }
+
+func (unanswered) OpenSession(context.Context, driver.Session) error { return nil }
+
+func (unanswered) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (unanswered) Beat(ctx context.Context, _ string, _ time.Duration) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+func newScript(t *testing.T) *script {
+	now := clock.Func(func() time.Duration { return 0 })
+	log := testlog.New(io.Discard, t.Error)
+	quiet := outage.New(slog.New(slog.DiscardHandler), "")
+	in, err := session.Open(t.Context(), unanswered{}, session.Config{
+		TTL: time.Hour, Clock: now, Beating: quiet, Connecting: quiet,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Stop(nil) })
+	db := store.New(nil, store.Config{TTL: time.Hour, Clock: now, Log: log})
+	s := &script{session: &store.Session{Session: in}}
+	s.Transactions = New(Config{
+		Store: db, Sessions: store.NewSessions(db, store.Hooks{}),
+		Ledger: ledger.New(ledger.Config{
+			TTL: time.Hour, Clock: now, Log: log, Calls: db.Calls, Ended: func(*ledger.Hold, ledger.Ending) {},
+		}),
+		Settle: func(context.Context, *ledger.Hold) error { return nil },
+		Acquire: func(ctx context.Context, _ string) (*ledger.Hold, error) {
+			s.step("Acquire")
+			return s.hold(ctx), nil
+		},
+		Leave: func(*store.Session, *ledger.Attempt) error {
+			s.step("Leave")
+			return nil
+		},
+		Abandon: func(_ *store.Session, k *ledger.Attempt) {
+			s.step("Abandon")
+			s.Ledger.Undo(k)()
+		},
+		Refuse: func(driver.State, error) error {
+			s.step("Refuse")
+			return errRefused
+		},
+	})
+	return s
+}
+
+var row = regexp.MustCompile(`(?m)^//\t(\S.*?)\s{2,}(\w.*)$`)
+
+// The table in the package comment has every flow, with its steps.
+func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
+	flows := map[string]func(t *testing.T, s *script) error{
+		"Guard of a new hold": func(t *testing.T, s *script) error {
+			_, err := s.Transactions.Guard(t.Context(), s, []*ledger.Hold{s.hold(t.Context())})
+			return err
+		},
+		"Guard of a guarded hold": func(t *testing.T, s *script) error {
+			h := s.hold(t.Context())
+			h.Guardable.Store(true)
+			_, err := s.Transactions.Guard(t.Context(), s, []*ledger.Hold{h})
+			return err
+		},
+		"UnlockTx": func(t *testing.T, s *script) error {
+			_, err := s.UnlockTx(t.Context(), s, []*ledger.Hold{s.hold(t.Context())})
+			return err
+		},
+		"LockTx of a free name": func(t *testing.T, s *script) error {
+			s.free = []bool{true}
+			return s.LockTx(t.Context(), s, "n", true)
+		},
+		"LockTx behind a lease": func(t *testing.T, s *script) error {
+			s.free = []bool{false, true}
+			return s.LockTx(t.Context(), s, "n", true)
+		},
+		"LockTx that finds another lease": func(t *testing.T, s *script) error {
+			s.free = []bool{false, false, true}
+			return s.LockTx(t.Context(), s, "n", true)
+		},
+		"TryLockTx behind a lease": func(t *testing.T, s *script) error {
+			s.free = []bool{false}
+			if err := s.LockTx(t.Context(), s, "n", false); !errors.Is(err, errRefused) {
+				return err
+			}
+			return nil
+		},
+	}
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := row.FindAllStringSubmatch(string(text), -1)
+	if len(table) != len(flows) {
+		t.Fatalf("%d rows, want %d", len(table), len(flows))
+	}
+	for _, row := range table {
+		t.Run(row[1], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t)
+				if err := flows[row[1]](t, s); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if got := strings.Join(s.steps, ", "); got != row[2] {
+					t.Errorf("its steps are %s", got)
+				}
+			})
+		})
+	}
+}

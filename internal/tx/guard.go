@@ -1,0 +1,91 @@
+package tx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// guardTimeout is how long Guard waits for the lock's row, where it has to make the guard's: for
+// transactions of dblock's own, and not for the application's, which may be the caller's own.
+const guardTimeout = time.Second
+
+// Guard makes sure that what a transaction writes is written by the holder of all these locks. It
+// returns the name that failed with the error. It makes the guards of all before it touches the
+// transaction, whose snapshot must show them.
+func (t *Transactions) Guard(ctx context.Context, in Tx, holds []*ledger.Hold) (failed string, err error) {
+	proofs := make([]func(), len(holds))
+	for i, h := range holds {
+		if err := t.inside(ctx, h, func() (err error) {
+			proofs[i], err = t.makeGuard(ctx, in, h)
+			return err
+		}); err != nil {
+			return h.Name, err
+		}
+	}
+	for i, h := range holds {
+		if err := t.inside(ctx, h, func() error { return t.guard(ctx, in, h) }); err != nil {
+			return h.Name, err
+		}
+		proofs[i]()
+	}
+	return "", nil
+}
+
+func (t *Transactions) guard(ctx context.Context, in Tx, h *ledger.Hold) error {
+	done, err := t.fix(ctx, h, in)
+	if err != nil {
+		return err
+	}
+	defer done()
+	held := h.Held()
+	err = in.Guard(ctx, held, h.In.SideConn)
+	// The member of a cohort may have been split off since.
+	if own := h.Mode.Load().Token; errors.Is(err, driver.ErrNotHeld) && held.Token != own {
+		held.Token = own
+		err = in.Guard(ctx, held, h.In.SideConn)
+	}
+	if other := t.elsewhere(ctx, in, "", err); other != nil {
+		return other
+	}
+	if errors.Is(err, driver.ErrRetry) {
+		h.Guardable.Store(false) // the row may be gone: the next transaction makes it anew
+	}
+	return err
+}
+
+// makeGuard makes the row that Guard locks, unless that was done. After UnlockTx it is done again:
+// where the transaction of UnlockTx is open, that fails within a second, and a share lock would
+// wait for it. Once the lock is guarded, proven must be called: that transaction was rolled back.
+func (t *Transactions) makeGuard(ctx context.Context, in Tx, h *ledger.Hold) (proven func(), err error) {
+	h.Guarded.Store(true) // before the look: a release that does not see it has taken the hold out
+	released, proven := t.Ledger.ReleasedTx(h)
+	switch {
+	case !released && !t.Ledger.Relies(h):
+		return nil, t.Ledger.Unusable(h)
+	case !released && h.Guardable.Load():
+		return proven, nil
+	}
+	done, err := t.fix(ctx, h, in)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	briefly := store.Briefly
+	briefly.Limit = guardTimeout
+	err = t.Store.Retry(ctx, briefly, func() error { return in.MakeGuard(ctx, h.Held(), h.In.SideConn) })
+	switch {
+	case err == nil:
+		h.Guardable.Store(true)
+		return proven, nil
+	case ctx.Err() == nil && (errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry)):
+		err = fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than %v: %w",
+			guardTimeout, err)
+	}
+	return nil, err
+}

@@ -1,0 +1,122 @@
+package tx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// LockTx locks the name's row in a transaction. Behind a lease it waits for a lease of its own.
+func (t *Transactions) LockTx(ctx context.Context, in Tx, name string, wait bool) error {
+	for {
+		state, locked, err := t.lockRow(ctx, in, name, nil, wait)
+		switch {
+		case err != nil || locked:
+			return err
+		case !wait:
+			return t.Refuse(state, nil)
+		}
+		h, err := t.Acquire(ctx, name)
+		if err != nil {
+			return err
+		}
+		s := h.In
+		t.Ledger.Lend(h)
+		_, locked, err = t.lockRow(ctx, in, name, h.Attempt, wait)
+		if locked {
+			t.standBehind(s, h.Attempt)
+			return nil
+		}
+		t.Abandon(s, h.Attempt)
+		if err != nil {
+			return err
+		}
+		store.Pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// lockRow locks the name's row. turn is the lease that was granted for it, nil for none.
+func (t *Transactions) lockRow(
+	ctx context.Context, in Tx, name string, turn *ledger.Attempt, wait bool,
+) (driver.State, bool, error) {
+	within, cancel := contract.UntilClosed(ctx, t.Store.Background)
+	defer cancel()
+	mine, err := t.attemptOf(ctx, name)
+	if err != nil {
+		return driver.State{}, false, err
+	}
+	state, locked, err := in.Lock(within, name, wait, t.passing(mine, turn), t.Sessions.SideConn)
+	if other := t.elsewhere(ctx, in, state.Database, err); other != nil {
+		return state, false, other
+	}
+	switch {
+	case err == nil:
+		return state, locked, nil
+	case t.Store.Closing():
+		return state, false, contract.ErrClosed
+	case errors.Is(err, driver.ErrRetry): // also if ctx has ended: the engine may have ended the transaction
+		return state, false, err
+	case ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
+		return state, false, t.Store.Unanswered(ctx, err)
+	case ctx.Err() != nil:
+		return state, false, t.Refuse(state, store.Ended(ctx, err))
+	}
+	return state, false, t.Store.Explain(ctx, err)
+}
+
+// attemptOf returns the attempt with which the owner in ctx holds a name, "" if it does not: its
+// own lease is no obstacle. A share of its own would be one for ever.
+func (t *Transactions) attemptOf(ctx context.Context, name string) (string, error) {
+	o, ok := t.Ledger.Owners.In(ctx)
+	if !ok {
+		return "", nil
+	}
+	if mine, _ := t.Ledger.Units(ctx, name, o); mine > 0 {
+		return "", fmt.Errorf("%w: it has permits of the name: unlock first", t.Deadlock(o, name))
+	}
+	h := t.Ledger.Owned(name, o)
+	if h == nil {
+		return "", nil
+	}
+	if err := t.Settle(ctx, h); err != nil && !errors.Is(err, contract.ErrLost) { // the row must show the owner
+		return "", err
+	}
+	if h.Mode.Load().Shared() {
+		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", t.Deadlock(o, name))
+	}
+	return h.ID, nil
+}
+
+// passing returns which leases the transaction of one LockTx may pass: the lease of the owner in
+// its context, the lease that was granted for it, and those that stand behind this transaction
+// already. A lease that was passed to wait for the row stays so: the transaction predates every
+// ticket that it meets then.
+func (t *Transactions) passing(mine string, turn *ledger.Attempt) driver.Pass {
+	var passed string
+	return func(attempt string, waiters int, tx any) bool {
+		if attempt == "" || attempt != mine && attempt != passed && !t.Ledger.MayPass(attempt, turn, waiters, tx) {
+			return false
+		}
+		passed = attempt
+		return true
+	}
+}
+
+// standBehind releases a lease once the transaction that has locked its row has ended. Nothing
+// notifies of that end, so the release is tried until the row is free. If the client is closed or
+// its session dies first, the lease ends with the session, and its next holder meets the same row
+// lock.
+func (t *Transactions) standBehind(s *store.Session, k *ledger.Attempt) {
+	t.Store.Go(func() {
+		defer t.Ledger.Move(k, ledger.Finish)
+		within, cancel := contract.UntilClosed(t.Store.Background, s.Context())
+		defer cancel()
+		_ = t.Store.Retry(within, store.Behind, func() error { return t.Leave(s, k) })
+	})
+}

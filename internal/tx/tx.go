@@ -1,0 +1,123 @@
+package tx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// Tx is a transaction of the application's, with what the engine does in it. Its methods are as of
+// driver.Transactions.
+type Tx interface {
+	Exclusive() bool
+	MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
+	Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
+	Release(ctx context.Context, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn) error
+	Database(ctx context.Context) (string, error)
+	Lock(
+		ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn,
+	) (driver.State, bool, error)
+}
+
+// Config is what transactions need of their client.
+type Config struct {
+	Store    *store.Store
+	Sessions *store.Sessions
+	Ledger   *ledger.Ledger
+	// Settle reads the mode of a hold, if it is not known, and makes the member of a cohort its
+	// only holder.
+	Settle func(ctx context.Context, h *ledger.Hold) error
+	// Acquire waits for a lease of a transaction.
+	Acquire func(ctx context.Context, name string) (*ledger.Hold, error)
+	// Leave releases once whatever an attempt has got. Abandon does so in the background.
+	Leave   func(s *store.Session, k *ledger.Attempt) error
+	Abandon func(s *store.Session, k *ledger.Attempt)
+	// Refuse makes ErrNotAcquired.
+	Refuse func(state driver.State, cause error) error
+	// Deadlock makes the error of an owner that would wait for a lock of its own.
+	Deadlock func(o ledger.Owner, name string) error
+}
+
+// Transactions works inside the transactions of an application.
+type Transactions struct{ Config }
+
+// New makes what works inside the transactions of an application.
+func New(config Config) *Transactions { return &Transactions{config} }
+
+// inside runs a step of a hold in the caller's transaction, unless the hold is known not to be
+// held.
+func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := h.Over(); err != nil {
+		return err
+	}
+	if err := t.Store.Begin(); err != nil {
+		return err
+	}
+	defer t.Store.Done()
+	err := step()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrNotHeld):
+		if t.Ledger.Relies(h) { // else a transaction is not told whether it was this one
+			t.Ledger.Lose(err, h)
+		}
+		if over := h.Over(); over != nil {
+			return over
+		}
+		return contract.Lost(err)
+	case !h.In.Alive(): // it ended while the step was in flight
+		return contract.Lost(driver.Join(context.Cause(h.In.Context()), err))
+	}
+	return err
+}
+
+// elsewhere returns ErrConfig if a transaction is of another database than the client's: neither
+// its answers nor what it has locked mean anything here. is identifies the transaction's database,
+// "" if that is not known. Then the transaction is asked, but only after an error that another
+// database would explain: on MySQL it may have its snapshot from then on.
+func (t *Transactions) elsewhere(ctx context.Context, in Tx, is string, err error) error {
+	if is == "" && (errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrRetry)) {
+		is, _ = in.Database(ctx) // without an answer, err is what is known
+	}
+	if is == "" {
+		return nil
+	}
+	mine := t.Store.Database(ctx, false)
+	if mine != "" && mine != is {
+		mine = t.Store.Database(ctx, true) // its tables may have been made anew meanwhile
+	}
+	if mine == "" || mine == is {
+		return nil
+	}
+	return fmt.Errorf("%w: the transaction is of another database than the client's, which has dblock's tables, too",
+		driver.ErrConfig)
+}
+
+// fix keeps the mode of a hold as it is until done is called: another mode would look like a loss.
+// The member of a cohort becomes its only holder, but not where the transaction may be in the way
+// of that: there the engine goes by the cohort.
+func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in Tx) (done func(), err error) {
+	for {
+		if !in.Exclusive() || h.Mode.Load().Vague() {
+			if err := t.Settle(ctx, h); err != nil {
+				return nil, err
+			}
+		}
+		if err := store.LockWithin(ctx, h.Mode.TryRLock); err != nil {
+			return nil, err
+		}
+		if !h.Mode.Load().Vague() {
+			return h.Mode.RUnlock, nil
+		}
+		h.Mode.RUnlock() // it became so meanwhile
+	}
+}
