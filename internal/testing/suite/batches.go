@@ -259,7 +259,9 @@ func leaseOfBatch(t *testing.T, e *env) {
 	defer close(c.late)
 	for sent.IsZero() {
 		c.pile(t, client)
+		beside := locking(t.Context(), client, "beside") // a request alone is no batch
 		l := granted(t, soon, locking(t.Context(), client, "leased", dblock.Lease(lease)))
+		unlock(t, granted(t, soon, beside))
 		if until := l.Until(); !sent.IsZero() && until.After(sent.Add(lease)) {
 			t.Errorf("the lock ends %v after the lease", until.Sub(sent.Add(lease)))
 		}
