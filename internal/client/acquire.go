@@ -317,8 +317,6 @@ func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request,
 			return &receipt{}, err
 		}
 	}
-	c.waiting.Add(1)
-	defer c.waiting.Add(-1)
 	m, err := c.queues.Join(ctx, s, r, holding)
 	if err != nil {
 		return &receipt{ended: true}, err

@@ -70,7 +70,6 @@ type Client struct {
 	undoing      chan struct{}     // a token for each attempt that is being given back, parallelism at most
 	observer     *observe.Observer // its calls are queued; nil: there is none
 	reconciled   atomic.Int64      // when the latest reconciliation began, by the client's clock
-	waiting      atomic.Int64      // calls that wait in a queue, or are about to
 
 	detaching, givingBack *outage.Report
 

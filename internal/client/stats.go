@@ -11,7 +11,7 @@ func (c *Client) Stats() Stats {
 	s.Held, s.OldestHold = c.ledger.Count(now)
 	if in := c.sessions.Alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-now)
-		s.Listening, s.Waiting = in.Waiters().Listening(), int(c.waiting.Load())
+		s.Listening, s.Waiting = in.Waiters().Listening(), c.queues.Waiting()
 	}
 	return s
 }

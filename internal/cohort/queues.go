@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
@@ -56,7 +57,8 @@ type Session interface {
 
 // Queues are the requests of a client that wait.
 type Queues struct {
-	config Config
+	config  Config
+	waiting atomic.Int64 // members that are in a queue, or gather
 
 	mu        sync.Mutex      // protects what follows, and every cohort and member
 	gathering map[key]*cohort // the cohort that is sent next; with the key alone: a statement is in flight
@@ -82,6 +84,9 @@ func (q *Queues) Busy(in Session, name string) bool {
 	return asking || q.serving[key{in, name}] != nil
 }
 
+// Waiting returns the number of requests that wait in a queue, or are about to join one together.
+func (q *Queues) Waiting() int { return int(q.waiting.Load()) }
+
 // Join queues a request, and returns the member when it has the lock. holding: its owner may hold
 // what other owners wait for. Join finishes or abandons the attempt of the request unless it
 // returns a member.
@@ -106,6 +111,8 @@ func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holdin
 		defer in.Cycles().Forget(watch)
 		cycles = watch.C
 	}
+	q.waiting.Add(1)
+	defer q.waiting.Add(-1)
 	var err error
 	select {
 	case err := <-m.turn:
