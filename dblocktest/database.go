@@ -105,17 +105,17 @@ func (d *database) holders(name string) (all []holder) {
 	return all
 }
 
-// participant is a holder as a statement reads it, or a waiter, which has no token.
-func (d *database) participant(h holder) inspection.Participant {
-	p := inspection.Participant{
+// seen returns a holder as a statement reads it, or a waiter, which has no token.
+func (d *database) seen(h holder) inspection.Row {
+	r := inspection.Row{
 		SessionID: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Token: h.Token, FirstToken: h.first, Units: int64(h.Units),
 		Since: h.Since, ExpiresAt: h.Ends, SessionExpiresAt: d.expiry(h.Session), Capacity: int64(h.Of), NowUs: d.now(), Metadata: h.Metadata, Asked: h.Asked,
 	}
 	if s := d.sessions[h.Session]; s != nil {
-		p.App, p.Pid = s.App, int64(s.PID)
+		r.App, r.Pid = s.App, int64(s.PID)
 	}
-	return p
+	return r
 }
 
-// shown is a holder as others see it.
-func (d *database) shown(h holder) driver.Holder { return d.participant(h).Row().Holder() }
+// shown returns a holder as others see it.
+func (d *database) shown(h holder) driver.Holder { return d.seen(h).Holder() }

@@ -11,40 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (l *line) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	return get(ctx, l, func() []driver.Detail {
-		var rows []inspection.Participant
-		for _, name := range names {
-			rows = append(rows, l.describe(name)...)
-		}
-		return inspection.Details(rows, waiters)
-	})
-}
-
-// describe are the rows of a name, of its shares and of its queue.
-func (d *database) describe(name string) (rows []inspection.Participant) {
-	row, there := d.names.Row(name)
-	if !there {
-		return nil
-	}
-	add := func(part, place int64, h holder) {
-		p := d.participant(h)
-		p.Name, p.Part, p.Place = name, part, place
-		rows = append(rows, p)
-	}
-	add(inspection.Name, row.Token, whole(row))
-	rows[0].Units, rows[0].Capacity, rows[0].Waiters, rows[0].RestsUntil = int64(row.Units), int64(row.Capacity), int64(row.Waiters), row.Rests
-	for _, s := range d.names.Shares(name) {
-		add(inspection.Share, s.Token, holder{s, s.Token})
-	}
-	for _, p := range d.names.Places(name) {
-		add(inspection.Place, p.Ticket, holder{Share: protocol.Share{
-			Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Of: p.Of, Since: p.Since, Metadata: p.Metadata,
-		}})
-	}
-	return rows
-}
-
 func (l *line) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
 	return get(ctx, l, func() (names []string) {
 		for _, name := range l.names.All() {

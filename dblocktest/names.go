@@ -24,33 +24,44 @@ func (l *line) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.
 	return results, err
 }
 
-func (l *line) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+func (l *line) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	return get(ctx, l, func() []driver.State {
 		var rows []inspection.Row
 		for _, name := range names {
-			rows = append(rows, l.look(name, session)...)
+			rows = append(rows, l.rows(name, session)...)
 		}
-		return inspection.States(session, rows)
+		return inspection.States(session, waiters, rows)
 	})
 }
 
-// look are the rows of a name for a session; of no session ("") no place is its own.
-func (d *database) look(name, session string) (rows []inspection.Row) {
-	headed := false
-	for _, p := range d.describe(name) {
-		r := p.Row()
-		if r.Part != inspection.Place {
-			rows = append(rows, r)
-			continue
-		}
-		if session != "" && r.SessionID == session {
+// rows are those of a name for a session, of its shares and of its queue. Of no session ("") no
+// place is its own.
+func (d *database) rows(name, session string) (rows []inspection.Row) {
+	row, there := d.names.Row(name)
+	if !there {
+		return nil
+	}
+	add := func(part, place int64, h holder) {
+		r := d.seen(h)
+		r.Name, r.Part, r.Place = name, part, place
+		rows = append(rows, r)
+	}
+	add(inspection.Name, row.Token, whole(row))
+	is := &rows[0]
+	is.Units, is.Capacity = int64(row.Units), int64(row.Capacity)
+	is.Waiters, is.RestsUntil = int64(row.Waiters), row.Rests
+	for _, s := range d.names.Shares(name) {
+		add(inspection.Share, s.Token, holder{s, s.Token})
+	}
+	for _, p := range d.names.Places(name) {
+		add(inspection.Place, p.Ticket, holder{Share: protocol.Share{
+			Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Of: p.Of,
+			Since: p.Since, Metadata: p.Metadata,
+		}})
+		if session != "" && p.Session == session {
 			own := rows[0]
-			own.Queued = r.Attempt
+			own.Queued = p.Attempt
 			rows = append(rows, own)
-		}
-		if !headed && rows[0].SessionID == "" {
-			headed, r.Part = true, inspection.Head
-			rows = append(rows, r)
 		}
 	}
 	return rows

@@ -64,21 +64,21 @@ func checkName(op, name string) error {
 func (i *Inspector) describe(
 	ctx context.Context, op string, names []string, waiters int,
 ) (infos []Info, err error) {
-	var details []driver.Detail
+	var states []driver.State
 	err = i.read(ctx, op, names[0], func(ctx context.Context, engine driver.Backend) (err error) {
-		details, err = engine.Describe(ctx, names, waiters)
+		states, err = engine.Read(ctx, "", names, waiters)
 		return err
 	})
 	now := time.Now()
-	for _, d := range details {
-		info := Info{Name: d.Name, Token: d.Token, Queued: d.Queued, Rests: max(d.Rest, 0)}
-		if d.Capacity != driver.Readers {
-			info.Capacity = d.Capacity
+	for _, s := range states {
+		info := Info{Name: s.Name, Token: s.Token, Queued: s.Waiters, Rests: max(s.Rest, 0)}
+		if s.Capacity != driver.Readers {
+			info.Capacity = s.Capacity
 		}
-		for _, p := range d.Holders {
+		for _, p := range s.Holders {
 			info.Holders = append(info.Holders, participantOf(p, info.Capacity, now))
 		}
-		for _, p := range d.Waiters {
+		for _, p := range s.Queue {
 			info.Waiters = append(info.Waiters, participantOf(p, info.Capacity, now))
 		}
 		infos = append(infos, info)

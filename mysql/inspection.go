@@ -9,36 +9,6 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// Describe reads queues of up to so many places with the rest of their names, and each longer queue
-// in a statement of its own, a moment later.
-func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	var participants []inspection.Participant
-	err := e.read(ctx, func(q *mysqldb.Queries) error {
-		participants = nil
-		for some := range chunks(names) {
-			rows, err := q.Describe(ctx, mysqldb.DescribeParams{Names: some, Most: count(waiters)})
-			if err != nil {
-				return err
-			}
-			for _, row := range rows {
-				participants = append(participants, inspection.Participant(row))
-				if waiters == 0 || row.Waiters <= int64(waiters) {
-					continue
-				}
-				places, err := q.FirstPlaces(ctx, mysqldb.FirstPlacesParams{Name: row.Name, Limit: count(waiters)})
-				if err != nil {
-					return err
-				}
-				for _, p := range places {
-					participants = append(participants, inspection.Participant(p))
-				}
-			}
-		}
-		return nil
-	})
-	return inspection.Details(participants, waiters), mysqlserver.Interpret(err)
-}
-
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names []string, err error) {
 	last := inspection.Above(f.Prefix)
 	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {

@@ -100,8 +100,8 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 			{"names that are held for long", names(driver.Filter{Older: time.Second, After: "n050000"}), 100, 310}, // the clock's row too
 			{"names with waiters and a prefix", names(driver.Filter{Contended: true, Prefix: "n0500"}), 1, 110},
 			{"names, each with its holder and 10 waiters", func() (int, error) {
-				details, err := a.Describe(t.Context(), page, 10)
-				return len(details), err
+				states, err := a.Read(t.Context(), "", page, 10)
+				return len(states), err
 			}, 100, 2000},
 			{"sessions", func() (int, error) {
 				sessions, err := a.Sessions(t.Context(), driver.SessionFilter{}, "s1000", 10)

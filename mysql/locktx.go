@@ -110,7 +110,7 @@ func (e *engine) open(ctx context.Context, up upkeep, name string, free func(ses
 			}
 			continue
 		case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters) || row.Rests != 0 && row.SessionID == "":
-			states, err := look(ctx, up.q, "", []string{name})
+			states, err := read(ctx, up.q, "", []string{name}, 0)
 			if err != nil || len(states) > 0 {
 				return append(states, driver.State{})[0], false, err
 			}

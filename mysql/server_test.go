@@ -183,7 +183,7 @@ func attempts(next []driver.Handoff) (list []string) {
 
 func (a actor) look(t *testing.T, name string) driver.State {
 	t.Helper()
-	states, err := a.Look(t.Context(), a.session, []string{name})
+	states, err := a.Read(t.Context(), a.session, []string{name}, 0)
 	must(t, err)
 	if len(states) != 1 {
 		t.Fatalf("%d states of %s", len(states), name)

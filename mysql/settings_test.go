@@ -188,7 +188,7 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		granting := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, attempt = ?, waiters = 0 WHERE name = 'n'", b.session, attempt)
 		_, err := granting.Exec("DELETE FROM dblock_waiters WHERE name = 'n'")
 		must(t, err)
-		states, err := e.Look(t.Context(), b.session, []string{"n"})
+		states, err := e.Read(t.Context(), b.session, []string{"n"}, 0)
 		if err != nil || len(states) != 1 || states[0].Holder.Session != a.session || len(states[0].Queued) != 1 {
 			t.Fatalf("%+v %v", states, err)
 		}
@@ -217,7 +217,7 @@ func TestAConnectionThatCannotBeMade(t *testing.T) {
 		is(t, err, driver.ErrUnavailable)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = e.Look(ctx, "s", []string{"n"})
+		_, err = e.Read(ctx, "s", []string{"n"}, 0)
 		is(t, err, context.Canceled)
 	})
 }

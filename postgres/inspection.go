@@ -9,15 +9,6 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	var row inspection.Participant
-	var rows []inspection.Participant
-	err := e.db.exec(ctx, query(postgresdb.Describe, postgresdb.DescribeParams{Most: int32(waiters), Names: list(names)}).into(&row, func() {
-		rows = append(rows, row)
-	}))
-	return inspection.Details(rows, waiters), pgserver.Interpret(err)
-}
-
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
 	return e.list(ctx, names(f, limit))
 }

@@ -53,7 +53,7 @@ func TestATakeoverThatWaitedForAnExtensionLeavesTheLock(t *testing.T) {
 	s.exec("UPDATE dblock_locks SET expires_at = 1") // to others it is over
 	s.begin()
 	s.do(statement{sql: "UPDATE dblock_locks SET expires_at = dblock_now() + 3600000000"}) // as an extension that came in time
-	states, err := s.Look(t.Context(), "", []string{"n"})
+	states, err := s.Read(t.Context(), "", []string{"n"}, 0)
 	if err != nil || len(states) != 1 || states[0].Holder.Left >= 0 {
 		t.Fatal(states, err)
 	}

@@ -22,9 +22,9 @@ type counted struct {
 	looks, hints, ups atomic.Int64
 }
 
-func (c *counted) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+func (c *counted) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	c.looks.Add(1)
-	return c.Backend.Look(ctx, session, names)
+	return c.Backend.Read(ctx, session, names, waiters)
 }
 
 func (c *counted) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {

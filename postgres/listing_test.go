@@ -183,8 +183,10 @@ func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
 					}{
 						{"HandToHead", "held", query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "held", Session: "s1", Token: 1})},
 						{"Places", "held", query(postgresdb.Places, postgresdb.PlacesParams{Name: "held", Lowest: math.MinInt64, Most: firstPage})},
-						{"Look", "", query(postgresdb.Look, postgresdb.LookParams{Names: list([]string{"free"})})},
-						{"Describe", "", query(postgresdb.Describe, postgresdb.DescribeParams{Names: list([]string{"held"}), Most: 10})},
+						{"Read", "", query(postgresdb.Read, postgresdb.ReadParams{Names: list([]string{"free"})})},
+						{"ReadAll", "", query(postgresdb.ReadAll, postgresdb.ReadAllParams{
+							Names: list([]string{"held"}), Most: 10,
+						})},
 					} {
 						var before []statement
 						if c.name != "" {
@@ -249,7 +251,9 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		{"names that are held for long", names(driver.Filter{Older: 1000, After: "n050000"}, 100), 201},
 		{"the last names with waiters", names(driver.Filter{Contended: true, After: "n050000"}, 100), 2},
 		{"names with waiters and a prefix", names(driver.Filter{Contended: true, Prefix: "n0500"}, 100), 2},
-		{"names, each with its holder and 10 waiters", query(postgresdb.Describe, postgresdb.DescribeParams{Names: list(page), Most: 10}), 100 + 100 + 10 + 2*2000}, // a plan may read all sessions
+		{"names, each with its holder and 10 waiters", query(postgresdb.ReadAll, postgresdb.ReadAllParams{
+			Names: list(page), Most: 10,
+		}), 100 + 100 + 10 + 2*2000}, // a plan may read all sessions
 		{"sessions", query(postgresdb.Sessions, postgresdb.SessionsParams{After: "s1000", Most: 10}), 2*15 + 10*(50+5)},
 		{"events", eventsOf(events, 100), 100},
 		{"the newest events", eventsOf(newest, 100), 100},

@@ -159,7 +159,7 @@ func (s *script) enqueue(r driver.Request) {
 
 func (s *script) holder() driver.Holder {
 	s.Helper()
-	states, err := s.Look(s.Context(), "nobody", []string{"n"})
+	states, err := s.Read(s.Context(), "nobody", []string{"n"}, 0)
 	if err != nil || len(states) != 1 {
 		s.Fatalf("look: %v, %v", states, err)
 	}

@@ -112,8 +112,8 @@ func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, erro
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	var rows []inspection.Row
-	err := x.exec(quiet, look("", []string{name}, &rows))
-	return append(inspection.States("", rows), driver.State{})[0], err
+	err := x.exec(quiet, read("", []string{name}, 0, &rows))
+	return append(inspection.States("", 0, rows), driver.State{})[0], err
 }
 
 // behind runs statements behind a savepoint. After an error the transaction is back at it;

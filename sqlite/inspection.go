@@ -8,23 +8,6 @@ import (
 	"github.com/dblock-go/dblock/internal/inspection"
 )
 
-func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	list, err := jsonOf(names)
-	if err != nil {
-		return nil, err
-	}
-	var participants []inspection.Participant
-	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Describe(ctx, sqlitedb.DescribeParams{Names: list, Most: int64(waiters)})
-		participants = nil
-		for _, row := range rows {
-			participants = append(participants, inspection.Participant(row))
-		}
-		return err
-	})
-	return inspection.Details(participants, waiters), err
-}
-
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
 	lowest := f.Prefix
 	if f.After >= lowest {

@@ -204,7 +204,7 @@ func (t transactions) onSide(ctx context.Context, use func(quiet context.Context
 }
 
 func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State, error) {
-	states, err := look(ctx, q, "", []string{name})
+	states, err := read(ctx, q, "", []string{name}, 0)
 	if err != nil || len(states) == 0 {
 		return driver.State{Name: name}, err
 	}

@@ -189,7 +189,7 @@ func (p *paper) Attempts(_ context.Context, session string) (claims []driver.Att
 	return claims, nil
 }
 
-func (p *paper) Look(_ context.Context, session string, names []string) (states []driver.State, err error) {
+func (p *paper) Read(_ context.Context, session string, names []string, _ int) (states []driver.State, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range names {

@@ -76,11 +76,11 @@ func (b *breach) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	details, err := b.store.Engine.Describe(ctx, []string{b.name}, 0)
+	states, err := b.store.Engine.Read(ctx, s.ID, []string{b.name}, 1)
 	if err != nil {
 		return err
 	}
-	is := append(details, driver.Detail{})[0]
+	is := append(states, driver.State{})[0]
 	holders := is.Holders
 	chosen := b.choose(holders)
 	if is.Rest > 0 && !b.rested {

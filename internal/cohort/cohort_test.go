@@ -131,7 +131,7 @@ func (f *fake) Join(ctx context.Context, r *driver.Request) (a store.Answer, out
 // nowhere is a database with nothing to look at.
 type nowhere struct{}
 
-func (nowhere) Look(ctx context.Context, _ string, _ []string) ([]driver.State, error) {
+func (nowhere) Read(ctx context.Context, _ string, _ []string, _ int) ([]driver.State, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

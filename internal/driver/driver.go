@@ -46,7 +46,6 @@ type Backend interface {
 	Setup
 	Sessions
 	Names
-	Queue
 	Sweep
 	Records
 	Jobs

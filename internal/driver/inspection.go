@@ -6,28 +6,35 @@ import (
 	"time"
 )
 
-// AllWaiters has Describe return every waiter.
+// AllWaiters has Read return every waiter.
 const AllWaiters = math.MaxInt32
 
-// Inspection shows the locks to people and programs.
+// Inspection reads names, queues and sessions: for the clients that wait for them, and for people.
 type Inspection interface {
-	// Describe returns the details of names, in the order of their bytes, each with up to so many
-	// waiters: the first of its queue. It reads no more places of a queue than these. A name
-	// without a row is left out.
-	Describe(ctx context.Context, names []string, waiters int) ([]Detail, error)
+	// Read returns the states of names as a session sees them, in the order of their bytes; of no
+	// session ("") without Queued and Granted. A name without a row is left out. If waiters > 0, a
+	// state has all Holders, and up to so many waiters in Queue. Read reads no more places of a
+	// queue than those, or the first one.
+	Read(ctx context.Context, session string, names []string, waiters int) ([]State, error)
 
 	// Names lists up to limit names that match the filter, in the order of their bytes. It goes
-	// along the primary key, from f.After on.
+	// along the primary key, or along the queues, from f.After on.
 	Names(ctx context.Context, f Filter, limit int) ([]string, error)
 
 	// Why lists a name and the names that its holders wait for, directly or through others: up to
-	// limit, those next to it first. A name without a row has none. It is one statement, and so one
-	// snapshot.
+	// limit, those next to it first. A name without a row has none. Unlike WaitGraph, Why follows
+	// cohorts and dead sessions, for people. It is one statement, and so one snapshot.
 	Why(ctx context.Context, name string, limit int) ([]string, error)
 
 	// Sessions lists up to limit sessions that match the filter and have a higher id than after, in
 	// the order of their ids, with what each holds and waits for.
 	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)
+
+	// WaitGraph lists the part of the wait-for graph that the attempts can reach: their own places
+	// in queues; the holders of each name that has a place in the list; the places in queues of
+	// each owner (session, host and thread) that holds such a name. Dead sessions are left out, and
+	// so are cohorts. It is one statement, and so one snapshot.
+	WaitGraph(ctx context.Context, attempts []string) ([]Wait, error)
 
 	// Watch registers a session for changes of a name, under an id of its own. Its listener
 	// receives a hint with the id for each Stir, or transition that stirs. The watch ends with the
@@ -57,7 +64,7 @@ func (f Filter) ContendedAlone() bool { return f.Contended && f.Host == "" && f.
 type SessionFilter struct {
 	Host string
 	App  string
-	Dead bool // also sessions that are dead, or whose time is over
+	Dead bool // also sessions that are dead or expired
 }
 
 // SessionDetail is a session as an inspector sees it.
@@ -67,28 +74,8 @@ type SessionDetail struct {
 	App     string
 	PID     int
 	Started time.Time     // by the database's clock
-	Dead    bool          // it was ended: it has no time
-	Left    time.Duration // until it ends without another heartbeat; ≤ 0: over
+	Dead    bool          // it was ended for good
+	Left    time.Duration // until it expires without another heartbeat; ≤ 0: it has expired
 	Held    int           // locks and shares; a cohort is one
 	Waiting int           // places in queues; a cohort is one
-}
-
-// Detail is a name as an inspector sees it.
-type Detail struct {
-	Name     string
-	Token    int64 // the highest token granted
-	Capacity int   // as in State
-	Holders  []Participant
-	Waiters  []Participant // the first, in the order of the queue
-	Queued   int           // how many wait: the members of all places
-	Rest     time.Duration
-}
-
-// Participant is a holder or a waiter of a name.
-type Participant struct {
-	Holder          // of a waiter: no token, the time since when it waits, and what is left of its session
-	App      string // of its session
-	PID      int
-	Metadata string // a JSON object, "" for none
-	Asked    string
 }

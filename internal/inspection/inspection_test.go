@@ -31,12 +31,16 @@ func shared(used, waiters int64) Row {
 
 func share(session, attempt string, token, lease, expires int64) Row {
 	return Row{
-		Name: "n", Part: Share, SessionID: session, Attempt: attempt, Token: token, FirstToken: token, Units: 1, ExpiresAt: lease, SessionExpiresAt: expires, NowUs: now,
+		Name: "n", Part: Share, Place: token, SessionID: session, Attempt: attempt, Token: token, FirstToken: token,
+		Units: 1, ExpiresAt: lease, SessionExpiresAt: expires, NowUs: now,
 	}
 }
 
 func head(units, of int64) Row {
-	return Row{Name: "n", Part: Head, SessionID: "x", Attempt: "x1", Units: units, Capacity: of, SessionExpiresAt: lives, NowUs: now}
+	return Row{
+		Name: "n", Part: Place, SessionID: "x", Attempt: "x1", Units: units, Capacity: of, SessionExpiresAt: lives,
+		NowUs: now,
+	}
 }
 
 // with is a row, or a holder, with something else.
@@ -90,6 +94,9 @@ func TestWhatASessionSeesOfAName(t *testing.T) {
 		{"shared by more than there are rows", []Row{shared(2, 0), with(share("x", "x0", 7, 0, lives), func(r *Row) { r.Sharing = 5 })}, driver.State{
 			Holder: part("x", "x0", 7, 10*us), Sharing: 5, Used: 2, Capacity: 3,
 		}},
+		{"the head does not fit, and one behind it would", []Row{
+			head(0, 0), shared(1, 1), y, with(head(1, 3), func(r *Row) { r.Place = 1 }),
+		}, with(beside, func(s *driver.State) { s.Head.Units = 0 })},
 		{"the head does not fit beside what is shared", []Row{head(0, 0), shared(1, 1), y}, with(beside, func(s *driver.State) { s.Head.Units = 0 })},
 		{"the head fits", []Row{head(1, 3), shared(1, 1), y}, with(beside, func(s *driver.State) { s.Ready = true })},
 		{"the head fits, but the name rests", []Row{head(1, 3), with(shared(1, 1), func(r *Row) { r.RestsUntil = now + 9 }), y}, with(beside, func(s *driver.State) { s.Rest = 9 * us })},
@@ -102,7 +109,7 @@ func TestWhatASessionSeesOfAName(t *testing.T) {
 		t.Run(test.says, func(t *testing.T) {
 			test.want.Name = "n"
 			orphan := Row{Name: "gone", Part: Share, SessionID: "s"}
-			if got := States("s", append(test.rows, orphan)); !reflect.DeepEqual(got, []driver.State{test.want}) {
+			if got := States("s", 0, append(test.rows, orphan)); !reflect.DeepEqual(got, []driver.State{test.want}) {
 				t.Errorf("%+v\nwant %+v", got, test.want)
 			}
 		})
@@ -123,8 +130,10 @@ func TestNamesThatAreSharedOrFreeAreLookedAtCloser(t *testing.T) {
 	}{{0, 0, nil}, {1, 0, []string{"free"}}, {0, 1, []string{"free"}}} {
 		var asked []string
 		first := func([]string) ([]Row, error) { return rows(test.used, test.waiters), nil }
-		states, err := Look("s", []string{"held", "free"}, first, func(names []string) ([]Row, error) {
-			asked = names
+		states, err := Read("s", []string{"held", "free"}, 0, first, func(names []string, places int) ([]Row, error) {
+			if asked = names; places != 1 {
+				t.Errorf("%d places are read: want 1", places)
+			}
 			return []Row{{Name: "free", Waiters: 9}}, nil
 		})
 		if err != nil || !slices.Equal(asked, test.closer) || len(states) != 2 {
@@ -138,48 +147,64 @@ func TestNamesThatAreSharedOrFreeAreLookedAtCloser(t *testing.T) {
 	}
 	failure := errors.New("failure")
 	failing := func([]string) ([]Row, error) { return nil, failure }
-	if _, err := Look("s", nil, failing, nil); err != failure {
+	if _, err := Read("s", nil, 0, failing, nil); err != failure {
 		t.Error(err)
 	}
-	if _, err := Look("s", nil, func([]string) ([]Row, error) { return rows(1, 0), nil }, failing); err != failure {
-		t.Error(err)
+	first := func([]string) ([]Row, error) { return rows(1, 0), nil }
+	for waiters := range 2 {
+		_, err := Read("s", nil, waiters, first, func([]string, int) ([]Row, error) { return nil, failure })
+		if err != failure {
+			t.Error(waiters, err)
+		}
 	}
 }
 
-func TestDetailsOfNames(t *testing.T) {
-	waiter := func(nth int64, session string) Participant {
-		return Participant{Name: "b", Part: Place, Place: nth, SessionID: session, SessionExpiresAt: lives, NowUs: now}
+func TestWhereWaitersAreAskedForAllHoldersAreShown(t *testing.T) {
+	waiter := func(nth int64, session string) Row {
+		return Row{Name: "b", Part: Place, Place: nth, SessionID: session, SessionExpiresAt: lives, NowUs: now}
 	}
-	details := Details([]Participant{
-		{Name: "c", NowUs: now, Place: 3, Capacity: 4},
-		waiter(3, "z"), waiter(2, "y"), waiter(4, "w"),
-		{
-			Name: "b", SessionID: "x", Host: "h", Thread: "t", Attempt: "a", FirstToken: 8, Token: 9, Since: 5, ExpiresAt: now + 2, SessionExpiresAt: lives,
-			Metadata: "{}", Asked: "please", App: "app", Pid: 42, Waiters: 6, Capacity: 4, RestsUntil: now + 7, NowUs: now, Place: 10,
-		},
-		{Name: "a", Part: Share, SessionID: "orphan"},
-		{Name: "d", Part: Share, SessionID: "y", Units: 1, FirstToken: 6, Token: 6, Place: 6, SessionExpiresAt: lives, NowUs: now},
-		{Name: "d", NowUs: now, Units: 3, Capacity: 4},
-		{Name: "d", Part: Share, SessionID: "x", Units: 2, FirstToken: 4, Token: 4, Place: 4, NowUs: now},
-	}, 2)
-	zero := time.UnixMicro(0)
-	want := []driver.Detail{
-		{Name: "b", Token: 10, Capacity: 4, Queued: 6, Rest: 7 * us, Holders: []driver.Participant{{
-			Holder: driver.Holder{
-				Session: "x", Host: "h", Thread: "t", Attempt: "a", Grant: driver.Grant{First: 8, Token: 9, Contended: true, Lease: 2 * us}, Since: time.UnixMicro(5), Left: 2 * us,
+	all := func([]string, int) ([]Row, error) {
+		return []Row{
+			{Name: "c", NowUs: now, Place: 3, Capacity: 4},
+			waiter(3, "z"), waiter(2, "y"), waiter(4, "w"),
+			{
+				Name: "b", SessionID: "x", Host: "h", Thread: "t", Attempt: "a", FirstToken: 8, Token: 9, Since: 5,
+				ExpiresAt: now + 2, SessionExpiresAt: lives, Metadata: "{}", Asked: "please", App: "app", Pid: 42,
+				Waiters: 6, Capacity: 4, RestsUntil: now + 7, NowUs: now, Place: 10,
 			},
-			App: "app", PID: 42, Metadata: "{}", Asked: "please",
-		}}, Waiters: []driver.Participant{
-			{Holder: driver.Holder{Session: "y", Since: zero, Left: 10 * us}}, {Holder: driver.Holder{Session: "z", Since: zero, Left: 10 * us}},
-		}},
-		{Name: "c", Token: 3},
-		{Name: "d", Capacity: 4, Holders: []driver.Participant{
-			{Holder: driver.Holder{Session: "x", Units: 2, Grant: driver.Grant{First: 4, Token: 4}, Since: zero, Left: -now * us}},
-			{Holder: driver.Holder{Session: "y", Units: 1, Grant: driver.Grant{First: 6, Token: 6}, Since: zero, Left: 10 * us}},
-		}},
+			{Name: "a", Part: Share, SessionID: "orphan"},
+			{
+				Name: "d", Part: Share, SessionID: "y", Units: 1, FirstToken: 6, Token: 6, Place: 6,
+				SessionExpiresAt: lives, NowUs: now,
+			},
+			{Name: "d", NowUs: now, Units: 3, Capacity: 4},
+			{Name: "d", Part: Share, SessionID: "x", Units: 2, FirstToken: 4, Token: 4, Place: 4, NowUs: now},
+		}, nil
 	}
-	if !reflect.DeepEqual(details, want) {
-		t.Errorf("%+v\nwant %+v", details, want)
+	zero := time.UnixMicro(0)
+	held := driver.Holder{
+		Session: "x", Host: "h", Thread: "t", Attempt: "a",
+		Grant: driver.Grant{First: 8, Token: 9, Contended: true, Lease: 2 * us}, Since: time.UnixMicro(5), Left: 2 * us,
+	}
+	one := driver.Holder{Session: "x", Units: 2, Grant: driver.Grant{First: 4, Token: 4}, Since: zero, Left: -now * us}
+	two := driver.Holder{Session: "y", Units: 1, Grant: driver.Grant{First: 6, Token: 6}, Since: zero, Left: 10 * us}
+	want := []driver.State{
+		{
+			Name: "b", Token: 10, Holder: held, Capacity: 4, Waiters: 6, Rest: 7 * us,
+			Holders: []driver.Participant{{Holder: held, App: "app", PID: 42, Metadata: "{}", Asked: "please"}},
+			Queue: []driver.Participant{
+				{Holder: driver.Holder{Session: "y", Since: zero, Left: 10 * us}},
+				{Holder: driver.Holder{Session: "z", Since: zero, Left: 10 * us}},
+			},
+		},
+		{Name: "c", Token: 3},
+		{
+			Name: "d", Holder: one, Sharing: 2, Used: 3, Capacity: 4,
+			Holders: []driver.Participant{{Holder: one}, {Holder: two}},
+		},
+	}
+	if states, err := Read("s", nil, 2, nil, all); !reflect.DeepEqual(states, want) || err != nil {
+		t.Errorf("%+v, %v\nwant %+v", states, err, want)
 	}
 }
 

@@ -26,7 +26,6 @@ type Config struct {
 type Engine interface {
 	driver.Setup
 	driver.Sessions
-	driver.Queue
 	driver.Sweep
 	driver.Records
 	driver.Jobs
@@ -57,7 +56,7 @@ func (s *Store) Begun() bool { return s.begun.Load() }
 // places of this client, which may be thousands.
 func (s *Store) Look(ctx context.Context, session, name string) (driver.State, error) {
 	within, done := s.call(ctx)
-	states, err := s.Engine.Look(within, session, []string{name})
+	states, err := s.Engine.Read(within, session, []string{name}, 0)
 	if err = done(err); err != nil || len(states) == 0 {
 		return driver.State{}, err
 	}

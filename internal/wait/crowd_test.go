@@ -19,7 +19,7 @@ type crowd struct {
 	left int
 }
 
-func (c *crowd) Look(context.Context, string, []string) ([]driver.State, error) {
+func (c *crowd) Read(context.Context, string, []string, int) ([]driver.State, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := driver.State{Name: "n", Waiters: 1, Queued: []string{"a"}, Sharing: c.left}

@@ -47,7 +47,7 @@ const (
 // Backend is the part of an engine and of a session that the hub needs.
 type Backend interface {
 	driver.Names
-	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
+	Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error)
 	Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error
 }
 

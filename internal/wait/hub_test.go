@@ -68,7 +68,7 @@ func held(name, attempt string) driver.State {
 		Holder: driver.Holder{Session: me, Attempt: attempt, Grant: grant, Left: time.Minute}}
 }
 
-func (f *table) Look(ctx context.Context, _ string, names []string) (states []driver.State, err error) {
+func (f *table) Read(ctx context.Context, _ string, names []string, waiters int) (states []driver.State, err error) {
 	f.mu.Lock()
 	f.looks++
 	for _, name := range names {

@@ -69,7 +69,7 @@ func (h *Hub) look(names []string) {
 	defer cancel()
 	before := h.ask(names)
 	asked := h.config.Clock.Now()
-	states, err := h.backend.Look(ctx, h.session, names)
+	states, err := h.backend.Read(ctx, h.session, names, 0)
 	if err != nil {
 		if h.ctx.Err() == nil {
 			h.config.Looking.Failed(err, "session", h.session)

@@ -22,11 +22,11 @@ type denied struct {
 	sees             bool
 }
 
-func (d *denied) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+func (d *denied) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	if d.looks++; !d.sees {
 		return nil, errDenied
 	}
-	return d.table.Look(ctx, session, names)
+	return d.table.Read(ctx, session, names, waiters)
 }
 
 func (d *denied) Run(context.Context, ...protocol.Op) ([]protocol.Result, error) {

@@ -170,7 +170,7 @@ func (w *world) went(next []driver.Handoff, attempts ...string) {
 // look reads a name that has a row.
 func (w *world) look(session, name string) driver.State {
 	w.Helper()
-	states, err := w.Look(w.ctx, session, []string{name})
+	states, err := w.Read(w.ctx, session, []string{name}, 0)
 	if err != nil || len(states) != 1 {
 		w.Fatalf("look at %q: %+v, %v", name, states, err)
 	}

@@ -25,7 +25,7 @@ var reading = []test{
 
 func lookAtAName(w *world) {
 	a, b := w.session(), w.session()
-	if states, err := w.Look(w.ctx, a, nil); err != nil || len(states) != 0 {
+	if states, err := w.Read(w.ctx, a, nil, 0); err != nil || len(states) != 0 {
 		w.Fatalf("no names: %v, %v", states, err)
 	}
 	r := whole("n", a)
@@ -33,7 +33,7 @@ func lookAtAName(w *world) {
 	held := w.take(r)
 	mine := []string{w.queue(whole("n", b)), w.queue(whole("n", b))}
 	w.queue(whole("n", a))
-	states, err := w.Look(w.ctx, b, []string{"n", "none"})
+	states, err := w.Read(w.ctx, b, []string{"n", "none"}, 0)
 	if err != nil || len(states) != 1 {
 		w.Fatalf("%+v, %v", states, err)
 	}
@@ -141,11 +141,11 @@ func lookAtMany(w *world) {
 		}
 	}
 	for _, n := range []int{0, 1, 2, 8, 9, 512, 513, 1200} {
-		if states, err := w.Look(w.ctx, s, names[:n]); err != nil || len(states) != (n+1)/2 {
+		if states, err := w.Read(w.ctx, s, names[:n], 0); err != nil || len(states) != (n+1)/2 {
 			w.Fatalf("%d of %d names, %v", len(states), n, err)
 		}
-		if details, err := w.Describe(w.ctx, names[:n], 1); err != nil || len(details) != (n+1)/2 {
-			w.Fatalf("%d of %d names, %v", len(details), n, err)
+		if states, err := w.Read(w.ctx, "", names[:n], 1); err != nil || len(states) != (n+1)/2 {
+			w.Fatalf("%d of %d names, %v", len(states), n, err)
 		}
 	}
 }
@@ -167,10 +167,10 @@ func cohort(w *world) {
 		state.Holder.Grant.First != grant.First {
 		w.Errorf("%+v", state)
 	}
-	details, err := w.Describe(w.ctx, []string{"n"}, 10)
-	if err != nil || len(details) != 1 || details[0].Queued != 5 || len(details[0].Waiters) != 2 ||
-		details[0].Holders[0].Grant.First != grant.First {
-		w.Errorf("%+v, %v", details, err)
+	states, err := w.Read(w.ctx, "", []string{"n"}, 10)
+	if err != nil || len(states) != 1 || states[0].Waiters != 5 || len(states[0].Queue) != 2 ||
+		states[0].Holders[0].Grant.First != grant.First {
+		w.Errorf("%+v, %v", states, err)
 	}
 	claims, err := w.Orphans(w.ctx, s, 10)
 	if err != nil || len(claims) != 2 || claims[0].Token != grant.Token || claims[1].Token != 0 {
@@ -198,16 +198,16 @@ func details(w *world) {
 	w.release(w.take(units("idle", a, 1, 2)))
 	w.lapse(b)
 
-	details, err := w.Describe(w.ctx, []string{"idle", "none", "whole", "shared"}, driver.AllWaiters)
-	if err != nil || len(details) != 3 || details[0].Name != "idle" || details[1].Name != "shared" ||
-		details[2].Name != "whole" {
-		w.Fatalf("%+v, %v", details, err)
+	states, err := w.Read(w.ctx, "", []string{"idle", "none", "whole", "shared"}, driver.AllWaiters)
+	if err != nil || len(states) != 3 || states[0].Name != "idle" || states[1].Name != "shared" ||
+		states[2].Name != "whole" {
+		w.Fatalf("%+v, %v", states, err)
 	}
-	if d := details[0]; d.Token == 0 || d.Capacity != 0 || d.Holders != nil || d.Waiters != nil || d.Rest > 0 {
+	if d := states[0]; d.Token == 0 || d.Capacity != 0 || d.Holders != nil || d.Queue != nil || d.Rest > 0 {
 		w.Errorf("%+v", d)
 	}
-	d := details[1]
-	if d.Token != last.Token || d.Capacity != 5 || len(d.Holders) != 2 || len(d.Waiters) != 0 {
+	d := states[1]
+	if d.Token != last.Token || d.Capacity != 5 || len(d.Holders) != 2 || len(d.Queue) != 0 {
 		w.Fatalf("%+v", d)
 	}
 	for i, want := range []driver.Request{one, two} {
@@ -218,8 +218,8 @@ func details(w *world) {
 			w.Errorf("%+v", h)
 		}
 	}
-	d = details[2]
-	if d.Token != held.Token || d.Capacity != 3 || len(d.Holders) != 1 || len(d.Waiters) != 2 || d.Queued != 2 ||
+	d = states[2]
+	if d.Token != held.Token || d.Capacity != 3 || len(d.Holders) != 1 || len(d.Queue) != 2 || d.Waiters != 2 ||
 		!about(d.Rest) {
 		w.Fatalf("%+v", d)
 	}
@@ -229,14 +229,14 @@ func details(w *world) {
 		h.Metadata != r.Metadata || h.Asked != "please" || !recent(h.Since) {
 		w.Errorf("%+v", h)
 	}
-	if p := d.Waiters[0]; p.Session != b || p.Attempt != waiting.Attempt || p.Units != 2 ||
+	if p := d.Queue[0]; p.Session != b || p.Attempt != waiting.Attempt || p.Units != 2 ||
 		p.Grant != (driver.Grant{}) ||
-		p.Metadata != waiting.Metadata || p.Left > 0 || !recent(p.Since) || d.Waiters[1].Units != 0 {
+		p.Metadata != waiting.Metadata || p.Left > 0 || !recent(p.Since) || d.Queue[1].Units != 0 {
 		w.Errorf("%+v", p)
 	}
-	if details, err = w.Describe(w.ctx, []string{"whole"}, 1); err != nil || len(details[0].Waiters) != 1 ||
-		details[0].Queued != 2 {
-		w.Errorf("%+v, %v", details, err)
+	if states, err = w.Read(w.ctx, "", []string{"whole"}, 1); err != nil || len(states[0].Queue) != 1 ||
+		states[0].Waiters != 2 {
+		w.Errorf("%+v, %v", states, err)
 	}
 }
 

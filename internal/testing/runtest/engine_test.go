@@ -179,12 +179,14 @@ func kindOf(ops []protocol.Op) (string, about) {
 	return "change", what
 }
 
-func (e engine) Look(ctx context.Context, id string, names []string) ([]driver.State, error) {
-	return ask(ctx, e.m, "look", about{name: names[0], reads: true}, func() ([]driver.State, error) { return e.tables().look(id, names), nil })
-}
-
-func (e engine) Describe(ctx context.Context, names []string, _ int) ([]driver.Detail, error) {
-	return ask(ctx, e.m, "describe", about{name: names[0], reads: true}, func() ([]driver.Detail, error) { return e.tables().describe(names[0]), nil })
+func (e engine) Read(ctx context.Context, id string, names []string, waiters int) ([]driver.State, error) {
+	kind := "look"
+	if waiters > 0 {
+		kind = "describe"
+	}
+	return ask(ctx, e.m, kind, about{name: names[0], reads: true}, func() ([]driver.State, error) {
+		return e.tables().look(id, names), nil
+	})
 }
 
 func (engine) Stir(context.Context, string) error { return nil }

@@ -195,8 +195,9 @@ func (d *tables) look(id string, names []string) (states []driver.State) {
 }
 
 func (d *tables) state(row protocol.Row, id string) driver.State {
-	s := driver.State{Name: row.Name, Waiters: row.Waiters, Used: row.Units, Capacity: row.Capacity}
+	s := driver.State{Name: row.Name, Token: row.Token, Waiters: row.Waiters, Used: row.Units, Capacity: row.Capacity}
 	for _, h := range d.holders(row) {
+		s.Holders = append(s.Holders, driver.Participant{Holder: h})
 		if s.Holder.Session == "" || h.Left < s.Holder.Left {
 			s.Holder = h
 		}
@@ -263,16 +264,4 @@ func (d *tables) claims(id string) (claims []driver.Attempt) {
 		}
 	}
 	return claims
-}
-
-func (d *tables) describe(name string) []driver.Detail {
-	row, there := d.Row(name)
-	if !there {
-		return nil
-	}
-	detail := driver.Detail{Name: name, Token: row.Token}
-	for _, h := range d.holders(row) {
-		detail.Holders = append(detail.Holders, driver.Participant{Holder: h})
-	}
-	return []driver.Detail{detail}
 }

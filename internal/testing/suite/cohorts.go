@@ -29,7 +29,7 @@ var cohorts = inPlaces(own{
 	{"tokens of cohorts rise though the clock was set back", tokensOfCohorts},
 	{"a cohort is one claim of its session, with its last token", claimedCohort},
 	{"in the wait-for graph a cohort waits and does not hold", graphOfCohort},
-	{"Describe, Names and Sessions show a cohort as one holder or one place, and count its members", describedCohort},
+	{"Read, Names and Sessions show a cohort as one holder or one place, and count its members", describedCohort},
 	{"the session of a cohort hears of its grant", heardCohort},
 	{"what joins while a cohort is released and given up is granted once, and nothing is lost", racedCohorts},
 })
@@ -515,21 +515,21 @@ func describedCohort(t *testing.T, e *env) {
 	g := l.of(r)
 	check := func(thread string, g driver.Grant, places, waiters int, queue ...string) {
 		t.Helper()
-		for _, most := range []int{0, 1, driver.AllWaiters} {
-			details, err := l.Backend.Describe(brief(t), []string{"n"}, most)
-			if err != nil || len(details) != 1 || len(details[0].Holders) != 1 {
-				t.Fatalf("%+v, %v", details, err)
+		for _, most := range []int{1, 2, driver.AllWaiters} {
+			states, err := l.Backend.Read(brief(t), "", []string{"n"}, most)
+			if err != nil || len(states) != 1 || len(states[0].Holders) != 1 {
+				t.Fatalf("%+v, %v", states, err)
 			}
-			d := details[0]
+			d := states[0]
 			if h := d.Holders[0]; h.Attempt != "s1" || h.Thread != thread || h.Grant.First != g.First || h.Grant.Token != g.Token || d.Token != l.highest {
 				t.Errorf("%+v: want %+v", d, g)
 			}
 			var attempts []string
-			for _, w := range d.Waiters {
+			for _, w := range d.Queue {
 				attempts = append(attempts, w.Attempt)
 			}
-			if want := queue[:min(most, len(queue))]; !slices.Equal(attempts, want) || d.Queued != waiters {
-				t.Errorf("at most %d: %v, %d in all: want %v, %d", most, attempts, d.Queued, want, waiters)
+			if want := queue[:min(most, len(queue))]; !slices.Equal(attempts, want) || d.Waiters != waiters {
+				t.Errorf("at most %d: %v, %d in all: want %v, %d", most, attempts, d.Waiters, want, waiters)
 			}
 		}
 		if names, err := l.Backend.Names(brief(t), driver.Filter{Contended: true}, 10); err != nil || len(names) != min(waiters, 1) {

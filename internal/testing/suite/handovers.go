@@ -322,7 +322,7 @@ func (e *env) found(t *testing.T, name string) (is result) {
 // capacity is what is seen of a name, which need not stand in its row.
 func capacity(t *testing.T, b driver.Backend, name string) int {
 	t.Helper()
-	states, err := b.Look(t.Context(), "", []string{name})
+	states, err := b.Read(t.Context(), "", []string{name}, 0)
 	if err != nil || len(states) != 1 {
 		t.Fatalf("a look at %s: %v, %v", name, states, err)
 	}

@@ -155,7 +155,7 @@ func (l *line) detach(session string, last int64, d driver.Detachment) error {
 // look is the state as a session sees it.
 func (l *line) look(session string) driver.State {
 	l.t.Helper()
-	states, err := l.Backend.Look(brief(l.t), session, []string{"n"})
+	states, err := l.Backend.Read(brief(l.t), session, []string{"n"}, 0)
 	if err != nil || len(states) != 1 {
 		l.t.Fatal(states, err)
 	}

@@ -317,9 +317,9 @@ func (l *listed) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 	return l.Backend.Run(ctx, ops...)
 }
 
-func (l *listed) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+func (l *listed) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	l.sent.Add(1)
-	return l.Backend.Look(ctx, session, names)
+	return l.Backend.Read(ctx, session, names, waiters)
 }
 
 func silentAgain(t *testing.T, e *env) {

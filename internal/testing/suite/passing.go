@@ -214,15 +214,17 @@ func brokenAfterPassing(t *testing.T, e *env) {
 	r.anew(t, e, l, r.waiters[2:]...)
 }
 
-// describing does something after each look at the holders of names.
+// describing does something after each read of all holders of names.
 type describing struct {
 	driver.Backend
 	after func()
 }
 
-func (d describing) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	defer d.after()
-	return d.Backend.Describe(ctx, names, waiters)
+func (d describing) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+	if waiters > 0 {
+		defer d.after()
+	}
+	return d.Backend.Read(ctx, session, names, waiters)
 }
 
 func brokenWhileDetached(t *testing.T, e *env) {
@@ -262,15 +264,15 @@ func brokenByToken(t *testing.T, e *env) {
 	r.anew(t, e, l, r.waiters[2:]...)
 }
 
-// afterLook does something after each look at the state of names.
+// afterLook does something after each read of the state of names.
 type afterLook struct {
 	driver.Backend
 	after func()
 }
 
-func (l afterLook) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+func (l afterLook) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	defer l.after()
-	return l.Backend.Look(ctx, session, names)
+	return l.Backend.Read(ctx, session, names, waiters)
 }
 
 func diedWhilePassing(t *testing.T, e *env) {

@@ -58,8 +58,10 @@ func (b *failing) Run(ctx context.Context, ops ...protocol.Op) (results []protoc
 	return results, err
 }
 
-func (b *failing) Look(ctx context.Context, session string, names []string) (states []driver.State, err error) {
-	err = b.step("looking", func() error { states, err = b.Backend.Look(ctx, session, names); return err })
+func (b *failing) Read(
+	ctx context.Context, session string, names []string, waiters int,
+) (states []driver.State, err error) {
+	err = b.step("looking", func() error { states, err = b.Backend.Read(ctx, session, names, waiters); return err })
 	return states, err
 }
 

@@ -49,8 +49,8 @@ func (d *tardy) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff,
 	return drivertest.Remove(ctx, d.Backend, r)
 }
 
-func (d *tardy) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
-	states, err := d.Backend.Look(ctx, session, names)
+func (d *tardy) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+	states, err := d.Backend.Read(ctx, session, names, waiters)
 	if d.undo != nil && d.looks.Add(1) == 1 { // whoever looked has seen the attempt that is to be undone
 		close(d.undo)
 		time.Sleep(d.answer)

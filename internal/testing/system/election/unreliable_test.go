@@ -55,11 +55,14 @@ func (u unreliable) Events(ctx context.Context, f driver.EventFilter, limit int)
 	return u.Backend.Events(ctx, f, limit)
 }
 
-func (u unreliable) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
+func (u unreliable) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+	if waiters == 0 { // not an observer's
+		return u.Backend.Read(ctx, session, names, waiters)
+	}
 	if err := u.failRead(); err != nil {
 		return nil, err
 	}
-	return u.Backend.Describe(ctx, names, waiters)
+	return u.Backend.Read(ctx, session, names, waiters)
 }
 
 func (u unreliable) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {

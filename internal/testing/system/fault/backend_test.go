@@ -137,8 +137,8 @@ func (r *recorder) handed(name string, next []driver.Handoff) {
 	}
 }
 
-func (r *recorder) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
-	states, err := r.Backend.Look(ctx, session, names)
+func (r *recorder) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+	states, err := r.Backend.Read(ctx, session, names, waiters)
 	for _, s := range states {
 		for _, own := range s.Granted {
 			r.granted(s.Name, session, own.Attempt, own.Grant)

@@ -52,7 +52,7 @@ func (b unseen) join(ctx context.Context, r driver.Request) (driver.Grant, proto
 }
 
 func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	states, err := b.Look(ctx, r.Session, []string{r.Name})
+	states, err := b.Read(ctx, r.Session, []string{r.Name}, 0)
 	if err == nil && len(states) > 0 && b.grants(r, states[0]) {
 		return madeUp(r), true, nil
 	}

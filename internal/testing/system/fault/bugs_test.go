@@ -138,8 +138,8 @@ func (b *reusesTokens) join(ctx context.Context, r driver.Request) (driver.Grant
 	return g, outcome, err
 }
 
-func (b *reusesTokens) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
-	states, err := b.Backend.Look(ctx, session, names)
+func (b *reusesTokens) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+	states, err := b.Backend.Read(ctx, session, names, waiters)
 	for i := range states {
 		b.round(states[i].Name, states[i].Holder.Session, &states[i].Holder.Grant)
 		for j := range states[i].Granted {

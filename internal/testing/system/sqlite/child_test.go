@@ -123,7 +123,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 	}
 	await := func(attempt string) (int64, error) {
 		for {
-			states, err := e.Look(ctx, session, []string{ball})
+			states, err := e.Read(ctx, session, []string{ball}, 0)
 			if err != nil {
 				return 0, err
 			}

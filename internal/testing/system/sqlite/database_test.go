@@ -149,7 +149,7 @@ func TestAnEndedContextDoesNothing(t *testing.T) {
 	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.Canceled) {
 		t.Fatal(taken, err)
 	}
-	if _, err := f.Look(ctx, s, []string{"n"}); !errors.Is(err, context.Canceled) {
+	if _, err := f.Read(ctx, s, []string{"n"}, 0); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	app := f.pin() // the pool has nothing left

@@ -26,7 +26,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 			"EndSession":  func() error { return f.EndSession(ctx, "s") },
 			"Take":        func() error { _, _, err := drivertest.Take(ctx, f, request("n", "s")); return err },
 			"Join":        func() error { _, _, err := drivertest.Join(ctx, f, request("n", "s")); return err },
-			"Look":        func() error { _, err := f.Look(ctx, "s", []string{"n"}); return err },
+			"Look":        func() error { _, err := f.Read(ctx, "s", []string{"n"}, 0); return err },
 			"Heartbeat":   func() error { _, err := up.Heartbeat(ctx, "s", time.Hour); return err },
 			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
 			"Purge":       func() error { _, _, err := f.Purge(ctx, time.Hour, "", 1); return err },

@@ -54,7 +54,10 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		sorts       bool // what it has found, which is a page
 	}{
 		{"inspection", "names", []string{"SEARCH l USING PRIMARY KEY (name>? AND name<?)", "SEARCH p USING PRIMARY KEY (name=?)"}, false},
-		{"inspection", "describe", []string{"SEARCH l USING PRIMARY KEY (name=?)", "SEARCH w USING PRIMARY KEY (name=? AND ticket=?)", "SEARCH q USING PRIMARY KEY (name=?)"}, true},
+		{"read", "readAll", []string{
+			"SEARCH l USING PRIMARY KEY (name=?)", "SEARCH w USING PRIMARY KEY (name=? AND ticket=?)",
+			"SEARCH q USING PRIMARY KEY (name=?)",
+		}, true},
 		{"inspection", "sessions", []string{"SEARCH s USING PRIMARY KEY (id>?)", "SEARCH l USING COVERING INDEX dblock_locks_session (session_id=?)",
 			"SEARCH r USING COVERING INDEX dblock_shares_session (session_id=?)", "SEARCH w USING COVERING INDEX dblock_waiters_owner (session_id=?)"}, true},
 		{"records", "events", []string{"SEARCH v USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, false},

@@ -229,7 +229,7 @@ func (f *fixture) only(next []driver.Handoff) driver.Handoff {
 // look is the state of one name that must have a row.
 func (f *fixture) look(session, name string) driver.State {
 	f.t.Helper()
-	states, err := f.Look(f.t.Context(), session, []string{name})
+	states, err := f.Read(f.t.Context(), session, []string{name}, 0)
 	if err != nil || len(states) != 1 {
 		f.t.Fatalf("look at %q: %v, %v", name, states, err)
 	}

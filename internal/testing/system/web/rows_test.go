@@ -33,11 +33,11 @@ func (c *counting) Names(ctx context.Context, f driver.Filter, limit int) ([]str
 	return list, err
 }
 
-func (c *counting) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	list, err := c.Backend.Describe(ctx, names, waiters)
+func (c *counting) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+	list, err := c.Backend.Read(ctx, session, names, waiters)
 	c.details.Add(int64(len(list)))
-	for _, d := range list {
-		c.places.Add(int64(len(d.Waiters)))
+	for _, s := range list {
+		c.places.Add(int64(len(s.Queue)))
 	}
 	return list, err
 }

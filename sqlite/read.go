@@ -9,32 +9,34 @@ import (
 	"github.com/dblock-go/dblock/internal/inspection"
 )
 
-func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+func (e *engine) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	var states []driver.State
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		states, err = look(ctx, q, session, names)
+		states, err = read(ctx, q, session, names, waiters)
 		return err
 	})
 	return states, err
 }
 
-func look(ctx context.Context, q *sqlitedb.Queries, session string, names []string) ([]driver.State, error) {
-	return inspection.Look(session, names, func(names []string) (seen []inspection.Row, err error) {
+func read(
+	ctx context.Context, q *sqlitedb.Queries, session string, names []string, waiters int,
+) ([]driver.State, error) {
+	return inspection.Read(session, names, waiters, func(names []string) (seen []inspection.Row, err error) {
 		list, err := jsonOf(names)
 		if err != nil {
 			return nil, err
 		}
-		rows, err := q.Look(ctx, sqlitedb.LookParams{Session: session, Names: list})
+		rows, err := q.Read(ctx, sqlitedb.ReadParams{Session: session, Names: list})
 		for _, row := range rows {
 			seen = append(seen, inspection.Row(row))
 		}
 		return seen, err
-	}, func(names []string) (seen []inspection.Row, err error) {
+	}, func(names []string, places int) (seen []inspection.Row, err error) {
 		list, err := jsonOf(names)
 		if err != nil {
 			return nil, err
 		}
-		rows, err := q.LookShared(ctx, sqlitedb.LookSharedParams{Session: session, Names: list})
+		rows, err := q.ReadAll(ctx, sqlitedb.ReadAllParams{Session: session, Names: list, Most: int64(places)})
 		for _, row := range rows {
 			seen = append(seen, inspection.Row(row))
 		}
@@ -42,7 +44,7 @@ func look(ctx context.Context, q *sqlitedb.Queries, session string, names []stri
 	})
 }
 
-// jsonOf is how a list goes into a statement.
+// jsonOf returns a list as a statement takes it.
 func jsonOf(list []string) (string, error) {
 	if list == nil {
 		return "[]", nil

@@ -17,19 +17,25 @@ var listSizes = []int{1, 8, 64, maxList}
 
 const maxList = 512
 
-func (e *engine) Look(ctx context.Context, session string, names []string) (states []driver.State, err error) {
+// Read reads a queue of at most so many waiters together with the name. Of a longer queue it reads
+// the places behind the first in a statement of its own, a moment later.
+func (e *engine) Read(
+	ctx context.Context, session string, names []string, waiters int,
+) (states []driver.State, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
-		states, err = look(ctx, q, session, names)
+		states, err = read(ctx, q, session, names, waiters)
 		return err
 	})
 	return states, mysqlserver.Interpret(err)
 }
 
-func look(ctx context.Context, q *mysqldb.Queries, session string, names []string) ([]driver.State, error) {
-	return inspection.Look(session, names, func(names []string) (seen []inspection.Row, err error) {
+func read(
+	ctx context.Context, q *mysqldb.Queries, session string, names []string, waiters int,
+) ([]driver.State, error) {
+	return inspection.Read(session, names, waiters, func(names []string) (seen []inspection.Row, err error) {
 		for part := range chunks(names) {
-			rows, err := q.Look(ctx, mysqldb.LookParams{Session: session, Names: part})
-			if rows, err = whole(rows, err, func(r mysqldb.LookRow) bool { return r.Name == "" }); err != nil {
+			rows, err := q.Read(ctx, mysqldb.ReadParams{Session: session, Names: part})
+			if rows, err = whole(rows, err, func(r mysqldb.ReadRow) bool { return r.Name == "" }); err != nil {
 				return nil, err
 			}
 			for _, row := range rows {
@@ -37,14 +43,26 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 			}
 		}
 		return seen, nil
-	}, func(names []string) (seen []inspection.Row, err error) {
+	}, func(names []string, places int) (seen []inspection.Row, err error) {
 		for part := range chunks(names) {
-			rows, err := q.LookShared(ctx, mysqldb.LookSharedParams{Session: session, Names: part})
-			if rows, err = whole(rows, err, func(r mysqldb.LookSharedRow) bool { return r.Name == "" }); err != nil {
+			rows, err := q.ReadAll(ctx, mysqldb.ReadAllParams{Session: session, Names: part, Most: int64(waiters)})
+			if rows, err = whole(rows, err, func(r mysqldb.ReadAllRow) bool { return r.Name == "" }); err != nil {
 				return nil, err
 			}
 			for _, row := range rows {
 				seen = append(seen, inspection.Row(row))
+				if row.Part != inspection.Place || row.Waiters == 0 || places == 1 {
+					continue
+				}
+				behind, err := q.NextPlaces(ctx, mysqldb.NextPlacesParams{
+					Name: row.Name, After: row.Place, Limit: count(places - 1),
+				})
+				if err != nil {
+					return nil, err
+				}
+				for _, place := range behind {
+					seen = append(seen, inspection.Row(place))
+				}
 			}
 		}
 		return seen, nil
