@@ -21,20 +21,20 @@ type instant struct {
 
 type nothing struct{}
 
-func (nothing) Heartbeat(context.Context, string, time.Duration) (bool, error)   { return true, nil }
-func (nothing) Attempts(ctx context.Context, _ string) ([]driver.Attempt, error) { return nil, nil }
+func (nothing) Heartbeat(context.Context, string, time.Duration) (bool, error) { return true, nil }
+func (nothing) Claims(context.Context, string, int) ([]driver.Claim, error)    { return nil, nil }
 func (nothing) Listen(ctx context.Context, _ string, _ func(), _ func(driver.Hint)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
-func (nothing) Close() error                                                    { return nil }
-func (*instant) Validate() error                                                { return nil }
-func (*instant) Connections() (inUse, most int)                                 { return 0, 0 }
-func (*instant) Attend(string, time.Duration) (leave func())                    { return func() {} }
-func (*instant) OpenSession(context.Context, driver.Session) error              { return nil }
-func (*instant) EndSession(context.Context, string) error                       { return nil }
-func (*instant) Upkeep(context.Context, string) (driver.Upkeep, error)          { return nothing{}, nil }
-func (*instant) Orphans(context.Context, string, int) ([]driver.Attempt, error) { return nil, nil }
+func (nothing) Close() error                                                 { return nil }
+func (*instant) Validate() error                                             { return nil }
+func (*instant) Connections() (inUse, most int)                              { return 0, 0 }
+func (*instant) Attend(string, time.Duration) (leave func())                 { return func() {} }
+func (*instant) OpenSession(context.Context, driver.Session) error           { return nil }
+func (*instant) EndSession(context.Context, string) error                    { return nil }
+func (*instant) Upkeep(context.Context, string) (driver.Upkeep, error)       { return nothing{}, nil }
+func (*instant) Claims(context.Context, string, int) ([]driver.Claim, error) { return nil, nil }
 func (*instant) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion}, nil
 }

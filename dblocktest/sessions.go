@@ -71,23 +71,19 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	return u.Beat(ctx, session, ttl)
 }
 
-func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
-	return get(ctx, u.line, func() []driver.Attempt { return u.claims(session) })
-}
-
 func (u upkeep) Close() error { return nil }
 
-// claims is what a session holds, and its places in queues, in the order of the names.
-func (d *database) claims(session string) (claims []driver.Attempt) {
+// claims returns what a session holds, and its places in queues, in the order of the names.
+func (d *database) claims(session string) (claims []driver.Claim) {
 	for _, name := range d.names.All() {
 		for _, h := range d.holders(name) {
 			if h.Session == session {
-				claims = append(claims, driver.Attempt{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
+				claims = append(claims, driver.Claim{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
 			}
 		}
 		for _, p := range d.names.Places(name) {
 			if p.Session == session {
-				claims = append(claims, driver.Attempt{Name: name, Attempt: p.Attempt})
+				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
 			}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (l *line) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
-	return get(ctx, l, func() []driver.Attempt {
+func (l *line) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return get(ctx, l, func() []driver.Claim {
 		claims := l.claims(session)
 		return claims[:min(len(claims), limit)]
 	})

@@ -47,7 +47,7 @@ func (i *Inspector) Lock(ctx context.Context, name string) (Info, error) {
 	if err := checkName("inspect", name); err != nil {
 		return Info{}, err
 	}
-	infos, err := i.describe(ctx, "inspect", []string{name}, driver.AllWaiters)
+	infos, err := i.describe(ctx, "inspect", []string{name}, driver.All)
 	if err != nil || len(infos) == 0 {
 		return Info{Name: name}, err
 	}

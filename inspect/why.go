@@ -29,7 +29,7 @@ func (i *Inspector) Why(ctx context.Context, name string) ([]Info, error) {
 	if err != nil || len(names) == 0 {
 		return []Info{{Name: name}}, err
 	}
-	infos, err := i.describe(ctx, "why", names, driver.AllWaiters)
+	infos, err := i.describe(ctx, "why", names, driver.All)
 	if err != nil {
 		return nil, err
 	}

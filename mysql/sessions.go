@@ -182,20 +182,20 @@ func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	return expired[:min(limit, len(expired))], nil
 }
 
-func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
+func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
 	return claims(ctx, e.queries(), session, limit)
 }
 
-func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Attempt, error) {
+func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Claim, error) {
 	limit = min(limit, math.MaxInt32-1)
 	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(limit + 1)})
 	if len(rows) <= limit {
 		rows, err = whole(rows, err, func(r mysqldb.ClaimsRow) bool { return r.Name == "" })
 	}
 	rows = rows[:min(limit, len(rows))]
-	list := make([]driver.Attempt, len(rows))
+	list := make([]driver.Claim, len(rows))
 	for i, row := range rows {
-		list[i] = driver.Attempt(row)
+		list[i] = driver.Claim(row)
 	}
 	return list, mysqlserver.Interpret(err)
 }

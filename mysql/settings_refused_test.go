@@ -172,7 +172,7 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 				if _, taken, err := drivertest.Take(t.Context(), a, r); err != nil || !taken {
 					t.Fatal(taken, err)
 				}
-				places, err := a.Read(t.Context(), "", []string{r.Name}, driver.AllWaiters)
+				places, err := a.Read(t.Context(), "", []string{r.Name}, driver.All)
 				must(t, err)
 				var got map[string]string
 				must(t, json.Unmarshal([]byte(places[0].Holders[0].Metadata), &got))

@@ -130,7 +130,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 		t.Fatal("the token did not rise")
 	}
 	attempt := a.enqueue(t, name)
-	if claims, err := u.Attempts(t.Context(), a.session); err != nil || len(claims) != 1 {
+	if claims, err := u.Claims(t.Context(), a.session, driver.All); err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}
 	next, err := sole(drivertest.Release(t.Context(), b, held, false))
@@ -195,7 +195,8 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		u, err := e.Upkeep(t.Context(), "s")
 		must(t, err)
 		defer u.Close()
-		if claims, err := u.Attempts(t.Context(), b.session); err != nil || len(claims) != 1 || claims[0].Token != 0 {
+		claims, err := u.Claims(t.Context(), b.session, driver.All)
+		if err != nil || len(claims) != 1 || claims[0].Token != 0 {
 			t.Fatalf("%+v %v", claims, err)
 		}
 	})

@@ -100,10 +100,10 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 			" AND first_token = token AND last_token = token AND unseen = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
 			t.Fatal("the name's row is not as it should be")
 		}
-		if claims, err := a.Orphans(t.Context(), a.session, 10); err != nil || len(claims) != 0 {
+		if claims, err := a.Claims(t.Context(), a.session, 10); err != nil || len(claims) != 0 {
 			t.Fatal(claims, err)
 		}
-		if claims, err := a.Orphans(t.Context(), b.session, 10); err != nil || len(claims) != 1 {
+		if claims, err := a.Claims(t.Context(), b.session, 10); err != nil || len(claims) != 1 {
 			t.Fatal(claims, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE first_ticket = (SELECT MIN(ticket) FROM dblock_waiters)"); n != 1 {

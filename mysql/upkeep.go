@@ -115,8 +115,8 @@ func heartbeat(ctx context.Context, q *mysqldb.Queries, session string, ttl time
 	return false, tables.Check()
 }
 
-func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
-	return claims(ctx, u.q, session, math.MaxInt32)
+func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return claims(ctx, u.q, session, limit)
 }
 
 func (u upkeep) Close() error {

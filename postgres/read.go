@@ -18,7 +18,9 @@ func (e *engine) Read(ctx context.Context, session string, names []string, waite
 func read(session string, names []string, waiters int, rows *[]inspection.Row) statement {
 	s := query(postgresdb.Read, postgresdb.ReadParams{Session: session, Names: list(names)})
 	if waiters > 0 {
-		s = query(postgresdb.ReadAll, postgresdb.ReadAllParams{Session: session, Most: int32(waiters), Names: list(names)})
+		s = query(postgresdb.ReadAll, postgresdb.ReadAllParams{
+			Session: session, Most: int32(waiters), Names: list(names),
+		})
 	}
 	var row inspection.Row
 	return s.into(&row, func() { *rows = append(*rows, row) })

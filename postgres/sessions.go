@@ -127,26 +127,24 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 	return false, tables.Check()
 }
 
-func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
+func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return claims(ctx, u.conn, session, limit)
+}
+
+func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return claims(ctx, e.db, session, limit)
+}
+
+func claims(ctx context.Context, on executor, session string, limit int) (claims []driver.Claim, err error) {
 	var row postgresdb.ClaimsRow
-	var claims []driver.Attempt
-	err := u.conn.exec(ctx, query(postgresdb.Claims, session).into(&row, func() {
-		claims = append(claims, driver.Attempt(row))
-	}))
+	err = on.exec(ctx, query(postgresdb.Claims, postgresdb.ClaimsParams{
+		Session: session, Most: int32(limit),
+	}).into(&row, func() { claims = append(claims, driver.Claim(row)) }))
 	return claims, pgserver.Interpret(err)
 }
 
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	return e.list(ctx, query(postgresdb.Expired, int32(limit)))
-}
-
-func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
-	var row postgresdb.OrphansRow
-	var claims []driver.Attempt
-	err := e.db.exec(ctx, query(postgresdb.Orphans, postgresdb.OrphansParams{
-		Session: session, Most: int32(limit),
-	}).into(&row, func() { claims = append(claims, driver.Attempt(row)) }))
-	return claims, pgserver.Interpret(err)
 }
 
 func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {

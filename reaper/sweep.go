@@ -82,7 +82,7 @@ func (s *sweeper) sessions(ctx context.Context, batch int) error {
 }
 
 func (s *sweeper) orphans(ctx context.Context, session string, batch int) error {
-	claims, err := s.engine.Orphans(ctx, session, batch)
+	claims, err := s.engine.Claims(ctx, session, batch)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {
 
 func (g *guarded) Expire(context.Context, string) (bool, error) { return true, nil }
 
-func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.Attempt, error) {
-	return []driver.Attempt{{Name: session, Token: 1}}, nil
+func (g *guarded) Claims(_ context.Context, session string, _ int) ([]driver.Claim, error) {
+	return []driver.Claim{{Name: session, Token: 1}}, nil
 }
 
 func (g *guarded) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {

@@ -119,23 +119,19 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	return false, tables.Check()
 }
 
-func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
-	return u.e.claims(ctx, session, -1)
+func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return u.e.Claims(ctx, session, limit)
 }
 
 func (u upkeep) Close() error { return nil }
 
-func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
-	return e.claims(ctx, session, limit)
-}
-
-func (e *engine) claims(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
-	var claims []driver.Attempt
+func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	var claims []driver.Claim
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		rows, err := q.Claims(ctx, sqlitedb.ClaimsParams{Session: session, Most: int64(limit)})
 		claims = nil
 		for _, row := range rows {
-			claims = append(claims, driver.Attempt{Name: row.Name, Attempt: row.Attempt, Token: row.Token, Asked: row.Asked})
+			claims = append(claims, driver.Claim(row))
 		}
 		return err
 	})

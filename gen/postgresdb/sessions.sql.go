@@ -24,10 +24,16 @@ func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 }
 
 const Claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $1::text
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $1::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
+LIMIT $1
 `
+
+type ClaimsParams struct {
+	Most    int32
+	Session string
+}
 
 type ClaimsRow struct {
 	Name    string
@@ -36,9 +42,9 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0).
-func (q *Queries) Claims(ctx context.Context, session string) ([]ClaimsRow, error) {
-	rows, err := q.db.Query(ctx, Claims, session)
+// What a session holds, and its places in queues (token 0).
+func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
+	rows, err := q.db.Query(ctx, Claims, arg.Most, arg.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -235,51 +241,6 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) (int64
 	var count int64
 	err := row.Scan(&count)
 	return count, err
-}
-
-const Orphans = `-- name: Orphans :many
-SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
-UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
-LIMIT $1
-`
-
-type OrphansParams struct {
-	Most    int32
-	Session string
-}
-
-type OrphansRow struct {
-	Name    string
-	Attempt string
-	Token   int64
-	Asked   string
-}
-
-// Claims of a dead session, some at a time.
-func (q *Queries) Orphans(ctx context.Context, arg OrphansParams) ([]OrphansRow, error) {
-	rows, err := q.db.Query(ctx, Orphans, arg.Most, arg.Session)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OrphansRow
-	for rows.Next() {
-		var i OrphansRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.Attempt,
-			&i.Token,
-			&i.Asked,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const Schema = `-- name: Schema :one

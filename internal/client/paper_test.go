@@ -156,10 +156,6 @@ func (p *paper) EndSession(context.Context, string) error {
 	return p.reached()
 }
 
-func (p *paper) Orphans(context.Context, string, int) ([]driver.Attempt, error) {
-	return nil, p.reach()
-}
-
 func (p *paper) Upkeep(context.Context, string) (driver.Upkeep, error) { return p, p.reach() }
 
 func (p *paper) Heartbeat(context.Context, string, time.Duration) (alive bool, err error) {
@@ -170,19 +166,23 @@ func (p *paper) Beat(_ context.Context, session string, _ time.Duration) (alive 
 	return session != noSession, p.reach()
 }
 
-func (p *paper) Attempts(_ context.Context, session string) (claims []driver.Attempt, err error) {
+// Claims lists nothing of sessions that have ended.
+func (p *paper) Claims(_ context.Context, session string, _ int) (claims []driver.Claim, err error) {
 	if err := p.reach(); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended > 0 {
+		return nil, nil
+	}
 	for _, name := range p.names.All() {
 		if row, _ := p.names.Row(name); row.Session == session {
-			claims = append(claims, driver.Attempt{Name: name, Attempt: row.Attempt, Token: row.Last})
+			claims = append(claims, driver.Claim{Name: name, Attempt: row.Attempt, Token: row.Last})
 		}
 		for _, place := range p.names.Places(name) {
 			if place.Session == session {
-				claims = append(claims, driver.Attempt{Name: name, Attempt: place.Attempt})
+				claims = append(claims, driver.Claim{Name: name, Attempt: place.Attempt})
 			}
 		}
 	}

@@ -15,7 +15,9 @@ import (
 // What no handle has is given back: a statement that ran after its caller had given up. What a
 // handle has and the database does not have is lost: taken by the same owner elsewhere, by an
 // operator, or by a failover to a server that never heard of it.
-func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Attempt, error)) error {
+func (c *Client) reconcile(
+	ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error),
+) error {
 	s := c.sessions.Last()
 	if s == nil || s.Session != in {
 		return nil
@@ -52,7 +54,7 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 }
 
 // lacks reports whether a hold is missing in a list of what the session has.
-func lacks(listed []driver.Attempt, believed map[string]*ledger.Hold) bool {
+func lacks(listed []driver.Claim, believed map[string]*ledger.Hold) bool {
 	found := 0
 	for _, has := range listed {
 		if believed[has.Attempt] != nil {

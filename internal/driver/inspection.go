@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AllWaiters has Read return every waiter.
-const AllWaiters = math.MaxInt32
+// All is the limit that leaves nothing out.
+const All = math.MaxInt32
 
 // Inspection reads names, queues and sessions: for the clients that wait for them, and for people.
 type Inspection interface {
@@ -29,6 +29,9 @@ type Inspection interface {
 	// Sessions lists up to limit sessions that match the filter and have a higher id than after, in
 	// the order of their ids, with what each holds and waits for.
 	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)
+
+	// Claims lists up to limit locks and places in queues that a session has, dead or not.
+	Claims(ctx context.Context, session string, limit int) ([]Claim, error)
 
 	// WaitGraph lists the part of the wait-for graph that the attempts can reach: their own places
 	// in queues; the holders of each name that has a place in the list; the places in queues of

@@ -48,11 +48,11 @@ type Upkeep interface {
 	// database is another: the lease was not moved, and the session is over.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
-	// Attempts lists every lock and every place in a queue that the session has.
-	Attempts(ctx context.Context, session string) ([]Attempt, error)
+	// Claims is Inspection.Claims on this connection.
+	Claims(ctx context.Context, session string, limit int) ([]Claim, error)
 
 	// Listen listens for grants to the session, on this connection or on another one beside it,
-	// until ctx ends or one of the two fails. It delays no statement of Heartbeat or Attempts. It
+	// until ctx ends or one of the two fails. It delays no statement of Heartbeat or Claims. It
 	// calls ready once, as soon as no later grant can be missed. It calls wake for each hint that a
 	// lock was granted or taken away. ErrUnsupported where the engine can only be polled;
 	// ErrCannotListen, which is ErrUnsupported too, where that is so with this driver.

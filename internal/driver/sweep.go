@@ -17,9 +17,6 @@ type Sweep interface {
 	// obstacle.
 	Expire(ctx context.Context, session string) (bool, error)
 
-	// Orphans lists up to limit locks and places in queues that a dead session has.
-	Orphans(ctx context.Context, session string, limit int) ([]Attempt, error)
-
 	// Overdue lists up to limit locks with a fixed lease that is over, with their holders.
 	Overdue(ctx context.Context, limit int) ([]State, error)
 

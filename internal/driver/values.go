@@ -47,8 +47,8 @@ type OwnGrant struct {
 	Grant   Grant
 }
 
-// Attempt is a session's lock or place in a queue.
-type Attempt struct {
+// Claim is a session's lock or place in a queue.
+type Claim struct {
 	Name    string
 	Attempt string
 	Token   int64  // 0: queued

@@ -422,7 +422,7 @@ func (l *Ledger) Overdue() map[string]*Attempt {
 
 // Found notes what the database has of an attempt. It returns the attempt if the client does not
 // know it.
-func (l *Ledger) Found(a driver.Attempt) *Attempt {
+func (l *Ledger) Found(a driver.Claim) *Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.attempts[a.Attempt]

@@ -222,8 +222,8 @@ func (h *heart) reconcile(l *reserved) {
 		ctx, cancel := context.WithTimeout(h.ctx, h.config.TTL)
 		defer cancel()
 		few := true
-		err := h.config.Reconcile(ctx, h.Session, func(ctx context.Context) ([]driver.Attempt, error) {
-			claims, err := l.up.Attempts(ctx, h.ID)
+		err := h.config.Reconcile(ctx, h.Session, func(ctx context.Context) ([]driver.Claim, error) {
+			claims, err := l.up.Claims(ctx, h.ID, driver.All)
 			few = len(claims) <= fewClaims
 			return claims, err
 		})

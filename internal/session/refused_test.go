@@ -21,8 +21,8 @@ func (u *unlisted) Upkeep(ctx context.Context, session string) (driver.Upkeep, e
 	return u, err
 }
 
-func (u *unlisted) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
-	_, _ = u.server.Attempts(ctx, session)
+func (u *unlisted) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	_, _ = u.server.Claims(ctx, session, limit)
 	return nil, u.because
 }
 

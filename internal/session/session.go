@@ -85,7 +85,7 @@ type Config struct {
 	Beaten func(took time.Duration, err error)
 	// Reconcile compares what a session has in the database with what the client believes. It is
 	// called every few heartbeats, and after each reconnect, with a function that lists the former.
-	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Attempt, error)) error
+	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
 	Holding   func() bool // whether the client believes that it holds anything
 }
 

@@ -34,7 +34,7 @@ type server struct {
 	connect, line time.Duration // what connecting, and heartbeats over the connection, take beyond delay
 	silent        int           // how many connects are never answered
 	full          bool          // the pool
-	claims        []driver.Attempt
+	claims        []driver.Claim
 	misfit        error // not nil: the tables are none that this build can work with
 }
 
@@ -137,7 +137,7 @@ func (s *server) heartbeat(ctx context.Context, ttl time.Duration) (alive bool, 
 	return alive, errors.Join(err, misfit)
 }
 
-func (s *server) Attempts(ctx context.Context, _ string) ([]driver.Attempt, error) {
+func (s *server) Claims(ctx context.Context, _ string, limit int) ([]driver.Claim, error) {
 	return s.claims, s.answer(ctx, func() { s.lists++ })
 }
 
@@ -177,7 +177,7 @@ func startOn(t *testing.T, store Store, s *server) (*Session, func(time.Duration
 			defer mu.Unlock()
 			return time.Since(began) + slept
 		}),
-		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Attempt, error)) error {
+		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Claim, error)) error {
 			_, err := list(ctx)
 			return err
 		},
@@ -222,7 +222,7 @@ func TestASessionLivesAsLongAsItsHeartbeatsArrive(t *testing.T) {
 
 func TestASessionThatHasMuchListsItSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{delay: 10 * time.Millisecond, claims: make([]driver.Attempt, fewClaims+1)}
+		s := &server{delay: 10 * time.Millisecond, claims: make([]driver.Claim, fewClaims+1)}
 		start(t, s)
 		time.Sleep(10*ttl + ttl/beatsPerTTL/2)
 		s.set(func() {

@@ -30,7 +30,7 @@ var (
 type Hooks struct {
 	// Reconcile and Holding are as of session.Config.
 	Reconcile func(
-		ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Attempt, error),
+		ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error),
 	) error
 	Holding func() bool
 	Unused  func() bool // reports that nothing is held, asked for, or to be given back
@@ -296,11 +296,11 @@ func (m *Sessions) Remove(id string) error {
 // off may have run after the client looked. It returns errMore until there is nothing. A lock
 // behind a transaction of the application's expires with the session.
 func (m *Sessions) tryRemove(id string) error {
-	var left []driver.Attempt
+	var left []driver.Claim
 	err := m.store.Call(m.store.Tidying, func(ctx context.Context) (err error) {
 		err = m.store.pastBroken(ctx, func() error { return m.store.Engine.EndSession(ctx, id) })
 		if err == nil {
-			left, err = m.store.Engine.Orphans(ctx, id, 64)
+			left, err = m.store.Engine.Claims(ctx, id, 64)
 		}
 		return err
 	})

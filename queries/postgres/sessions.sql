@@ -69,19 +69,13 @@ UNION
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most)
 LIMIT @most;
 
--- All that a session holds, and its places in queues (token 0).
+-- What a session holds, and its places in queues (token 0).
 -- name: Claims :many
-SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
-UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
-
--- Which builds can use these tables.
--- name: Schema :one
-SELECT version, usable_from FROM dblock_schema;
-
--- Claims of a dead session, some at a time.
--- name: Orphans :many
 SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL
 SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
 LIMIT @most;
+
+-- Which builds can use these tables.
+-- name: Schema :one
+SELECT version, usable_from FROM dblock_schema;

@@ -201,7 +201,7 @@ func claims(w *world) {
 	shares := w.take(share).Token
 	place := w.queue(whole("theirs", a))
 	w.exec("UPDATE dblock_shares SET asked = 'why'")
-	want := []driver.Attempt{
+	want := []driver.Claim{
 		{Name: "mine", Attempt: held.Attempt, Token: token},
 		{Name: "shared", Attempt: share.Attempt, Token: shares, Asked: "why"},
 		{Name: "theirs", Attempt: place},
@@ -209,21 +209,21 @@ func claims(w *world) {
 	up, err := w.Upkeep(w.ctx, a)
 	w.must(err)
 	defer up.Close()
-	for _, list := range []func() ([]driver.Attempt, error){
-		func() ([]driver.Attempt, error) { return up.Attempts(w.ctx, a) },
-		func() ([]driver.Attempt, error) { return w.Orphans(w.ctx, a, 10) },
+	for _, list := range []func() ([]driver.Claim, error){
+		func() ([]driver.Claim, error) { return up.Claims(w.ctx, a, driver.All) },
+		func() ([]driver.Claim, error) { return w.Claims(w.ctx, a, 10) },
 	} {
 		claims, err := list()
-		slices.SortFunc(claims, func(a, b driver.Attempt) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(claims, func(a, b driver.Claim) int { return cmp.Compare(a.Name, b.Name) })
 		if err != nil || !slices.Equal(claims, want) {
 			w.Errorf("%+v, %v; want %+v", claims, err, want)
 		}
 	}
-	if orphans, err := w.Orphans(w.ctx, a, 1); err != nil || len(orphans) != 1 {
-		w.Errorf("%+v, %v", orphans, err)
+	if one, err := w.Claims(w.ctx, a, 1); err != nil || len(one) != 1 {
+		w.Errorf("%+v, %v", one, err)
 	}
 	w.release(other, place)
-	if claims, err := up.Attempts(w.ctx, b); err != nil || len(claims) != 0 {
+	if claims, err := up.Claims(w.ctx, b, driver.All); err != nil || len(claims) != 0 {
 		w.Errorf("%+v, %v", claims, err)
 	}
 }

@@ -172,7 +172,7 @@ func cohort(w *world) {
 		states[0].Holders[0].Grant.First != grant.First {
 		w.Errorf("%+v, %v", states, err)
 	}
-	claims, err := w.Orphans(w.ctx, s, 10)
+	claims, err := w.Claims(w.ctx, s, 10)
 	if err != nil || len(claims) != 2 || claims[0].Token != grant.Token || claims[1].Token != 0 {
 		w.Errorf("%+v, %v", claims, err)
 	}
@@ -198,7 +198,7 @@ func details(w *world) {
 	w.release(w.take(units("idle", a, 1, 2)))
 	w.lapse(b)
 
-	states, err := w.Read(w.ctx, "", []string{"idle", "none", "whole", "shared"}, driver.AllWaiters)
+	states, err := w.Read(w.ctx, "", []string{"idle", "none", "whole", "shared"}, driver.All)
 	if err != nil || len(states) != 3 || states[0].Name != "idle" || states[1].Name != "shared" ||
 		states[2].Name != "whole" {
 		w.Fatalf("%+v, %v", states, err)

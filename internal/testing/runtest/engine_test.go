@@ -135,10 +135,6 @@ func (u upkeep) Heartbeat(ctx context.Context, id string, ttl time.Duration) (bo
 	return u.Beat(ctx, id, ttl)
 }
 
-func (u upkeep) Attempts(ctx context.Context, id string) ([]driver.Attempt, error) {
-	return ask(ctx, u.m, "claims", about{reads: true}, func() ([]driver.Attempt, error) { return u.tables().claims(id), nil })
-}
-
 func (u upkeep) Close() error { return nil }
 
 func (e engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
@@ -191,8 +187,10 @@ func (e engine) Read(ctx context.Context, id string, names []string, waiters int
 
 func (engine) Stir(context.Context, string) error { return nil }
 
-func (e engine) Orphans(ctx context.Context, id string, _ int) ([]driver.Attempt, error) {
-	return ask(ctx, e.m, "orphans", about{reads: true}, func() ([]driver.Attempt, error) { return e.tables().claims(id), nil })
+func (e engine) Claims(ctx context.Context, id string, _ int) ([]driver.Claim, error) {
+	return ask(ctx, e.m, "claims", about{reads: true}, func() ([]driver.Claim, error) {
+		return e.tables().claims(id), nil
+	})
 }
 
 // listener is the connection on which a session hears of its grants.

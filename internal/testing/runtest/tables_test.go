@@ -249,17 +249,19 @@ func (d *tables) holders(row protocol.Row) (holders []driver.Holder) {
 }
 
 // claims are a session's, in the order of the names.
-func (d *tables) claims(id string) (claims []driver.Attempt) {
+func (d *tables) claims(id string) (claims []driver.Claim) {
 	for _, name := range names {
 		row, _ := d.Row(name)
 		for _, h := range d.holders(row) {
 			if h.Session == id {
-				claims = append(claims, driver.Attempt{Name: name, Attempt: h.Attempt, Token: h.Grant.Token, Asked: row.Asked})
+				claims = append(claims, driver.Claim{
+					Name: name, Attempt: h.Attempt, Token: h.Grant.Token, Asked: row.Asked,
+				})
 			}
 		}
 		for _, p := range d.Places(name) {
 			if p.Session == id {
-				claims = append(claims, driver.Attempt{Name: name, Attempt: p.Attempt})
+				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
 			}
 		}
 	}

@@ -232,7 +232,7 @@ func (t said) String() string {
 				words = append(words, j.number(attempt)+" waits")
 			}
 		}
-	case []driver.Attempt:
+	case []driver.Claim:
 		for _, c := range a {
 			words = append(words, fmt.Sprintf("%s %s %d", c.Name, j.number(c.Attempt), c.Token))
 		}

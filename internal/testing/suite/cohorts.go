@@ -466,7 +466,7 @@ func claimedCohort(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	defer up.Close()
-	list, err := up.Attempts(brief(t), s)
+	list, err := up.Claims(brief(t), s, driver.All)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,7 +515,7 @@ func describedCohort(t *testing.T, e *env) {
 	g := l.of(r)
 	check := func(thread string, g driver.Grant, places, waiters int, queue ...string) {
 		t.Helper()
-		for _, most := range []int{1, 2, driver.AllWaiters} {
+		for _, most := range []int{1, 2, driver.All} {
 			states, err := l.Backend.Read(brief(t), "", []string{"n"}, most)
 			if err != nil || len(states) != 1 || len(states[0].Holders) != 1 {
 				t.Fatalf("%+v, %v", states, err)

@@ -199,7 +199,7 @@ func (l *line) shows(r driver.Request, g driver.Grant, waiters int) {
 // claims are the tokens of what a session has, by attempts.
 func (l *line) claims(session string) map[string]int64 {
 	l.t.Helper()
-	list, err := l.Backend.Orphans(brief(l.t), session, 1000)
+	list, err := l.Backend.Claims(brief(l.t), session, 1000)
 	if err != nil {
 		l.t.Fatal(err)
 	}

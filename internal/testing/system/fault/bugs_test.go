@@ -205,11 +205,15 @@ func (o overPool) Heartbeat(ctx context.Context, session string, ttl time.Durati
 	return o.Beat(ctx, session, ttl)
 }
 
-func (u *beatsUpkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
+func (o overPool) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return o.Backend.Claims(ctx, session, limit)
+}
+
+func (u *beatsUpkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
 	if u.mute {
 		return nil, driver.ErrRetry
 	}
-	return u.Upkeep.Attempts(ctx, session)
+	return u.Upkeep.Claims(ctx, session, limit)
 }
 
 // dropsHandOffs also forgets that others wait: else one of them would hand the lock on.
