@@ -211,7 +211,7 @@ func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error
 		page.Each(0, yield, func(size int) (runs []Run, more bool, err error) {
 			var rows []driver.Run
 			err = c.inquire(ctx, "runs", name, func(ctx context.Context, engine driver.Backend) (err error) {
-				rows, err = engine.Runs(ctx, name, before, size)
+				rows, err = engine.Runs(ctx, driver.RunFilter{Name: name, Before: before}, size)
 				return err
 			})
 			for _, r := range rows {
@@ -232,7 +232,7 @@ func (c *Client[TX]) Jobs(ctx context.Context) iter.Seq2[Run, error] {
 		page.Each(0, yield, func(size int) (jobs []Run, more bool, err error) {
 			var rows []driver.Run
 			err = c.inquire(ctx, "jobs", after, func(ctx context.Context, engine driver.Backend) (err error) {
-				rows, err = engine.LatestRuns(ctx, after, size)
+				rows, err = engine.Runs(ctx, driver.RunFilter{After: after}, size)
 				return err
 			})
 			for _, r := range rows {

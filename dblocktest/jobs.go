@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/jobs"
@@ -52,26 +51,25 @@ func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 	})
 }
 
-func (l *line) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
-	return get(ctx, l, func() (latest []driver.Run) {
+func (l *line) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
+	return get(ctx, l, func() []driver.Run {
+		var found []jobs.Row
+		if f.Name != "" {
+			before := jobs.Before(f.Before)
+			found = slices.DeleteFunc(l.shownRuns(f.Name), func(r jobs.Row) bool { return r.BeganAt >= before })
+			slices.SortFunc(found, func(a, b jobs.Row) int { return byTime(b, a) })
+			return jobs.List(found[:min(limit, len(found))])
+		}
 		for _, name := range slices.Sorted(maps.Keys(l.runs)) {
-			if all := l.shownRuns(name); name > after && len(all) > 0 && len(latest) < limit {
-				latest = append(latest, slices.MaxFunc(all, byTime).Run())
+			if all := l.shownRuns(name); name > f.After && len(all) > 0 {
+				found = append(found, slices.MaxFunc(all, byTime))
 			}
 		}
-		return latest
+		return jobs.List(found[:min(limit, len(found))])
 	})
 }
 
 // byTime orders runs, the earlier first.
 func byTime(a, b jobs.Row) int {
 	return cmp.Or(cmp.Compare(a.BeganAt, b.BeganAt), cmp.Compare(a.Slot, b.Slot))
-}
-
-func (l *line) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
-	return get(ctx, l, func() []driver.Run {
-		all := slices.DeleteFunc(l.shownRuns(name), func(r jobs.Row) bool { return r.BeganAt >= jobs.Before(before) })
-		slices.SortFunc(all, func(a, b jobs.Row) int { return byTime(b, a) })
-		return jobs.List(all[:min(limit, len(all))])
-	})
 }

@@ -116,7 +116,7 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 				return int(after - first), err
 			}, 8999, 2100},
 			{"the latest runs of jobs", func() (int, error) {
-				runs, err := a.LatestRuns(t.Context(), "job001500", 10)
+				runs, err := a.Runs(t.Context(), driver.RunFilter{After: "job001500"}, 10)
 				return len(runs), err
 			}, 10, 200},
 		} {

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -67,18 +66,14 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	return driver.ErrNotHeld
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {
+func (e *engine) Runs(ctx context.Context, f driver.RunFilter, limit int) (runs []driver.Run, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
-		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: jobs.Before(before), Limit: count(limit)})
-		runs = jobs.List(rows)
-		return err
-	})
-	return runs, mysqlserver.Interpret(err)
-}
-
-func (e *engine) LatestRuns(ctx context.Context, after string, limit int) (runs []driver.Run, err error) {
-	err = e.read(ctx, func(q *mysqldb.Queries) error {
-		rows, err := q.LatestRuns(ctx, mysqldb.LatestRunsParams{After: after, Limit: count(limit)})
+		if f.Name == "" {
+			rows, err := q.LatestRuns(ctx, mysqldb.LatestRunsParams{After: f.After, Limit: count(limit)})
+			runs = jobs.List(rows)
+			return err
+		}
+		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: f.Name, Before: jobs.Before(f.Before), Limit: count(limit)})
 		runs = jobs.List(rows)
 		return err
 	})

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -50,13 +49,14 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	return pgserver.Interpret(err)
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
-	rows, err := e.readRuns(ctx, query(postgresdb.Runs, postgresdb.RunsParams{Name: name, Before: jobs.Before(before), Most: int32(limit)}))
-	return jobs.List(rows), pgserver.Interpret(err)
-}
-
-func (e *engine) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
-	rows, err := e.readRuns(ctx, query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: after, Most: int32(limit)}))
+func (e *engine) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
+	s := query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: f.After, Most: int32(limit)})
+	if f.Name != "" {
+		s = query(postgresdb.Runs, postgresdb.RunsParams{
+			Name: f.Name, Before: jobs.Before(f.Before), Most: int32(limit),
+		})
+	}
+	rows, err := e.readRuns(ctx, s)
 	return jobs.List(rows), pgserver.Interpret(err)
 }
 

@@ -121,18 +121,14 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	})
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {
+func (e *engine) Runs(ctx context.Context, f driver.RunFilter, limit int) (runs []driver.Run, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: jobs.Before(before), Most: int64(limit)})
-		runs = jobs.List(rows)
-		return err
-	})
-	return runs, err
-}
-
-func (e *engine) LatestRuns(ctx context.Context, after string, limit int) (runs []driver.Run, err error) {
-	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.LatestRuns(ctx, sqlitedb.LatestRunsParams{After: after, Most: int64(limit)})
+		if f.Name == "" {
+			rows, err := q.LatestRuns(ctx, sqlitedb.LatestRunsParams{After: f.After, Most: int64(limit)})
+			runs = jobs.List(rows)
+			return err
+		}
+		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: f.Name, Before: jobs.Before(f.Before), Most: int64(limit)})
 		runs = jobs.List(rows)
 		return err
 	})

@@ -140,7 +140,7 @@ func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Sl
 		return
 	}
 	_ = c.store.Call(ctx, func(ctx context.Context) error {
-		before, err := c.store.Engine.Runs(ctx, run.Name, run.Began, 1)
+		before, err := c.store.Engine.Runs(ctx, driver.RunFilter{Name: run.Name, Before: run.Began}, 1)
 		if err == nil && len(before) > 0 {
 			if skipped, missed := jobs.LeftOut(before[0], run, slot.Length); skipped+missed > 0 {
 				c.observer.SlotsLeftOut(observe.LeftOut{Name: run.Name, Skipped: skipped, Missed: missed})
@@ -182,7 +182,7 @@ func (c *Client) lockJob(ctx context.Context, name string, w *Want) (*Lock, erro
 // running reports whether the latest run of a job has this token, and has not ended.
 func (c *Client) running(ctx context.Context, name string, token int64) (running bool, err error) {
 	err = c.store.Insist(ctx, func(ctx context.Context) error {
-		latest, err := c.store.Engine.Runs(ctx, name, time.Time{}, 1)
+		latest, err := c.store.Engine.Runs(ctx, driver.RunFilter{Name: name}, 1)
 		running = len(latest) > 0 && latest[0].Token == token && latest[0].Ended.IsZero()
 		return err
 	})
@@ -205,7 +205,7 @@ func (c *Client) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, r
 	again := false
 	err = c.store.Insist(ctx, func(ctx context.Context) (err error) {
 		if again {
-			latest, err := c.store.Engine.Runs(ctx, r.Name, time.Time{}, 1)
+			latest, err := c.store.Engine.Runs(ctx, driver.RunFilter{Name: r.Name}, 1)
 			if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
 				run, ours = append(latest, driver.Run{})[0], err == nil
 				return err
@@ -228,7 +228,7 @@ func (c *Client) disclaim(ctx context.Context, run driver.Run, why error) {
 	defer cancel()
 	var latest []driver.Run
 	err := c.store.Call(within, func(ctx context.Context) (err error) {
-		latest, err = c.store.Engine.Runs(ctx, run.Name, time.Time{}, 1)
+		latest, err = c.store.Engine.Runs(ctx, driver.RunFilter{Name: run.Name}, 1)
 		return err
 	})
 	if err == nil && len(latest) > 0 && latest[0].Token == run.Token {

@@ -27,13 +27,16 @@ type Jobs interface {
 	// token.
 	EndRun(ctx context.Context, r Run) error
 
-	// Runs lists up to limit runs of a name that began before a time (the zero time: all), latest
-	// first. Slots do not order runs, because the interval may have changed.
-	Runs(ctx context.Context, name string, before time.Time, limit int) ([]Run, error)
+	// Runs lists up to limit runs that match the filter.
+	Runs(ctx context.Context, f RunFilter, limit int) ([]Run, error)
+}
 
-	// LatestRuns lists the latest run of each of up to limit names above one, in the order of their
-	// bytes. It reads all runs of these names.
-	LatestRuns(ctx context.Context, after string, limit int) ([]Run, error)
+// RunFilter selects the runs of one name, latest first, or of each name the latest run, in the
+// order of their bytes. Slots do not order runs, because the interval may have changed.
+type RunFilter struct {
+	Name   string    // "": of each name the latest run, for which all of its runs are read
+	Before time.Time // of one name: only runs that began before; the zero time: all
+	After  string    // of each name: only names above this one
 }
 
 // MaxAhead is how far a moment may be ahead of the database's clock for its slot to be claimed.

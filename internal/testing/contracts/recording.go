@@ -173,7 +173,7 @@ func runs(w *world) {
 		limit  int
 		slots  []int64
 	}{{time.Time{}, 2, []int64{first.Slot, -1}}, {time.UnixMicro(10), 10, []int64{-2, -3}}} {
-		list, err := w.Runs(w.ctx, "job", c.before, c.limit)
+		list, err := w.Runs(w.ctx, driver.RunFilter{Name: "job", Before: c.before}, c.limit)
 		var slots []int64
 		for _, r := range list {
 			slots = append(slots, r.Slot)

@@ -54,8 +54,8 @@ func (c *counting) Events(ctx context.Context, f driver.EventFilter, limit int) 
 	return list, err
 }
 
-func (c *counting) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
-	list, err := c.Backend.Runs(ctx, name, before, limit)
+func (c *counting) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
+	list, err := c.Backend.Runs(ctx, f, limit)
 	c.runs.Add(int64(len(list)))
 	return list, err
 }
