@@ -68,7 +68,9 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 			func(i int) string { return fmt.Sprintf("(%d, 'n%d', 'k', 1, '', '', '', '', '')", i+1, i%10) })
 		s.fill(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)", 9000,
 			func(i int) string { return fmt.Sprintf("('job%06d', %d, 1, '', '', '', %d, '', 1)", i/3, i%3, i) })
-		s.exec(t, "ANALYZE TABLE dblock_waiters") // as the server does by itself, somewhat later
+		for _, table := range []string{"locks", "waiters", "sessions", "heartbeats", "events", "runs"} {
+			s.exec(t, "ANALYZE TABLE dblock_"+table) // as the server does by itself, somewhat later
+		}
 		page := make([]string, 100)
 		for i := range page {
 			page[i] = fmt.Sprintf("n%06d", 50000+i)
