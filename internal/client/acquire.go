@@ -67,7 +67,7 @@ func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 	return c.store.Explain(ctx, err)
 }
 
-// checkPermits refuses what would wait for permits that its own caller has.
+// checkPermits refuses a request that would wait for permits of its own caller.
 func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.Owner) error {
 	if _, under := c.owners.In(ctx); !under {
 		return nil
@@ -77,32 +77,40 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.O
 	case mine == 0:
 		return nil
 	case r.Units > 0 && r.Of != driver.Readers && r.Of != of:
-		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number", ErrInvalidOption, r.Units, r.Of, mine, of)
+		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number",
+			ErrInvalidOption, r.Units, r.Of, mine, of)
 	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
 		return c.selfDeadlock(o, r.Name, r.Units)
 	}
 	return nil
 }
 
-// checkEnclosing refuses what would wait for a lock that its own caller has by another client of
-// this process. Names of two databases are not in each other's way: the other client's session must
-// have the lock here.
+// checkEnclosing refuses a request that would wait for a lock of its own caller, by another client
+// of this process. Names of two databases are not in each other's way: the other client's session
+// must have the lock in this database.
 func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger.Owner) error {
 	for _, by := range c.owners.Elsewhere(ctx, r.Name) {
 		if by.Beside(r) || o.Explicit && o == by.Owner { // which takes over
 			continue
 		}
 		if state, err := c.store.Look(ctx, by.Session, r.Name); err == nil && len(state.Granted) > 0 {
-			cycle := deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: r.Name, Units: r.Units, HeldHost: by.Host, HeldThread: by.Thread}}
-			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that lock", c.config.Deadlocked(cycle))
+			cycle := c.config.Deadlocked(waitFor(o, r.Name, r.Units, by.Owner))
+			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that lock", cycle)
 		}
 	}
 	return nil
 }
 
-// selfDeadlock is an owner that would wait for what it has itself.
+// selfDeadlock is the error of an owner that would wait for a lock of its own.
 func (c *Client) selfDeadlock(o ledger.Owner, name string, units int) error {
-	return c.config.Deadlocked(deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: name, Units: units, HeldHost: o.Host, HeldThread: o.Thread}})
+	return c.config.Deadlocked(waitFor(o, name, units, o))
+}
+
+// waitFor is the cycle of an owner that would wait for a holder.
+func waitFor(o ledger.Owner, name string, units int, holder ledger.Owner) deadlock.Cycle {
+	return deadlock.Cycle{{
+		Host: o.Host, Thread: o.Thread, Name: name, Units: units, HeldHost: holder.Host, HeldThread: holder.Thread,
+	}}
 }
 
 // reenter counts one more entry of the same owner. It returns nil if there is nothing to enter.
@@ -219,7 +227,9 @@ func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 
 // queueOrPeek is the way to a name that is not plainly free: for an owner that outlives its process
 // back into its own lock; without wait a look; or the queue.
-func (c *Client) queueOrPeek(ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner, wait bool) (*receipt, error) {
+func (c *Client) queueOrPeek(
+	ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner, wait bool,
+) (*receipt, error) {
 	if o.Explicit && r.Units == 0 {
 		answer, back, err := s.Reenter(ctx, r)
 		if back || err != nil {
@@ -232,8 +242,8 @@ func (c *Client) queueOrPeek(ctx context.Context, s *store.Session, r *driver.Re
 	return c.queue(ctx, s, r, o)
 }
 
-// peek looks at a name before it touches it: to find a lock held costs no write. Holders and
-// waiters that are over their time make way.
+// peek reads a name before it takes it: to find a lock held costs no write. Expired holders and
+// waiters make way.
 func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) (*receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
@@ -250,17 +260,17 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 			if err != nil {
 				return &receipt{}, c.notAcquired(state, err)
 			}
-			if !freed { // another did it, or the holder lives
+			if !freed { // another session did it, or the holder lives
 				fails++
 			}
 			continue // there may be more of them
 		}
 		if c.undone(ctx, state.Holder.Attempt) {
-			continue // it was this client's own, from before
+			continue // the holder was an earlier attempt of this client
 		}
 		if state.Holder.Session == s.ID && !c.ledger.Knows(state.Holder.Attempt) {
 			fails++
-			continue // likewise, and it was undone since the look
+			continue // likewise, and it was undone after the name was read
 		}
 		capacity, collides := is.Joined(r.Of)
 		switch {
@@ -277,27 +287,27 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 	return &receipt{}, c.notAcquired(state, nil)
 }
 
-// seen is the row of a name as a look shows it.
-type seen struct {
+// snapshot is the row of a name as it was read.
+type snapshot struct {
 	protocol.Row
 	rests bool
 }
 
-func rowOf(s driver.State) seen {
+func rowOf(s driver.State) snapshot {
 	row := protocol.Row{Units: s.Used, Capacity: s.Capacity, Waiters: s.Waiters}
 	if s.Sharing == 0 {
 		row.Session = s.Holder.Session
 	}
-	return seen{row, s.Rest > 0}
+	return snapshot{row, s.Rest > 0}
 }
 
 // free reports whether a request is granted at once.
-func (s seen) free(r *driver.Request) bool {
+func (s snapshot) free(r *driver.Request) bool {
 	_, collides := s.Joined(r.Of)
 	return !collides && !s.rests && s.Waiters == 0 && s.Fits(r.Units, r.Of)
 }
 
-// overdue is a holder of the name that is over its time, if there is one.
+// overdue returns an expired holder of the name, or nil.
 func overdue(s driver.State) *driver.Holder {
 	for _, h := range []driver.Holder{s.Holder, s.Head} {
 		if h.Session != "" && h.Left <= 0 {

@@ -82,10 +82,13 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 
 // gather takes all names in their order. Where it fails it releases what it has, and tells of which
 // name it was.
-func (c *Client) gather(ctx context.Context, requests []driver.Request, o ledger.Owner, wait bool) (_ *Locks, failed string, err error) {
+func (c *Client) gather(
+	ctx context.Context, requests []driver.Request, o ledger.Owner, wait bool,
+) (_ *Locks, failed string, err error) {
 	all := &Locks{client: c}
 	ctx = c.owners.Joint(ctx, o)
-	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(c.owners.With(context.WithoutCancel(ctx), o, c.owners.Path(ctx, o)), all, true))
+	under := c.owners.With(context.WithoutCancel(ctx), o, c.owners.Path(ctx, o))
+	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(under, all, true))
 	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
@@ -139,7 +142,9 @@ func (l *Locks) add(h *ledger.Hold, obs *observation, entered bool) {
 
 // takeBatch takes the names before the first that is not free, or that the owner has already, and
 // returns how many.
-func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o ledger.Owner, obs observations) (int, error) {
+func (c *Client) takeBatch(
+	ctx context.Context, all *Locks, requests []driver.Request, o ledger.Owner, obs observations,
+) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
 		leave := c.ledger.Enter(ctx, r.Name, o, false)
@@ -286,10 +291,10 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 }
 
 // simple reports whether the lock can be released by the statement for many: it is the last entry
-// of a hold about which nothing is in doubt, and for which nobody waited. MUST be called with the
-// mu of both locked.
+// of a hold whose mode is certain, and that had no waiters. MUST be called with the mutexes of both
+// locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil && !h.Grant.Contended && !h.Member.Shared() &&
-		!h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain && l.client.ledger.State(h.Attempt) == ledger.Held
+	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil &&
+		!h.Grant.Contended && !h.Member.Shared() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain && l.client.ledger.State(h.Attempt) == ledger.Held
 }

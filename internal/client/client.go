@@ -66,7 +66,9 @@ func (c *Client) serve() {
 	}
 	if c.config.Reap {
 		c.sessions.Go(func() {
-			options := []reaper.Option{reaper.Logger(c.config.Log), reaper.While(func() bool { return c.sessions.Alive() != nil })}
+			options := []reaper.Option{
+				reaper.Logger(c.config.Log), reaper.While(func() bool { return c.sessions.Alive() != nil }),
+			}
 			if c.config.Events {
 				options = append(options, reaper.Events())
 			}
@@ -119,7 +121,7 @@ func (c *Client) shutDown() {
 			holds = append(holds, h)
 		}
 	}
-	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.takeBack(holds[i], ErrClosed) })...)
+	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.releaseFor(holds[i], ErrClosed) })...)
 	c.store.Wait()
 	if c.history.write != nil {
 		c.history.flush(c.store.Tidying)

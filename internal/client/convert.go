@@ -135,8 +135,10 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode
 }
 
 // tryConvert converts once.
-func (c *Client) tryConvert(ctx context.Context, h *ledger.Hold, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error)) error {
-	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the ledger.Mode, and wait
+func (c *Client) tryConvert(
+	ctx context.Context, h *ledger.Hold, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error),
+) error {
+	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the mode, and wait
 		return err
 	}
 	defer h.Entries.Unlock()

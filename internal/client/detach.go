@@ -35,14 +35,14 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		defer c.store.Done()
-		l.outcome = c.send(ctx, l.hold, d)
+		l.outcome = c.detachHold(ctx, l.hold, d)
 		l.unlocked = l.hold.Context().Err() != nil
 		return l.outcome
 	})
 }
 
-// send does so once nothing else changes the hold.
-func (c *Client) send(ctx context.Context, h *ledger.Hold, d time.Duration) error {
+// detachHold detaches a hold once nothing else changes it.
+func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration) error {
 	if err := h.Ended(); err != nil {
 		return err
 	}
@@ -56,16 +56,21 @@ func (c *Client) send(ctx context.Context, h *ledger.Hold, d time.Duration) erro
 	if err := c.detachable(h); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout) // also where the application has locked the whole database
+	// The bound holds also where the application has locked the whole database.
+	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout)
 	defer cancel()
-	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.Owner.Host, Thread: h.Owner.Thread, Attempt: rand.Text()}
+	to := protocol.Request{
+		Session: detached + rand.Text()[:24], Host: h.Owner.Host, Thread: h.Owner.Thread, Attempt: rand.Text(),
+	}
 	err := c.persist(ctx, func() error {
 		return c.store.Call(ctx, func(ctx context.Context) error {
-			return c.store.Engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d})
+			return c.store.Engine.OpenSession(ctx, driver.Session{
+				ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d,
+			})
 		})
 	})
 	if err == nil {
-		err = c.giveTo(ctx, h, to, d)
+		err = c.transfer(ctx, h, to, d)
 	}
 	if err != nil {
 		c.endSession(to.Session)
@@ -73,11 +78,11 @@ func (c *Client) send(ctx context.Context, h *ledger.Hold, d time.Duration) erro
 	return err
 }
 
-// giveTo ends a hold here, and gives it to another session, which lasts for d from then on. MUST be
-// called with mu locked.
-func (c *Client) giveTo(ctx context.Context, h *ledger.Hold, to protocol.Request, d time.Duration) error {
+// transfer ends a hold here, and transfers it to another session, which lasts for d from then on.
+// MUST be called with the hold's Entries locked.
+func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Request, d time.Duration) error {
 	h.Entries.N = 0
-	if !c.ledger.Drop(h, errDetached) { // another has taken it out of the registry, and ends it
+	if !c.ledger.Drop(h, errDetached) { // ended by the goroutine that took it out of the ledger
 		<-h.Context().Done()
 		return h.Ended()
 	}
@@ -106,7 +111,8 @@ func (c *Client) giveTo(ctx context.Context, h *ledger.Hold, to protocol.Request
 	return err
 }
 
-// detachable is why a hold cannot be detached, or nil. MUST be called with mu locked.
+// detachable returns why a hold cannot be detached, or nil. MUST be called with the hold's Entries
+// locked.
 func (c *Client) detachable(h *ledger.Hold) error {
 	if h.Entries.N == 0 || !c.ledger.Relies(h) {
 		return c.ledger.Unusable(h)
@@ -191,7 +197,8 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	case state.Sharing > 0 || holder.Session == "" || holder.Grant.Token != token:
 		return nil, fmt.Errorf("%w: nobody holds it with token %d", driver.ErrNotHeld, token)
 	case !strings.HasPrefix(holder.Session, detached):
-		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached", driver.ErrNotHeld, token)
+		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached",
+			driver.ErrNotHeld, token)
 	}
 	o := c.owners.Of(ctx, nil)
 	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.Attempt(ctx, o)

@@ -10,6 +10,17 @@
 // else queue, which joins a cohort (package cohort). Ledger.Rely enters the hold of the grant.
 // Lock.Unlock ends in release (unlock.go), or in the next member of its cohort.
 //
+// # Verbs
+//
+// How a lock ends has one verb each, in this package and those below:
+//
+//	release   Unlock, UnlockTx and Close: the holder gives the lock up
+//	revoke    the lock ends without its holder: a loss, a takeover, Break
+//	expire    a lease ends at its time: that of a session, or a fixed one
+//	abandon   no caller relies on an attempt any more: the client releases what it has got
+//	transfer  the lock goes to another holder without being free: a member of a cohort, a session
+//	finish    nothing of an attempt is in the database any more
+//
 // # What is told
 //
 // The logger and the observer are the application's code, which may block. Their calls go through

@@ -63,7 +63,7 @@ func (c *Client) stall(h *ledger.Hold, silent time.Duration) {
 	c.recordLoss(h, cause)
 	c.ledger.LogLoss(h)
 	c.tellEnded(h, cause)
-	if err := c.takeBack(h, cause); err != nil && !errors.Is(err, ErrLost) {
+	if err := c.releaseFor(h, cause); err != nil && !errors.Is(err, ErrLost) {
 		c.config.Log.Warn("dblock: a lock whose holder stalled is given back later", "error", err)
 	}
 }

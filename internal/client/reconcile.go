@@ -37,8 +37,8 @@ func (c *Client) reconcile(
 	}
 	defer c.store.Done()
 	for _, has := range listed {
-		if h := believed[has.Attempt]; h != nil && h.Began < before { // for longer than a heartbeat: the database shall show the holder
-			c.split(h)
+		if h := believed[has.Attempt]; h != nil && h.Began < before {
+			c.split(h) // held for longer than a heartbeat: the database shall show the holder
 		}
 		delete(believed, has.Attempt)
 		delete(overdue, has.Attempt)

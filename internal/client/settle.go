@@ -28,8 +28,8 @@ func (c *Client) settle(ctx context.Context, h *ledger.Hold) error {
 	return err
 }
 
-// ascertain finds out what a hold is after an unanswered conversion, and makes the member of a
-// cohort a holder by itself. MUST be called with conversion locked.
+// ascertain reads the mode of a hold after the answer to a conversion was lost, and makes the
+// member of a cohort its only holder. MUST be called with Mode locked.
 func (c *Client) ascertain(ctx context.Context, h *ledger.Hold) error {
 	was := h.Mode.Load()
 	if h.Context().Err() != nil {
@@ -93,7 +93,7 @@ func (c *Client) confirm(ctx context.Context, h *ledger.Hold) error {
 	})
 }
 
-// single makes the member of a cohort a holder by itself.
+// single makes the member of a cohort its only holder.
 func (c *Client) single(ctx context.Context, h *ledger.Hold) error {
 	done := c.split(h)
 	if done == nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// unlock takes back one entry; with the last one the lock goes to the next.
+// unlock takes back one entry, and releases the lock with the last.
 func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
-	if err := h.Ended(); err != nil { // whatever is under way
+	if err := h.Ended(); err != nil { // whatever else is in flight
 		return err
 	}
 	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
 		return err
 	}
 	defer h.Entries.Unlock()
-	if over := h.In.Over(); over != nil { // it is about to be said
+	if over := h.In.Over(); over != nil { // before the session's own goroutine has noticed
 		c.ledger.Lose(over, h)
 		if c.ledger.State(h.Attempt) != ledger.ReleasedTx {
-			<-h.Context().Done() // whatever took it out of the registry ends it
+			<-h.Context().Done() // ended by the goroutine that took the hold out of the ledger
 		}
 	}
 	if err := h.Ended(); err != nil {
@@ -34,18 +34,18 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 		h.Entries.N--
 		return nil
 	}
-	if h.Entries.N == 0 && c.ledger.State(h.Attempt) == ledger.Gone { // it was unlocked before, and nothing is left of it
+	if h.Entries.N == 0 && c.ledger.State(h.Attempt) == ledger.Gone { // unlocked before
 		return nil
 	}
 	h.Entries.N = 0
 	if err := c.store.Begin(); err != nil {
-		if h.Context().Err() != nil { // UnlockAll could not release it: Close finds it no more
+		if h.Context().Err() != nil { // UnlockAll could not release it, and Close does not find it
 			c.tellEnded(h, err)
 		}
 		return err
 	}
 	defer c.store.Done()
-	if !c.ledger.Drop(h, errUnlocked) { // another has taken it out of the registry, and ends it
+	if !c.ledger.Drop(h, errUnlocked) { // ended by the goroutine that took it out of the ledger
 		<-h.Context().Done()
 		if err := h.Ended(); err != nil {
 			return err
@@ -56,21 +56,12 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 	return err
 }
 
-// drop ends a hold that is about to be released; false if it has ended already.
-func (c *Client) drop(h *ledger.Hold, cause error) bool {
-	held := c.ledger.Take(h, ledger.Unlock)
-	if held {
-		c.ledger.End(h, cause)
-	}
-	return held
-}
-
-// takeBack releases a dropped hold for its holder, who did not unlock it.
-func (c *Client) takeBack(h *ledger.Hold, cause error) error {
+// releaseFor releases a hold that was dropped, and that its holder did not unlock.
+func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
 	h.Entries.Lock()
 	defer h.Entries.Unlock()
 	ctx := c.store.Tidying
-	if c.ledger.State(h.Attempt) == ledger.Settling { // the transaction of UnlockTx may still be open, for as long as the application likes
+	if c.ledger.State(h.Attempt) == ledger.Settling { // the transaction of UnlockTx may still be open
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, contract.CleanupTimeout)
 		defer cancel()
@@ -80,17 +71,17 @@ func (c *Client) takeBack(h *ledger.Hold, cause error) error {
 		c.tellEnded(h, err)
 	}
 	c.tellEnded(h, cause)
-	if err != nil && !(h.Entries.N == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
+	if err != nil && !(h.Entries.N == 0 && errors.Is(err, ErrLost)) { // an Unlock in flight has done it
 		return fmt.Errorf("unlocking %q: %w", h.Name, err)
 	}
 	return nil
 }
 
-// release gives what is not relied upon any more to the next. It is safe to repeat: after an answer
-// that was lost, not to hold the lock any more is success. MUST be called with the hold's mu
-// locked.
+// release releases a hold that was taken out of the ledger: to the next member of its cohort, or in
+// the database. It is safe to repeat: after an answer that was lost, not to hold the lock any more
+// is success. MUST be called with the hold's Entries locked.
 func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
-	if c.ledger.State(h.Attempt) == ledger.Gone { // UnlockTx has released it, as the client has heard
+	if c.ledger.State(h.Attempt) == ledger.Gone { // UnlockTx has released it, and the client knows
 		c.promote(ctx, h)
 		return nil
 	}
@@ -108,7 +99,8 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 	queued := true // members that an UnlockTx may have detached: if that is not known, a look tells
 	defer func() { h.Member.Leave(queued) }()
 	for tries := c.store.Tries(store.Patient); ; {
-		r := protocol.Release(h.Held(), h.Grant.Contended || c.ledger.State(h.Attempt) != ledger.Releasing, h.Guarded.Load())
+		contended := h.Grant.Contended || c.ledger.State(h.Attempt) != ledger.Releasing
+		r := protocol.Release(h.Held(), contended, h.Guarded.Load())
 		if h.Mode.Load().Doubt != ledger.Certain {
 			r = protocol.Undo(h.In.ID, h.Name, h.ID)
 			r.Guarded = h.Guarded.Load()
@@ -122,7 +114,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 			return nil
 		case err == nil:
 			return c.released(ctx, h)
-		case errors.Is(err, driver.ErrGuarded): // the lock counts as released; the next holder gets it once the transaction has ended
+		case errors.Is(err, driver.ErrGuarded): // the next holder gets the lock once the transaction has ended
 			c.abandon(h.In, h.Attempt, false)
 			c.history.record(h, KindReleased, "")
 			return nil
@@ -155,8 +147,8 @@ func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
 	return nil
 }
 
-// promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is
-// a hint like any wake-up: a waiter that hears nothing does it itself.
+// promote transfers a name that UnlockTx left free with a queue, on the engines that leave it so. A
+// waiter that is not notified does so itself.
 func (c *Client) promote(ctx context.Context, h *ledger.Hold) {
 	_, err := h.In.Reclaim(ctx, h.Name, driver.Holder{})
 	if err != nil && !c.store.Transient(err) {

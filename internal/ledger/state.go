@@ -27,16 +27,18 @@ type State int
 
 // The states.
 const (
-	Requested   State = iota // a statement may take the lock, or a place in the queue; of a cohort, no member relies on the lock yet
-	Held                     // the client relies on the lock
-	Lent                     // the lease stands behind the lock of a transaction
-	Releasing                // the lock counts as released, and the database is told
-	Undoing                  // in the background, the client releases whatever the attempt has got
-	Overdue                  // the fixed lease has expired here, and the database may still have it
-	ReleasingTx              // UnlockTx was called: its transaction releases the lock, or has, or was rolled back
-	ReleasedTx               // the database says that UnlockTx has released the lock; its context is open until Unlock
-	Settling                 // Unlock was called after UnlockTx: the database is told unless it knows
-	Gone                     // nothing is left of it
+	// Requested: a statement may take the lock, or a place in the queue. No member of a cohort
+	// relies on the lock.
+	Requested   State = iota
+	Held              // the client relies on the lock
+	Lent              // the lease stands behind the lock of a transaction
+	Releasing         // the lock counts as released, and the database is told
+	Undoing           // in the background, the client releases whatever the attempt has got
+	Overdue           // the fixed lease has expired here, and the database may still have it
+	ReleasingTx       // UnlockTx was called: its transaction releases the lock, or has, or was rolled back
+	ReleasedTx        // the database says that UnlockTx has released the lock; its context is open until Unlock
+	Settling          // Unlock was called after UnlockTx: the database is told unless it knows
+	Gone              // nothing is left of it
 )
 
 var stateNames = [...]string{

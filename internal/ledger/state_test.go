@@ -13,7 +13,8 @@ import (
 var (
 	diagramStates = map[string]State{
 		"Requested": Requested, "Held": Held, "Lent": Lent, "Releasing": Releasing,
-		"Undoing": Undoing, "Overdue": Overdue, "ReleasingTx": ReleasingTx, "ReleasedTx": ReleasedTx, "Settling": Settling, "Gone": Gone,
+		"Undoing": Undoing, "Overdue": Overdue, "ReleasingTx": ReleasingTx, "ReleasedTx": ReleasedTx,
+		"Settling": Settling, "Gone": Gone,
 	}
 	diagramLine = regexp.MustCompile(`(?m)^//\t    (\w+) --> (\w+): (\w+)$`)
 )

@@ -26,8 +26,8 @@ func (s *Session) newBatch() *coalesce.Coalescer[protocol.Op, outcome] {
 	})
 }
 
-// runBatch sends a batch. No single caller's context ends it. The engine runs an op that is alone in
-// its batch in full: a release may then transfer the name, also to a waiter of this session.
+// runBatch sends a batch. No single caller's context ends it. The engine runs an op that is alone
+// in its batch in full: a release may then transfer the name, also to a waiter of this session.
 func (s *Session) runBatch(ops []protocol.Op) ([]outcome, error) {
 	results, asked, err := s.store.Run(s.store.Tidying, ops...)
 	outcomes := make([]outcome, len(ops))
