@@ -52,11 +52,10 @@
 //
 // Lock takes the whole of a name, Shared takes one of any number of shares, and Permits takes some
 // of a fixed number. They share one queue: a large request is not overtaken by small ones. LockAll
-// takes several names at once. OncePer runs a job once in each slot of time, OnceAt once for each
-// planned time. Every and EveryAt are loops of these, EveryAt for cron expressions. Package
-// election elects leaders, and package quorum keeps one lock in three or five databases.
-// postgres.Advisory and mysql.Named are clients of the server's own locks: they need no tables and
-// have no tokens.
+// takes several names at once. Package jobs runs a job once in each slot of time, or once for each
+// time of a cron expression. Package election elects leaders, and package quorum keeps one lock in
+// three or five databases. postgres.Advisory and mysql.Named are clients of the server's own locks:
+// they need no tables and have no tokens.
 //
 // # Reentrancy
 //
@@ -85,8 +84,9 @@
 // second. A lock that was lost ends its context with ErrLost as the cause.
 //
 // No call waits for a database for ever. A statement is given up after a TTL. Ping, CheckSchema,
-// Jobs, Runs and package inspect return ErrUnavailable then, each page of a list after two TTLs at
-// most, and ErrClosed when the client is closed meanwhile. Close returns within ten seconds.
+// package inspect and the lists of package jobs return ErrUnavailable then, each page of a list
+// after two TTLs at most, and ErrClosed when the client is closed meanwhile. Close returns within
+// ten seconds.
 //
 // # Stability
 //

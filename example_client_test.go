@@ -2,7 +2,6 @@ package dblock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -46,31 +45,6 @@ func ExampleClient_Resume() {
 	defer lock.Unlock(ctx)
 	fmt.Println("the same token:", lock.Token() == first.Token())
 	// Output: the same token: true
-}
-
-// The state of all jobs.
-func ExampleClient_Jobs() {
-	client, done := openClient(dblock.WithHost("web-1"))
-	defer done()
-	ctx := context.Background()
-	_, err := client.OncePer(ctx, "report", 24*time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, _ = client.OncePer(ctx, "clean up", time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
-		return errors.New("the disk is full")
-	})
-	for run, err := range client.Jobs(ctx) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("%s: on %s, ended: %v, error: %q\n", run.Name, run.Host, !run.Ended.IsZero(), run.Err)
-	}
-	// Output:
-	// clean up: on web-1, ended: true, error: "the disk is full"
-	// report: on web-1, ended: true, error: ""
 }
 
 func ExampleWithObserver() {

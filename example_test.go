@@ -196,22 +196,3 @@ func ExamplePermits() {
 	// 2 runs
 	// 3 true
 }
-
-// Every server calls it each minute; one of them runs the job of the day.
-func ExampleClient_OncePer() {
-	client, done := openClient()
-	defer done()
-	ctx := context.Background()
-	for range 3 {
-		ran, err := client.OncePer(ctx, "cleanup", 24*time.Hour, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
-			fmt.Println("cleaning up")
-			return nil
-		})
-		fmt.Println(ran, err)
-	}
-	// Output:
-	// cleaning up
-	// true <nil>
-	// false <nil>
-	// false <nil>
-}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxHashed is how long the names are that Name shortens: OncePer takes no longer ones.
+	// maxHashed is the length of a name that Name shortens. Package jobs takes no longer names.
 	maxHashed = contract.MaxName - len("once/")
 	hashBytes = 24 // of the SHA-256, which are 32 letters
 )
@@ -26,8 +26,8 @@ const hashMark = "%#"
 // becomes "%25": Name("a/b") is "a%2Fb", and Name("a", "b") is "a/b".
 //
 // A name of more than 255 bytes is cut to its beginning, "%#", and a hash of the whole (192 bits of
-// SHA-256), together at most 250 bytes, so that OncePer takes it too. The beginning ends with a
-// whole character.
+// SHA-256), together at most 250 bytes, so that package jobs takes it too. The beginning ends with
+// a whole character.
 //
 // Name refuses nothing. Parts must be UTF-8 without NUL, as in any name. Without parts, and of one
 // part that is empty, the name is empty. What such a name is given to returns ErrInvalidName.

@@ -41,7 +41,7 @@ func checkDetail(what, text string) error {
 	switch {
 	case text == "" || len(text) > client.MaxReason:
 		return fmt.Errorf("%w: the %s has %d bytes: want 1 to %d", ErrInvalidOption, what, len(text), client.MaxReason)
-	case client.Clean(text) != text:
+	case client.Clean(text, client.MaxReason) != text:
 		return fmt.Errorf("%w: the %s %q is not UTF-8 without NUL", ErrInvalidOption, what, text)
 	}
 	return nil

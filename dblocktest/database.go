@@ -7,9 +7,9 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inspection"
-	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/slots"
 )
 
 // database has the tables of dblock in memory. Every transition runs at once and alone, with mu
@@ -24,7 +24,7 @@ type database struct {
 	sessions    map[string]*sessionRow
 	events      []driver.Event
 	lastEvent   int64
-	runs        map[string][]*jobs.Row       // by name
+	runs        map[string][]*slots.Row      // by name
 	watchers    map[string]map[string]string // by name and watch: the session
 	incarnation *incarnation
 	listeners   map[string]*listener // by session
@@ -35,7 +35,7 @@ type database struct {
 func newDatabase() *database {
 	d := &database{
 		Movable: clock.NewMovable(), advancing: make(chan struct{}, 1),
-		sessions: map[string]*sessionRow{}, runs: map[string][]*jobs.Row{}, watchers: map[string]map[string]string{},
+		sessions: map[string]*sessionRow{}, runs: map[string][]*slots.Row{}, watchers: map[string]map[string]string{},
 		listeners: map[string]*listener{}, clients: map[string]*watched{}, changed: make(chan struct{}),
 	}
 	d.names = memory.Names{Now: d.now, Alive: d.alive, Expire: d.expire}

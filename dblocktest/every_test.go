@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -39,12 +40,12 @@ func (l *log) expect(t *testing.T, want ...string) {
 }
 
 // every begins a loop, and returns what ends it.
-func every(t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job func(ctx context.Context, slot time.Time) error, options ...dblock.RunOption) (stop func() error) {
+func every(t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job func(ctx context.Context, slot time.Time) error, options ...jobs.Option) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- f.Client.Every(ctx, "job", interval, func(ctx context.Context, _ *dblock.Lock, slot time.Time) error {
+		ended <- jobs.New(f.Client).Every(ctx, "job", interval, func(ctx context.Context, _ *dblock.Lock, slot time.Time) error {
 			return job(ctx, slot)
 		}, options...)
 	}()
@@ -78,7 +79,7 @@ func TestEveryTriesAgainAfterABackoffThatDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		runs, trouble := newLog(), errors.New("trouble")
-		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, dblock.RetryFailed(2, time.Minute))
+		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, jobs.RetryFailed(2, time.Minute))
 		time.Sleep(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -91,7 +92,7 @@ func TestEveryTriesAgainAtOnceWithoutABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		runs, trouble := newLog(), errors.New("trouble")
-		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, dblock.RetryFailed(2, 0))
+		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, jobs.RetryFailed(2, 0))
 		time.Sleep(time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -124,15 +125,15 @@ func TestEveryEndsWhereItCannotGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
-		if err := f.Client.Every(t.Context(), "job", time.Millisecond, job); !errors.Is(err, dblock.ErrInvalidOption) {
+		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Millisecond, job); !errors.Is(err, dblock.ErrInvalidOption) {
 			t.Error(err)
 		}
-		if err := f.Client.Every(t.Context(), "job", time.Second, job, dblock.RetryFailed(0, 0)); !errors.Is(err, dblock.ErrInvalidOption) {
+		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Second, job, jobs.RetryFailed(0, 0)); !errors.Is(err, dblock.ErrInvalidOption) {
 			t.Error(err)
 		}
 		ended := make(chan error, 1)
 		began := time.Now()
-		go func() { ended <- f.Client.Every(context.Background(), "job", time.Hour, job) }()
+		go func() { ended <- jobs.New(f.Client).Every(context.Background(), "job", time.Hour, job) }()
 		time.Sleep(time.Second)
 		if err := f.Client.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -169,7 +170,7 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		told.began = time.Now()
 		run := func(takes time.Duration, err error) {
-			if ran, got := f.Client.OncePer(t.Context(), "job", time.Minute, func(context.Context, *dblock.Lock, time.Time) error {
+			if ran, got := jobs.New(f.Client).OncePer(t.Context(), "job", time.Minute, func(context.Context, *dblock.Lock, time.Time) error {
 				time.Sleep(takes)
 				return err
 			}); !ran || !errors.Is(got, err) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // report is a part of an application: it writes pages for as long as it has the lock.
@@ -64,7 +65,7 @@ func ExampleFake_Advance() {
 		second := f.Another(t)
 		for hour := range 2 {
 			for _, process := range []*dblocktest.Fake[*Tx]{f, second} {
-				ran, err := process.Client.OncePer(context.Background(), "job", time.Hour,
+				ran, err := jobs.New(process.Client).OncePer(context.Background(), "job", time.Hour,
 					func(context.Context, *dblock.Lock, time.Time) error { return nil })
 				fmt.Println("hour", hour, "ran", ran, err)
 			}

@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/slots"
 )
 
 // shownRuns are the runs of a name as an engine's statement shows them.
-func (d *database) shownRuns(name string) []jobs.Row {
-	rows := make([]jobs.Row, len(d.runs[name]))
+func (d *database) shownRuns(name string) []slots.Row {
+	rows := make([]slots.Row, len(d.runs[name]))
 	for i, r := range d.runs[name] {
 		rows[i] = *r
 		rows[i].NowUs, rows[i].SessionExpiresAt = d.now(), d.expiry(r.SessionID)
@@ -22,7 +22,7 @@ func (d *database) shownRuns(name string) []jobs.Row {
 
 func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (begun driver.Run, ours bool, err error) {
 	err = l.do(ctx, func() (err error) {
-		begun, ours, err = jobs.Begin(runTables{l.database}, r, slot, retry)
+		begun, ours, err = slots.Begin(runTables{l.database}, r, slot, retry)
 		return err
 	})
 	return begun, ours, err
@@ -32,16 +32,16 @@ type runTables struct{ *database }
 
 func (d runTables) Clock() (int64, error) { return d.now(), nil }
 
-func (d runTables) About(a jobs.About) ([]jobs.Row, error) { return d.shownRuns(a.Name), nil }
+func (d runTables) About(a slots.About) ([]slots.Row, error) { return d.shownRuns(a.Name), nil }
 
-func (d runTables) Claim(r jobs.Row, _ int64) (bool, error) {
-	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name], func(other *jobs.Row) bool { return other.Slot == r.Slot }), &r)
+func (d runTables) Claim(r slots.Row, _ int64) (bool, error) {
+	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name], func(other *slots.Row) bool { return other.Slot == r.Slot }), &r)
 	return true, nil
 }
 
 func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 	return l.do(ctx, func() error {
-		i := slices.IndexFunc(l.runs[r.Name], func(other *jobs.Row) bool { return other.Slot == r.Slot && other.Token == r.Token })
+		i := slices.IndexFunc(l.runs[r.Name], func(other *slots.Row) bool { return other.Slot == r.Slot && other.Token == r.Token })
 		if i < 0 {
 			return driver.ErrNotHeld
 		}
@@ -53,23 +53,23 @@ func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 
 func (l *line) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
 	return get(ctx, l, func() []driver.Run {
-		var found []jobs.Row
+		var found []slots.Row
 		if f.Name != "" {
-			before := jobs.Before(f.Before)
-			found = slices.DeleteFunc(l.shownRuns(f.Name), func(r jobs.Row) bool { return r.BeganAt >= before })
-			slices.SortFunc(found, func(a, b jobs.Row) int { return byTime(b, a) })
-			return jobs.List(found[:min(limit, len(found))])
+			before := slots.Before(f.Before)
+			found = slices.DeleteFunc(l.shownRuns(f.Name), func(r slots.Row) bool { return r.BeganAt >= before })
+			slices.SortFunc(found, func(a, b slots.Row) int { return byTime(b, a) })
+			return slots.List(found[:min(limit, len(found))])
 		}
 		for _, name := range slices.Sorted(maps.Keys(l.runs)) {
 			if all := l.shownRuns(name); name > f.After && len(all) > 0 {
 				found = append(found, slices.MaxFunc(all, byTime))
 			}
 		}
-		return jobs.List(found[:min(limit, len(found))])
+		return slots.List(found[:min(limit, len(found))])
 	})
 }
 
 // byTime orders runs, the earlier first.
-func byTime(a, b jobs.Row) int {
+func byTime(a, b slots.Row) int {
 	return cmp.Or(cmp.Compare(a.BeganAt, b.BeganAt), cmp.Compare(a.Slot, b.Slot))
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/slots"
 )
 
 // mirror is a database in memory that can be seen, and changed, in tables of SQLite.
@@ -145,7 +145,7 @@ func (m *mirror) read() {
 	clear(m.runs)
 	m.rows(`SELECT name, slot, token, session_id, host, thread, began_at, COALESCE(ended_at, 0), failed, detail, tries, slot_ends
 		FROM dblock_runs`, func(scan func(...any)) {
-		r := &jobs.Row{}
+		r := &slots.Row{}
 		scan(&r.Name, &r.Slot, &r.Token, &r.SessionID, &r.Host, &r.Thread, &r.BeganAt, &r.EndedAt, &r.Failed, &r.Detail, &r.Tries, &r.SlotEnds)
 		m.runs[r.Name] = append(m.runs[r.Name], r)
 	})

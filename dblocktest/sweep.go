@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/slots"
 )
 
 func (l *line) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
@@ -106,9 +106,9 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 			return gone
 		})
 		for name, all := range l.runs {
-			l.runs[name] = slices.DeleteFunc(all, func(r *jobs.Row) bool {
+			l.runs[name] = slices.DeleteFunc(all, func(r *slots.Row) bool {
 				over := r.EndedAt != 0 && r.EndedAt < before || r.EndedAt == 0 && !l.alive(r.SessionID)
-				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all, func(other *jobs.Row) bool { return other.Slot > r.Slot })
+				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all, func(other *slots.Row) bool { return other.Slot > r.Slot })
 				gone := runs < limit && r.SlotEnds < before && over && !latest // a slot without its row would be run again
 				if gone {
 					runs++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // mostStreams is how many viewers a handler updates at a time.
@@ -40,7 +41,7 @@ func Authorize(access func(r *http.Request) Access) Option {
 // handler starts nothing that outlives ServeHTTP. An Ask or a Break continues there for up to 15
 // seconds after its browser has left.
 func Handler[TX any](client *dblock.Client[TX], options ...Option) http.Handler {
-	return HandlerOf(database{inspect.New(client), client}, options...)
+	return HandlerOf(database{inspect.New(client), jobs.New(client), client}, options...)
 }
 
 // HandlerOf is Handler with another source of what the page shows, such as one that hides names.
@@ -79,7 +80,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for key, value := range map[string]string{
-		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cache-Control": "no-store",
 		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Vary": "Accept",
 	} {
 		w.Header().Set(key, value)
@@ -129,7 +131,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // page stands: from there relative links would lead astray. "": it did not, or only looks like it.
 func withSlash(r *http.Request) string {
 	at, _, _ := strings.Cut(r.RequestURI, "?") // as the browser has it: of URL.Path nothing is left
-	if r.URL.Path != "" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") {
+	if r.URL.Path != "" || r.Method != http.MethodGet && r.Method != http.MethodHead ||
+		!strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") {
 		return ""
 	}
 	to := "./" + path.Base(at) + "/"

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // everywhere are the pages for looking.
@@ -145,7 +146,7 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 	w := newWorld(t, dblockweb.Authorize(operator))
 	w.lock("orders/1")
 	w.waits("orders/1", 1)
-	if ran, err := w.Client.OncePer(t.Context(), "report/daily", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
+	if ran, err := jobs.New(w.Client).OncePer(t.Context(), "report/daily", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 		t.Fatal(ran, err)
 	}
 	page := dblockweb.Handler(w.Client, dblockweb.Authorize(operator))

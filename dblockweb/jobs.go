@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 const (
@@ -15,7 +15,7 @@ const (
 	shownRuns  = 50 // of one job; no fewer than shownSlots, so that a strip lacks none
 )
 
-type jobs struct {
+type jobList struct {
 	After string
 	List  []job
 	Next  string // the job after which the list goes on; "": there are no more
@@ -24,8 +24,8 @@ type jobs struct {
 type job struct {
 	Name  string
 	Every time.Duration // 0: its slots are moments (OnceAt)
-	Last  dblock.Run
-	Runs  []dblock.Run // the latest first
+	Last  jobs.Run
+	Runs  []jobs.Run // the latest first
 	Strip strip
 	Full  bool // there may be earlier runs
 }
@@ -33,7 +33,7 @@ type job struct {
 // loadJobs reads jobs in the order of their names. The library has no way to begin behind a name:
 // those before a later page are read with it.
 func loadJobs(ctx context.Context, q query) (any, error) {
-	j := jobs{After: q.get("after")}
+	j := jobList{After: q.get("after")}
 	for run, err := range q.of.Jobs(ctx) {
 		if err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func readJob(ctx context.Context, of Source, name string) (job, error) {
 }
 
 // interval is the length of a run's slot; 0: its slot is a moment.
-func interval(r dblock.Run) time.Duration {
+func interval(r jobs.Run) time.Duration {
 	if ends := r.SlotEnds.UnixMicro(); ends != r.Slot && r.Slot >= 0 {
 		return time.Duration(ends/(r.Slot+1)) * time.Microsecond
 	}
@@ -79,7 +79,7 @@ func interval(r dblock.Run) time.Duration {
 }
 
 // result is what came of a run.
-func result(r dblock.Run) string {
+func result(r jobs.Run) string {
 	switch {
 	case r.Err != "":
 		return "failed"
@@ -123,7 +123,7 @@ func (s *strip) add(class, title string) {
 // the present one, which follow from its length, also those without a run. A slot before the first
 // run that was read is unknown, and the present one is open: neither is missed. now is this
 // machine's.
-func stripOf(runs []dblock.Run, now time.Time) strip {
+func stripOf(runs []jobs.Run, now time.Time) strip {
 	var s strip
 	if len(runs) == 0 {
 		return s
@@ -154,7 +154,7 @@ func stripOf(runs []dblock.Run, now time.Time) strip {
 
 // slotOf is what became of a slot: that of its own run, or of one that began in it under another
 // interval.
-func slotOf(runs []dblock.Run, begins, ends time.Time) (class, title string) {
+func slotOf(runs []jobs.Run, begins, ends time.Time) (class, title string) {
 	for _, r := range runs {
 		if r.SlotEnds.Equal(ends) && interval(r) == ends.Sub(begins) {
 			return result(r), describe(r)
@@ -173,7 +173,7 @@ func slotOf(runs []dblock.Run, begins, ends time.Time) (class, title string) {
 	return "missed", "no run began"
 }
 
-func describe(r dblock.Run) string {
+func describe(r jobs.Run) string {
 	switch {
 	case r.Err != "":
 		return "failed: " + printable(r.Err)

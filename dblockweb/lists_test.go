@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 func TestSessionsShowWhatEachHoldsAndWaitsFor(t *testing.T) {
@@ -28,15 +29,15 @@ func TestSessionsShowWhatEachHoldsAndWaitsFor(t *testing.T) {
 // schedule is a Source of one job.
 type schedule struct {
 	named
-	runs []dblock.Run
+	runs []jobs.Run
 }
 
-func (s schedule) Jobs(context.Context) iter.Seq2[dblock.Run, error] {
-	return func(yield func(dblock.Run, error) bool) { yield(s.runs[0], nil) }
+func (s schedule) Jobs(context.Context) iter.Seq2[jobs.Run, error] {
+	return func(yield func(jobs.Run, error) bool) { yield(s.runs[0], nil) }
 }
 
-func (s schedule) Runs(context.Context, string) iter.Seq2[dblock.Run, error] {
-	return func(yield func(dblock.Run, error) bool) {
+func (s schedule) Runs(context.Context, string) iter.Seq2[jobs.Run, error] {
+	return func(yield func(jobs.Run, error) bool) {
 		for _, r := range s.runs {
 			if !yield(r, nil) {
 				return
@@ -48,7 +49,7 @@ func (s schedule) Runs(context.Context, string) iter.Seq2[dblock.Run, error] {
 var cells = regexp.MustCompile(`<g class="(\w+)"><title>`)
 
 // strip is what the page of a job draws, the latest last.
-func strip(t *testing.T, runs []dblock.Run) (all []string) {
+func strip(t *testing.T, runs []jobs.Run) (all []string) {
 	t.Helper()
 	w := &world{T: t, server: serve(t, handlerOf(schedule{runs: runs}))}
 	w.contains(w.get("jobs"), `href="job?name=j"`)
@@ -59,17 +60,17 @@ func strip(t *testing.T, runs []dblock.Run) (all []string) {
 }
 
 // slot is a run of a slot that is so many before the present one.
-func slot(every time.Duration, ago int64, err string) dblock.Run {
+func slot(every time.Duration, ago int64, err string) jobs.Run {
 	number := time.Now().UnixMicro()/every.Microseconds() - ago
 	begins := time.UnixMicro(number * every.Microseconds())
-	return dblock.Run{Name: "j", Slot: number, SlotEnds: begins.Add(every), Began: begins.Add(time.Second), Ended: begins.Add(2 * time.Second), Err: err}
+	return jobs.Run{Name: "j", Slot: number, SlotEnds: begins.Add(every), Began: begins.Add(time.Second), Ended: begins.Add(2 * time.Second), Err: err}
 }
 
 // The slots are days: the test must not run into the next one.
 const day = 24 * time.Hour
 
 func TestAStripShowsWhatBecameOfEachSlot(t *testing.T) {
-	got := strip(t, []dblock.Run{slot(day, 1, ""), slot(day, 3, "the disk is full"), slot(day, 6, "")})
+	got := strip(t, []jobs.Run{slot(day, 1, ""), slot(day, 3, "the disk is full"), slot(day, 6, "")})
 	want := append(slices.Repeat([]string{"unknown"}, 43), "ran", "missed", "missed", "failed", "missed", "ran", "open")
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
@@ -81,7 +82,7 @@ func TestASlotIsNotMissedThatRanUnderAnotherInterval(t *testing.T) {
 	within.Slot -= 24 * 3
 	within.SlotEnds, within.Began = within.SlotEnds.Add(-3*day), within.Began.Add(-3*day)
 	within.Ended = within.Began.Add(time.Second)
-	got := strip(t, []dblock.Run{slot(day, 0, ""), slot(day, 2, ""), within})
+	got := strip(t, []jobs.Run{slot(day, 0, ""), slot(day, 2, ""), within})
 	if want := []string{"ran", "ran", "missed", "ran"}; len(got) != 50 || !slices.Equal(got[46:], want) {
 		t.Errorf("got %v", got)
 	}
@@ -90,15 +91,15 @@ func TestASlotIsNotMissedThatRanUnderAnotherInterval(t *testing.T) {
 func TestASlotInWhichTheRunBeforeWentOnSaysSo(t *testing.T) {
 	long := slot(day, 3, "")
 	long.Ended = long.SlotEnds.Add(day + time.Hour)
-	w := &world{T: t, server: serve(t, handlerOf(schedule{runs: []dblock.Run{slot(day, 0, ""), slot(day, 1, ""), long}}))}
+	w := &world{T: t, server: serve(t, handlerOf(schedule{runs: []jobs.Run{slot(day, 0, ""), slot(day, 1, ""), long}}))}
 	w.contains(w.get("job?name=j"), "no run began: the one before went on")
 }
 
 func TestOfPlannedTimesOnlyRunsAreShown(t *testing.T) {
-	var runs []dblock.Run
+	var runs []jobs.Run
 	for ago := range int64(3) {
 		at := time.Now().Add(-time.Duration(ago*ago) * day).Truncate(time.Microsecond)
-		runs = append(runs, dblock.Run{Name: "j", Slot: at.UnixMicro(), SlotEnds: at, Began: at, Ended: at})
+		runs = append(runs, jobs.Run{Name: "j", Slot: at.UnixMicro(), SlotEnds: at, Began: at, Ended: at})
 	}
 	runs[1].Err = "no"
 	runs[0].Ended = time.Time{}
@@ -112,7 +113,7 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 	w := newWorld(t)
 	for _, every := range []time.Duration{100 * time.Millisecond, 7 * time.Second, 90 * time.Minute, day} {
 		name := "every " + every.String()
-		ran, err := w.Client.OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock, time.Time) error { return errors.New("the disk is full") })
+		ran, err := jobs.New(w.Client).OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock, time.Time) error { return errors.New("the disk is full") })
 		if !ran {
 			t.Fatal(err)
 		}
@@ -122,7 +123,7 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 		}
 		w.contains(w.get("job?name="+strings.ReplaceAll(name, " ", "+")), "One run every "+text+".", "the disk is full", "1 failed")
 	}
-	ran, err := w.Client.OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock, time.Time) error { return nil })
+	ran, err := jobs.New(w.Client).OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock, time.Time) error { return nil })
 	if !ran || err != nil {
 		t.Fatal(ran, err)
 	}
@@ -134,7 +135,7 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 func TestJobsLeadFromPageToPage(t *testing.T) {
 	w := newWorld(t)
 	for i := range 25 {
-		_, err := w.Client.OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+		_, err := jobs.New(w.Client).OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"iter"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 )
 
-// Source is what the page shows and acts upon. Its methods are those of an inspect.Inspector and of
-// a dblock.Client.
+// Source is what the page shows and acts upon. Its methods are those of an inspect.Inspector, a
+// jobs.Runner and a dblock.Client.
 type Source interface {
 	Lock(ctx context.Context, name string) (inspect.Info, error)
 	Why(ctx context.Context, name string) ([]inspect.Info, error)
@@ -17,16 +17,14 @@ type Source interface {
 	Watch(ctx context.Context, name string) iter.Seq2[inspect.Info, error]
 	Events(ctx context.Context, f inspect.EventFilter) iter.Seq2[inspect.Event, error]
 	Sessions(ctx context.Context, f inspect.SessionFilter) iter.Seq2[inspect.Session, error]
-	Jobs(ctx context.Context) iter.Seq2[dblock.Run, error]
-	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
+	Jobs(ctx context.Context) iter.Seq2[jobs.Run, error]
+	Runs(ctx context.Context, name string) iter.Seq2[jobs.Run, error]
 	Ask(ctx context.Context, name, reason string) error
 	Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error)
 }
 
-// client is a *dblock.Client without the type of its transactions.
-type client interface {
-	Jobs(ctx context.Context) iter.Seq2[dblock.Run, error]
-	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
+// breaker is a *dblock.Client, of any type of transactions.
+type breaker interface {
 	Ask(ctx context.Context, name, reason string) error
 	Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error)
 }
@@ -34,5 +32,6 @@ type client interface {
 // database is the Source of a client.
 type database struct {
 	*inspect.Inspector
-	client
+	*jobs.Runner
+	breaker
 }

@@ -149,7 +149,8 @@ func ExampleInspector_Events() {
 			return err
 		}
 		shown := 0
-		for e, err := range inspect.New(two).Events(ctx, inspect.EventFilter{Name: "backup", Since: began.Add(-time.Minute), Newest: true}) {
+		latest := inspect.EventFilter{Name: "backup", Since: began.Add(-time.Minute), Newest: true}
+		for e, err := range inspect.New(two).Events(ctx, latest) {
 			if err != nil {
 				return err
 			}

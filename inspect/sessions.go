@@ -15,7 +15,7 @@ type Session struct {
 	Host, App string // as set by dblock.WithHost and dblock.WithApp
 	PID       int
 	Started   time.Time // by the database's clock
-	Until     time.Time // when it expires without another heartbeat, by this machine's clock; the zero time: it was ended
+	Until     time.Time // when it expires without a heartbeat, by this machine's clock; the zero time: it was ended
 	Alive     bool      // it has neither ended nor expired
 	Held      int       // locks and shares; goroutines that pass a lock on in memory have one together
 	Waiting   int       // places in queues

@@ -5,12 +5,12 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/slots"
 )
 
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
-	run, ours, err := jobs.Begin(runTables{ctx, e}, r, slot, retry)
+	run, ours, err := slots.Begin(runTables{ctx, e}, r, slot, retry)
 	return run, ours, mysqlserver.Interpret(err)
 }
 
@@ -21,7 +21,7 @@ type runTables struct {
 
 func (t runTables) Clock() (int64, error) { return t.e.queries().Clock(t.ctx) }
 
-func (t runTables) About(a jobs.About) (runs []jobs.Row, err error) {
+func (t runTables) About(a slots.About) (runs []slots.Row, err error) {
 	err = t.e.read(t.ctx, func(q *mysqldb.Queries) error {
 		rows, err := q.RunsAbout(t.ctx, mysqldb.RunsAboutParams{
 			Name: a.Name, Number: a.Number, Later: a.Later, Begins: a.Begins, Below: a.Below, Retry: number01(a.Retry),
@@ -29,14 +29,14 @@ func (t runTables) About(a jobs.About) (runs []jobs.Row, err error) {
 		rows, err = whole(rows, err, func(r mysqldb.RunsAboutRow) bool { return r.Name == "" })
 		runs = nil
 		for _, row := range rows {
-			runs = append(runs, jobs.Row(row))
+			runs = append(runs, slots.Row(row))
 		}
 		return err
 	})
 	return runs, err
 }
 
-func (t runTables) Claim(r jobs.Row, over int64) (bool, error) {
+func (t runTables) Claim(r slots.Row, over int64) (bool, error) {
 	var claimed int64
 	err := t.e.transact(t.ctx, func(q *mysqldb.Queries) (_ []string, err error) {
 		if over == 0 {
@@ -70,11 +70,11 @@ func (e *engine) Runs(ctx context.Context, f driver.RunFilter, limit int) (runs 
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		if f.Name == "" {
 			rows, err := q.LatestRuns(ctx, mysqldb.LatestRunsParams{After: f.After, Limit: count(limit)})
-			runs = jobs.List(rows)
+			runs = slots.List(rows)
 			return err
 		}
-		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: f.Name, Before: jobs.Before(f.Before), Limit: count(limit)})
-		runs = jobs.List(rows)
+		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: f.Name, Before: slots.Before(f.Before), Limit: count(limit)})
+		runs = slots.List(rows)
 		return err
 	})
 	return runs, mysqlserver.Interpret(err)

@@ -28,8 +28,10 @@ func noting(name string, calls *[]string) observe.Observer {
 		RunEnd:       func(r observe.RunResult) { note("run " + r.Name + " " + observe.Outcome(r.Err)) },
 		SlotsLeftOut: func(s observe.LeftOut) { note("left out " + s.Name) },
 		HoldEnd:      func(r observe.HoldResult) { note("hold " + r.Name + " " + observe.Outcome(r.Err)) },
-		Heartbeat:    func(took time.Duration, err error) { note("heartbeat " + took.String() + " " + observe.Outcome(err)) },
-		Listener:     func(up bool, err error) { note("listener " + observe.Outcome(err)) },
+		Heartbeat: func(took time.Duration, err error) {
+			note("heartbeat " + took.String() + " " + observe.Outcome(err))
+		},
+		Listener: func(up bool, err error) { note("listener " + observe.Outcome(err)) },
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/slots"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -225,7 +225,7 @@ func TestARunThatEndedWellIsNotTakenOver(t *testing.T) {
 	if err := s.EndRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	row := jobs.Row{Name: "n", Slot: run.Slot, Token: 2, SessionID: "a", SlotEnds: run.SlotEnds.UnixMicro()}
+	row := slots.Row{Name: "n", Slot: run.Slot, Token: 2, SessionID: "a", SlotEnds: run.SlotEnds.UnixMicro()}
 	if claimed, err := (runTables{t.Context(), s.engine}).Claim(row, 1); claimed || err != nil {
 		t.Errorf("%v, %v, want that it is not claimed", claimed, err)
 	}

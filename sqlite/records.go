@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/slots"
 )
 
 func (e *engine) Record(ctx context.Context, events []driver.Event) error {
@@ -77,7 +77,7 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64,
 
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run, ours bool, err error) {
 	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		run, ours, err = jobs.Begin(runTables{ctx, q}, r, slot, retry)
+		run, ours, err = slots.Begin(runTables{ctx, q}, r, slot, retry)
 		return err
 	})
 	if err != nil {
@@ -94,15 +94,15 @@ type runTables struct {
 
 func (t runTables) Clock() (int64, error) { return t.q.Clock(t.ctx) }
 
-func (t runTables) About(a jobs.About) (runs []jobs.Row, err error) {
+func (t runTables) About(a slots.About) (runs []slots.Row, err error) {
 	rows, err := t.q.RunsAbout(t.ctx, sqlitedb.RunsAboutParams(a))
 	for _, row := range rows {
-		runs = append(runs, jobs.Row(row))
+		runs = append(runs, slots.Row(row))
 	}
 	return runs, err
 }
 
-func (t runTables) Claim(r jobs.Row, _ int64) (bool, error) {
+func (t runTables) Claim(r slots.Row, _ int64) (bool, error) {
 	return true, t.q.ClaimRun(t.ctx, sqlitedb.ClaimRunParams{
 		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
 		BeganAt: r.BeganAt, Tries: r.Tries, SlotEnds: r.SlotEnds,
@@ -125,11 +125,11 @@ func (e *engine) Runs(ctx context.Context, f driver.RunFilter, limit int) (runs 
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		if f.Name == "" {
 			rows, err := q.LatestRuns(ctx, sqlitedb.LatestRunsParams{After: f.After, Most: int64(limit)})
-			runs = jobs.List(rows)
+			runs = slots.List(rows)
 			return err
 		}
-		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: f.Name, Before: jobs.Before(f.Before), Most: int64(limit)})
-		runs = jobs.List(rows)
+		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: f.Name, Before: slots.Before(f.Before), Most: int64(limit)})
+		runs = slots.List(rows)
 		return err
 	})
 	return runs, err

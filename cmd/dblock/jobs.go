@@ -8,34 +8,34 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
-var latest = listing[dblock.Run]{
+var latest = listing[jobs.Run]{
 	header: table.Row{"job", "last run", "took", "result", "host", "tries"},
-	row: func(r dblock.Run) table.Row {
+	row: func(r jobs.Run) table.Row {
 		return table.Row{r.Name, clock(r.Began), took(r), result(r), r.Host, r.Tries}
 	},
 	none: "No job has run (OncePer, OnceAt).",
 }
 
-var history = listing[dblock.Run]{
+var history = listing[jobs.Run]{
 	header: table.Row{"slot ends", "began", "took", "result", "host", "thread", "tries", "token"},
-	row: func(r dblock.Run) table.Row {
+	row: func(r jobs.Run) table.Row {
 		return table.Row{clock(r.SlotEnds), clock(r.Began), took(r), result(r), r.Host, r.Thread, r.Tries, r.Token}
 	},
 	none: "The job has not run, or so long ago that the reaper has deleted it.",
 }
 
 // took is how long a run took, or has taken so far.
-func took(r dblock.Run) string {
+func took(r jobs.Run) string {
 	if r.Ended.IsZero() {
 		return span(time.Since(r.Began))
 	}
 	return span(r.Ended.Sub(r.Began))
 }
 
-func result(r dblock.Run) string {
+func result(r jobs.Run) string {
 	switch {
 	case r.Err != "":
 		line, _, _ := strings.Cut(r.Err, "\n") // of a panic the stack follows, which --json shows
@@ -46,15 +46,15 @@ func result(r dblock.Run) string {
 	return "ok"
 }
 
-// jobs lists the jobs that run once per slot.
-func jobs(o *options) *cobra.Command {
+// listJobs lists the jobs that run once per slot.
+func listJobs(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs that run once for all hosts, with the latest run of each",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.once(c, func(ctx context.Context, client *client) error {
-				_, _, err := latest.print(c.OutOrStdout(), o.json, client.Jobs(ctx), 0)
+				_, _, err := latest.print(c.OutOrStdout(), o.json, jobs.New(client).Jobs(ctx), 0)
 				return err
 			})
 		},
@@ -70,7 +70,7 @@ func runs(o *options) *cobra.Command {
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.once(c, func(ctx context.Context, client *client) error {
-				_, _, err := history.print(c.OutOrStdout(), o.json, client.Runs(ctx, args[0]), limit)
+				_, _, err := history.print(c.OutOrStdout(), o.json, jobs.New(client).Runs(ctx, args[0]), limit)
 				return err
 			})
 		},

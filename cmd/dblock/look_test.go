@@ -20,6 +20,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -213,7 +214,7 @@ func TestJobsAndTheirRuns(t *testing.T) {
 	eachKind(t, func(w *world) {
 		contains(w, w.must("jobs"), "No job has run")
 		run := func(name string, result error) {
-			_, _ = w.client.OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return result })
+			_, _ = jobs.New(w.client).OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return result })
 		}
 		run("report", nil)
 		run("backup", fmt.Errorf("the disk is full"))

@@ -129,7 +129,7 @@ A password belongs into DBLOCK_DSN or into those files: the arguments of a proce
 	f.BoolVar(&o.json, "json", false, "one JSON object a line")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time; 0: never; unless this is given, what only looks gives up after 3s without a first answer, and each look of a watch after 3s")
 	o.given = f.Changed
-	c.AddCommand(ls(o), show(o), why(o), sessions(o), jobs(o), runs(o), events(o), key(o), execute(o), keep(o), renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
+	c.AddCommand(ls(o), show(o), why(o), sessions(o), listJobs(o), runs(o), events(o), key(o), execute(o), keep(o), renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // zoneStep is the least by which two time zones differ.
@@ -19,7 +20,7 @@ const zoneStep = 15 * time.Minute
 const slotPause = time.Second
 
 // times is the schedule of --slot-of, in the zone of --tz, or in that of the expression itself.
-func (h *holding) times() (*dblock.Schedule, *time.Location, error) {
+func (h *holding) times() (*jobs.Schedule, *time.Location, error) {
 	zone, err := time.LoadLocation(h.zone)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--tz: %w", err)
@@ -35,7 +36,7 @@ func (h *holding) times() (*dblock.Schedule, *time.Location, error) {
 	if expression.Location != time.Local { // CRON_TZ
 		zone, expression.Location = expression.Location, time.Local
 	}
-	schedule, err := dblock.NewSchedule(zone, expression)
+	schedule, err := jobs.NewSchedule(zone, expression)
 	return schedule, zone, err
 }
 
@@ -83,9 +84,9 @@ func zoneName(zone *time.Location, at time.Time) string {
 
 // once runs the command for a slot.
 func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command []string) error {
-	var options []dblock.RunOption
+	var options []jobs.Option
 	if h.retries != 0 {
-		options = append(options, dblock.RetryFailed(h.retries, h.backoff))
+		options = append(options, jobs.RetryFailed(h.retries, h.backoff))
 	}
 	// A signal ends the attempt. It does not end a run: the outcome of a run must be written.
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -98,14 +99,14 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		return h.supervise(ctx, holdOf(l), command)
 	}
 	if h.oncePer != 0 {
-		_, err := c.OncePer(attempt, h.names[0], h.oncePer, fn, options...)
+		_, err := jobs.New(c).OncePer(attempt, h.names[0], h.oncePer, fn, options...)
 		return err
 	}
 	slot, due, err := h.slot(time.Now())
 	if err != nil || !due {
 		return err
 	}
-	return h.insist(attempt, slot, func() (bool, error) { return c.OnceAt(attempt, h.names[0], slot, fn, options...) })
+	return h.insist(attempt, slot, func() (bool, error) { return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn, options...) })
 }
 
 // insist asks for a slot until the database answers, or until the slot is too late.

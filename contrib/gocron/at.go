@@ -10,6 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // early is how long before its time a job may begin, by the clock of its process: that may have
@@ -23,7 +24,7 @@ type Schedule interface {
 }
 
 // At makes a Locker that lets a job run once for each time of a schedule, over all processes, by
-// dblock.Client.OnceAt. It is for gocron.CronJob, with the same expression and time zone:
+// OnceAt of package jobs. It is for gocron.CronJob, with the same expression and time zone:
 //
 //	nightly, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 30 2 * * *")
 //	…
@@ -35,18 +36,18 @@ type Schedule interface {
 //
 // The zone of an expression without CRON_TZ is time.Local, which is that of gocron, too, without
 // gocron.WithLocation. On days on which the clock of the zone is moved, the times are those of
-// dblock.Schedule. Without Cron, gocron leaves out a job in the night that has no 2:30.
+// jobs.Schedule. Without Cron, gocron leaves out a job in the night that has no 2:30.
 //
 // Each process finds the time that was meant by its own clock: it is the latest time of the
 // schedule. So processes agree as long as their clocks, and the beginnings of their jobs, are less
 // than the schedule's shortest gap apart. Runs of a job do not overlap. A time whose process dies
-// counts as run, unless dblock.RetryFailed is given.
+// counts as run, unless jobs.RetryFailed is given.
 //
-// schedule: a *dblock.Schedule, what a cron expression is parsed to, or another, whose times are
+// schedule: a *jobs.Schedule, what a cron expression is parsed to, or another, whose times are
 // asked for in time.Local. ErrInvalidOption for a nil client, schedule or option, and for a
-// schedule that dblock.NewSchedule refuses. Lock returns it where the schedule has had no time in
+// schedule that jobs.NewSchedule refuses. Lock returns it where the schedule has had no time in
 // the last ten years.
-func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...dblock.RunOption) (*Locker, error) {
+func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...jobs.Option) (*Locker, error) {
 	switch {
 	case client == nil:
 		return nil, invalid("the client is nil")
@@ -62,29 +63,29 @@ func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...dblock.
 		if slot.IsZero() {
 			return false, fmt.Errorf("job %q: %w", name, invalid("the schedule has had no time in ten years"))
 		}
-		return client.OnceAt(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
+		return jobs.New(client).OnceAt(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 			return during(l)
 		}, options...)
 	}, options)
 }
 
 // timesOf is a schedule by the wall clock of its zone.
-func timesOf(schedule Schedule) (*dblock.Schedule, error) {
+func timesOf(schedule Schedule) (*jobs.Schedule, error) {
 	switch s := schedule.(type) {
-	case *dblock.Schedule:
+	case *jobs.Schedule:
 		return s, nil
 	case *cron.SpecSchedule:
 		anywhere := *s
 		anywhere.Location = time.Local // it goes by the location of what it is asked after
-		return dblock.NewSchedule(s.Location, &anywhere)
+		return jobs.NewSchedule(s.Location, &anywhere)
 	}
-	return dblock.NewSchedule(time.Local, schedule)
+	return jobs.NewSchedule(time.Local, schedule)
 }
 
-// Cron has gocron run a CronJob at the times of dblock.Schedule: once in a night that has no 2:30,
+// Cron has gocron run a CronJob at the times of jobs.Schedule: once in a night that has no 2:30,
 // and once in one that has two. It is for gocron.WithCronImplementation, one for each job. The zone
 // is that of the expression (CRON_TZ) or of the scheduler.
-type Cron struct{ times *dblock.Schedule }
+type Cron struct{ times *jobs.Schedule }
 
 var _ gocron.Cron = (*Cron)(nil)
 

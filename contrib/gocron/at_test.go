@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
@@ -108,7 +109,7 @@ func TestANightlyJobRunsOnceInNightsInWhichTheClockIsMoved(t *testing.T) {
 			}
 			time.Sleep(72 * time.Hour)
 			var slots []string
-			for run, err := range fake.Client.Runs(t.Context(), "nightly") {
+			for run, err := range jobs.New(fake.Client).Runs(t.Context(), "nightly") {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -143,7 +144,7 @@ func TestTwentySlotsOfTwoSchedulersOfWhichOneIsKilled(t *testing.T) {
 	file := file(t)
 	all, killed := twenty(t, "slots", file)
 	slots := map[int64]int64{} // by token: the database has one run of each slot
-	for r, err := range client(t, file).Runs(t.Context(), job) {
+	for r, err := range jobs.New(client(t, file)).Runs(t.Context(), job) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,12 +10,13 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // ErrTaken: the slot has been run, by this process or another, or a run of the job still goes on.
 var ErrTaken = errors.New("the slot is taken")
 
-// minSlot is the shortest slot of dblock.Client.OncePer.
+// minSlot is the shortest slot of package jobs.
 const minSlot = 100 * time.Millisecond
 
 // Locker gives a job to one of all schedulers that ask for it. It is a gocron.Locker, for
@@ -33,12 +34,12 @@ type Locker struct {
 var _ gocron.Locker = (*Locker)(nil)
 
 // Every makes a Locker that lets each job run once in a slot of this length, over all processes, by
-// dblock.Client.OncePer: slots are the database's time divided by their length. Choose the length
+// OncePer of package jobs: slots are the database's time divided by their length. Choose the length
 // of the job's interval. Runs of a job do not overlap: while one goes on, no other begins, in
-// whatever slot. A slot whose process dies counts as run, unless dblock.RetryFailed is given.
+// whatever slot. A slot whose process dies counts as run, unless jobs.RetryFailed is given.
 //
 // slot: at least 100 ms. ErrInvalidOption for a shorter one, a nil client and a nil option.
-func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...dblock.RunOption) (*Locker, error) {
+func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...jobs.Option) (*Locker, error) {
 	switch {
 	case client == nil:
 		return nil, invalid("the client is nil")
@@ -46,17 +47,17 @@ func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...dbl
 		return nil, invalid("a slot of %v: want at least %v", slot, minSlot)
 	}
 	return newRunLocker(func(ctx context.Context, name string, during func(l dblock.Handle) error) (bool, error) {
-		return client.OncePer(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
+		return jobs.New(client).OncePer(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 			return during(l)
 		}, options...)
 	}, options)
 }
 
 // newRunLocker makes a Locker of what runs a job once in a slot.
-func newRunLocker(once func(ctx context.Context, name string, during func(l dblock.Handle) error) (ran bool, err error), options []dblock.RunOption) (*Locker, error) {
+func newRunLocker(once func(ctx context.Context, name string, during func(l dblock.Handle) error) (ran bool, err error), options []jobs.Option) (*Locker, error) {
 	for _, o := range options {
 		if o == nil {
-			return nil, invalid("a nil RunOption")
+			return nil, invalid("a nil Option")
 		}
 	}
 	return newLocker(func(ctx context.Context, name string, during func(l dblock.Handle) error) error {

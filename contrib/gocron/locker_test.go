@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // lockers are all kinds, each with its error where another has the job.
@@ -171,7 +172,7 @@ func TestATaskEndsWithItsScheduler(t *testing.T) {
 func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 	file := file(t)
 	c := client(t, file)
-	locker := must(t)(gocronlock.Every(c, time.Hour, dblock.RetryFailed(3, 0)))
+	locker := must(t)(gocronlock.Every(c, time.Hour, jobs.RetryFailed(3, 0)))
 	run := func(f func() error) error {
 		t.Helper()
 		l, err := locker.Lock(t.Context(), job)
@@ -209,7 +210,7 @@ func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 
 func outcomes(t *testing.T, c *dblock.Client[*sql.Tx]) (kept []string) {
 	t.Helper()
-	for r, err := range c.Runs(t.Context(), job) {
+	for r, err := range jobs.New(c).Runs(t.Context(), job) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,10 +291,10 @@ func TestBadInputIsRefused(t *testing.T) {
 	for what, try := range map[string]func() error{
 		"Every without a client":      func() error { _, err := gocronlock.Every[any](nil, time.Hour); return err },
 		"a slot that is too short":    func() error { _, err := gocronlock.Every(c, 99*time.Millisecond); return err },
-		"a nil RunOption":             func() error { _, err := gocronlock.Every(c, time.Hour, nil); return err },
+		"a nil Option":                func() error { _, err := gocronlock.Every(c, time.Hour, nil); return err },
 		"At without a client":         func() error { _, err := gocronlock.At[any](nil, hourly); return err },
 		"At without a schedule":       func() error { _, err := gocronlock.At(c, nil); return err },
-		"At with a nil RunOption":     func() error { _, err := gocronlock.At(c, hourly, nil); return err },
+		"At with a nil Option":        func() error { _, err := gocronlock.At(c, hourly, nil); return err },
 		"a schedule without times":    func() error { _, err := must(t)(gocronlock.At(c, never{})).Lock(t.Context(), job); return err },
 		"Hold without a client":       func() error { _, err := gocronlock.Hold(nil, time.Hour); return err },
 		"a hold of no time":           func() error { _, err := gocronlock.Hold(c.Locker(), 0); return err },

@@ -10,8 +10,8 @@ import (
 
 // Task makes a function for gocron.NewTask that passes the lock on to the job. The context of fn
 // ends with the one that gocron gives to the job, and, with cause dblock.ErrLost, when the lock is
-// lost. What fn returns becomes the outcome of the slot (dblock.Client.Runs), so that
-// dblock.RetryFailed works.
+// lost. What fn returns becomes the outcome of the slot (jobs.Runner.Runs), so that
+// jobs.RetryFailed works.
 //
 // name is that of the job: gocron.WithName(name). Without it, and where gocron does not use this
 // Locker for the job, the function returns dblock.ErrNotHeld and fn is not run. ErrInvalidOption

@@ -1,5 +1,5 @@
 // Command cron shows a job that runs once in each slot of time, whatever number of servers asks for
-// it, by Client.Every. Slots are counted by the database's clock, so that two servers with clocks a
+// it, by package jobs. Slots are counted by the database's clock, so that two servers with clocks a
 // second apart do not run a job of a millisecond twice. One run fails, and is run again.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
@@ -22,6 +22,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/examples/internal/database"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -73,7 +74,7 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 func history(ctx context.Context, client *dblock.Client[tx], job string, slot time.Duration) error {
 	fmt.Println("What the database remembers, the latest first:")
 	seen := map[int64]bool{}
-	for run, err := range client.Runs(ctx, job) {
+	for run, err := range jobs.New(client).Runs(ctx, job) {
 		if err != nil {
 			return err
 		}

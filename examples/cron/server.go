@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 type tx = *sql.Tx
@@ -18,10 +19,10 @@ var reports atomic.Int64
 
 // serve runs the job in each slot until ctx ends, unless another server does.
 func serve(ctx context.Context, client *dblock.Client[tx], server, job string, slot time.Duration) error {
-	return client.Every(ctx, job, slot, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
+	return jobs.New(client).Every(ctx, job, slot, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 		fmt.Printf("  %s writes the report of %s, under token %d\n", server, slot.Format("15:04:05.000"), l.Token())
 		return report()
-	}, dblock.RetryFailed(3, slot/10))
+	}, jobs.RetryFailed(3, slot/10))
 }
 
 var errPrinter = errors.New("the printer is out of paper")

@@ -5,7 +5,7 @@
 //
 // Each server calls OnceAt when its own cron says so, and names the time that was planned: all
 // servers name the same one, whatever their clocks say. The recipe is the function once. A program
-// without a cron of its own has client.EveryAt.
+// without a cron of its own has EveryAt of package jobs.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -58,14 +59,14 @@ func once(ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], nam
 	if err != nil {
 		return err
 	}
-	schedule, err := dblock.NewSchedule(zone, parsed)
+	schedule, err := jobs.NewSchedule(zone, parsed)
 	if err != nil {
 		return err
 	}
 	var id cron.EntryID
 	id = c.Schedule(schedule, cron.FuncJob(func() {
 		due := c.Entry(id).Prev // the time that was planned, not that at which it began
-		if _, err := client.OnceAt(ctx, name, due, run); err != nil {
+		if _, err := jobs.New(client).OnceAt(ctx, name, due, run); err != nil {
 			log.Printf("job %s, due at %v: %v", name, due, err)
 		}
 	}))

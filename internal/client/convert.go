@@ -98,7 +98,8 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
-		_, err := l.hold.In.Do(ctx, protocol.Announce{Held: l.hold.Held(), Event: l.hold.Event(kind, Clean(detail))})
+		e := l.hold.Event(kind, Clean(detail, MaxReason))
+		_, err := l.hold.In.Do(ctx, protocol.Announce{Held: l.hold.Held(), Event: e})
 		return m, err
 	})
 }

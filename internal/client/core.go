@@ -93,14 +93,6 @@ type Stats struct {
 	EventsDropped int64
 }
 
-// refusal is an error that matches ErrNotAcquired, and what was seen of the name.
-type refusal struct {
-	error
-	state driver.State
-}
-
-func (r refusal) Unwrap() error { return r.error }
-
 // refused is notAcquired where nothing was seen of the name. A State is large: inlined it would
 // stand on the stack of every waiter.
 //
@@ -108,7 +100,7 @@ func (r refusal) Unwrap() error { return r.error }
 func (c *Client) refused(cause error) error { return c.notAcquired(driver.State{}, cause) }
 
 func (c *Client) notAcquired(state driver.State, cause error) error {
-	return refusal{c.config.NotAcquired(state, cause), state}
+	return c.config.NotAcquired(state, cause)
 }
 
 // Inquire runs statements that no lock depends on, and again where a race was lost.

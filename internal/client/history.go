@@ -58,7 +58,7 @@ type history struct {
 // record notes what happened to a hold, where that is wanted.
 func (y *history) record(h *ledger.Hold, kind, detail string) {
 	if y.write != nil {
-		y.add(h.Event(kind, Clean(detail)))
+		y.add(h.Event(kind, Clean(detail, MaxReason)))
 	}
 }
 

@@ -60,7 +60,8 @@ type observation struct {
 // end tells the observer the result of the attempt. tellAcquired tells it of a hold.
 func (s *observation) end(token int64, err error) {
 	if s != nil && s.observer.AcquireEnd != nil {
-		s.observer.AcquireEnd(s.ctx, s.attempt, observe.AcquireResult{Took: time.Since(s.began), Token: token, Err: err})
+		took := time.Since(s.began)
+		s.observer.AcquireEnd(s.ctx, s.attempt, observe.AcquireResult{Took: took, Token: token, Err: err})
 	}
 }
 

@@ -2,6 +2,12 @@ package client
 
 import (
 	"context"
+	"log/slog"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/observe"
 )
 
 // Inner is part of a *dblock.Client of any type of transactions. By it the other packages of this
@@ -14,10 +20,58 @@ func InnerOf(core *Client) Inner { return Inner{core} }
 // Core returns the client without its transactions; nil of a zero value.
 func (i Inner) Core() *Client { return i.core }
 
-// ContextOf is the context of what the client holds by an attempt; nil: nothing.
+// Store returns the client's database.
+func (c *Client) Store() *store.Store { return c.store }
+
+// Log returns the client's logger. Its calls are queued.
+func (c *Client) Log() *slog.Logger { return c.config.Log }
+
+// Clock returns the client's clock.
+func (c *Client) Clock() clock.Clock { return c.config.Clock }
+
+// Observer returns the client's observer; the zero Observer if it has none. Its calls are queued.
+func (c *Client) Observer() observe.Observer {
+	if c.observer == nil {
+		return observe.Observer{}
+	}
+	return *c.observer
+}
+
+// Connect opens the client's first session, unless it had one. It tries for a TTL, where Acquire
+// fails at once while the database is away.
+func (c *Client) Connect(ctx context.Context) error {
+	if c.store.Begun() {
+		return nil
+	}
+	err := c.store.Insist(ctx, func(ctx context.Context) error {
+		_, err := c.sessions.Open(ctx, false)
+		return err
+	})
+	return c.store.Explain(ctx, err)
+}
+
+// Owners tells the owners of the client's locks apart.
+func (c *Client) Owners() *ledger.Owners { return c.owners }
+
+// ContextOf returns the context of what the client holds by an attempt; nil: nothing.
 func (c *Client) ContextOf(attempt string) context.Context {
 	if h := c.ledger.HeldBy(attempt); h != nil {
 		return h.Context()
 	}
 	return nil
+}
+
+// Holder returns the session of the lock and its owner.
+func (l *Lock) Holder() (session, host, thread string) {
+	return l.hold.In.ID, l.hold.Owner.Host, l.hold.Owner.Thread
+}
+
+// Confirm asks the database whether the lock is held.
+func (l *Lock) Confirm(ctx context.Context) error {
+	l.hold.Entries.Lock()
+	defer l.hold.Entries.Unlock()
+	if err := context.Cause(l.hold.Context()); err != nil {
+		return err
+	}
+	return l.client.confirm(ctx, l.hold)
 }

@@ -45,7 +45,7 @@ SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.de
 SELECT coalesce(min(f.id), 0)::bigint AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= sqlc.arg(since)::bigint ORDER BY e.at LIMIT 1000) f;
 
--- What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+-- What Begin of internal/slots decides by. A run whose slot ends after this one began is none of the
 -- slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
 -- are read, as their sessions may be dead: they are few.
 -- name: RunsAbout :many

@@ -34,7 +34,7 @@ SELECT v.* FROM dblock_events v
 SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
   FROM (SELECT v.id FROM dblock_events v WHERE v.at >= @since ORDER BY v.at LIMIT 1000) AS f;
 
--- What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+-- What Begin of internal/slots decides by. A run whose slot ends after this one began is none of the
 -- slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
 -- are read, as their sessions may be dead: they are few.
 -- name: RunsAbout :many

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // App is an application's pool, with an engine on it.
@@ -56,6 +57,7 @@ type Open func(t testing.TB, db dbtest.Database, connections int) App
 type Client struct {
 	*dblock.Client[Tx]
 	*inspect.Inspector
+	*jobs.Runner
 }
 
 // newClient makes a client of an application.
@@ -64,7 +66,7 @@ func newClient(a App, options ...dblock.Option) (Client, error) {
 	if err != nil {
 		return Client{}, err
 	}
-	return Client{c, inspect.New(c)}, nil
+	return Client{c, inspect.New(c), jobs.New(c)}, nil
 }
 
 // Lock is that of the client.

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -102,14 +103,14 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	if did("LockAll", err); err == nil {
 		did("LockAll", all.Unlock(ctx))
 	}
-	ran, err := a.OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil })
 	if did("OncePer", err); !ran {
 		t.Error("the job did not run")
 	}
-	for run, err := range a.Runs(ctx, t.Name()) {
+	for run, err := range jobs.New(a).Runs(ctx, t.Name()) {
 		did("Runs "+run.Name, err)
 	}
-	for job, err := range a.Jobs(ctx) {
+	for job, err := range jobs.New(a).Jobs(ctx) {
 		did("Jobs "+job.Name, err)
 	}
 	for info, err := range inspector.List(ctx, inspect.Filter{Idle: true}) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -100,7 +101,7 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 }
 
 func everydayJobs(t *testing.T, c Client) {
-	job := func(err error, options ...dblock.RunOption) (bool, error) {
+	job := func(err error, options ...jobs.Option) (bool, error) {
 		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return err }, options...)
 	}
 	broken := errors.New("broken")
@@ -108,7 +109,7 @@ func everydayJobs(t *testing.T, c Client) {
 		t.Errorf("%v, %v", ran, err)
 	}
 	for _, want := range []bool{true, false} {
-		if ran, err := job(nil, dblock.RetryFailed(3, 0)); ran != want || err != nil {
+		if ran, err := job(nil, jobs.RetryFailed(3, 0)); ran != want || err != nil {
 			t.Errorf("%v, %v", ran, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -47,7 +48,7 @@ func (e *env) times(t testing.TB, n int) (times []time.Time) {
 }
 
 // at calls OnceAt for a job that does nothing.
-func at(t *testing.T, c Client, name string, slot time.Time, want bool, options ...dblock.RunOption) {
+func at(t *testing.T, c Client, name string, slot time.Time, want bool, options ...jobs.Option) {
 	t.Helper()
 	ran, err := c.OnceAt(t.Context(), name, slot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, options...)
 	if ran != want || err != nil {
@@ -111,7 +112,7 @@ func onceAtInOrder(t *testing.T, e *env) {
 	at(t, a, "job", slots[2], true)
 	for _, early := range slots[:3] {
 		at(t, b, "job", early, false)
-		at(t, b, "job", early, false, dblock.RetryFailed(3, 0))
+		at(t, b, "job", early, false, jobs.RetryFailed(3, 0))
 	}
 	at(t, b, "another", slots[0], true)
 	at(t, b, "job", slots[3], true)
@@ -151,10 +152,10 @@ func onceAtAgain(t *testing.T, e *env) {
 		}
 		is(t, err, trouble)
 	}
-	at(t, b, "job", slots[0], false, dblock.RetryFailed(3, 0)) // a later one has run, though it failed
+	at(t, b, "job", slots[0], false, jobs.RetryFailed(3, 0)) // a later one has run, though it failed
 	at(t, b, "job", slots[1], false)
-	at(t, b, "job", slots[1], true, dblock.RetryFailed(3, 0))
-	at(t, a, "job", slots[1], false, dblock.RetryFailed(3, 0))
+	at(t, b, "job", slots[1], true, jobs.RetryFailed(3, 0))
+	at(t, a, "job", slots[1], false, jobs.RetryFailed(3, 0))
 	for run, err := range a.Runs(t.Context(), "job") {
 		want := map[int64]int{slots[0].UnixMicro(): 1, slots[1].UnixMicro(): 2}[run.Slot]
 		if err != nil || run.Tries != want || (run.Err != "") != (want == 1) {
@@ -196,11 +197,11 @@ func onceAtAndPer(t *testing.T, e *env) {
 	per("by interval", day, true)
 	now := time.UnixMicro(e.now(t))
 	at(t, c, "by interval", began, false) // the run began after that
-	at(t, c, "by interval", began, false, dblock.RetryFailed(3, 0))
+	at(t, c, "by interval", began, false, jobs.RetryFailed(3, 0))
 	at(t, c, "by interval", now.Add(30*time.Second), true)
 	e.ranAt(t, "failed", day, 20_000, 4, true)
 	at(t, c, "failed", began, false)
-	at(t, c, "failed", began, true, dblock.RetryFailed(3, 0))
+	at(t, c, "failed", began, true, jobs.RetryFailed(3, 0))
 	e.ranAt(t, "before", day, 20_000, 1, false)
 	at(t, c, "before", began.Add(day/4), true) // its run began before that
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 var once = inPlaces(own{
@@ -108,7 +109,7 @@ func every(t *testing.T, e *env) {
 func retryFailed(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	trouble := errors.New("trouble")
-	job := func(c Client, err error, options ...dblock.RunOption) (bool, error) {
+	job := func(c Client, err error, options ...jobs.Option) (bool, error) {
 		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return err }, options...)
 	}
 	ran, err := job(a, trouble)
@@ -119,10 +120,10 @@ func retryFailed(t *testing.T, e *env) {
 	if ran, err := job(b, nil); ran || err != nil {
 		t.Errorf("a failed slot was run again: %v, %v", ran, err)
 	}
-	if ran, err := job(b, nil, dblock.RetryFailed(3, 0)); !ran || err != nil {
+	if ran, err := job(b, nil, jobs.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("a failed slot was not run again: %v, %v", ran, err)
 	}
-	if ran, err := job(a, nil, dblock.RetryFailed(3, 0)); ran || err != nil {
+	if ran, err := job(a, nil, jobs.RetryFailed(3, 0)); ran || err != nil {
 		t.Errorf("a slot that went well was run again: %v, %v", ran, err)
 	}
 	for run, err := range a.Runs(t.Context(), "job") {
@@ -131,7 +132,7 @@ func retryFailed(t *testing.T, e *env) {
 		}
 	}
 	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
-		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return trouble }, dblock.RetryFailed(3, 0))
+		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return trouble }, jobs.RetryFailed(3, 0))
 		if ran {
 			t.Error("a job ran within itself")
 		}
@@ -171,7 +172,7 @@ func retryDead(t *testing.T, e *env) {
 		end <- err
 	}()
 	within(t, soon, "the run begins", began)
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, dblock.RetryFailed(3, 0)); ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, jobs.RetryFailed(3, 0)); ran || err != nil {
 		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
 	}
 	e.end(t, e.session(t, "once/job"))
@@ -180,7 +181,7 @@ func retryDead(t *testing.T, e *env) {
 	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); ran || err != nil {
 		t.Errorf("without RetryFailed: %v, %v", ran, err)
 	}
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, dblock.RetryFailed(3, 0)); !ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, jobs.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("with RetryFailed: %v, %v", ran, err)
 	}
 }
@@ -215,7 +216,7 @@ func (e *env) ranAt(t testing.TB, name string, interval time.Duration, slot, ten
 func intervalChanges(t *testing.T, e *env) {
 	c := e.client(t)
 	day := e.slotWith(t, 20_000, 5)
-	run := func(name string, interval time.Duration, want bool, options ...dblock.RunOption) {
+	run := func(name string, interval time.Duration, want bool, options ...jobs.Option) {
 		t.Helper()
 		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error { return nil }, options...)
 		if err != nil || ran != want {
@@ -263,8 +264,8 @@ func intervalChanges(t *testing.T, e *env) {
 	run("hourly", hour, true)
 	e.ranAt(t, "failed", day, 20_000, 4, true)
 	run("failed", longer, false)
-	run("failed", longer, true, dblock.RetryFailed(3, 0))
-	run("failed", longer, false, dblock.RetryFailed(3, 0))
+	run("failed", longer, true, jobs.RetryFailed(3, 0))
+	run("failed", longer, false, jobs.RetryFailed(3, 0))
 
 	// The same number, by an interval that is longer by a second or so.
 	before := e.slotWith(t, 20_000, 5)
@@ -334,8 +335,8 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 
 func listJobs(t *testing.T, e *env) {
 	c := e.client(t, dblock.WithoutReaper())
-	if jobs := all(t, c.Jobs(t.Context())); len(jobs) > 0 {
-		t.Errorf("%+v, before any has run", jobs)
+	if listed := all(t, c.Jobs(t.Context())); len(listed) > 0 {
+		t.Errorf("%+v, before any has run", listed)
 	}
 	for _, name := range []string{"a real job", "zeta"} {
 		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
@@ -350,18 +351,18 @@ func listJobs(t *testing.T, e *env) {
 		}
 	}
 	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES "+strings.Join(rows, ", "))
-	jobs := all(t, c.Jobs(t.Context()))
-	if len(jobs) != 122 {
-		t.Fatalf("%d jobs, want 122", len(jobs))
+	listed := all(t, c.Jobs(t.Context()))
+	if len(listed) != 122 {
+		t.Fatalf("%d jobs, want 122", len(listed))
 	}
-	if first := jobs[0]; first.Name != "a real job" || first.Token == 0 || first.Ended.IsZero() || first.Err != "" || first.Tries != 1 {
+	if first := listed[0]; first.Name != "a real job" || first.Token == 0 || first.Ended.IsZero() || first.Err != "" || first.Tries != 1 {
 		t.Errorf("%+v", first)
 	}
-	if last := jobs[121]; last.Name != "zeta" || last.Err != "trouble" {
+	if last := listed[121]; last.Name != "zeta" || last.Err != "trouble" {
 		t.Errorf("%+v", last)
 	}
-	for i, run := range jobs[1:121] {
-		want := dblock.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotEnds: time.UnixMicro(99), Token: 1, Host: "h",
+	for i, run := range listed[1:121] {
+		want := jobs.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotEnds: time.UnixMicro(99), Token: 1, Host: "h",
 			Began: time.UnixMicro(30), Ended: time.UnixMicro(99), Tries: 1}
 		if run != want {
 			t.Errorf("%+v: want %+v", run, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // schedules are about jobs and TryLock whose database is away for a moment, and about EveryAt.
@@ -244,7 +245,7 @@ func (e *env) halfPast(t testing.TB) (minute time.Time) {
 // everyAt begins EveryAt in each client, and returns its slots, and what ends it.
 func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, stop func()) {
 	t.Helper()
-	schedule, err := dblock.NewSchedule(time.UTC, minutely{})
+	schedule, err := jobs.NewSchedule(time.UTC, minutely{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // scene is a database as pictures show it, at a moment.
@@ -19,11 +19,11 @@ type scene struct {
 	now              time.Time
 	infos            []inspect.Info
 	events           []inspect.Event
-	runs             map[string][]dblock.Run
+	runs             map[string][]jobs.Run
 }
 
 func newScene(long string) *scene {
-	s := &scene{now: time.Now(), runs: map[string][]dblock.Run{}}
+	s := &scene{now: time.Now(), runs: map[string][]jobs.Run{}}
 	token := int64(1795420000000000)
 	holder := func(host, thread, app string, pid int, ago time.Duration) inspect.Participant {
 		token += 7
@@ -106,7 +106,7 @@ func (s *scene) job(name string, every time.Duration, host string, odd ...int64)
 	present := s.now.UnixMicro() / every.Microseconds()
 	for ago := int64(0); ago < 70; ago++ {
 		begins := time.UnixMicro((present - ago) * every.Microseconds())
-		r := dblock.Run{
+		r := jobs.Run{
 			Name: name, Slot: present - ago, SlotEnds: begins.Add(every), Token: 1795420000000000 - ago, Host: host, Thread: "cron", Tries: 1,
 			Began: begins.Add(every / 60), Ended: begins.Add(every/60 + every/40),
 		}
@@ -177,15 +177,15 @@ func (s *scene) Sessions(context.Context, inspect.SessionFilter) iter.Seq2[inspe
 	return all(list)
 }
 
-func (s *scene) Jobs(context.Context) iter.Seq2[dblock.Run, error] {
-	var list []dblock.Run
+func (s *scene) Jobs(context.Context) iter.Seq2[jobs.Run, error] {
+	var list []jobs.Run
 	for _, runs := range s.runs {
 		list = append(list, runs[0])
 	}
-	slices.SortFunc(list, func(a, b dblock.Run) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b jobs.Run) int { return strings.Compare(a.Name, b.Name) })
 	return all(list)
 }
 
-func (s *scene) Runs(_ context.Context, name string) iter.Seq2[dblock.Run, error] {
+func (s *scene) Runs(_ context.Context, name string) iter.Seq2[jobs.Run, error] {
 	return all(s.runs[name])
 }

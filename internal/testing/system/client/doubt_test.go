@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -187,10 +188,10 @@ func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
 	d.end = cancel
 	d.begin.Store(true)
 	job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
-	if ran, err := client.OncePer(ctx, "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); ran || !errors.Is(err, context.Canceled) {
+	if ran, err := jobs.New(client).OncePer(ctx, "job", 24*time.Hour, job, jobs.RetryFailed(3, 0)); ran || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", ran, err)
 	}
-	if ran, err := other.OncePer(t.Context(), "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); !ran || err != nil {
+	if ran, err := jobs.New(other).OncePer(t.Context(), "job", 24*time.Hour, job, jobs.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("again: %v, %v", ran, err)
 	}
 }
@@ -200,7 +201,7 @@ func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err := client.Do(ctx, "outer", func(ctx context.Context, _ *dblock.Lock) error {
-		_, err := client.OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
+		_, err := jobs.New(client).OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
 			l, err := client.Lock(ctx, "outer")
 			if err == nil {
 				err = l.Unlock(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -48,7 +49,7 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ran, err := client.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
+	if ran, err := jobs.New(client).OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 		t.Fatal(ran, err)
 	}
 	tx, err := db.BeginTx(t.Context(), nil)

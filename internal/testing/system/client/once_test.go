@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -42,7 +43,7 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 			t.Error(err)
 		}
 		go func() {
-			_, err := quick.OncePer(t.Context(), "job", 2*slot, func(context.Context, lock, time.Time) error {
+			_, err := jobs.New(quick).OncePer(t.Context(), "job", 2*slot, func(context.Context, lock, time.Time) error {
 				close(began)
 				<-end
 				return nil
@@ -52,7 +53,7 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 		<-began
 	}
 	h.halt.Store(&halt)
-	ran, err := slow.OncePer(t.Context(), "job", slot, func(context.Context, lock, time.Time) error {
+	ran, err := jobs.New(slow).OncePer(t.Context(), "job", slot, func(context.Context, lock, time.Time) error {
 		t.Error("it runs beside another")
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // once calls the job as a ticker would: several times in a slot.
@@ -19,7 +20,7 @@ func (w *crew) once(ctx context.Context, random *rand.Rand, c *client) {
 		w.actor.report(event{What: evRan, Name: name, Token: l.Token()})
 		return nil
 	}
-	_, err := c.OncePer(ctx, name, w.slot, run)
+	_, err := jobs.New(c.Client).OncePer(ctx, name, w.slot, run)
 	if w.actor.config.Bug == bugRunsTwice && err == nil {
 		err = c.Do(ctx, name, func(ctx context.Context, l *held) error { return run(ctx, l, time.Time{}) })
 	}

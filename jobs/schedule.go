@@ -1,8 +1,10 @@
-package dblock
+package jobs
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 // longestGap is longer than the times of a schedule are apart: 29 February is not in each fourth
@@ -15,26 +17,26 @@ const longestGap = 10 * 366 * 24 * time.Hour
 //   - A time that the clock skips is due when the clock is put forward: 2:30 at what is then 3:00.
 //     Several of them are one.
 //   - Of a time that the clock shows twice the first is due.
-//   - A job that is due each hour is by neither rule: it has no run for an hour that there is not,
-//     and one for each that there is. Such is a time if the schedule has it an hour earlier and an
-//     hour later as well.
+//   - Neither rule holds for a job that is due each hour: it has a run for each hour that exists,
+//     and none for the skipped one. A time is such if the schedule also has the times an hour
+//     earlier and an hour later.
 //
-// It is safe for concurrent use where the times that it was made of are. A Schedule of
-// github.com/robfig/cron/v3 is such times, and a *Schedule is in turn a Schedule of that package.
+// A Schedule is safe for concurrent use if the times of which it was made are. Such times are a
+// Schedule of github.com/robfig/cron/v3, and a *Schedule is in turn a Schedule of that package.
 type Schedule struct {
 	zone  *time.Location
 	times interface{ Next(time.Time) time.Time }
 }
 
 // NewSchedule makes a Schedule of times in a zone. Next of times returns the first time after the
-// given one, in the location of the given one, and the zero time where there is none. So does what
-// ParseStandard of github.com/robfig/cron/v3 makes of a cron expression without CRON_TZ:
+// given one, in the location of the given one, or the zero time if there is none. ParseStandard of
+// github.com/robfig/cron/v3 makes such times of a cron expression without CRON_TZ:
 //
 //	nightly, err := cron.ParseStandard("30 2 * * *")
 //	…
-//	schedule, err := dblock.NewSchedule(berlin, nightly) // berlin, err := time.LoadLocation("Europe/Berlin")
+//	schedule, err := jobs.NewSchedule(berlin, nightly) // berlin, err := time.LoadLocation("Europe/Berlin")
 //
-// Processes that share a job must give the same zone: time.Local is another on each host, maybe.
+// Processes that share a job must give the same zone: time.Local may differ between hosts.
 //
 // ErrInvalidOption for nil, for times that depend on when they are asked for ("@every 5m": that is
 // for Every), and, but in UTC, for times of a zone of their own (CRON_TZ).
@@ -42,7 +44,7 @@ func NewSchedule(zone *time.Location, times interface {
 	Next(after time.Time) time.Time
 }) (*Schedule, error) {
 	if zone == nil || times == nil {
-		return nil, fmt.Errorf("dblock: %w: a schedule without a zone or without times", ErrInvalidOption)
+		return nil, invalid("a schedule without a zone or without times")
 	}
 	now := time.Now().UTC()
 	next := times.Next(now)
@@ -50,14 +52,17 @@ func NewSchedule(zone *time.Location, times interface {
 		return &Schedule{zone, times}, nil
 	}
 	if !times.Next(next.Add(-1)).Equal(next) {
-		return nil, fmt.Errorf("dblock: %w: the schedule's times depend on when it is asked for them: use OncePer or Every", ErrInvalidOption)
+		return nil, invalid("the schedule's times depend on when it is asked for them: use OncePer or Every")
 	}
 	elsewhere := time.FixedZone("", 5*3600+37*60+13) // no minute begins there when one begins in now's zone
 	if zone != time.UTC && next.Sub(now) > time.Second && times.Next(now.In(elsewhere)).Equal(next) {
-		return nil, fmt.Errorf("dblock: %w: the schedule has a time zone of its own: make it without CRON_TZ, since the zone is given to NewSchedule (%v)", ErrInvalidOption, zone)
+		return nil, invalid(fmt.Sprintf("the schedule has a time zone of its own: make it without CRON_TZ, "+
+			"since the zone is given to NewSchedule (%v)", zone))
 	}
 	return &Schedule{zone, times}, nil
 }
+
+func invalid(why string) error { return fmt.Errorf("dblock: %w: %s", dblock.ErrInvalidOption, why) }
 
 // Next returns the first time of the schedule after a given one, in the schedule's zone; the zero
 // time: there is none.
@@ -72,8 +77,8 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	}
 }
 
-// under returns the first time after a given one under the offset that holds at another, since it
-// began.
+// under returns the first time after a given one under the offset that holds at another time, which
+// holds since began.
 func (s *Schedule) under(after, at, began time.Time) time.Time {
 	_, offset := at.Zone()
 	next := s.wall(after, offset)
@@ -91,8 +96,8 @@ func (s *Schedule) under(after, at, began time.Time) time.Time {
 	return next
 }
 
-// single reports whether a time of the schedule that is not due each hour is within so long after a
-// given one, which counts.
+// single reports whether the schedule has a time that is not due each hour, from a given time on
+// for so long.
 func (s *Schedule) single(from time.Time, offset int, within time.Duration) bool {
 	end := from.Add(within)
 	for next := s.wall(from.Add(-1), offset); !next.IsZero() && next.Before(end); next = s.wall(next, offset) {

@@ -1,4 +1,4 @@
-package dblock_test
+package jobs_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // daily are the times of a cron expression with these minutes and hours.
@@ -44,20 +45,25 @@ func TestAScheduleRunsOnDaysOnWhichTheClockIsMoved(t *testing.T) {
 			[]string{"2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
 		{"from within the second 2 o'clock", "Europe/Berlin", daily{[]int{30}, []int{2}}, "2026-10-25T02:10:00+01:00",
 			[]string{"2026-10-26T02:30:00+01:00"}},
-		{"from the moment of the change", "Europe/Berlin", daily{[]int{0}, []int{2}}, "2026-03-29T01:59:59.999999999+01:00",
+		{"from the moment of the change", "Europe/Berlin",
+			daily{[]int{0}, []int{2}}, "2026-03-29T01:59:59.999999999+01:00",
 			[]string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"}},
-		{"several times that are skipped", "Europe/Berlin", daily{[]int{0, 10, 50}, []int{2}}, "2026-03-28T02:30:00+01:00",
+		{"several times that are skipped", "Europe/Berlin",
+			daily{[]int{0, 10, 50}, []int{2}}, "2026-03-28T02:30:00+01:00",
 			[]string{"2026-03-28T02:50:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"}},
 		{"each hour at half past, forward", "Europe/Berlin", daily{[]int{30}, nil}, "2026-03-29T00:45:00+01:00",
 			[]string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00", "2026-03-29T04:30:00+02:00"}},
-		{"a time that is skipped and the one after it", "Europe/Berlin", daily{[]int{30}, []int{2, 3}}, "2026-03-29T00:00:00+01:00",
-			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:30:00+02:00", "2026-03-30T03:30:00+02:00"}},
+		{"a time that is skipped and the one after it", "Europe/Berlin",
+			daily{[]int{30}, []int{2, 3}}, "2026-03-29T00:00:00+01:00",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:30:00+02:00",
+				"2026-03-30T03:30:00+02:00"}},
 		{"the hour before the change", "Europe/Berlin", daily{[]int{30}, []int{1}}, "2026-10-25T00:00:00+02:00",
 			[]string{"2026-10-25T01:30:00+02:00", "2026-10-26T01:30:00+01:00"}},
 		{"each quarter of an hour, forward", "Europe/Berlin", quarters, "2026-03-29T01:40:00+01:00",
 			[]string{"2026-03-29T01:45:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T03:15:00+02:00"}},
 		{"each quarter of an hour, back", "Europe/Berlin", quarters, "2026-10-25T02:40:00+02:00",
-			[]string{"2026-10-25T02:45:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:15:00+01:00", "2026-10-25T02:30:00+01:00", "2026-10-25T02:45:00+01:00",
+			[]string{"2026-10-25T02:45:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:15:00+01:00",
+				"2026-10-25T02:30:00+01:00", "2026-10-25T02:45:00+01:00",
 				"2026-10-25T03:00:00+01:00"}},
 		{"quarters of one hour, back", "Europe/Berlin", daily{[]int{0, 30}, []int{2}}, "2026-10-25T00:00:00+02:00",
 			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:00:00+01:00"}},
@@ -66,11 +72,12 @@ func TestAScheduleRunsOnDaysOnWhichTheClockIsMoved(t *testing.T) {
 		{"half an hour", "Australia/Lord_Howe", daily{[]int{15}, []int{2}}, "2026-10-03T12:00:00+10:30",
 			[]string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
 		{"a day that is skipped", "Pacific/Apia", daily{[]int{30}, []int{2}}, "2011-12-28T12:00:00-10:00",
-			[]string{"2011-12-29T02:30:00-10:00", "2011-12-31T00:00:00+14:00", "2011-12-31T02:30:00+14:00", "2012-01-01T02:30:00+14:00"}},
+			[]string{"2011-12-29T02:30:00-10:00", "2011-12-31T00:00:00+14:00", "2011-12-31T02:30:00+14:00",
+				"2012-01-01T02:30:00+14:00"}},
 		{"no daylight saving", "UTC", daily{[]int{30}, []int{2}}, "2026-03-28T12:00:00Z",
 			[]string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"}},
 	} {
-		schedule, err := dblock.NewSchedule(zone(t, c.zone), c.times)
+		schedule, err := jobs.NewSchedule(zone(t, c.zone), c.times)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,10 +104,12 @@ func TestAScheduleRunsOnDaysOnWhichTheClockIsMoved(t *testing.T) {
 }
 
 func TestAScheduleOfEachNightHasARunForEachNightOfAYear(t *testing.T) {
-	for _, where := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tehran", "Africa/Casablanca", "UTC"} {
+	for _, where := range []string{
+		"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tehran", "Africa/Casablanca", "UTC",
+	} {
 		in := zone(t, where)
 		for minute := 0; minute < 4*60; minute += 20 {
-			schedule, err := dblock.NewSchedule(in, daily{[]int{minute % 60}, []int{minute / 60}})
+			schedule, err := jobs.NewSchedule(in, daily{[]int{minute % 60}, []int{minute / 60}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,12 +152,12 @@ func TestAScheduleThatCannotBeRightIsRefused(t *testing.T) {
 		{"each second", berlin, seconds, nil},
 		{"never", berlin, never, nil},
 	} {
-		schedule, err := dblock.NewSchedule(c.zone, c.times)
+		schedule, err := jobs.NewSchedule(c.zone, c.times)
 		if !errors.Is(err, c.want) || err != nil && schedule != nil {
 			t.Errorf("%s: %v, want %v", c.says, err, c.want)
 		}
 	}
-	schedule, err := dblock.NewSchedule(berlin, never)
+	schedule, err := jobs.NewSchedule(berlin, never)
 	if err != nil {
 		t.Fatal(err)
 	}

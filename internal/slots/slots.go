@@ -1,6 +1,6 @@
-// Package jobs decides whether the slot of a job is due, and what becomes of a run. It does no I/O:
+// Package slots decides whether a slot of a job is due, and what becomes of a run. It does no I/O:
 // an engine reads the rows, and writes what was decided.
-package jobs
+package slots
 
 import (
 	"errors"
