@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/operate"
 )
 
 // Asked receives the reason whenever a client calls Ask for the name while the lock is held: unlock
@@ -27,7 +28,7 @@ func (l *Lock) Asked() <-chan string { return get(l, (*client.Lock).Asked) }
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	err := checkReason(name, reason)
 	if err == nil {
-		err = c.Core().Ask(ctx, name, reason)
+		err = operate.Ask(ctx, c.Core(), name, reason)
 	}
 	return fail("ask", name, err)
 }
@@ -59,7 +60,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...i
 			return 0, &LockError{"break", name, err}
 		}
 	}
-	holders, err = c.Core().Break(ctx, name, reason, tokens)
+	holders, err = operate.Break(ctx, c.Core(), name, reason, tokens)
 	return holders, fail("break", name, err)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/operate"
 )
 
 // Stats are the figures of a client.
@@ -31,7 +33,7 @@ func (c *Client[TX]) Stats() Stats { return Stats(c.Core().Stats()) }
 // was found dead: its locks are lost, and the next Ping looks without a session. ErrConfig.
 // ErrClosed. ErrInvalidOption if ctx is nil.
 func (c *Client[TX]) Ping(ctx context.Context) error {
-	if err := c.Core().Ping(ctx); err != nil {
+	if err := operate.Ping(ctx, c.Core()); err != nil {
 		return fmt.Errorf("dblock: ping: %w", err)
 	}
 	return nil

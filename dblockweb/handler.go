@@ -81,7 +81,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for key, value := range map[string]string{
 		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-		"Cache-Control": "no-store",
+		"Cache-Control":                "no-store",
 		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Vary": "Accept",
 	} {
 		w.Header().Set(key, value)

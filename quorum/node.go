@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Node is one of the databases. On makes it. The zero value is not usable.
@@ -79,18 +80,27 @@ func (o on[TX]) TryLock(ctx context.Context, name string) (nodeLock, error) {
 }
 
 func (o on[TX]) Memory(ctx context.Context) (memory, error) {
-	i, err := o.client.Core().Incarnation(ctx, false, 0)
+	i, err := o.incarnation(ctx, false, 0)
 	return memory{i.Age, i.Floor}, err
 }
 
 func (o on[TX]) Highest(ctx context.Context) (int64, error) {
-	i, err := o.client.Core().Incarnation(ctx, false, -1)
+	i, err := o.incarnation(ctx, false, -1)
 	return i.Floor, err
 }
 
 func (o on[TX]) Renew(ctx context.Context, floor int64) error {
-	_, err := o.client.Core().Incarnation(ctx, true, floor)
+	_, err := o.incarnation(ctx, true, floor)
 	return err
+}
+
+// incarnation is as of driver.Quorum.
+func (o on[TX]) incarnation(ctx context.Context, renew bool, floor int64) (i driver.Incarnation, err error) {
+	err = o.client.Core().Inquire(ctx, func(ctx context.Context, engine driver.Backend) (err error) {
+		i, err = engine.Incarnation(ctx, renew, floor)
+		return err
+	})
+	return i, err
 }
 
 // held is a lock on a database.

@@ -21,7 +21,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner,
 	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
 		leave := c.ledger.Enter(ctx, r.Name, o, wait)
 		if leave == nil {
-			return nil, c.refused(ctx.Err())
+			return nil, c.NotAcquired(ctx.Err())
 		}
 		defer leave()
 	}
@@ -58,11 +58,11 @@ func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 	case errors.Is(err, ErrNotAcquired):
 		return err
 	case ctx.Err() != nil && (seen || busy):
-		return c.refused(store.Ended(ctx, err))
+		return c.NotAcquired(store.Ended(ctx, err))
 	case ctx.Err() != nil:
 		return c.store.Unanswered(ctx, err)
 	case busy && !wait:
-		return c.refused(err)
+		return c.NotAcquired(err)
 	}
 	return c.store.Explain(ctx, err)
 }
@@ -175,7 +175,7 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wai
 		}
 		got, err = c.queueOrPeek(ctx, s, r, o, wait)
 		if free && err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) { // a holder or a waiter was seen
-			err = c.refused(store.Ended(ctx, err))
+			err = c.NotAcquired(store.Ended(ctx, err))
 		}
 	}
 	h, err := c.relyOrUndo(ctx, s, k, r, o, got, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
@@ -74,7 +75,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 			store.Pause(ctx, 10*time.Millisecond)
 			continue
 		case errors.Is(err, errLostMeanwhile):
-			err = c.refused(err)
+			err = c.NotAcquired(err)
 		}
 		return nil, failed, err
 	}
@@ -283,7 +284,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	for i, h := range list {
 		if l := together[h]; released[i].Done() {
 			c.ledger.Move(l.hold.Attempt, ledger.Finish)
-			c.history.record(l.hold, KindReleased, "")
+			c.record(l.hold, history.Released, "")
 			c.tellEnded(l.hold, nil)
 			l.unlocked = true
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/store"
@@ -32,7 +33,7 @@ func New(engine driver.Backend, config Config) *Client {
 	c := &Client{
 		engine: engine, store: db, config: config,
 		telling:   []*tell.Queue{observing, logging},
-		history:   &history{db: db, clock: config.Clock, ttl: config.TTL, log: log, report: report("writing events")},
+		history:   history.New(db, history.Config{On: config.Events, TTL: config.TTL, Clock: config.Clock, Log: log}),
 		detaching: report("telling who has a lock"), givingBack: report("giving back"),
 		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
@@ -44,12 +45,9 @@ func New(engine driver.Backend, config Config) *Client {
 	if config.Observer != nil {
 		c.observer = queued(config.Observer, observing)
 	}
-	if config.Events {
-		c.history.write = engine.Record
-	}
 	hooks := store.Hooks{
 		Reconcile: c.reconcile, Holding: c.ledger.Holding, Unused: c.ledger.Empty, Stray: c.unknownGrant,
-		Reclaimed: c.history.recordExpired, Lost: c.ledger.LoseSession, First: c.serve, Opened: config.Opened,
+		Reclaimed: c.history.Expired, Lost: c.ledger.LoseSession, First: c.serve, Opened: config.Opened,
 	}
 	if c.observer != nil {
 		hooks.Beaten, hooks.Listener = c.observer.Heartbeat, c.observer.Listener
@@ -61,8 +59,8 @@ func New(engine driver.Backend, config Config) *Client {
 
 // serve begins what a client does beside its locks, with its first session.
 func (c *Client) serve() {
-	if c.history.write != nil {
-		c.sessions.Go(c.history.run)
+	if c.history.On() {
+		c.sessions.Go(c.history.Run)
 	}
 	if c.config.Reap {
 		c.sessions.Go(func() {
@@ -123,8 +121,8 @@ func (c *Client) shutDown() {
 	}
 	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.releaseFor(holds[i], ErrClosed) })...)
 	c.store.Wait()
-	if c.history.write != nil {
-		c.history.flush(c.store.Tidying)
+	if c.history.On() {
+		c.history.Flush(c.store.Tidying)
 	}
 	c.failure = driver.Join(c.failure, c.sessions.End())
 	c.sessions.Wait()

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
@@ -64,7 +65,7 @@ type Client struct {
 	ledger       *ledger.Ledger
 	owners       *ledger.Owners // the ledger's
 	queues       *cohort.Queues
-	history      *history
+	history      *history.History
 	sessions     *store.Sessions
 	transactions *tx.Transactions
 	undoing      chan struct{}     // a token for each attempt that is being given back, parallelism at most
@@ -93,11 +94,11 @@ type Stats struct {
 	EventsDropped int64
 }
 
-// refused is notAcquired where nothing was seen of the name. A State is large: inlined it would
-// stand on the stack of every waiter.
+// NotAcquired returns an error that matches ErrNotAcquired and its cause, where the name was not
+// read. A State is large: inlined it would stand on the stack of every waiter.
 //
 //go:noinline
-func (c *Client) refused(cause error) error { return c.notAcquired(driver.State{}, cause) }
+func (c *Client) NotAcquired(cause error) error { return c.notAcquired(driver.State{}, cause) }
 
 func (c *Client) notAcquired(state driver.State, cause error) error {
 	return c.config.NotAcquired(state, cause)

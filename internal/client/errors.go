@@ -25,12 +25,3 @@ var (
 
 // lost is ErrLost with its reason.
 func lost(reason error) error { return contract.Lost(reason) }
-
-// withMessage is an error with the message that it has here.
-type withMessage struct {
-	text string
-	error
-}
-
-func (w withMessage) Error() string { return w.text }
-func (w withMessage) Unwrap() error { return w.error }

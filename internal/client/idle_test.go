@@ -73,13 +73,10 @@ func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
 			return func() { cancel(); <-done; release(t, l) }
 		},
 		"it watches a name": func(t *testing.T, p *paper, c *Client) func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				_ = c.Watch(ctx, "n", func(bool) (bool, error) { return true, nil })
-			}()
-			return func() { cancel(); <-done }
+			release(t, acquire(t, t.Context(), c, "n")) // opens the session
+			hub := c.sessions.Last().Waiters()
+			w := hub.Watch("n", "watch")
+			return func() { hub.Unwatch(w) }
 		},
 		"it locks now and then": func(t *testing.T, p *paper, c *Client) func() {
 			stop, done := make(chan struct{}), make(chan struct{})

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/store"
 )
@@ -28,14 +29,14 @@ func (c *Client) rely(
 	if !c.ledger.Rely(h, got.Asked) {
 		return nil, false
 	}
-	c.history.record(h, KindGranted, "")
+	c.record(h, history.Granted, "")
 	return h, true
 }
 
 // ended is what follows when a hold has ended that was not unlocked.
 func (c *Client) ended(h *ledger.Hold, e ledger.Ending) {
 	if e.Released() {
-		c.history.record(h, KindReleased, "")
+		c.record(h, history.Released, "")
 	} else {
 		c.recordLoss(h, e.Cause)
 	}
@@ -47,7 +48,7 @@ func (c *Client) ended(h *ledger.Hold, e ledger.Ending) {
 }
 
 func (c *Client) recordLoss(h *ledger.Hold, cause error) {
-	c.history.record(h, KindLost, fmt.Sprint(cause))
+	c.record(h, history.Lost, fmt.Sprint(cause))
 }
 
 // stall ends a hold without progress, and releases it. The holder's Unlock says ErrLost.

@@ -71,3 +71,10 @@ func (c *Client) tell(h *ledger.Hold, err error) {
 		c.observer.HoldEnd(observe.HoldResult{Name: h.Name, Token: h.Mode.Load().Token, Held: held, Err: err})
 	}
 }
+
+// record adds an event of a hold to the history.
+func (c *Client) record(h *ledger.Hold, kind, detail string) {
+	if c.history.On() {
+		c.history.Add(h.Event(kind, Clean(detail, MaxReason)))
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/observe"
@@ -22,6 +23,15 @@ func (i Inner) Core() *Client { return i.core }
 
 // Store returns the client's database.
 func (c *Client) Store() *store.Store { return c.store }
+
+// Sessions returns the client's sessions.
+func (c *Client) Sessions() *store.Sessions { return c.sessions }
+
+// History returns the client's history.
+func (c *Client) History() *history.History { return c.history }
+
+// Host returns the host that the client's locks show.
+func (c *Client) Host() string { return c.config.Host }
 
 // Log returns the client's logger. Its calls are queued.
 func (c *Client) Log() *slog.Logger { return c.config.Log }

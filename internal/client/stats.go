@@ -7,7 +7,7 @@ import (
 // Stats returns what the client knows of itself, without I/O.
 func (c *Client) Stats() Stats {
 	now := c.config.Clock.Now()
-	s := Stats{EventsDropped: c.history.dropped.Load()}
+	s := Stats{EventsDropped: c.history.Dropped()}
 	s.Held, s.OldestHold = c.ledger.Count(now)
 	if in := c.sessions.Alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-now)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
@@ -93,7 +94,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		c.abandon(h.In, h.Attempt, false)
 		return err
 	case passed:
-		c.history.record(h, KindReleased, "")
+		c.record(h, history.Released, "")
 		return nil
 	}
 	queued := true // members that an UnlockTx may have detached: if that is not known, a look tells
@@ -110,13 +111,13 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		case err == nil && (left || r.Cause == driver.ByAttempt):
 			queued = false // the transaction was rolled back
 			c.ledger.Move(h.Attempt, ledger.Finish)
-			c.history.record(h, KindReleased, "")
+			c.record(h, history.Released, "")
 			return nil
 		case err == nil:
 			return c.released(ctx, h)
 		case errors.Is(err, driver.ErrGuarded): // the next holder gets the lock once the transaction has ended
 			c.abandon(h.In, h.Attempt, false)
-			c.history.record(h, KindReleased, "")
+			c.record(h, history.Released, "")
 			return nil
 		case !h.In.Alive(): // it was held when Unlock began, and is no loss
 			c.ledger.Move(h.Attempt, ledger.Finish)
@@ -139,7 +140,7 @@ func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
 	c.ledger.Move(h.Attempt, ledger.Finish)
 	switch {
 	case was != ledger.Releasing:
-		c.history.record(h, KindReleased, "")
+		c.record(h, history.Released, "")
 		c.promote(ctx, h)
 	case !h.Entries.Unanswered:
 		return lost(driver.ErrNotHeld)

@@ -62,6 +62,8 @@ var layers = []layer{
 	{name: "internal/coalesce", not: [][]string{anything}},
 	{name: "internal/foreign", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/inspection", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
+	{name: "internal/history", not: [][]string{engines, drivers, goose, testsOnly, {module}}, but: below("internal/store", "internal/backoff", "internal/clock", "internal/coalesce", "internal/contract", "internal/deadlock", "internal/driver", "internal/outage", "internal/protocol", "internal/session", "internal/transaction", "internal/wait")},
+	{name: "internal/operate", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "internal/slots", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/page", not: [][]string{anything}},
 	{name: "internal/outage", not: [][]string{anything}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/operate"
 )
 
 // work lets a statement take effect, or delivers an answer.
@@ -176,7 +177,7 @@ func (w *world) interfere() bool {
 		reason := fmt.Sprint("step ", w.steps)
 		w.note("%s: asks its holder for %s", m, names[0])
 		go func() {
-			err := m.client.Ask(context.Background(), names[0], reason)
+			err := operate.Ask(context.Background(), m.client, names[0], reason)
 			w.finish(func() { w.note("%s: has asked: %v", m, err) })
 		}()
 		return true
@@ -185,7 +186,7 @@ func (w *world) interfere() bool {
 	w.journal.aims[reason] = tokens
 	w.note("%s: breaks %s %d", m, names[0], tokens)
 	go func() {
-		n, err := m.client.Break(context.Background(), names[0], reason, tokens)
+		n, err := operate.Break(context.Background(), m.client, names[0], reason, tokens)
 		w.finish(func() { w.note("%s: has broken %d %v", m, n, err) })
 	}()
 	return true

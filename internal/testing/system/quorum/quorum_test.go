@@ -70,8 +70,12 @@ func newClient[TX any](t *testing.T, engine driver.Engine[TX], ttl time.Duration
 func TestADatabaseKeepsItsMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		c := onSQL(t, db, time.Minute)
-		incarnation := func(renew bool, floor int64) (driver.Incarnation, error) {
-			return c.Core().Incarnation(t.Context(), renew, floor)
+		incarnation := func(renew bool, floor int64) (i driver.Incarnation, err error) {
+			err = c.Core().Inquire(t.Context(), func(ctx context.Context, engine driver.Backend) (err error) {
+				i, err = engine.Incarnation(ctx, renew, floor)
+				return err
+			})
+			return i, err
 		}
 		m, err := incarnation(false, 0)
 		if err != nil || m.Floor != 0 || m.Age < 0 || m.Age > time.Minute {

@@ -1,0 +1,8 @@
+// Package operate is what an operator or a probe does with a client: Ask and Break act upon the
+// locks of others, Ping finds out whether the client can lock.
+//
+// Break reads the holders of the name, and revokes the name from each of them by a transition that
+// compares the token (protocol.Break). It repeats both until each chosen holder has lost the name:
+// a transaction that a holder guards may be in the way, or the member of a cohort may have become a
+// holder by itself. After a lost answer the next read tells whether the holder has lost the name.
+package operate

@@ -1,0 +1,222 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/store"
+)
+
+// nobody is ErrNotHeld in the words of Ask.
+type nobody struct{}
+
+func (nobody) Error() string { return "nobody holds it" }
+func (nobody) Unwrap() error { return driver.ErrNotHeld }
+
+// Ask sends a reason to all holders of a name. ErrNotHeld if there is none.
+func Ask(ctx context.Context, c *client.Client, name, reason string) error {
+	return c.Store().Inquire(ctx, func(ctx context.Context) error {
+		var asked protocol.Result
+		e := signed(c, name, history.Asked, reason)
+		err := withEvent(ctx, c, e, func(e driver.Event) (err error) {
+			asked, err = c.Store().Do(ctx, protocol.Ask{Name: name, Reason: reason, Event: e})
+			return err
+		})
+		if err == nil && !asked.Done() {
+			return nobody{}
+		}
+		return err
+	})
+}
+
+// Break revokes a name from its holders with these tokens, without tokens from all. It returns the
+// number of holders that lost the name. ErrNotAcquired if ctx ends first.
+func Break(ctx context.Context, c *client.Client, name, reason string, tokens []int64) (int, error) {
+	if ctx == nil {
+		return 0, contract.ErrNilContext
+	}
+	if err := c.Store().Begin(); err != nil {
+		return 0, err
+	}
+	defer c.Store().Done()
+	b := &breach{
+		Client: c, name: name, reason: reason, tokens: tokens, taken: map[int64]bool{}, doubted: map[int64]bool{},
+	}
+	for {
+		b.again = false
+		err := c.Store().Quickly(ctx, b.once)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return b.count(), c.NotAcquired(store.Ended(ctx, err))
+		case err != nil || !b.again:
+			return b.count(), err
+		}
+		store.Pause(ctx, 100*time.Millisecond)
+		if ctx.Err() != nil {
+			cause := fmt.Errorf("a transaction that a holder guards is still open: %w", context.Cause(ctx))
+			return b.count(), c.NotAcquired(cause)
+		}
+	}
+}
+
+// breach is one call of Break.
+type breach struct {
+	*client.Client
+	name, reason string
+	tokens       []int64        // of the holders to revoke; none: all
+	meant        []driver.Grant // the grants of those holders, as far as they were read
+	taken        map[int64]bool // the tokens that were revoked
+	doubted      map[int64]bool // by token: the answer was lost
+	rested       bool           // the cool-down of the name has to be ended
+	restOf       int64          // only the cool-down of this token; 0: any
+	// again: a transaction of the application's is in the way, or another member of a cohort has
+	// the lock.
+	again bool
+}
+
+func (b *breach) count() int { return len(b.taken) }
+
+// once tries to revoke the name from each of its holders.
+func (b *breach) once(ctx context.Context) error {
+	s, err := b.Sessions().Open(ctx, true)
+	if err != nil {
+		return err
+	}
+	states, err := b.Store().Engine.Read(ctx, s.ID, []string{b.name}, 1)
+	if err != nil {
+		return err
+	}
+	is := append(states, driver.State{})[0]
+	holders := is.Holders
+	chosen := b.choose(holders)
+	if is.Rest > 0 && !b.rested {
+		b.rest(chosen)
+	}
+	if b.rested {
+		if err := b.endRest(ctx, s, len(holders) == 0); err != nil {
+			return err
+		}
+	}
+	for token, may := range b.doubted {
+		if may && !slices.ContainsFunc(holders, func(p driver.Participant) bool { return p.Grant.Token == token }) {
+			b.taken[token] = true
+		}
+	}
+	for _, p := range chosen {
+		if b.taken[p.Grant.Token] {
+			continue
+		}
+		if err := b.take(ctx, s, p); err != nil {
+			return err
+		}
+	}
+	_ = b.Store().Engine.Stir(ctx, b.name) // a hint for watchers, which find out later without it
+	return nil
+}
+
+// choose returns the holders to revoke: those with one of the tokens, or all that held the name
+// when it was first read, but none that came later. The detached member of a chosen cohort has one
+// of the cohort's tokens, and is chosen too.
+func (b *breach) choose(holders []driver.Participant) (chosen []driver.Participant) {
+	if len(b.tokens) == 0 && len(b.meant) == 0 {
+		for _, p := range holders {
+			b.meant = append(b.meant, driver.Grant{Token: p.Grant.Token})
+		}
+	}
+	for _, p := range holders {
+		if slices.ContainsFunc(b.tokens, p.Grant.Has) {
+			b.meant = append(b.meant, p.Grant)
+		}
+		if slices.ContainsFunc(b.meant, func(g driver.Grant) bool { return g.Has(p.Grant.Token) }) {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen
+}
+
+// rest sets which cool-down has to be ended: with tokens, only that of a chosen holder.
+func (b *breach) rest(chosen []driver.Participant) {
+	switch {
+	case len(b.tokens) == 0:
+		b.rested = true
+	case len(chosen) > 0 && chosen[0].Units == 0:
+		b.rested, b.restOf = true, chosen[0].Grant.Token
+	}
+}
+
+// endRest ends the cool-down. It runs before the locks are revoked, so that the next waiters get
+// them.
+func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error {
+	e := signed(b.Client, b.name, history.Broken, "its rest was ended: "+b.reason)
+	err := withEvent(ctx, b.Client, e, func(e driver.Event) error {
+		_, err := b.Store().Do(ctx, protocol.EndRest{Name: b.name, Token: b.restOf, Event: e})
+		return err
+	})
+	if err == nil && free {
+		_, err = s.Reclaim(ctx, b.name, driver.Holder{})
+	}
+	if errors.Is(err, driver.ErrBusy) {
+		b.again = true
+		return nil
+	}
+	return err
+}
+
+// take revokes the name from one holder.
+func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participant) error {
+	e := signed(b.Client, b.name, history.Broken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
+	e.Token, e.Metadata = p.Grant.Token, p.Metadata
+	var taken protocol.Result
+	err := withEvent(ctx, b.Client, e, func(e driver.Event) (err error) {
+		taken, err = s.Do(ctx, protocol.Break(s.ID, b.name, p.Holder, e))
+		return err
+	})
+	switch {
+	case errors.Is(err, driver.ErrBusy):
+		b.again = true
+		return nil
+	case err != nil:
+		b.doubted[p.Grant.Token] = store.ResidueOf(err) == store.Unsure
+		s.Check()
+		return err
+	case taken.Done():
+		b.taken[p.Grant.Token] = true
+		if p.Session == s.ID { // the database does not notify the session itself
+			s.Check()
+		}
+	default: // it has expired, or its cohort was split since: a member has the lock, with a lower token
+		b.again = true
+	}
+	return nil
+}
+
+// withEvent runs an act that writes an event in its own transaction. The history never decides
+// about an act: if the database refuses it, withEvent runs it without the event, and then writes
+// the event by itself.
+func withEvent(ctx context.Context, c *client.Client, e driver.Event, act func(e driver.Event) error) error {
+	err := act(e)
+	if !store.Refusal(err) && !(errors.Is(err, driver.ErrRefused) && errors.Is(err, driver.ErrUnavailable)) {
+		return err
+	}
+	if err := act(driver.Event{}); err != nil {
+		return err
+	}
+	if err := c.Store().Engine.Record(ctx, []driver.Event{e}); err != nil {
+		c.History().Lose(err)
+	}
+	return nil
+}
+
+// signed returns an event that this process causes.
+func signed(c *client.Client, name, kind, detail string) driver.Event {
+	return driver.Event{Name: name, Kind: kind, Host: c.Host(), Thread: fmt.Sprint(os.Getpid()), Detail: detail}
+}
