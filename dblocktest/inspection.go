@@ -102,13 +102,6 @@ func (l *line) Unwatch(ctx context.Context, name, watch string) error {
 	})
 }
 
-func (l *line) Stir(ctx context.Context, name string) error {
-	return l.do(ctx, func() error {
-		l.stir(name)
-		return nil
-	})
-}
-
 // stir tells the sessions that watch a name.
 func (d *database) stir(name string) {
 	watches := d.watchers[name]

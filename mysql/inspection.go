@@ -72,7 +72,3 @@ func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
 	_, err := e.queries().Unwatch(ctx, mysqldb.UnwatchParams{Name: name, Watch: watch})
 	return mysqlserver.Interpret(err)
 }
-
-func (e *engine) Stir(ctx context.Context, name string) error {
-	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return q.Watchers(ctx, name) })
-}

@@ -20,7 +20,6 @@ func TestWhatIsForNoGrantIsHeard(t *testing.T) {
 			"a question": func() error {
 				return second(a.ask(t.Context(), held.Name, "why", driver.Event{Name: held.Name, Kind: "asked"}))
 			},
-			"a stir": func() error { return a.Stir(t.Context(), "m") },
 			"a change": func() error {
 				return a.announce(t.Context(), led, driver.Event{Name: "m", Kind: "elected", Token: led.Token})
 			},

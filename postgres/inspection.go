@@ -55,7 +55,3 @@ func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
 	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Unwatch, postgresdb.UnwatchParams{Name: name, Watch: watch})))
 }
-
-func (e *engine) Stir(ctx context.Context, name string) error {
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Stir, name)))
-}

@@ -64,21 +64,3 @@ func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
 		return err
 	})
 }
-
-// Stir writes nothing where nobody watches.
-func (e *engine) Stir(ctx context.Context, name string) error {
-	var watched bool
-	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		watchers, err := q.Watchers(ctx, name)
-		watched = len(watchers) > 0
-		return err
-	})
-	if err != nil || !watched {
-		return err
-	}
-	err = e.write(ctx, writing{}, func(ctx context.Context, w *writer) (c changed, err error) {
-		err = c.stir(ctx, w.Queries, name)
-		return c, err
-	})
-	return err
-}

@@ -40,13 +40,10 @@ type Inspection interface {
 	WaitGraph(ctx context.Context, attempts []string) ([]Wait, error)
 
 	// Watch registers a session for changes of a name, under an id of its own. Its listener
-	// receives a hint with the id for each Stir, or transition that stirs. The watch ends with the
-	// session, or with Unwatch.
+	// receives a hint with the id for each transition that stirs (Announce, EndRest, Break). The
+	// watch ends with the session, or with Unwatch.
 	Watch(ctx context.Context, session, name, watch string) error
 	Unwatch(ctx context.Context, name, watch string) error
-
-	// Stir notifies all sessions that watch a name.
-	Stir(ctx context.Context, name string) error
 }
 
 // Filter selects names. The zero value selects all names with holders or waiters.

@@ -119,7 +119,6 @@ func (b *breach) once(ctx context.Context) error {
 			return err
 		}
 	}
-	_ = b.Store().Engine.Stir(ctx, b.name) // a hint for watchers, which find out later without it
 	return nil
 }
 

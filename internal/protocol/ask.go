@@ -41,9 +41,10 @@ func (a Ask) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Holders: holders}, nil
 }
 
-// EndRest ends the cool-down (MinHold) of a name, held or not, and records the event. With a Token
-// it does so only if the name was last granted as a whole with this one. Undone without a
-// cool-down. EndRest grants nothing: a Removal with the cause Nothing does.
+// EndRest ends the cool-down (MinHold) of a name, held or not, records the event, and notifies
+// those who watch the name. With a Token it does so only if the name was last granted as a whole
+// with this one. Undone without a cool-down. EndRest grants nothing: a Removal with the cause
+// Nothing does.
 type EndRest struct {
 	Name  string
 	Token int64
@@ -61,7 +62,7 @@ func (e EndRest) Run(n *Name) (Result, error) {
 	if !n.resting() || e.Token != 0 && e.Token != n.Last {
 		return Result{}, nil
 	}
-	n.Rests = 0
+	n.Rests, n.Stirred = 0, true
 	n.record(e.Event)
 	return Result{Outcome: Done}, nil
 }

@@ -33,8 +33,10 @@ func TestEndRest(t *testing.T) {
 	}
 	free := func(tab *table) { tab.does(removal(protocol.Release(held("A", 0), true, false))) }
 	run(t, []row{
-		{"a rest ends, and nothing is granted yet", requests(request("a", rests), request("b")), free, ending(0), "true: free < b; event ended"},
-		{"while the name is held too", requests(request("a", rests)), nil, ending(began), "true: a=0; event ended"},
+		{"a rest ends, and nothing is granted yet", requests(request("a", rests), request("b")), free, ending(0),
+			"true: free < b; event ended; stir"},
+		{"while the name is held too", requests(request("a", rests)), nil, ending(began),
+			"true: a=0; event ended; stir"},
 		{"not that of another grant", requests(request("a", rests)), nil, ending(began + 1), "false: a=0 rests 4"},
 		{"not one that is over", requests(request("a", rests)), later(4), ending(0), "false: a=0"},
 	})

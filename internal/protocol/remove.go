@@ -58,10 +58,13 @@ func TakeOver(self, name string, h Holder) Removal {
 	return r
 }
 
-// Break is the removal of a holder or a place, alive or not. The old holder is notified. Where a
-// transaction guards its hold, no new one begins for two seconds.
+// Break is the removal of a holder or a place, alive or not. It notifies the old holder, and those
+// who watch the name. Where a transaction guards the hold, no new guard of it begins for two
+// seconds.
 func Break(self, name string, h Holder, e Event) Removal {
-	return Removal{Cause: ByForce, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token, Self: self, Event: e}
+	return Removal{
+		Cause: ByForce, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token, Self: self, Event: e,
+	}
 }
 
 // Held is the lock that leaves.
@@ -198,6 +201,7 @@ func (n *Name) breakUp(r Removal) (left bool, err error) {
 	if left && err == nil {
 		n.tell(r.Session, Hint{Attempt: attempt})
 		n.record(r.Event)
+		n.Stirred = true
 	}
 	return left, err
 }

@@ -97,16 +97,16 @@ func TestBreak(t *testing.T) {
 	e := protocol.Event{Kind: "broken"}
 	run(t, []row{
 		{"a living holder loses the name, and is told", requests(request("a"), request("b")), nil, removal(protocol.Break("C", "n", holder("A", "a", 0), e)),
-			"true: b=2; to b=2; tell A a; tell B b=2; seize a!; event broken"},
+			"true: b=2; to b=2; tell A a; tell B b=2; seize a!; event broken; stir"},
 		{"or its share", requests(request("a", reads), request("b", reads)), nil, removal(protocol.Break("C", "n", holder("B", "b", 1), e)),
-			"true: a:r=0; tell B b; seize b!; event broken"},
+			"true: a:r=0; tell B b; seize b!; event broken; stir"},
 		{"or its place", requests(request("a"), request("b")), nil, removal(protocol.Break("C", "n", holder("B", "b", -1), e)),
-			"true: a=0; tell B b; event broken"},
+			"true: a=0; tell B b; event broken; stir"},
 		{"another holder than was seen stays", requests(request("a")), nil, removal(protocol.Break("C", "n", holder("A", "a", 1), e)), "false: a=0"},
 		{"a place that is none any more is not broken", requests(request("a")), nil, removal(protocol.Break("C", "n", holder("A", "a", -1), e)), "false: a=0"},
 		{"a guarded hold stays", requests(request("a")), func(tab *table) { tab.guarded = "a" }, removal(protocol.Break("C", "n", holder("A", "a", 0), e)),
 			"error: another transaction has locked the row"},
 		{"a cohort is broken whole", requests(request("a", members(3))), nil, removal(protocol.Break("C", "n", holder("A", "a", 2), e)),
-			"true: free; tell A a; seize a!; event broken"},
+			"true: free; tell A a; seize a!; event broken; stir"},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -276,7 +277,9 @@ func watches(w *world) {
 	watch(b, "5", 1) // too late
 	w.lapse(dead)
 	w.expires(dead, true)
-	w.must(w.Stir(w.ctx, "n"))
+	led := driver.Held{Name: "n", Session: a, Token: w.take(whole("n", a)).Token}
+	_, err := w.Backend.Run(w.ctx, protocol.Announce{Held: led})
+	w.must(err)
 	if n, err := w.Forget(w.ctx, -time.Hour, 10); err != nil || n != 1 {
 		w.Fatalf("%d forgotten, %v", n, err)
 	}

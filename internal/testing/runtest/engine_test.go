@@ -185,8 +185,6 @@ func (e engine) Read(ctx context.Context, id string, names []string, waiters int
 	})
 }
 
-func (engine) Stir(context.Context, string) error { return nil }
-
 func (e engine) Claims(ctx context.Context, id string, _ int) ([]driver.Claim, error) {
 	return ask(ctx, e.m, "claims", about{reads: true}, func() ([]driver.Claim, error) {
 		return e.tables().claims(id), nil
