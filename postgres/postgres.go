@@ -1,11 +1,11 @@
 // Package postgres keeps dblock's locks in tables of PostgreSQL 13 or newer.
 //
-// Change runs a transition of package protocol in a transaction: it locks the name's row and reads
-// it in one batch, and writes and commits in a second. Over pgx a batch is one round trip; over
-// database/sql each statement is one. A client that is stopped in between does not keep the row
-// locked: the server ends its transaction (idle_in_transaction_session_timeout). Take, Join, Remove
-// and Batch have short ways for the common cases, which are a statement that decides by the name's
-// row alone, or one batch. Grants are announced with NOTIFY on a channel of the waiter's session.
+// run.go is the general way, which can run every op: a transaction that locks the name's row and
+// reads it in one batch, and writes and commits in a second. Over pgx a batch is one round trip;
+// over database/sql each statement is one. A client that is stopped in between does not keep the
+// row locked: the server ends its transaction (idle_in_transaction_session_timeout). short.go has
+// the short ways for common cases: one statement that decides by the name's row alone, or one
+// batch. Grants are announced with NOTIFY on a channel of the waiter's session.
 //
 // Advisory makes a client of the server's own advisory locks, which need no tables
 // (internal/advisory).

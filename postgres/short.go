@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// short runs an op in fewer round trips than general, or does nothing: done is false. The comment
+// of each case counts the round trips over pgx, and those of general.
+func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
+	switch op := op.(type) {
+	case protocol.Take: // 1, general 2; for a name without a row 2, general 5
+		result, err = e.take(ctx, op.Request)
+		return result, true, err
+	case protocol.Join: // 1 for a place, 2 for a grant, general 2
+		result, err = e.join(ctx, op.Request)
+	case protocol.Removal:
+		if op.Cause == driver.ByHolder && !op.Shared && !op.Guarded { // 1, general 2 or 3
+			result, err = e.release(ctx, op)
+		}
+	}
+	return result, result.Outcome != protocol.Undone, err
+}
+
+// take takes what is free of a name in one statement.
+func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
+	run, more := e.db.exec, int64(max(r.Members, 1)-1)
+	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, More: more,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
+		LockTimeout: e.lockTimeoutFor(r.Wait),
+	})
+	if r.Units > 0 {
+		run = e.alone
+		take = query(postgresdb.TakeShare, postgresdb.TakeShareParams{
+			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of),
+			LockTimeout: e.lockTimeoutFor(r.Wait),
+		})
+	}
+	for range 1 + remakes { // the first time it only makes a row that is missing
+		var row postgresdb.TakeLockRow // a TakeShareRow is the same
+		var found bool
+		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
+			return protocol.Result{}, pgserver.Interpret(err)
+		}
+		if !row.Made {
+			grant := driver.Grant{First: row.Token - more, Token: row.Token, Lease: r.Lease}
+			return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
+		}
+	}
+	return protocol.Result{}, errPurged
+}
+
+// join is one statement where the name cannot be had at once, and a second one where it can. Both
+// do nothing where other requests came in between, or where the request collides with them.
+func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, error) {
+	var queued bool
+	join := query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Members: int32(max(r.Members, 1)), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
+		MinHold: r.MinHold.Microseconds(), Units: int32(r.Units), Capacity: int32(r.Of),
+		LockTimeout: e.lockTimeoutFor(r.Wait),
+	}).found(new(postgresdb.JoinQueueRow), &queued)
+	switch err := e.alone(ctx, join); {
+	case err != nil:
+		return protocol.Result{}, pgserver.Interpret(err)
+	case queued:
+		return protocol.Result{Outcome: protocol.Queued}, nil
+	}
+	return e.take(ctx, r)
+}
+
+// release releases a whole name without waiters, or hands it to the first waiter if that lives and
+// wants the whole name, too. It does nothing in any other case.
+func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result, error) {
+	if !r.Contended {
+		var left bool
+		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
+			Name: r.Name, Session: r.Session, Token: r.Token, LockTimeout: e.lockTimeout,
+		}).found(new(postgresdb.ReleaseIdleRow), &left))
+		if err != nil {
+			return protocol.Result{}, pgserver.Interpret(err)
+		}
+		if left {
+			return protocol.Result{Outcome: protocol.Done}, nil
+		}
+	}
+	var next []driver.Handoff
+	err := e.db.transact(ctx,
+		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: r.Name}),
+		handToHead(r, &next),
+	)
+	switch {
+	case pgserver.State(err) == pgserver.LimitExceeded: // of notifications: general does without
+		return protocol.Result{}, nil
+	case err != nil: // no grant counts: its row may have come before a COMMIT that failed
+		return protocol.Result{}, pgserver.Interpret(err)
+	case len(next) == 0:
+		return protocol.Result{}, nil
+	}
+	return protocol.Result{Outcome: protocol.Done, Next: next}, nil
+}
+
+// handToHead releases a whole name, and hands it to the first waiter, or does nothing.
+func handToHead(r driver.Removal, next *[]driver.Handoff) statement {
+	var row postgresdb.HandToHeadRow
+	return query(postgresdb.HandToHead, postgresdb.HandToHeadParams{
+		Name: r.Name, Session: r.Session, Token: r.Token, Self: r.Self,
+	}).into(&row, func() {
+		*next = []driver.Handoff{{Session: row.Session, Attempt: row.Attempt, Grant: driver.Grant{
+			First: row.FirstToken, Token: row.LastToken, Contended: row.Waiters > 0,
+		}}}
+	})
+}
+
+// batched is a request or a release as BatchRows reads it.
+type batched struct {
+	Order                                          int
+	Token                                          int64 // of a release
+	Name, Session, Host, Thread, Attempt, Metadata string
+	Lease                                          int64
+}
+
+// batch runs several ops in one round trip. By themselves they would take one each.
+func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
+	results := make([]protocol.Result, len(ops))
+	var changes []batched
+	var names []string
+	for i, op := range ops {
+		switch op := op.(type) {
+		case protocol.Take:
+			names = append(names, op.Name)
+			changes = append(changes, batched{
+				Order: i, Name: op.Name, Session: op.Session, Host: op.Host, Thread: op.Thread, Attempt: op.Attempt,
+				Metadata: op.Metadata, Lease: op.Lease.Microseconds(),
+			})
+		case protocol.Removal:
+			if op.Cause == driver.ByHolder && !op.Guarded {
+				changes = append(changes, batched{Order: i, Token: op.Token, Name: op.Name, Session: op.Session})
+			}
+		}
+	}
+	var row postgresdb.BatchRowsRow
+	statements := []statement{query(postgresdb.BatchRows, list(changes)).into(&row, func() {
+		result := &results[row.Nth]
+		result.Outcome = protocol.Done
+		if take, takes := ops[row.Nth].(protocol.Take); takes {
+			result.Grant = driver.Grant{First: row.Token, Token: row.Token, Lease: take.Lease}
+		}
+	})}
+	if len(names) > 0 {
+		statements = slices.Insert(statements, 0,
+			query(postgresdb.SetLockTimeout, e.lockTimeout), query(postgresdb.EnsureRows, list(names)))
+	}
+	if err := e.db.transact(ctx, statements...); err != nil {
+		return nil, pgserver.Interpret(err)
+	}
+	return results, nil
+}
