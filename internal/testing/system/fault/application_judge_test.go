@@ -41,9 +41,9 @@ type note struct {
 	seen  int
 }
 
-// believe notes that a part of a name is held while ctx is live, until leave is called. leave MUST be
-// called before the release. On a machine that is busy, the context of a lock may end a moment after
-// its lease: so much of a hold that ended by itself does not count.
+// believe notes that a part of a name is held while ctx is live, until leave is called. leave MUST
+// be called before the release. On a machine that is busy, the context of a lock may end a moment
+// after its lease: so much of a hold that ended by itself does not count.
 func (j *judge) believe(name string, ctx context.Context, p portion) (leave func()) {
 	now := session.Boottime()
 	h := newHold("application", 0, name, p, 0, now, now)

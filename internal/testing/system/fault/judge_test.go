@@ -10,8 +10,9 @@ import (
 )
 
 // The judge of every kind: whether a history of holds is one that locks allow. Whoever held what
-// tells it as holds (newHold). Both sweeps go through a history of any length once, one in the order
-// of time, the other in that of tokens. impossible searches for an order of all that was done.
+// tells it as holds (newHold). Both sweeps go through a history of any length once, one in the
+// order of time, the other in that of tokens. impossible searches for an order of all that was
+// done.
 
 // overlaps lists the moments at which more of a name was held than there is, and the tokens that
 // did not rise.
