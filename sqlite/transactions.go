@@ -67,7 +67,8 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
-	_, c, err := change(quiet, &writer{Queries: queriesOn(tx)}, releaseTx{h, d})
+	var c changed
+	_, err := general(quiet, &writer{Queries: queriesOn(tx)}, releaseTx{h, d}, &c)
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = driver.Join(err, undone)

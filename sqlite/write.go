@@ -8,35 +8,35 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// write writes what a transition leaves of a name that was before, and counts what is to be told.
-func write(ctx context.Context, w *writer, before protocol.Row, n *protocol.Name, there bool) (c changed, err error) {
+// write writes the changes that an op leaves of a name, and counts the hints.
+func (c *changed) write(ctx context.Context, w *writer, before protocol.Row, n *protocol.Name, there bool) error {
 	if !there {
 		if err := w.MakeLock(ctx, n.Row.Name); err != nil {
-			return c, err
+			return err
 		}
 	}
 	if n.Changed() {
 		if err := writeRow(ctx, w.Queries, before, n.Row); err != nil {
-			return c, err
+			return err
 		}
 	}
 	for _, p := range n.GonePlaces {
 		if err := w.DropPlace(ctx, sqlitedb.DropPlaceParams{Name: n.Row.Name, Ticket: p.Ticket}); err != nil {
-			return c, err
+			return err
 		}
 	}
 	for _, p := range n.PutPlaces {
 		c.joined = append(c.joined, p.Session)
 		if err := addPlace(ctx, w.Queries, n.Row.Name, p); err != nil {
-			return c, err
+			return err
 		}
 	}
 	if err := writeShares(ctx, w.Queries, n); err != nil {
-		return c, err
+		return err
 	}
 	for _, ev := range n.Events {
 		if err := addEvent(ctx, w.Queries, ev); err != nil {
-			return c, err
+			return err
 		}
 	}
 	moved := n.Session != "" && n.Session != before.Session && n.Last == before.Last // a detached lock outlives all processes
@@ -44,7 +44,7 @@ func write(ctx context.Context, w *writer, before protocol.Row, n *protocol.Name
 	if n.Token != before.Token {
 		w.keep(n.Token, n.Now, microseconds(n.Rests-n.Now))
 	}
-	return c, c.tell(ctx, w.Queries, n)
+	return c.tell(ctx, w.Queries, n)
 }
 
 // writeRow writes the row of a name. Where only its queue has changed, the statement is a shorter

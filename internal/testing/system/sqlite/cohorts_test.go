@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -120,6 +121,17 @@ func TestWhatIsDoneMostTakesFewStatements(t *testing.T) {
 	ran("a release", func() { f.release(held, false) }, "ReleaseIdle")
 	held = f.take("n", s)
 	ran("a join", func() { f.enqueue("n", other) }, "LockRow", "WriteQueue", "AddPlace")
+	generally := func(op protocol.Op) func() {
+		return func() {
+			if result, err := driver.Do(t.Context(), f, drivertest.General{Op: op}); err != nil || !result.Done() {
+				t.Errorf("%+v, %v", result, err)
+			}
+		}
+	}
+	ran("a take, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow", "Clock", "MakeLock", "WriteLock")
+	general := driver.Held{Name: "g", Session: s, Token: f.look(s, "g").Holder.Grant.Token}
+	ran("a release, the general way", generally(protocol.Release(general, false, false)), "LockRow", "WriteLock")
+	ran("a take of a free name, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow", "WriteLock")
 	ran("a hand-over", func() { f.release(held, true) }, "LockRow", "Places", "WriteLock", "DropPlace", "CountGrant")
 }
 

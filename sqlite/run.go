@@ -10,6 +10,46 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
+// Run runs all ops in one transaction.
+func (e *engine) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
+	how := writing{commits: relaxed}
+	for _, op := range ops {
+		how.patience = max(how.patience, patienceOf(protocol.Waits(op))) // 0 is without end
+	}
+	err = e.write(ctx, how, func(ctx context.Context, w *writer) (c changed, err error) {
+		results = make([]protocol.Result, len(ops))
+		for i, op := range protocol.Together(ops) {
+			var done bool
+			if results[i], done, err = short(ctx, w, op); err == nil && !done {
+				results[i], err = general(ctx, w, op, &c)
+			}
+			if err != nil {
+				return changed{}, err
+			}
+		}
+		return c, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// general runs an op in a transaction that has the write lock, and writes the changes that the op
+// leaves.
+func general(ctx context.Context, w *writer, op protocol.Op, c *changed) (protocol.Result, error) {
+	row, now, there, err := lockRow(ctx, w.Queries, op.On())
+	if err != nil {
+		return protocol.Result{}, err
+	}
+	n := protocol.Open(row, now, source{ctx, w.Queries, op.On()})
+	result, err := op.Run(n)
+	if err != nil || !there && !n.Changed() {
+		return result, err
+	}
+	return result, c.write(ctx, w, row, n, there)
+}
+
 // changed are the hints of a transaction, which are sent once it has committed.
 type changed struct {
 	told   []notice
@@ -31,22 +71,6 @@ func (e *engine) write(ctx context.Context, how writing, fn func(ctx context.Con
 		e.deliver(c.told)
 	}
 	return err
-}
-
-// change runs an op in a transaction that has the write lock, and writes the changes that the op
-// leaves.
-func change(ctx context.Context, w *writer, op protocol.Op) (protocol.Result, changed, error) {
-	row, now, there, err := lockRow(ctx, w.Queries, op.On())
-	if err != nil {
-		return protocol.Result{}, changed{}, err
-	}
-	n := protocol.Open(row, now, source{ctx, w.Queries, op.On()})
-	result, err := op.Run(n)
-	if err != nil || !there && !n.Changed() {
-		return result, changed{}, err
-	}
-	c, err := write(ctx, w, row, n, there)
-	return result, c, err
 }
 
 // patienceOf is how long a request waits while another transaction has locked the database.
