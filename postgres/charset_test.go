@@ -153,8 +153,8 @@ func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string,
 	}
 	tx, commit := begin()
 	is("TryLockTx", c.TryLockTx(t.Context(), tx, name), dblock.ErrNotAcquired)
-	is("Guard", waiting.Guard(t.Context(), tx, l), nil)
-	is("UnlockTx", waiting.UnlockTx(t.Context(), tx, l), nil)
+	is("Guard", c.Guard(t.Context(), tx, l), nil)
+	is("UnlockTx", c.UnlockTx(t.Context(), tx, l), nil)
 	must(t, commit())
 	if converts {
 		must(t, l.Unlock(t.Context()))
