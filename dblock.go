@@ -76,8 +76,8 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 
 // TryLock takes the lock if it has no holder and no waiters. Otherwise it returns ErrNotAcquired,
 // with the holder, without waiting. It waits only for transactions that have locked the name's row.
-// Those of dblock are short. If an application's open transaction has the row (LockTx, UnlockTx),
-// TryLock returns ErrNotAcquired after about half a second, without a holder.
+// Transactions of dblock are short. If an application's open transaction has the row (LockTx,
+// UnlockTx), TryLock returns ErrNotAcquired after about half a second, without a holder.
 //
 // Other errors are those of Lock. While the database is away, TryLock retries for up to one TTL, or
 // until ctx ends: give ctx a deadline, or WaitAtMost, where that is too long.
@@ -136,10 +136,10 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 // had ended before, such as that of a program which a signal ends, it tries for a few seconds, as
 // Unlock does.
 //
-// Whatever ctx allows, Close stops trying after eight seconds and returns within ten: also if the
-// application has all connections of the pool or has closed it, if a table is locked, and if a job,
-// a callback or a driver does not end with its context. No heartbeat is sent then, so that
-// remaining locks expire within a TTL. Close is idempotent.
+// Close stops trying after eight seconds and returns within ten, even if ctx allows more time, the
+// application has all connections of the pool or has closed it, a table is locked, or a job, a
+// callback or a driver does not end with its context. No heartbeat is sent then, so that remaining
+// locks expire within a TTL. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
 	if err := c.Core().Close(ctx); err != nil {
 		return fmt.Errorf("dblock: close: %w", err)

@@ -70,7 +70,7 @@ anybody in between can read the secret.`,
 
 func loopback(l net.Listener) bool { return l.Addr().(*net.TCPAddr).IP.IsLoopback() }
 
-// authorize lets everybody look whom the door lets in, and act in the name of this user.
+// authorize lets every visitor that the door admits look. If act is true, they act as this user.
 func authorize(act bool) dblockweb.Option {
 	access := dblockweb.Access{Look: true, Act: act}
 	if who, err := user.Current(); err == nil {

@@ -281,7 +281,7 @@ func TestUIRefusesToListenForOthersUnlessItIsTold(t *testing.T) {
 	}
 }
 
-// slow is a Source whose List and Break take until the test says so.
+// slow is a Source. Its List and Break wait until the test lets them go on.
 type slow struct {
 	dblockweb.Source
 	began   chan struct{}

@@ -43,10 +43,10 @@ type Schedule interface {
 // than the schedule's shortest gap apart. Runs of a job do not overlap. A time whose process dies
 // counts as run, unless jobs.RetryFailed is given.
 //
-// schedule: a *jobs.Schedule, what a cron expression is parsed to, or another, whose times are
-// asked for in time.Local. ErrInvalidOption for a nil client, schedule or option, and for a
-// schedule that jobs.NewSchedule refuses. Lock returns it where the schedule has had no time in
-// the last ten years.
+// schedule is a *jobs.Schedule, which jobs.NewSchedule makes of a cron expression, or another one,
+// which is asked for its times in time.Local. ErrInvalidOption for a nil client, schedule or
+// option, and for a schedule that jobs.NewSchedule refuses. Lock returns it where the schedule has
+// had no time in the last ten years.
 func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...jobs.Option) (*Locker, error) {
 	switch {
 	case client == nil:

@@ -686,8 +686,8 @@ type RunsAboutRow struct {
 	NowUs            int64
 }
 
-// What Begin of internal/slots decides by. A run whose slot ends after this one began is none of the
-// slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
+// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
+// not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
 // are read, as their sessions may be dead: they are few. The last row has no name.
 func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
 	rows, err := q.db.QueryContext(ctx, runsAbout,

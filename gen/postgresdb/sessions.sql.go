@@ -42,7 +42,7 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// What a session holds, and its places in queues (token 0).
+// The holds of a session, and its places in queues (token 0).
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.Query(ctx, Claims, arg.Most, arg.Session)
 	if err != nil {

@@ -43,8 +43,8 @@ SELECT e.id FROM dblock_events e
 -- name: DropEvent :execrows
 DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 
--- What Begin of internal/slots decides by. A run whose slot ends after this one began is none of the
--- slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
+-- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
+-- not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
 -- are read, as their sessions may be dead: they are few. The last row has no name.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,

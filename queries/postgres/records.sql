@@ -45,8 +45,8 @@ SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.de
 SELECT coalesce(min(f.id), 0)::bigint AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= sqlc.arg(since)::bigint ORDER BY e.at LIMIT 1000) f;
 
--- What Begin of internal/slots decides by. A run whose slot ends after this one began is none of the
--- slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
+-- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
+-- not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
 -- are read, as their sessions may be dead: they are few.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at, r.failed, r.detail,

@@ -69,7 +69,7 @@ UNION
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most)
 LIMIT @most;
 
--- What a session holds, and its places in queues (token 0).
+-- The holds of a session, and its places in queues (token 0).
 -- name: Claims :many
 SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL

@@ -34,8 +34,8 @@ SELECT v.* FROM dblock_events v
 SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
   FROM (SELECT v.id FROM dblock_events v WHERE v.at >= @since ORDER BY v.at LIMIT 1000) AS f;
 
--- What Begin of internal/slots decides by. A run whose slot ends after this one began is none of the
--- slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
+-- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
+-- not of the slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
 -- are read, as their sessions may be dead: they are few.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,

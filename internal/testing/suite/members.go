@@ -138,7 +138,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 		l.guards(h, held)
 	}
 
-	// What was reserved for the cohort is granted to nobody any more.
+	// Tokens that were reserved for the cohort are granted to no other request.
 	raised, err := raiseOf(brief(t), l.Backend, l.held(s, d.Token), g.Token)
 	if err != nil || raised != g.Token {
 		t.Fatalf("raised to %d, %v: want %d", raised, err, g.Token)

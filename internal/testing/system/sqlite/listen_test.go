@@ -140,7 +140,7 @@ func TestAListenerWithoutABoxHearsEveryGrantOfAnotherProcess(t *testing.T) {
 				f.enqueue(s, s) // whoever waits for nothing hears late
 				l := pair[0].listen(s)
 				for range 20 {
-					// What another process does is not rung here.
+					// A change by another process wakes no listener here.
 					pair[1].exec("UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?", s)
 					l.hears("")
 				}
@@ -300,7 +300,7 @@ func TestAChangeIsHeardByAllWhoWatchInAnyProcess(t *testing.T) {
 	}
 	near.hears("near")
 	far.hears("far")
-	// What another process does is not rung here.
+	// A change by another process wakes no listener here.
 	f.exec("UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?", s)
 	near.hears("")
 }
