@@ -2,57 +2,23 @@ package ledger
 
 import (
 	"io"
-	"os"
-	"regexp"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/diagram"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
-// all are the states and the events, by the names that the diagram has for the states.
-var (
-	diagramStates = map[string]State{
-		"Requested": Requested, "Held": Held, "Lent": Lent, "Releasing": Releasing,
-		"Undoing": Undoing, "Overdue": Overdue, "ReleasingTx": ReleasingTx, "ReleasedTx": ReleasedTx,
-		"Settling": Settling, "Gone": Gone,
-	}
-	diagramLine = regexp.MustCompile(`(?m)^//\t    (\w+) --> (\w+): (\w+)$`)
-)
+// diagramNames are the names of the states in the diagram.
+var diagramNames = [...]string{
+	"Requested", "Held", "Lent", "Releasing", "Undoing", "Overdue", "ReleasingTx", "ReleasedTx", "Settling", "Gone",
+}
 
 // The diagram in the package comment has every transition, and no other.
 func TestEveryTransitionIsInTheDiagram(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
+	if len(diagramNames) != len(stateNames) {
+		t.Fatalf("%d states, and the diagram has %d", len(stateNames), len(diagramNames))
 	}
-	drawn := map[State]map[string]State{}
-	for _, m := range diagramLine.FindAllStringSubmatch(string(text), -1) {
-		from, known := diagramStates[m[1]]
-		to, alsoKnown := diagramStates[m[2]]
-		if !known || !alsoKnown {
-			t.Fatalf("no such state: %s", m[0])
-		}
-		if drawn[from] == nil {
-			drawn[from] = map[string]State{}
-		}
-		drawn[from][m[3]] = to
-	}
-	if len(diagramStates) != len(stateNames) {
-		t.Fatalf("%d states, and the diagram has %d", len(stateNames), len(diagramStates))
-	}
-	for from := range State(len(stateNames)) {
-		for e := range Event(len(eventNames)) {
-			to, possible := from.after(e)
-			want, inDiagram := drawn[from][e.String()]
-			if possible != inDiagram || possible && to != want {
-				t.Errorf("%v at %v: %v %v, in the diagram %v %v", from, e, to, possible, want, inDiagram)
-			}
-			delete(drawn[from], e.String())
-		}
-		for e := range drawn[from] {
-			t.Errorf("%v: the diagram has %q, which is no event", from, e)
-		}
-	}
+	diagram.Compare(t, transitions, func(s State) string { return diagramNames[s] })
 }
 
 func TestMoveKeepsTheTable(t *testing.T) {

@@ -102,6 +102,7 @@ var layers = []layer{
 	{name: "internal/testing/contracts", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/testing/drivertest", not: [][]string{{module}}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/testing/suite", not: [][]string{engines, sqliteDriver}, but: below("gen/fences", "gen/versions")},
+	{name: "internal/testing/diagram", not: [][]string{anything}},
 	{name: "internal/testing/example", not: [][]string{anything}},
 	{name: "internal/testing/leak", not: [][]string{anything}},
 	{name: "internal/testing/runtest"},
