@@ -20,7 +20,7 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        SELECT 0 AS part, l.token::bigint AS place, l.session_id::text AS session_id, l.host::text AS host, l.thread::text AS thread,
               l.attempt::text AS attempt, l.last_token::bigint AS token, l.first_token::bigint AS first_token, l.shared_units::integer AS units,
               l.acquired_at::bigint AS since, l.expires_at::bigint AS expires_at, l.capacity::integer AS capacity, 0 AS sharing, w.attempt AS queued
-         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text AND l.waiters > 0
+         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text
         UNION ALL
        SELECT 1, v.token, v.session_id, v.host, v.thread, v.attempt, v.token, v.token, v.units, v.acquired_at, v.expires_at, 0, v.sharing, ''
          FROM (SELECT s.name, s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, s.expires_at, s.metadata, s.asked, count(*) OVER () AS sharing, row_number() OVER (ORDER BY least(coalesce(b.expires_at, 0), s.expires_at), s.token) AS nth
@@ -125,7 +125,7 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
               l.attempt::text AS attempt, l.last_token::bigint AS token, l.first_token::bigint AS first_token, l.shared_units::integer AS units,
               l.acquired_at::bigint AS since, l.expires_at::bigint AS expires_at, l.capacity::integer AS capacity, w.attempt AS queued,
               l.metadata::text AS metadata, l.asked::text AS asked
-         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text AND l.waiters > 0
+         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text
         UNION ALL
        SELECT 1, h.token, h.session_id, h.host, h.thread, h.attempt, h.token, h.token, h.units, h.acquired_at, h.expires_at, 0, '', h.metadata, h.asked
          FROM dblock_shares h WHERE h.name = l.name

@@ -15,6 +15,7 @@ var reading = []test{
 	{"a look shows of several holders the one that expires first", lookAtShares},
 	{"a look shows until when a name rests, and that it is ready then", lookAtARest},
 	{"a look shows any number of names", lookAtMany},
+	{"a session sees its places in a queue, whatever the row of the name counts", lookPastTheCount},
 	{"a cohort is one holder or one place, with all its members", cohort},
 	{"the details of a name are its holders and its waiters, with their sessions", details},
 	{"names are listed in the order of their bytes, by prefix, host, age and page", names},
@@ -129,6 +130,17 @@ func lookAtARest(w *world) {
 	w.takeOver("n", driver.Holder{}, true, waiter)
 	if state := w.look(s, "n"); state.Ready || !about(state.Rest) {
 		w.Fatalf("the waiter's own rest: %+v", state)
+	}
+}
+
+// A client that does not see its place takes the place for gone, and joins once more.
+func lookPastTheCount(w *world) {
+	s := w.session()
+	w.take(whole("n", w.session()))
+	attempt := w.queue(whole("n", s))
+	w.exec("UPDATE dblock_locks SET waiters = 0 WHERE name = 'n'")
+	if state := w.look(s, "n"); !slices.Equal(state.Queued, []string{attempt}) {
+		w.Fatalf("%+v", state)
 	}
 }
 
