@@ -107,7 +107,7 @@ func (h *heart) beatNow() {
 		if l.does == nothing && (idle == nil || h.onLine(l)) { // the line, so that what answers stays it
 			idle = l
 		}
-		late = late && l.does == beating
+		late = late && l.does == beating && h.config.Clock.Now()-l.since >= h.interval
 	}
 	if idle != nil {
 		h.beatOver(idle)

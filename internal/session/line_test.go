@@ -142,6 +142,22 @@ func TestASessionListensOnTheConnectionThatAnswers(t *testing.T) {
 	})
 }
 
+// Broken by taking a heartbeat that was just sent for late, when Check asks for another: the
+// listener would lose its connection to a second one that answers first.
+func TestCheckBesideAHeartbeatMakesNoSecondConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, session := listening(t)
+		before := w.seen().connects
+		w.late(0, interval/2+interval/4) // the next heartbeat takes a quarter of an interval
+		time.Sleep(interval/2 + interval/8)
+		session.Check()
+		time.Sleep(interval / 4)
+		if on := w.listening(); !slices.Equal(on, []int{0}) || w.seen().connects != before {
+			t.Errorf("it listens on %v, after %d connects", on, w.seen().connects)
+		}
+	})
+}
+
 func TestAListenerHasNoConnectionForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{connect: 2 * lineTimeout}
