@@ -42,110 +42,111 @@ SELECT UNHEX(j.name), '', '', c.now_us, c.now_us, ''
 ON DUPLICATE KEY UPDATE name = dblock_locks.name`
 )
 
-// batch passes over what is locked just now. Where names are new it makes their rows first, and
-// then takes and releases in a single transaction: its error is that of all results.
+// batch passes over rows that are locked just now. Where names are new it makes their rows first,
+// and then takes and releases in a single transaction: its error is that of all results.
 func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
-	var takes []driver.Request
-	var releases []driver.Held
-	for _, op := range ops {
-		switch op := op.(type) {
-		case protocol.Take:
-			takes = append(takes, op.Request)
-		case protocol.Removal:
-			if op.Cause == driver.ByHolder && !op.Guarded {
-				releases = append(releases, op.Held())
-			}
-		}
-	}
-	grants, released, fresh, err := e.tryBatch(ctx, takes, releases, true)
+	results, fresh, err := e.tryBatch(ctx, ops, true)
 	if err == nil && len(fresh) > 0 {
 		_ = e.makeRows(ctx, fresh) // names that are still new go alone
-		grants, released, _, err = e.tryBatch(ctx, takes, releases, false)
+		results, _, err = e.tryBatch(ctx, ops, false)
 	}
 	if err != nil {
 		return nil, err
-	}
-	results := make([]protocol.Result, len(ops))
-	for i, op := range ops {
-		done := false
-		switch op := op.(type) {
-		case protocol.Take:
-			results[i].Grant, grants = grants[0], grants[1:]
-			done = results[i].Grant.Token != 0
-		case protocol.Removal:
-			if op.Cause == driver.ByHolder && !op.Guarded {
-				done, released = released[0], released[1:]
-			}
-		}
-		if done {
-			results[i].Outcome = protocol.Done
-		}
 	}
 	return results, nil
 }
 
 // tryBatch is batch of the names that have rows. With ask it does nothing where there are names to
 // be taken that have none, and returns them: fresh.
-func (e *engine) tryBatch(ctx context.Context, takes []driver.Request, releases []driver.Held, ask bool) (grants []driver.Grant, released []bool, fresh []string, err error) {
-	names := make([]string, 0, len(takes)+len(releases))
-	for _, r := range takes {
-		names = append(names, r.Name)
-	}
-	for _, h := range releases {
-		names = append(names, h.Name)
+func (e *engine) tryBatch(ctx context.Context, ops []protocol.Op, ask bool) (results []protocol.Result, fresh []string, err error) {
+	var names []string
+	for _, op := range ops {
+		names = append(names, op.On())
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	err = e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 		q := mysqldb.New(db)
-		released = make([]bool, len(releases))
+		results = make([]protocol.Result, len(ops))
 		rows, now, err := lockRows(ctx, q, names)
 		if err != nil {
 			return nil, err
 		}
 		if ask {
-			if fresh, err = missing(ctx, q, takes, rows); err != nil || len(fresh) > 0 {
+			if fresh, err = missing(ctx, q, ops, rows); err != nil || len(fresh) > 0 {
 				return nil, err
 			}
 		}
-		if grants, err = takeListed(ctx, db, takes, rows, now); err != nil {
-			return nil, err
-		}
+		var takes []taken
 		var whole []string
-		for i, h := range releases {
-			switch row, there := rows[h.Name]; {
-			case !there || row.Waiters > 0:
-			case h.Shared:
-				if released[i], err = returnShare(ctx, q, h, row); err != nil {
-					return nil, err
+		for i, op := range ops {
+			row, locked := rows[op.On()]
+			if !locked {
+				continue
+			}
+			done := false
+			switch op := op.(type) {
+			case protocol.Take:
+				if done = op.Members <= 1 && free(rowOf(op.Name, row)) && row.RestsUntil <= now; done {
+					t := takenBy(op.Request, row, now)
+					takes = append(takes, t)
+					results[i].Grant = driver.Grant{First: t.Token, Token: t.Token, Lease: op.Lease}
 				}
-			default:
-				if released[i] = row.SessionID == h.Session && row.LastToken == h.Token; released[i] {
-					whole = append(whole, h.Name)
+			case protocol.Removal:
+				switch {
+				case row.Waiters > 0 || op.Cause != driver.ByHolder || op.Guarded:
+				case op.Shared:
+					if done, err = returnShare(ctx, q, op.Held(), row); err != nil {
+						return nil, err
+					}
+				default:
+					if done = row.SessionID == op.Session && row.LastToken == op.Token; done {
+						whole = append(whole, op.Name)
+					}
 				}
 			}
-		}
-		for some := range slices.Chunk(whole, maxList) {
-			freed, err := q.FreeLocks(ctx, pad(some))
-			if err := did(freed, err, len(some)); err != nil {
-				return nil, err
+			if done {
+				results[i].Outcome = protocol.Done
 			}
 		}
-		return nil, nil
+		return nil, writeBatch(ctx, db, takes, whole, now)
 	})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return grants, released, fresh, nil
+	return results, fresh, nil
+}
+
+// writeBatch writes the rows of names that are taken, and of names that are released as a whole.
+func writeBatch(ctx context.Context, db mysqldb.DBTX, takes []taken, whole []string, now int64) error {
+	if len(takes) > 0 {
+		result, err := db.ExecContext(ctx, takeRows, ascii(takes), now)
+		if err != nil {
+			return err
+		}
+		took, err := result.RowsAffected()
+		if err := did(took, err, len(takes)); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(whole, maxList) {
+		freed, err := mysqldb.New(db).FreeLocks(ctx, pad(some))
+		if err := did(freed, err, len(some)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // missing are the names to be taken that have no row. The row of a name that is not among the
 // locked ones may be locked by another.
-func missing(ctx context.Context, q *mysqldb.Queries, takes []driver.Request, rows map[string]mysqldb.LockRowRow) ([]string, error) {
+func missing(ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows map[string]mysqldb.LockRowRow) ([]string, error) {
 	var names []string
-	for _, r := range takes {
-		if _, locked := rows[r.Name]; !locked {
-			names = append(names, r.Name)
+	for _, op := range ops {
+		if take, takes := op.(protocol.Take); takes {
+			if _, locked := rows[take.Name]; !locked {
+				names = append(names, take.Name)
+			}
 		}
 	}
 	there := make(map[string]bool)
@@ -159,27 +160,6 @@ func missing(ctx context.Context, q *mysqldb.Queries, takes []driver.Request, ro
 		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return there[name] }), nil
-}
-
-// takeListed takes the names that are free of those whose rows are locked.
-func takeListed(ctx context.Context, db mysqldb.DBTX, takes []driver.Request, rows map[string]mysqldb.LockRowRow, now int64) ([]driver.Grant, error) {
-	grants := make([]driver.Grant, len(takes))
-	var list []taken
-	for i, r := range takes {
-		if row, locked := rows[r.Name]; locked && r.Members <= 1 && free(rowOf(r.Name, row)) && row.RestsUntil <= now {
-			t := takenBy(r, row, now)
-			grants[i], list = driver.Grant{First: t.Token, Token: t.Token, Lease: r.Lease}, append(list, t)
-		}
-	}
-	if len(list) == 0 {
-		return grants, nil
-	}
-	result, err := db.ExecContext(ctx, takeRows, ascii(list), now)
-	if err != nil {
-		return nil, err
-	}
-	took, err := result.RowsAffected()
-	return grants, did(took, err, len(list))
 }
 
 // takenBy is a free row that was locked, once a request has taken it.

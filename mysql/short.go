@@ -2,22 +2,108 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"math"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// The short ways are transactions of two statements that write, for a place at the end of a queue
-// and for a hand-over to one waiter. They do nothing, and say so, where another case is at hand:
-// Change is for that. They wait for the name's row in the server's own order, where Change comes
-// back to it at random, and need a connection on which such a wait ends soon: one of a side pool
-// that is attended.
+// short runs an op in fewer round trips than general, or does nothing: done is false. The comment
+// of each case counts the round trips, and those of general.
+//
+// joinQueue and handToHead are transactions that wait for the name's row in the server's own order,
+// where general comes back to it at random. They need a connection on which such a wait ends soon:
+// one of a side pool that is attended.
+func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
+	switch op := op.(type) {
+	case protocol.Take: // 1, general 4; for a name without a row 5, general 8
+		if op.Units > 0 || op.Members > 1 { // they are more than the name's row has
+			return result, false, nil
+		}
+		result, err = e.take(ctx, op.Request)
+		return result, true, mysqlserver.Interpret(err)
+	case protocol.Join: // 4, general 5
+		return e.joinQueue(ctx, op.Request)
+	case protocol.Removal:
+		whole := op.Cause == driver.ByHolder && !op.Shared && !op.Guarded
+		switch {
+		case whole && !op.Contended: // 1, general 4
+			n, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{
+				Name: op.Name, Session: op.Session, Token: op.Token,
+			})
+			return protocol.Result{Outcome: protocol.Done}, n > 0, mysqlserver.Interpret(err)
+		case whole: // 5, general 6
+			return e.handToHead(ctx, op)
+		case op.Cause == driver.ByTime && !op.LeaseOver:
+			// A session that is to be dead is expired before, in a transaction of its own: the
+			// order of locks puts its row behind the name's.
+			dead, err := e.Expire(ctx, op.Session)
+			return result, !dead, err
+		}
+	}
+	return result, false, nil
+}
 
-// joinQueue is Join where somebody holds the whole name.
-func (e *engine) joinQueue(ctx context.Context, r driver.Request) (joined bool, err error) {
+// take takes a whole name that is free. Where it took nothing it looks for the reason: the row is
+// missing, or locked for the moment, or not free.
+func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
+	if result, err := e.takeFree(ctx, r); result.Done() || err != nil {
+		return result, err
+	}
+	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
+	if err == nil && !there {
+		_, err = e.queries().MakeRow(ctx, r.Name)
+	}
+	if err != nil || there && !free(rowOf(r.Name, row)) {
+		return protocol.Result{}, err
+	}
+	return e.takeFree(ctx, r)
+}
+
+// free reports whether the whole of a name is to be had, unless it rests.
+func free(row protocol.Row) bool { return row.Waiters == 0 && row.Fits(0, 0) }
+
+// takeFree takes a whole name that is free, unless it rests, or another transaction has locked its
+// row. MySQL skips a locked row; MariaDB would write a file for that statement, and is told not to
+// wait.
+func (e *engine) takeFree(ctx context.Context, r driver.Request) (protocol.Result, error) {
+	var token int64
+	var err error
+	if f := e.info.Load(); f != nil && f.mariaDB {
+		token, err = mysqldb.New(nowait{e.prepared}).TakeRow(ctx, mysqldb.TakeRowParams{
+			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
+		})
+		if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
+			return protocol.Result{}, nil
+		}
+	} else {
+		token, err = e.queries().TakeLock(ctx, mysqldb.TakeLockParams{
+			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
+		})
+	}
+	if err != nil || token == 0 {
+		return protocol.Result{}, err
+	}
+	grant := driver.Grant{First: token, Token: token, Lease: r.Lease}
+	return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
+}
+
+// nowait has statements that do not wait for rows, on MariaDB: to MySQL the words are a comment.
+type nowait struct{ mysqldb.DBTX }
+
+func (n nowait) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	return n.DBTX.ExecContext(ctx, "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "+text, args...)
+}
+
+// joinQueue adds a place to the queue of a name that is held as a whole.
+func (e *engine) joinQueue(ctx context.Context, r driver.Request) (result protocol.Result, joined bool, err error) {
 	if r.Units > 0 || !r.Wait || !e.side.Attended() {
-		return false, nil
+		return result, false, nil
 	}
 	members := max(r.Members, 1)
 	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
@@ -29,19 +115,21 @@ func (e *engine) joinQueue(ctx context.Context, r driver.Request) (joined bool, 
 		joined = true
 		return nil, q.AddPlace(ctx, mysqldb.AddPlaceParams{
 			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: plainJSON(r.Metadata), MinHold: r.MinHold.Microseconds(), Members: int32(members),
+			Lease: r.Lease.Microseconds(), Metadata: plainJSON(r.Metadata), MinHold: r.MinHold.Microseconds(),
+			Members: int32(members),
 		})
 	})
-	return joined && err == nil, err
+	return protocol.Result{Outcome: protocol.Queued}, joined, err
 }
 
-// handToHead is Remove by the holder of a whole name where the first place is alive and wants the
+// handToHead releases a whole name, and hands it to the first waiter if that lives and wants the
 // whole name for as long as its session lives. A session that dies between the statements gets the
 // name nevertheless, as one that dies a moment later would.
-func (e *engine) handToHead(ctx context.Context, r driver.Removal) (next []driver.Handoff, err error) {
+func (e *engine) handToHead(ctx context.Context, r driver.Removal) (result protocol.Result, handed bool, err error) {
 	if !e.side.Attended() {
-		return nil, nil
+		return result, false, nil
 	}
+	var next []driver.Handoff
 	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
 		next = nil
 		places, err := nextWaiters(ctx, q, mysqldb.NextWaitersParams{Name: r.Name, After: math.MinInt64, Limit: 2})
@@ -53,8 +141,9 @@ func (e *engine) handToHead(ctx context.Context, r driver.Removal) (next []drive
 			return nil, nil
 		}
 		token, err := q.HandToHead(ctx, mysqldb.HandToHeadParams{
-			Name: r.Name, Holder: r.Session, Token: r.Token, Ticket: w.Ticket, Members: int64(w.Members), Unseen: unseen(r.Self, w.SessionID),
-			Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
+			Name: r.Name, Holder: r.Session, Token: r.Token, Ticket: w.Ticket, Members: int64(w.Members),
+			Unseen: unseen(r.Self, w.SessionID), Session: w.SessionID, Host: w.Host, Thread: w.Thread,
+			Attempt: w.Attempt, Metadata: w.Metadata,
 		})
 		if _, err := granted(err); err != nil || token == 0 {
 			return nil, err
@@ -63,8 +152,5 @@ func (e *engine) handToHead(ctx context.Context, r driver.Removal) (next []drive
 		next = []driver.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: grant}}
 		return others(r.Self, w.SessionID), q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: r.Name, Ticket: w.Ticket})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return next, nil
+	return protocol.Result{Outcome: protocol.Done, Next: next}, len(next) > 0, err
 }

@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -324,4 +325,64 @@ func TestAHandOverKeepsNothingInAFile(t *testing.T) {
 			return q.TakeTicket(t.Context(), mysqldb.TakeTicketParams{Name: "n", Members: 1})
 		})
 	})
+}
+
+// A short way is there for its round trips. The figures are those in the comments of short.
+func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		a := server{s.Through(t, proxy), s.pool}.attending(t)
+		held := func(name string) driver.Held { return a.take(t, name) }
+		free := func(name string) { does(t, a, protocol.Release(held(name), false, false)) }
+		for says, c := range map[string]struct {
+			scene          func(name string) protocol.Op
+			short, general int64
+		}{
+			"a take": {func(name string) protocol.Op {
+				free(name)
+				return protocol.Take{Request: a.request(name)}
+			}, 1, 4},
+			"a take of a name without row": {func(name string) protocol.Op {
+				return protocol.Take{Request: a.request(name)}
+			}, 5, 8},
+			"a place in a queue": {func(name string) protocol.Op {
+				held(name)
+				return protocol.Join{Request: a.request(name)}
+			}, 4, 5},
+			"a release": {func(name string) protocol.Op {
+				return protocol.Release(held(name), false, false)
+			}, 1, 4},
+			"a hand-over": {func(name string) protocol.Op {
+				h := held(name)
+				a.enqueue(t, name)
+				return protocol.Release(h, true, false)
+			}, 5, 6},
+		} {
+			var got [2]int64
+			for i := range got {
+				for round := range 2 { // the first prepares its statements
+					op := c.scene(fmt.Sprint(says, i, round))
+					if i == 1 {
+						op = drivertest.General{Op: op}
+					}
+					var requests atomic.Int64
+					proxy.Watch(func([]byte) { requests.Add(1) })
+					does(t, a, op)
+					proxy.Watch(nil)
+					got[i] = requests.Load()
+				}
+			}
+			if got != [2]int64{c.short, c.general} {
+				t.Errorf("%s: %d round trips, the general way %d; want %d and %d", says, got[0], got[1], c.short, c.general)
+			}
+		}
+	})
+}
+
+// does runs an op that does something.
+func does(t *testing.T, a actor, op protocol.Op) {
+	t.Helper()
+	if result, err := driver.Do(t.Context(), a, op); err != nil || result.Outcome == protocol.Undone {
+		t.Fatalf("%+v: %+v, %v", op, result, err)
+	}
 }

@@ -508,9 +508,9 @@ type TakeRowParams struct {
 	Name     string
 }
 
-// TakeLock after LockRow; and alone on MariaDB, which is told with the statement not to wait, and
-// which keeps what an UPDATE of several tables sets in a file, where there is a column of text. SET
-// runs from left to right, or, where MariaDB is told so, at once: token is last.
+// TakeLock on MariaDB, which writes what an UPDATE of several tables sets to a file, where there is a
+// column of text. The statement is told not to wait by what is put in front of it. SET runs from
+// left to right, or, where MariaDB is told so, at once: token is last.
 func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeRow,
 		arg.Session,

@@ -55,9 +55,9 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
        l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), l.rests_until),
        l.metadata = sqlc.arg(metadata);
 
--- TakeLock after LockRow; and alone on MariaDB, which is told with the statement not to wait, and
--- which keeps what an UPDATE of several tables sets in a file, where there is a column of text. SET
--- runs from left to right, or, where MariaDB is told so, at once: token is last.
+-- TakeLock on MariaDB, which writes what an UPDATE of several tables sets to a file, where there is a
+-- column of text. The statement is told not to wait by what is put in front of it. SET runs from
+-- left to right, or, where MariaDB is told so, at once: token is last.
 -- name: TakeRow :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Run takes the short way where there is one. The general way is for what the short way leaves.
+// Run is as of driver.Names.
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if len(ops) != 1 {
 		return e.batch(ctx, ops)
@@ -59,8 +59,8 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.R
 	return result, nil
 }
 
-// obtainRow locks the row of a name, or makes it. A missing row is that of a name that nobody has
-// ever had: its op needs the time, too.
+// obtainRow locks the row of a name, and makes it first if make is true. The row of a name that has
+// none is empty, but for the time.
 func (e *engine) obtainRow(ctx context.Context, q *mysqldb.Queries, op protocol.Op, make bool) (row mysqldb.LockRowRow, there bool, err error) {
 	if make {
 		_, err = q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: op.On(), Keep: 0})
