@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -65,20 +66,14 @@ func BenchmarkObserver(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			client, err := dblock.New(driver.Engine[*sync.Mutex]{Backend: &instant{}}, append(c.options, dblock.WithTTL(24*time.Hour), dblock.WithoutReaper())...)
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer client.Close(context.Background())
 			ctx := b.Context()
 			b.ReportAllocs()
 			for b.Loop() {
 				l, err := client.Lock(ctx, "n")
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := l.Unlock(ctx); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
+				require.NoError(b, l.Unlock(ctx))
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A request waits a moment for others of its client before it joins a queue. Nothing of it was sent
@@ -17,9 +18,7 @@ func TestALockThatEndsBeforeItJoinsTheQueueHasSeenTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*struct{}](t)
 		held, err := f.Client.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for i, c := range []*dblock.Client[*struct{}]{f.Another(t).Client, f.Client} {

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -59,9 +60,7 @@ func (d database) open(ctx context.Context, conns int, count *counter) (*app, er
 func (d database) mustOpen(b testing.TB, conns int, count *counter) *app {
 	b.Helper()
 	a, err := d.open(b.Context(), conns, count)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.Cleanup(a.close)
 	return a
 }
@@ -225,9 +224,7 @@ func (a *app) client(options ...dblock.Option) (client, error) {
 func (a *app) mustClient(b testing.TB, options ...dblock.Option) client {
 	b.Helper()
 	c, err := a.client(options...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			b.Error(err)

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // TestMain is also the main of the other processes of a benchmark: the test binary starts itself.
@@ -44,16 +46,10 @@ func (d database) start(b *testing.B, what, name string) *child {
 		"DBLOCK_BENCH_CHILD_DSN="+d.dsn, "DBLOCK_BENCH_CHILD_NAME="+name)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
+	require.NoError(b, c.cmd.Start())
 	c.in, c.out = in, bufio.NewScanner(out)
 	b.Cleanup(func() {
 		_ = c.in.Close() // it ends by itself then, in good order

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -59,9 +60,7 @@ func crash(b *testing.B, d database, a *app, c client) []time.Duration {
 	times := make([]time.Duration, crashes)
 	for i, h := range holders {
 		times[i] = session.Boottime()
-		if err := h.cmd.Process.Kill(); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, h.cmd.Process.Kill())
 		time.Sleep(crashTTL / 5 / crashes)
 	}
 	waiting.Wait()

@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -77,22 +78,16 @@ func (k kind) create(b testing.TB) database {
 		}
 	}
 	db, err := sql.Open(k.driver, d.dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer db.Close()
-	if err := errors.Join(migrate.Up(context.Background(), db, k.engine), reference(db, k)); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, errors.Join(migrate.Up(context.Background(), db, k.engine), reference(db, k)))
 	return d
 }
 
 func (k kind) admin(b testing.TB) *sql.DB {
 	b.Helper()
 	db, err := sql.Open(k.driver, os.Getenv(k.env))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return db
 }
 
@@ -145,9 +140,7 @@ func (d database) connections(b testing.TB, a *app) int {
 	admin := d.admin(b)
 	defer admin.Close()
 	var n int
-	if err := admin.QueryRow(query, d.name).Scan(&n); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, admin.QueryRow(query, d.name).Scan(&n))
 	return n
 }
 
@@ -174,9 +167,7 @@ func TestVersions(t *testing.T) {
 				', synchronous_commit=' || current_setting('synchronous_commit')`
 		}
 		var version string
-		if err := db.QueryRow(query).Scan(&version); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, db.QueryRow(query).Scan(&version))
 		_ = db.Close()
 		fmt.Printf("server %s %s\n", k.name, version)
 	}

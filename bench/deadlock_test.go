@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -24,9 +25,7 @@ func BenchmarkDeadlock(b *testing.B) {
 		a := k.create(b).mustOpen(b, 2, nil)
 		ctx := b.Context()
 		engine := a.backend()
-		if err := engine.OpenSession(ctx, driver.Session{ID: "bench", Host: "h", TTL: time.Hour}); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, engine.OpenSession(ctx, driver.Session{ID: "bench", Host: "h", TTL: time.Hour}))
 		var locks, waiters []string
 		for n := range benchQueues {
 			locks = append(locks, fmt.Sprintf("('n%d', 'bench', 'h', 'holder %[1]d', 'h%[1]d', 1, 1, 1, 1, '', %d, %d)", n, benchLine, benchLine+1))
@@ -43,9 +42,7 @@ func BenchmarkDeadlock(b *testing.B) {
 		fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)", waiters)
 		for _, table := range []string{"dblock_locks", "dblock_waiters"} {
 			if analyze := map[string]string{"postgres": "ANALYZE ", "mysql": "ANALYZE TABLE ", "mariadb": "ANALYZE TABLE "}[k.name]; analyze != "" {
-				if err := a.exec(ctx, analyze+table); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, a.exec(ctx, analyze+table))
 			}
 		}
 		var times []time.Duration
@@ -67,9 +64,7 @@ func BenchmarkDeadlock(b *testing.B) {
 func fill(b *testing.B, a *app, into string, rows []string) {
 	for len(rows) > 0 {
 		n := min(len(rows), 500)
-		if err := a.exec(b.Context(), "INSERT INTO "+into+" VALUES "+strings.Join(rows[:n], ", ")); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, a.exec(b.Context(), "INSERT INTO "+into+" VALUES "+strings.Join(rows[:n], ", ")))
 		rows = rows[n:]
 	}
 }

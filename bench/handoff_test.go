@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -56,9 +57,7 @@ func benchmarkHandoff(b *testing.B, k kind, manner string) {
 	turns := 0
 	for b.Loop() {
 		rate, err := during(b.Context(), turn, func(int) error { return a.commit(b.Context(), 1) })
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		commits += rate
 		if manner == "greedy" && a.pgx != nil {
 			naive.add(b, children, "naive", settle, round)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -72,16 +73,12 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 	analyze := map[string]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE "}[k.engine]
 	for _, table := range []string{"dblock_locks", "dblock_waiters", "dblock_sessions", "dblock_heartbeats"} {
 		if analyze != "" {
-			if err := a.exec(b.Context(), analyze+table); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, a.exec(b.Context(), analyze+table))
 		}
 	}
 	v := view{a, a.mustClient(b).inspector()}
 	for range 10 { // statements prepared, and planned for good
-		if err := v.look(0); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, v.look(0))
 	}
 	return v
 }
@@ -116,9 +113,7 @@ func count[T any](rows iter.Seq2[T, error]) (n int, err error) {
 func (v view) rowsRead(b *testing.B) int {
 	b.Helper()
 	before := v.counted(b)
-	if err := v.look(0); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, v.look(0))
 	return v.counted(b) - before
 }
 
@@ -139,8 +134,6 @@ func (v view) counted(b *testing.B) int {
 		query = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables"
 	}
 	n, err := v.number(b.Context(), query)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return n
 }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -29,9 +31,7 @@ func BenchmarkMemory(b *testing.B) {
 				})
 			}
 			wg.Wait()
-			if err := errors.Join(errs...); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, errors.Join(errs...))
 		}
 		lock := func(i int) (err error) {
 			locks[i], err = c.lock(b.Context(), fmt.Sprintf("name/%d", i))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -48,16 +49,12 @@ func BenchmarkNewSQL(b *testing.B) {
 func (d database) mustSQLClient(b testing.TB, conns int) client {
 	b.Helper()
 	db, err := sql.Open(d.driver, d.dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	b.Cleanup(func() { _ = db.Close() })
 	c, err := newClient(postgres.NewSQL(db), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			b.Error(err)
@@ -77,9 +74,7 @@ type duel struct {
 // other, which is in the queue by then.
 func (r *duel) handOff(b *testing.B, a *app) {
 	held, err := r.clients[0].lock(b.Context(), r.name)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	granted := make(chan time.Time, 1)
 	go func() {
 		l, err := r.clients[1].lock(b.Context(), r.name)
@@ -94,9 +89,7 @@ func (r *duel) handOff(b *testing.B, a *app) {
 	}()
 	queued(b, a, 1)
 	unlocked := time.Now()
-	if err := held.Unlock(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, held.Unlock(b.Context()))
 	r.times = append(r.times, (<-granted).Sub(unlocked))
 	<-granted
 	r.clients[0], r.clients[1] = r.clients[1], r.clients[0]

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -32,9 +33,7 @@ func BenchmarkOptimistic(b *testing.B) {
 			each(b, func(b *testing.B, k kind) {
 				columns = append(columns, k.name)
 				a := k.create(b).mustOpen(b, contention[len(contention)-1]+8, nil)
-				if err := a.migrateVersions(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, a.migrateVersions(b.Context()))
 				for _, n := range contention {
 					b.Run(fmt.Sprint(n), func(b *testing.B) {
 						table[fmt.Sprint(think, k.name, n)] = benchmarkOptimistic(b, a, n, think)
@@ -116,15 +115,11 @@ func benchmarkOptimistic(b *testing.B, a *app, n int, think time.Duration) strin
 			})
 		}
 		all.Wait()
-		if err := errors.Join(errs...); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, errors.Join(errs...))
 		return float64(done.Load()-before) / time.Since(start).Seconds()
 	}
 	first, err := a.number(b.Context(), "SELECT n FROM bench_rows WHERE id = 1")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	rate(byLock)
 	var versions, locks float64
 	var bumped int64

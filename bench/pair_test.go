@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // BenchmarkPair is Lock and Unlock of a free name by one goroutine, against two commits of a single
@@ -30,14 +32,10 @@ func benchmarkPair(b *testing.B, k kind, names int) {
 		return a.commit(ctx, i%names)
 	}
 	for i := range names + 20 { // rows inserted, statements prepared
-		if err := subject(i); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, subject(i))
 	}
 	for i := range 20 {
-		if err := reference(i); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, reference(i))
 	}
 	var ours, theirs []time.Duration
 	for i := 0; b.Loop(); i++ {
@@ -53,9 +51,7 @@ func benchmarkPair(b *testing.B, k kind, names int) {
 
 func timed(b *testing.B, f func(i int) error, i int) time.Duration {
 	start := time.Now()
-	if err := f(i); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, f(i))
 	return time.Since(start)
 }
 

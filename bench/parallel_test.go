@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -69,9 +70,7 @@ func together(b *testing.B, goroutines int, f func(ctx context.Context, g, i int
 	}
 	wg.Wait()
 	for _, err := range errs {
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 	}
 	total := 0.0
 	for _, r := range rates {

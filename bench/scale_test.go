@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // scaleTurn is how long pairs are measured in each place, and then hand-offs.
@@ -116,9 +117,7 @@ func newPlace(b *testing.B, k kind, s size) *place {
 // holdMany makes locks that are held by a session which is alive.
 func holdMany(b *testing.B, a *app, locks int) {
 	b.Helper()
-	if err := a.backend().OpenSession(b.Context(), driver.Session{ID: "bench", Host: "h", TTL: time.Hour}); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, a.backend().OpenSession(b.Context(), driver.Session{ID: "bench", Host: "h", TTL: time.Hour}))
 	const digit = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL " +
 		"SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 	number, from := "0", []string{}
@@ -133,9 +132,7 @@ func holdMany(b *testing.B, a *app, locks int) {
 		analyze = "VACUUM ANALYZE dblock_locks"
 	}
 	for _, statement := range []string{fill, analyze} {
-		if err := a.exec(b.Context(), statement); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, a.exec(b.Context(), statement))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -60,14 +61,10 @@ func commitTx(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 func runTx[TX any](b *testing.B, engine driver.Engine[TX], lock, locksRows bool, begin func(context.Context) (TX, error), exec func(context.Context, TX, string) error, commit func(context.Context, TX) error) {
 	ctx := b.Context()
 	client, err := dblock.New(engine, dblock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer client.Close(context.WithoutCancel(ctx))
 	held, err := client.Lock(ctx, "guarded")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	update := func(tx TX, i int) error {
 		return exec(ctx, tx, fmt.Sprintf("UPDATE bench_rows SET n = n + 1 WHERE id = %d", i%rows))
 	}
@@ -105,9 +102,7 @@ func runTx[TX any](b *testing.B, engine driver.Engine[TX], lock, locksRows bool,
 	}
 	for i := range 120 { // rows inserted, statements prepared
 		for _, f := range []func(int) error{subject, reference} {
-			if err := f(i); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, f(i))
 		}
 	}
 	var ours, theirs []time.Duration

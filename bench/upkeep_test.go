@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -40,13 +41,9 @@ func BenchmarkUpkeep(b *testing.B) {
 			})
 		}
 		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, errors.Join(errs...))
 		for _, statement := range countRows(k) {
-			if err := probe.exec(b.Context(), statement); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, probe.exec(b.Context(), statement))
 		}
 		before := rowsWritten(b, probe)
 		count.reset()
@@ -59,18 +56,14 @@ func BenchmarkUpkeep(b *testing.B) {
 		all, _, words := count.reset()
 		written := rowsWritten(b, probe) - before
 		for _, l := range locks {
-			if err := l.Context().Err(); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, l.Context().Err())
 		}
 		b.Logf("%.1f heartbeats: %d rows written; %s", beats, written, words)
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(float64(written)/beats, "rows-written/heartbeat")
 		b.ReportMetric(float64(all)/beats, "stmt/heartbeat")
 		for _, statement := range countNoMore(k) {
-			if err := probe.exec(b.Context(), statement); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, probe.exec(b.Context(), statement))
 		}
 	})
 }
@@ -128,8 +121,6 @@ func rowsWritten(b *testing.B, a *app) int {
 		query = "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('HANDLER_WRITE', 'HANDLER_UPDATE', 'HANDLER_DELETE')"
 	}
 	n, err := a.number(b.Context(), query)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return n
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -42,9 +43,7 @@ func benchmarkWaiters(b *testing.B, k kind) {
 			b.Fatal(err)
 		}
 	}
-	if err := pair(ctx, c, "free"); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, pair(ctx, c, "free"))
 	lonely := enqueue(b, probe, calm, "lonely", 1)
 	tryLock := func(c client, name string) func(int) error {
 		return func(int) error {
@@ -128,9 +127,7 @@ func enqueue(b *testing.B, probe *app, c client, name string, n int) (cancel fun
 func waitersOf(b *testing.B, a *app) int {
 	b.Helper()
 	n, err := a.number(b.Context(), "SELECT count(*) FROM dblock_waiters")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return n
 }
 
@@ -145,8 +142,6 @@ func lockTimeouts(b *testing.B, a *app, count *counter) int {
 		return count.lockTimeouts()
 	}
 	n, err := a.number(b.Context(), "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_timeouts'")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return n
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // BenchmarkNew makes a Fake and closes it, unused and after one lock, which opens a session.
@@ -29,9 +30,7 @@ func BenchmarkNew(b *testing.B) {
 func BenchmarkLockUnlock(b *testing.B) {
 	c := dblocktest.New[*Tx](b).Client
 	for b.Loop() {
-		if err := take(b, c, "n").Unlock(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, take(b, c, "n").Unlock(b.Context()))
 	}
 }
 

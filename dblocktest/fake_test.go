@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // soon is the limit for what must happen by itself.
@@ -44,9 +45,7 @@ func take(t testing.TB, c client, name string, options ...dblock.LockOption) loc
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
 	l, err := c.Lock(ctx, name, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // mirror is a database in memory that can be seen, and changed, in tables of SQLite.
@@ -35,9 +36,7 @@ func (d *database) through(t testing.TB, look *sql.DB, change bool, do func()) {
 func (m *mirror) in(look *sql.DB, f func()) {
 	m.t.Helper()
 	tx, err := look.Begin()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 	defer func() { _ = tx.Commit() }()
 	m.tx = tx
 	f()
@@ -166,21 +165,15 @@ func (m *mirror) insert(into string, values ...any) {
 func (m *mirror) rows(query string, each func(scan func(...any))) {
 	m.t.Helper()
 	rows, err := m.tx.Query(query)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 	defer rows.Close()
 	for rows.Next() {
 		each(func(into ...any) {
 			m.t.Helper()
-			if err := rows.Scan(into...); err != nil {
-				m.t.Fatal(err)
-			}
+			require.NoError(m.t, rows.Scan(into...))
 		})
 	}
-	if err := rows.Err(); err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, rows.Err())
 }
 
 func orNull(n int64) any {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestAHolderThatDoesNotGetOnIsSucceeded(t *testing.T) {
@@ -48,9 +49,7 @@ func TestAHolderThatGetsOnKeepsItsLock(t *testing.T) {
 			t.Error(err)
 		}
 		all, err := f.Client.LockAll(t.Context(), []string{"a", "b"}, dblock.For("b", dblock.Progress(time.Minute)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		time.Sleep(59 * time.Second)
 		if err := context.Cause(all.Context()); err != nil {
 			t.Error(err)
@@ -72,8 +71,6 @@ func TestAHolderThatGetsOnKeepsItsLock(t *testing.T) {
 func await(t *testing.T, c client, name string) lock {
 	t.Helper()
 	l, err := c.Lock(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -25,9 +26,7 @@ func TestPermitsThatRunOutAreARate(t *testing.T) {
 		began := time.Now()
 		for i := range calls {
 			l, err := f.Client.Lock(t.Context(), "api", dblock.Permits(1, rate), dblock.Lease(time.Second))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			earliest := time.Duration(i/rate) * time.Second
 			if at := time.Since(began); at < earliest || at > earliest+earliest/100 {
 				t.Errorf("call %d began at %v", i, at)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
@@ -21,9 +22,7 @@ func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
 	seen := w.lock("n")
 	confirm := w.linkTo(w.get("lock?name=n"), "break?")
 	w.contains(w.get(confirm), "there:", fmt.Sprint(seen.Token()), `method="post"`, "pass the lock on in memory, this token stands for all of them")
-	if err := seen.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
 	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(seen.Token())}, "reason": {"it looked dead"}}
 	a := w.do("POST", "break", form)
@@ -81,9 +80,7 @@ func TestAskTellsTheHolder(t *testing.T) {
 		t.Errorf("%d, %q", a.status, reason)
 	}
 	w.contains(w.get("lock?name=n"), "asked to release it: alice: a deployment")
-	if err := held.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, held.Unlock(t.Context()))
 	if a := w.do("POST", "ask", url.Values{"name": {"n"}, "reason": {"a deployment"}}); a.status != http.StatusConflict {
 		t.Errorf("%d: %s", a.status, a.body)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -159,9 +160,7 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 	defer server.Close()
 	for _, root := range []string{"/", "/admin/locks/", "/stripped/", "/as/it/is/"} {
 		base, err := url.Parse(server.URL + root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		seen, todo := map[string]bool{}, []*url.URL{base}
 		for len(todo) > 0 {
 			at := todo[0]
@@ -171,18 +170,14 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 			}
 			seen[at.String()] = true
 			response, err := http.Get(at.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			body := readAll(t, response)
 			if response.StatusCode != http.StatusOK {
 				t.Errorf("below %s: %s: %d", root, at, response.StatusCode)
 			}
 			for _, link := range links(body) {
 				to, err := at.Parse(link)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if to.Fragment = ""; !strings.HasPrefix(to.Path, root) || to.Host != base.Host {
 					t.Errorf("below %s: a link to %s", root, to)
 				}
@@ -191,9 +186,9 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 				}
 			}
 		}
-		for _, must := range []string{"style.css", "live.js", "lock?name=orders%2f1", "job?name=report%2fdaily", "lock?name=once%2freport%2fdaily", "ask?name=orders%2f1"} {
-			if !seen[server.URL+root+must] {
-				t.Errorf("below %s: no way to %s: %v", root, must, seen)
+		for _, needed := range []string{"style.css", "live.js", "lock?name=orders%2f1", "job?name=report%2fdaily", "lock?name=once%2freport%2fdaily", "ask?name=orders%2f1"} {
+			if !seen[server.URL+root+needed] {
+				t.Errorf("below %s: no way to %s: %v", root, needed, seen)
 			}
 		}
 	}

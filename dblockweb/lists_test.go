@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -136,9 +137,7 @@ func TestJobsLeadFromPageToPage(t *testing.T) {
 	w := newWorld(t)
 	for i := range 25 {
 		_, err := jobs.New(w.Client).OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock, time.Time) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	first := w.get("jobs")
 	w.contains(first, "j19")
@@ -188,9 +187,7 @@ func TestEventsArePagedAndChosen(t *testing.T) {
 	w := newWorld(t)
 	held := w.lock("n")
 	for i := range 120 {
-		if err := held.Record(t.Context(), "step", fmt.Sprintf("step %03d.", i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, held.Record(t.Context(), "step", fmt.Sprintf("step %03d.", i)))
 	}
 	first := w.get("events?name=n&kind=step,other")
 	w.contains(first, "step 119.", "step 020.")

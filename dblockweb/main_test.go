@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -65,9 +66,7 @@ type answer struct {
 func (w *world) do(method, page string, form url.Values, headers ...string) answer {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, w.server.URL+"/admin/locks/"+strings.TrimPrefix(page, "./"), strings.NewReader(form.Encode()))
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -75,14 +74,10 @@ func (w *world) do(method, page string, form url.Values, headers ...string) answ
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	return answer{response.StatusCode, string(body), response.Header}
 }
@@ -100,9 +95,7 @@ func (w *world) get(page string) string {
 func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock {
 	w.Helper()
 	l, err := w.Client.Lock(w.Context(), name, options...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return l
 }
 
@@ -183,15 +176,11 @@ func (w *world) stream(page string) (next func() (message, bool), end func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	r, err := http.NewRequestWithContext(ctx, "GET", w.server.URL+"/admin/locks/"+page, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	r.Header.Set("Accept", "text/event-stream")
 	transport := &http.Transport{}
 	response, err := transport.RoundTrip(r)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
 		w.Fatalf("stream of %s: %d %v", page, response.StatusCode, response.Header)
 	}
@@ -239,8 +228,6 @@ func readAll(t *testing.T, response *http.Response) string {
 	t.Helper()
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(body)
 }

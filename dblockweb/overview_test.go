@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
@@ -44,9 +45,7 @@ func TestTheOverviewLeadsFromPageToPage(t *testing.T) {
 		at = ""
 		for _, l := range links(page) {
 			to, err := url.Parse(l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			switch {
 			case to.Path == "lock":
 				if seen[l] {
@@ -85,9 +84,7 @@ func TestALockShowsItsHoldersItsQueueAndItsHistory(t *testing.T) {
 	w := newWorld(t)
 	held := w.lock("n", dblock.Permits(2, 5), dblock.Owner("there", "worker-7"), dblock.Metadata(map[string]string{"order": "4711"}))
 	w.waits("n", 1, dblock.Permits(4, 5))
-	if err := held.Record(t.Context(), "checked", "half of it"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, held.Record(t.Context(), "checked", "half of it"))
 	w.contains(w.get("lock?name=n"), "worker-7", "2 of 5", "2 of 5 permits given out", "waits for 4 of 5 permits", "order</span> 4711", fmt.Sprint(held.Token()),
 		"1 holder, 1 waiter, 5 permits", "checked", "half of it", "<svg class=\"queue\"")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestAStreamSendsWhatHasChanged(t *testing.T) {
@@ -27,9 +28,7 @@ func TestAStreamSendsWhatHasChanged(t *testing.T) {
 	w.waits("n", 1)
 	w.until(lock, "main", "1 waiter")
 	w.until(overview, "main", "1 name,")
-	if err := held.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, held.Unlock(t.Context()))
 	w.until(overview, "main", "Nobody waits")
 }
 
@@ -85,16 +84,12 @@ func TestStreamsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, "GET", w.server.URL+"/admin/locks/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Header.Set("Accept", "text/event-stream")
 		transport := &http.Transport{}
 		defer transport.CloseIdleConnections()
 		response, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer response.Body.Close()
 		defer cancel()
 		return response.StatusCode == http.StatusOK

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Goroutines of one client that wait for a name are granted it at once. Until the first of them
@@ -18,9 +19,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := dblocktest.New[*sql.Tx](t).Client
 		first, err := client.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		locks := make(chan *dblock.Lock, 3)
 		ask := func() {
 			go func() {
@@ -33,24 +32,18 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 			synctest.Wait()
 		}
 		ask()
-		if err := first.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, first.Unlock(t.Context()))
 		second := <-locks
 		for range 3 { // they linger until the second is done, and join the queue together
 			ask()
 		}
-		if err := second.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, second.Unlock(t.Context()))
 		leader := <-locks
 		before, err := inspect.New(client).Lock(t.Context(), "n")
 		if err != nil || holder(before) <= leader.Token() {
 			t.Fatalf("%+v, %v: want a token above %d", before, err, leader.Token())
 		}
-		if err := leader.Record(t.Context(), elected, ""); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, leader.Record(t.Context(), elected, ""))
 		var told []Leader
 		o := observer{inspector: inspect.New(client), name: "n", begun: true, yield: func(l Leader) bool {
 			told = append(told, l)

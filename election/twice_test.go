@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -22,13 +23,9 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 	client := dblocktest.New[*sql.Tx](t).Client
 	lock, err := client.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range 2 {
-		if err := lock.Record(t.Context(), elected, ""); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, lock.Record(t.Context(), elected, ""))
 	}
 	var told []int64
 	o := observer{inspector: inspect.New(client), name: "n", begun: true, yield: func(l Leader) bool {
@@ -82,9 +79,7 @@ func TestElectionsGoOnBesideALoggerAndAnObserverThatBlock(t *testing.T) {
 func TestATermThatIsOverLeavesTheNextOneOnTheBooks(t *testing.T) {
 	client := dblocktest.New[*sql.Tx](t).Client
 	lock, err := client.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	elections := New(client)
 	last, next := &Term{lock: lock}, &Term{lock: lock}
 	elections.enter(last)

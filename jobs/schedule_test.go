@@ -8,6 +8,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -25,9 +26,7 @@ func (d daily) Next(after time.Time) time.Time {
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
 	zone, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return zone
 }
 
@@ -78,13 +77,9 @@ func TestAScheduleRunsOnDaysOnWhichTheClockIsMoved(t *testing.T) {
 			[]string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"}},
 	} {
 		schedule, err := jobs.NewSchedule(zone(t, c.zone), c.times)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		next, err := time.Parse(time.RFC3339Nano, c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got []string
 		for range c.want {
 			before := next
@@ -110,9 +105,7 @@ func TestAScheduleOfEachNightHasARunForEachNightOfAYear(t *testing.T) {
 		in := zone(t, where)
 		for minute := 0; minute < 4*60; minute += 20 {
 			schedule, err := jobs.NewSchedule(in, daily{[]int{minute % 60}, []int{minute / 60}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			n, last := 0, time.Date(2021, 1, 1, 0, 0, 0, -1, in)
 			for next := schedule.Next(last); next.Year() == 2021; next = schedule.Next(next) {
 				if gap := next.Sub(last); n > 0 && (gap < 22*time.Hour || gap > 26*time.Hour) {
@@ -158,9 +151,7 @@ func TestAScheduleThatCannotBeRightIsRefused(t *testing.T) {
 		}
 	}
 	schedule, err := jobs.NewSchedule(berlin, never)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if next, latest := schedule.Next(time.Now()), schedule.Latest(time.Now()); !next.IsZero() || !latest.IsZero() {
 		t.Errorf("a schedule without times: %v, %v", next, latest)
 	}

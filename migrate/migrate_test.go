@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -31,9 +32,7 @@ func TestTablesGoBackToAnOlderVersionAndForthAgain(t *testing.T) {
 			pool := db.SQL(t)
 			is := func(err error, version, usable int) {
 				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				var there, from int
 				if err := pool.QueryRowContext(t.Context(), "SELECT version, usable_from FROM dblock_schema").Scan(&there, &from); err != nil || there != version || from != usable {
 					t.Errorf("version %d, usable from %d, %v: want %d, %d", there, from, err, version, usable)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -63,9 +64,7 @@ func faults(version int, text string) (faults []string) {
 func TestMigrationsOnlyAdd(t *testing.T) {
 	for _, engine := range engines {
 		files, err := migrations.FS(engine)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		names, err := fs.Glob(files, "*.sql")
 		if err != nil || len(names) != migrations.Version {
 			t.Fatal(names, err)
@@ -73,13 +72,9 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 		for _, name := range names {
 			number, _, _ := strings.Cut(name, "_")
 			version, err := strconv.Atoi(number)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			text, err := fs.ReadFile(files, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if version == 1 { // there is nothing to add to
 				continue
 			}
@@ -143,9 +138,7 @@ func TestStatementsNameTheirColumns(t *testing.T) {
 	}
 	for _, path := range texts {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if part := namesNothing(string(text)); part != "" {
 			t.Errorf("%s: %q does not name its columns", path, part)
 		}

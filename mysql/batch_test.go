@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func (a actor) requests(names ...string) (rs []driver.Request) {
@@ -34,7 +35,7 @@ func (s server) batch(t *testing.T, a actor, takes []driver.Request, releases []
 		e.grants, e.released, err = drivertest.Batch(ctx, a, takes, releases)
 		return e, err
 	})
-	must(t, got.err)
+	require.NoError(t, got.err)
 	if len(got.value.grants) != len(takes) || len(got.value.released) != len(releases) {
 		t.Fatalf("%+v for %d and %d", got.value, len(takes), len(releases))
 	}
@@ -48,7 +49,7 @@ func TestABatchTakesWhatIsFreeAndPassesOverTheRest(t *testing.T) {
 		for _, name := range names {
 			held := a.take(t, name)
 			if name != "held" {
-				must(t, second(drivertest.Release(t.Context(), a, held, false)))
+				require.NoError(t, second(drivertest.Release(t.Context(), a, held, false)))
 			}
 		}
 		s.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'waited for'")
@@ -76,7 +77,7 @@ func TestABatchTakesWhatIsFreeAndPassesOverTheRest(t *testing.T) {
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE token <> ? AND token > (SELECT now_us FROM dblock_clock)", farAhead+1); n != 0 {
 			t.Errorf("%d tokens are ahead of the clock", n)
 		}
-		must(t, row.Commit())
+		require.NoError(t, row.Commit())
 	})
 }
 
@@ -97,7 +98,7 @@ func TestABatchReleasesWhatIsHeldAndNobodyWaitsFor(t *testing.T) {
 		if got := s.batch(t, a, nil, []driver.Held{old}); got.released[0] {
 			t.Fatal("released with an old token")
 		}
-		must(t, row.Commit())
+		require.NoError(t, row.Commit())
 		if got := s.batch(t, a, nil, []driver.Held{again, locked}); !got.released[0] || !got.released[1] {
 			t.Fatalf("%+v", got)
 		}
@@ -111,7 +112,7 @@ func TestABatchThatFailsHasDoneNothing(t *testing.T) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		a := server{s.Through(t, proxy), s.pool}.actor(t)
 		held := a.take(t, "held")
-		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "old"), false)))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "old"), false)))
 		var made, cut atomic.Bool
 		proxy.Watch(func(request []byte) {
 			switch {

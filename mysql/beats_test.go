@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack has a session's heartbeats wait for a lock
@@ -14,12 +16,12 @@ func TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack(t *testing.T) {
 		for range soak(5, 200) {
 			a, b := s.actor(t), s.actor(t)
 			for _, of := range []actor{a, b} { // to prepare the statement takes the lock, too
-				must(t, second(of.Beat(t.Context(), a.session, ttl)))
+				require.NoError(t, second(of.Beat(t.Context(), a.session, ttl)))
 			}
 			conn, err := s.pool.Conn(t.Context())
-			must(t, err)
+			require.NoError(t, err)
 			_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_heartbeats WRITE")
-			must(t, err)
+			require.NoError(t, err)
 			beat := func(of actor, ttl time.Duration) <-chan outcome[bool] {
 				beating := start(t, func(ctx context.Context) (bool, error) { return of.Beat(ctx, a.session, ttl) })
 				s.heldUp(t, of)
@@ -28,8 +30,8 @@ func TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack(t *testing.T) {
 			earlier := beat(a, 2*time.Hour)
 			later := beat(b, 4*time.Hour)
 			_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
-			must(t, err)
-			must(t, conn.Close())
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
 			for _, beating := range []<-chan outcome[bool]{earlier, later} {
 				if got := <-beating; got.err != nil || !got.value {
 					t.Fatalf("%+v", got)
@@ -38,8 +40,8 @@ func TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack(t *testing.T) {
 			if s.number(t, "SELECT expires_at - (SELECT now_us FROM dblock_clock) FROM dblock_heartbeats WHERE session_id = ?", a.session) < (3 * time.Hour).Microseconds() {
 				back++
 			}
-			must(t, a.pool.Close())
-			must(t, b.pool.Close())
+			require.NoError(t, a.pool.Close())
+			require.NoError(t, b.pool.Close())
 		}
 		if back > 0 {
 			t.Errorf("the end of the lease moved back %d times", back)

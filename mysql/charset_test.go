@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -20,7 +21,7 @@ func (s server) with(t *testing.T, params string) func(*sqldriver.Config) {
 	t.Helper()
 	base, _, _ := strings.Cut(s.DSN, "?")
 	config, err := sqldriver.ParseDSN(base + "?" + params)
-	must(t, err)
+	require.NoError(t, err)
 	return func(c *sqldriver.Config) { *c = *config }
 }
 
@@ -36,7 +37,7 @@ func TestNoCharacterSetMakesTwoLocksOfOne(t *testing.T) {
 			if errors.Is(err, driver.ErrConfig) && strings.Contains(err.Error(), "character_set_connection") {
 				return
 			}
-			must(t, err)
+			require.NoError(t, err)
 			for _, name := range []string{"plain " + params, "über " + params, "日😀 " + params} {
 				usual.take(t, name)
 				if _, taken, err := drivertest.Take(t.Context(), odd, odd.request(name)); err != nil || taken {
@@ -53,10 +54,10 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 		usual, odd := s.actor(t), s.actor(t)
 		usual.take(t, "über")
 		_, err := odd.pool.Exec("SET character_set_connection = latin1")
-		must(t, err)
+		require.NoError(t, err)
 		for _, mode := range []string{"TRADITIONAL", ""} {
 			_, err = odd.pool.Exec("SET sql_mode = '" + mode + "'")
-			must(t, err)
+			require.NoError(t, err)
 			_, taken, err := drivertest.Take(t.Context(), odd, odd.request("über"))
 			if taken || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "character_set_connection") {
 				t.Errorf("%t, %v", taken, err)
@@ -84,21 +85,21 @@ func TestNoCharacterSetTouchesANameInATransaction(t *testing.T) {
 			for _, name := range []string{"plain " + params, "über " + params, "日😀 " + params} {
 				for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 					l, err := c.Lock(ctx, name, options...)
-					must(t, err)
+					require.NoError(t, err)
 					tx, err := odd.BeginTx(ctx, nil)
-					must(t, err)
+					require.NoError(t, err)
 					is(t, c.TryLockTx(ctx, tx, name), dblock.ErrNotAcquired)
-					must(t, c.Guard(ctx, tx, l))
-					must(t, c.UnlockTx(ctx, tx, l))
-					must(t, tx.Commit())
-					must(t, l.Unlock(ctx))
+					require.NoError(t, c.Guard(ctx, tx, l))
+					require.NoError(t, c.UnlockTx(ctx, tx, l))
+					require.NoError(t, tx.Commit())
+					require.NoError(t, l.Unlock(ctx))
 				}
 				tx, err := odd.BeginTx(ctx, nil)
-				must(t, err)
-				must(t, c.LockTx(ctx, tx, name))
+				require.NoError(t, err)
+				require.NoError(t, c.LockTx(ctx, tx, name))
 				_, err = c.TryLock(ctx, name)
 				is(t, err, dblock.ErrNotAcquired)
-				must(t, tx.Rollback())
+				require.NoError(t, tx.Rollback())
 			}
 		})
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -14,13 +15,13 @@ import (
 // sqlc in a comment.
 func TestSqlcReadsTheColumnsThatTheServersGet(t *testing.T) {
 	dir, err := migrations.FS("mysql")
-	must(t, err)
+	require.NoError(t, err)
 	names, err := fs.Glob(dir, "*.sql")
-	must(t, err)
+	require.NoError(t, err)
 	var text []byte
 	for _, name := range names {
 		file, err := fs.ReadFile(dir, name)
-		must(t, err)
+		require.NoError(t, err)
 		text = append(text, file...)
 	}
 	columns := func(statements string) (list []string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -22,16 +23,12 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			db := dbtest.Empty(t, kind)
 			var places [2]string
 			for i := range places {
-				if err := dbtest.Empty(t, kind).SQL(t).QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&places[i]); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, dbtest.Empty(t, kind).SQL(t).QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&places[i]))
 			}
 			pool := db.SQL(t)
 			for _, place := range places {
 				for range 2 {
-					if err := migrate.In(place).Up(t.Context(), pool, migrate.MySQL); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, migrate.In(place).Up(t.Context(), pool, migrate.MySQL))
 				}
 			}
 			t.Run("all", func(t *testing.T) {
@@ -42,13 +39,9 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 						return tx, func() error { return tx.Commit() }, err
 					}, places)
 			})
-			if err := migrate.In(places[0]).Down(t.Context(), pool, migrate.MySQL); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, migrate.In(places[0]).Down(t.Context(), pool, migrate.MySQL))
 			client, err := dblock.New(mysql.New(pool, mysql.Database(places[0])))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer client.Close(context.Background())
 			if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), places[0]) {
 				t.Errorf("%v", err)
@@ -58,9 +51,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 				t.Errorf("the other database: %+v, %v", all, err)
 			}
 			missing, err := dblock.New(mysql.New(pool, mysql.Database("no_such_database")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer missing.Close(context.Background())
 			if _, err := missing.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), "no_such_database") {
 				t.Errorf("a database that is missing: %v", err)

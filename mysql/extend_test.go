@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by an Extend that does not lock the name's row, or does not ask for the token.
@@ -22,10 +23,10 @@ func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 			held := driver.Held{Name: name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
 			taking := s.transaction(t, "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token = token WHERE name = ?", name)
 			_, err = taking.Exec("UPDATE dblock_shares SET token = token + 1 WHERE name = ?", name)
-			must(t, err)
+			require.NoError(t, err)
 			extending := start(t, func(ctx context.Context) (time.Duration, error) { return a.extend(ctx, held, time.Hour) })
 			s.blocked(t, a)
-			must(t, taking.Commit())
+			require.NoError(t, taking.Commit())
 			got := <-extending
 			is(t, got.err, driver.ErrNotHeld)
 			if left := a.look(t, name).Holder.Left; left > 2*time.Minute {
@@ -54,7 +55,7 @@ func TestALeaseThatEndsWhileItsExtensionWaitsIsOver(t *testing.T) {
 			return a.extend(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, time.Hour)
 		})
 		s.blocked(t, a)
-		must(t, ending.Commit())
+		require.NoError(t, ending.Commit())
 		is(t, (<-extending).err, driver.ErrNotHeld)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -101,20 +102,20 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 func (g guardian) anew(t *testing.T) guardian {
 	t.Helper()
 	a := actor{Backend: g.engine.Backend, session: id()}
-	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 	r := a.request(id())
 	if r.Units = g.by.Units; r.Units > 0 {
 		r.Of = driver.Readers
 	}
 	grant, ok, err := drivertest.Take(t.Context(), a, r)
-	must(t, taken(nil, ok, err))
+	require.NoError(t, taken(nil, ok, err))
 	g.by, g.held = r, driver.Held{Name: r.Name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
 	return g
 }
 
 func (g guardian) make(t *testing.T) {
 	t.Helper()
-	must(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside))
+	require.NoError(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside))
 }
 
 func (g guardian) guard(t *testing.T, tx *sql.Tx) error {
@@ -127,10 +128,10 @@ func (g guardian) guard(t *testing.T, tx *sql.Tx) error {
 func (g guardian) begin(t *testing.T, level sql.IsolationLevel) *sql.Tx {
 	t.Helper()
 	tx, err := g.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	var n int
-	must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
+	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
 	return tx
 }
 
@@ -146,21 +147,21 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 			g := g.anew(t)
 			g.make(t)
 			tx := g.begin(t, level)
-			must(t, g.guard(t, tx))
+			require.NoError(t, g.guard(t, tx))
 			got := <-start(t, func(context.Context) (int, error) { return 0, take(t, g) })
 			is(t, got.err, driver.ErrBusy)
 			if n := g.takeovers(t); n != 0 {
 				t.Errorf("%v: %d takeovers were written, and none was made", level, n)
 			}
-			must(t, tx.Commit())
-			must(t, take(t, g))
+			require.NoError(t, tx.Commit())
+			require.NoError(t, take(t, g))
 		}
 		g.make(t)
 		old := map[sql.IsolationLevel]*sql.Tx{}
 		for _, level := range guardLevels {
 			old[level] = g.begin(t, level)
 		}
-		must(t, take(t, g))
+		require.NoError(t, take(t, g))
 		if n := g.takeovers(t); n != 1 {
 			t.Errorf("%d takeovers were written", n)
 		}
@@ -168,7 +169,7 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 			if err := g.guard(t, tx); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("%v, with a snapshot from before the takeover: %v", level, err)
 			}
-			must(t, tx.Rollback())
+			require.NoError(t, tx.Rollback())
 		}
 		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
 	})
@@ -179,12 +180,12 @@ func TestAGuardOutlivesARollbackToASavepoint(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.make(t)
 		tx := g.begin(t, sql.LevelReadCommitted)
-		must(t, second(tx.Exec("SAVEPOINT theirs")))
-		must(t, g.guard(t, tx))
-		must(t, second(tx.Exec("ROLLBACK TO SAVEPOINT theirs")))
+		require.NoError(t, second(tx.Exec("SAVEPOINT theirs")))
+		require.NoError(t, g.guard(t, tx))
+		require.NoError(t, second(tx.Exec("ROLLBACK TO SAVEPOINT theirs")))
 		is(t, take(t, g), driver.ErrBusy)
-		must(t, tx.Commit())
-		must(t, take(t, g))
+		require.NoError(t, tx.Commit())
+		require.NoError(t, take(t, g))
 	})
 }
 
@@ -196,7 +197,7 @@ func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 		inBetween := g
 		inBetween.beside = func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 			err := g.beside(ctx, do)
-			must(t, take(t, g))
+			require.NoError(t, take(t, g))
 			return err
 		}
 		is(t, inBetween.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrNotHeld)
@@ -217,8 +218,8 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrBusy)
 		is(t, g.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrRetry)
 		_, err = over.Exec("UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", g.held.Name)
-		must(t, err)
-		must(t, over.Commit())
+		require.NoError(t, err)
+		require.NoError(t, over.Commit())
 		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
 	})
 }
@@ -229,11 +230,11 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 		g.over(t) // for who takes over what is over
 		making := g.transaction(t, "SELECT name FROM dblock_locks WHERE name = ? FOR UPDATE", g.held.Name)
 		_, err := making.Exec("INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, ?, ?)", g.by.Attempt, g.held.Name, g.held.Session)
-		must(t, err)
+		require.NoError(t, err)
 		taking := start(t, func(context.Context) (int, error) { return 0, take(t, g) })
 		g.blocked(t, g.taker)
-		must(t, making.Commit())
-		must(t, (<-taking).err)
+		require.NoError(t, making.Commit())
+		require.NoError(t, (<-taking).err)
 		if n := g.takeovers(t); n != 1 {
 			t.Errorf("%d takeovers were written", n)
 		}
@@ -248,13 +249,13 @@ func TestAGuardThatFailedLocksNothing(t *testing.T) {
 		g.exec(t, "UPDATE dblock_sessions SET dead = 1 WHERE id = ?", g.held.Session)
 		tx := g.begin(t, sql.LevelRepeatableRead)
 		is(t, g.guard(t, tx), driver.ErrNotHeld)
-		must(t, take(t, g))
+		require.NoError(t, take(t, g))
 		g.exec(t, "DELETE FROM dblock_guards WHERE attempt = ?", g.by.Attempt)
 		is(t, g.guard(t, tx), driver.ErrNotHeld)
 		got := <-start(t, func(ctx context.Context) (sql.Result, error) {
 			return g.server.pool.ExecContext(ctx, "INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, '', '')", g.by.Attempt)
 		})
-		must(t, got.err)
+		require.NoError(t, got.err)
 	})
 }
 
@@ -263,16 +264,16 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.make(t)
 		tx := g.begin(t, sql.LevelRepeatableRead)
-		must(t, g.guard(t, tx))
-		must(t, g.taker.EndSession(t.Context(), g.held.Session))
+		require.NoError(t, g.guard(t, tx))
+		require.NoError(t, g.taker.EndSession(t.Context(), g.held.Session))
 		dead, err := g.taker.Expire(t.Context(), g.held.Session)
-		must(t, err)
+		require.NoError(t, err)
 		if !dead {
 			t.Error("it lives")
 		}
 		is(t, take(t, g), driver.ErrBusy)
-		must(t, tx.Commit())
-		must(t, take(t, g))
+		require.NoError(t, tx.Commit())
+		require.NoError(t, take(t, g))
 	})
 }
 
@@ -282,7 +283,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, _ take) {
 		g.make(t)
 		tx := g.begin(t, sql.LevelRepeatableRead)
-		must(t, g.guard(t, tx))
+		require.NoError(t, g.guard(t, tx))
 		drop := func(want int) {
 			t.Helper()
 			got := <-start(t, func(ctx context.Context) (int, error) { return g.engine.DropGuards(ctx, 10) })
@@ -294,18 +295,18 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) {
 			return sole(drivertest.Release(ctx, g.engine, g.held, true))
 		})
-		must(t, got.err)
+		require.NoError(t, got.err)
 		drop(0)
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 		again := g.by // another hold of the same name, and of the same session
 		again.Attempt = id()
 		grant, ok, err := drivertest.Take(t.Context(), g.engine, again)
-		must(t, taken(nil, ok, err))
+		require.NoError(t, taken(nil, ok, err))
 		h := driver.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
-		must(t, g.engine.Transactions.MakeGuard(t.Context(), h, g.beside))
+		require.NoError(t, g.engine.Transactions.MakeGuard(t.Context(), h, g.beside))
 		drop(1)
 		drop(0)
-		must(t, second(drivertest.Release(t.Context(), g.engine, h, true)))
+		require.NoError(t, second(drivertest.Release(t.Context(), g.engine, h, true)))
 		drop(1)
 	})
 }
@@ -319,25 +320,25 @@ func TestAGuardThatIsNewerThanTheSnapshotOnMariaDB(t *testing.T) {
 	pool.SetMaxOpenConns(4)
 	e := mysql.New(pool)
 	a := actor{Backend: e.Backend, session: id()}
-	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 	g := guardian{server: s, engine: e, beside: onSideConn(t, e.Backend), pool: pool, held: a.take(t, "n")}
 	conn, err := pool.Conn(t.Context())
-	must(t, err)
+	require.NoError(t, err)
 	defer conn.Close()
 	_, err = conn.ExecContext(t.Context(), "SET SESSION innodb_snapshot_isolation = ON")
-	must(t, err)
+	require.NoError(t, err)
 	for _, want := range []error{driver.ErrRetry, nil} {
 		tx, err := conn.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		must(t, err)
+		require.NoError(t, err)
 		var n int
-		must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
 		if want != nil {
 			g.make(t)
 		}
 		if err := g.guard(t, tx); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 	}
 }
 
@@ -349,22 +350,22 @@ func TestAnUnlockTxThatIsOlderThanTheQueueOnMariaDB(t *testing.T) {
 	pool := s.open(t, variable("innodb_snapshot_isolation", "1"))
 	c := s.client(t, pool)
 	l, err := c.Lock(t.Context(), "n")
-	must(t, err)
+	require.NoError(t, err)
 	waiter := s.actor(t)
 	for _, want := range []error{driver.ErrRetry, nil} {
 		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		must(t, err)
+		require.NoError(t, err)
 		var n int
-		must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
 		if want == nil {
-			must(t, c.UnlockTx(t.Context(), tx, l))
-			must(t, tx.Commit())
+			require.NoError(t, c.UnlockTx(t.Context(), tx, l))
+			require.NoError(t, tx.Commit())
 			continue
 		}
 		waiter.enqueue(t, "n")
 		if err := c.UnlockTx(t.Context(), tx, l); !errors.Is(err, want) || l.Context().Err() != nil {
 			t.Errorf("%v, want %v; the lock: %v", err, want, l.Context().Err())
 		}
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 	}
 }

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -13,10 +14,10 @@ func TestAListenerMarksTheGrantsThatItKnowsAndNoLaterOne(t *testing.T) {
 		a, b := s.attending(t), s.attending(t)
 		a.pass(t, s, "n", b)
 		var attempt string
-		must(t, s.pool.QueryRow("SELECT attempt FROM dblock_locks").Scan(&attempt))
+		require.NoError(t, s.pool.QueryRow("SELECT attempt FROM dblock_locks").Scan(&attempt))
 		for known, unseen := range map[string]int64{"an earlier one": 1, attempt: 0} {
 			s.exec(t, "UPDATE dblock_locks SET unseen = 1")
-			must(t, mysql.Acknowledge(t.Context(), a.Backend, b.session, map[string]string{known: "n"}))
+			require.NoError(t, mysql.Acknowledge(t.Context(), a.Backend, b.session, map[string]string{known: "n"}))
 			if n := s.number(t, "SELECT unseen FROM dblock_locks"); n != unseen {
 				t.Errorf("unseen is %d after %q was marked, want %d", n, known, unseen)
 			}

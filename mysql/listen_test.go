@@ -18,6 +18,7 @@ import (
 	dblock "github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -40,7 +41,7 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	t.Helper()
 	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}, wakes: make(chan string, 10_000), ended: make(chan error, 1)}
 	mysql.Nap(e.Backend, nap)
-	must(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
+	require.NoError(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
@@ -99,7 +100,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		waiter := s.listen(t, s.open(t, nil))
 		granter := actor{Backend: s.engine(t), session: id()}
-		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
 		for range rounds {
 			releases := make(chan dblock.Held, names)
 			attempts := map[string]bool{}
@@ -129,7 +130,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			all.Wait()
 			waiter.hear(t, attempts)
 			for name, token := range tokens {
-				must(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: name, Session: waiter.session, Token: token}, false)))
+				require.NoError(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: name, Session: waiter.session, Token: token}, false)))
 			}
 		}
 		is(t, waiter.end(t), context.Canceled)
@@ -141,14 +142,14 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		waiter := s.listen(t, s.open(t, nil))
 		granter := actor{Backend: s.engine(t), session: id()}
-		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
 		for range rounds {
 			held := granter.take(t, "n")
 			attempt := waiter.enqueue(t, "n")
 			next, err := sole(drivertest.Release(t.Context(), granter, held, true))
-			must(t, err)
+			require.NoError(t, err)
 			waiter.hear(t, map[string]bool{attempt: true})
-			must(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
+			require.NoError(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
 		}
 	})
 }
@@ -178,7 +179,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 			}()
 		}
 		granter := actor{Backend: s.engine(t), session: id()}
-		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
 		var all sync.WaitGroup
 		for g := range granters {
 			all.Go(func() {
@@ -218,13 +219,13 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
 		waiter := s.listen(t, pool)
 		granter := actor{Backend: s.engine(t), session: id()}
-		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
 		attempts := map[string]bool{}
 		for i := range names {
 			name := fmt.Sprint("n", i)
 			held := granter.take(t, name)
 			attempts[waiter.enqueue(t, name)] = true
-			must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		}
 		waiter.hear(t, attempts)
 		eventually(t, "most grants to be marked as known", func() bool {
@@ -245,7 +246,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 
 		held := granter.take(t, "another")
 		attempt := waiter.enqueue(t, "another")
-		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		waiter.hear(t, map[string]bool{attempt: true})
 
 		// A new listener does not tell of what was granted before it was ready.
@@ -310,9 +311,9 @@ func (s server) asleep(t *testing.T) (waiter *ear, attempt string, grant func(),
 	attempt = waiter.enqueue(t, "n")
 	waiter.sleeps(t, s)
 	conn, err := s.pool.Conn(t.Context())
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return waiter, attempt, func() { must(t, second(drivertest.Release(t.Context(), granter, held, true))) }, conn
+	return waiter, attempt, func() { require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true))) }, conn
 }
 
 // Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the
@@ -321,12 +322,12 @@ func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		waiter, attempt, grant, conn := s.asleep(t)
 		_, err := conn.ExecContext(t.Context(), "LOCK TABLES dblock_shares WRITE") // stops Unseen
-		must(t, err)
+		require.NoError(t, err)
 		grant()
 		waiter.runs(t, s, "name: Unseen")
 		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
 		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
-		must(t, err)
+		require.NoError(t, err)
 		waiter.hearBoth(t, attempt)
 		is(t, waiter.end(t), context.Canceled)
 	})
@@ -343,7 +344,7 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 		grant := func(i int) {
 			held := granter.take(t, fmt.Sprint("n", i))
 			attempt = asker.enqueue(t, held.Name)
-			must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		}
 		for i := range known {
 			grant(i)
@@ -357,16 +358,16 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 		grant(known)
 		soon(t, "the listener to wake", awake)
 		conn, err := s.pool.Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		defer conn.Close()
 		_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_locks READ") // stops LockUnseen, and not Unseen
-		must(t, err)
+		require.NoError(t, err)
 		goOn()
 		waiter.runs(t, s, "name: LockUnseen")
 		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
 		waiter.hearBoth(t, attempt)
 		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
-		must(t, err)
+		require.NoError(t, err)
 		is(t, waiter.end(t), context.Canceled)
 	})
 }
@@ -388,7 +389,7 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 }
 
 func TestAListenerWhoseConnectionIsKilledSaysSo(t *testing.T) {
-	must(t, sqldriver.SetLogger(&sqldriver.NopLogger{}))
+	require.NoError(t, sqldriver.SetLogger(&sqldriver.NopLogger{}))
 	each(t, func(t *testing.T, s server) {
 		waiter := s.listen(t, s.open(t, nil))
 		s.exec(t, "KILL IS_USED_LOCK('dblock:"+waiter.session+"')")
@@ -433,14 +434,14 @@ func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
 	s.migrate(t)
 	waiter := s.listen(t, s.open(t, nil))
 	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id <> CONNECTION_ID()")
-	must(t, err)
+	require.NoError(t, err)
 	var idle []int64 // the sleep lock's among them
 	for rows.Next() {
 		var id int64
-		must(t, rows.Scan(&id))
+		require.NoError(t, rows.Scan(&id))
 		idle = append(idle, id)
 	}
-	must(t, rows.Close())
+	require.NoError(t, rows.Close())
 	for _, id := range idle {
 		if _, err := s.pool.Exec(fmt.Sprint("KILL ", id)); err != nil {
 			t.Logf("connection %d has gone by itself: %v", id, err)
@@ -477,10 +478,10 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 		s.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE, SHOW VIEW ON "+s.database(t)+".* TO "+user)
 		connector := func(change func(*sqldriver.Config)) driver.Connector {
 			config, err := sqldriver.ParseDSN(s.DSN)
-			must(t, err)
+			require.NoError(t, err)
 			change(config)
 			c, err := sqldriver.NewConnector(config)
-			must(t, err)
+			require.NoError(t, err)
 			return c
 		}
 		pool := sql.OpenDB(&alternating{
@@ -502,7 +503,7 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 func (s server) database(t *testing.T) string {
 	t.Helper()
 	var name string
-	must(t, s.pool.QueryRow("SELECT DATABASE()").Scan(&name))
+	require.NoError(t, s.pool.QueryRow("SELECT DATABASE()").Scan(&name))
 	return name
 }
 
@@ -527,7 +528,7 @@ func TestAGrantWithoutAWakeUpIsHeardOfAfterTheSleep(t *testing.T) {
 		b := s.listenIn(t, s.open(t, nil), 200*time.Millisecond)
 		b.take(t, "n")
 		_, err := s.pool.ExecContext(t.Context(), "UPDATE dblock_locks SET attempt = 'granted', unseen = 1 WHERE name = 'n'")
-		must(t, err)
+		require.NoError(t, err)
 		b.hear(t, map[string]bool{"granted": true})
 		is(t, b.end(t), context.Canceled)
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // reads is how many rows, and entries of indexes, do has read on the actor's connection.
@@ -15,15 +16,15 @@ func (a actor) reads(t *testing.T, do func()) (n int64) {
 	sum := func() (n int64) {
 		t.Helper()
 		rows, err := a.pool.Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
-		must(t, err)
+		require.NoError(t, err)
 		defer rows.Close()
 		for rows.Next() {
 			var name string
 			var count int64
-			must(t, rows.Scan(&name, &count))
+			require.NoError(t, rows.Scan(&name, &count))
 			n += count
 		}
-		must(t, rows.Err())
+		require.NoError(t, rows.Err())
 		return n
 	}
 	sum() // what it costs itself

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // What a server can prepare is shared by all its clients, and others may have taken it all.
@@ -30,20 +31,20 @@ func TestAServerThatPreparesNothing(t *testing.T) {
 			a, b := s.client(t, pool), s.client(t, s.open(t, nil))
 			handOver(t, a, b, 4)
 			l, err := a.Lock(t.Context(), "ü'\\", dblock.Metadata(map[string]string{"k": "ü'\\"}))
-			must(t, err)
+			require.NoError(t, err)
 			tx, err := pool.BeginTx(t.Context(), nil)
-			must(t, err)
-			must(t, a.Guard(t.Context(), tx, l))
-			must(t, a.UnlockTx(t.Context(), tx, l))
-			must(t, a.LockTx(t.Context(), tx, "another"))
-			must(t, tx.Commit())
-			must(t, a.Do(t.Context(), "ü'\\", func(context.Context, *dblock.Lock) error { return nil }))
+			require.NoError(t, err)
+			require.NoError(t, a.Guard(t.Context(), tx, l))
+			require.NoError(t, a.UnlockTx(t.Context(), tx, l))
+			require.NoError(t, a.LockTx(t.Context(), tx, "another"))
+			require.NoError(t, tx.Commit())
+			require.NoError(t, a.Do(t.Context(), "ü'\\", func(context.Context, *dblock.Lock) error { return nil }))
 
 			waiter := s.listenIn(t, s.open(t, nil), time.Hour)
 			granter := s.actor(t)
 			held := granter.take(t, "heard")
 			attempt := waiter.enqueue(t, "heard")
-			must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
 			waiter.hear(t, map[string]bool{attempt: true})
 		})
 	}

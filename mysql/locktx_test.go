@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -31,7 +32,7 @@ func (s server) application(t *testing.T) application {
 	pool := s.open(t, nil)
 	e := mysql.New(pool)
 	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e, onSideConn(t, e.Backend)}
-	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
 
@@ -39,10 +40,10 @@ func (s server) application(t *testing.T) application {
 func (a application) begin(t *testing.T, level sql.IsolationLevel) (*sql.Tx, actor) {
 	t.Helper()
 	tx, err := a.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	on := actor{locked: new(atomic.Bool)}
-	must(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&on.conn))
+	require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&on.conn))
 	return tx, on
 }
 
@@ -101,12 +102,12 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 			}
 		},
 		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
-			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), driver.Detachment{}, a.beside))
+			require.NoError(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), driver.Detachment{}, a.beside))
 		},
 		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			held := a.share(t, a.reader(name))
 			a.share(t, a.reader(name))
-			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
+			require.NoError(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
 		},
 		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			for _, shared := range []bool{false, true} {
@@ -117,10 +118,10 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 	}
 	each(t, func(t *testing.T, s server) {
 		others, err := s.pool.Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		defer others.Close()
 		_, err = others.ExecContext(t.Context(), "SET SESSION innodb_lock_wait_timeout = 1")
-		must(t, err)
+		require.NoError(t, err)
 		for what, step := range steps {
 			for _, level := range levels {
 				for _, neighbours := range [][]string{nil, {"l", "n"}} { // without any, the gap would be the whole table
@@ -166,11 +167,13 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, purger := s.application(t), s.engine(t)
 		for what, prepare := range map[string]func(name string){
-			"new":      func(string) {},
-			"idle":     func(name string) { s.idle(t, name) },
-			"released": func(name string) { must(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false))) },
+			"new":  func(string) {},
+			"idle": func(name string) { s.idle(t, name) },
+			"released": func(name string) {
+				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+			},
 			"shared": func(name string) {
-				must(t, second(drivertest.Release(t.Context(), a, a.share(t, a.reader(name)), false)))
+				require.NoError(t, second(drivertest.Release(t.Context(), a, a.share(t, a.reader(name)), false)))
 			},
 		} {
 			for _, level := range levels {
@@ -181,14 +184,14 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 					func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 						err := a.beside(ctx, do)
 						for _, idle := range []time.Duration{0, time.Microsecond} {
-							must(t, third(purger.Purge(ctx, idle, "", 100)))
+							require.NoError(t, third(purger.Purge(ctx, idle, "", 100)))
 						}
 						return err
 					})
 				if err != nil || !locked {
 					t.Errorf("a %s name at %v: %v %v", what, level, locked, err)
 				}
-				must(t, tx.Rollback())
+				require.NoError(t, tx.Rollback())
 			}
 		}
 	})
@@ -236,7 +239,7 @@ func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 			return s.transactions(t, "x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
 				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 0
 		})
-		must(t, making.Commit())
+		require.NoError(t, making.Commit())
 		if locked, err := a.lock(t.Context(), tx, "n", true); err != nil || !locked {
 			t.Fatal(locked, err)
 		}
@@ -255,7 +258,7 @@ func TestLockTxLocksARowThatAnotherMakesInTheSameMoment(t *testing.T) {
 			return s.transactions(t, "x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
 				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 1
 		})
-		must(t, making.Commit())
+		require.NoError(t, making.Commit())
 		if got := <-locking; got.err != nil || !got.value {
 			t.Fatalf("%+v, want locked", got)
 		}
@@ -268,10 +271,10 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 		a := s.application(t)
 		for _, contended := range []bool{false, true} {
 			held := a.take(t, id())
-			must(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside)) // so that it does not look again
+			require.NoError(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside)) // so that it does not look again
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() {
-				must(t, second(drivertest.Release(t.Context(), a, held, contended)))
+				require.NoError(t, second(drivertest.Release(t.Context(), a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 			})
 			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
@@ -280,7 +283,7 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 				return err
 			})
 			is(t, err, driver.ErrNotHeld)
-			must(t, tx.Commit())
+			require.NoError(t, tx.Commit())
 			if h := a.look(t, held.Name).Holder; h.Session != a.session {
 				t.Error("a later hold was released")
 			}
@@ -306,8 +309,8 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 				return err
 			})
 			is(t, err, driver.ErrGuarded)
-			must(t, tx.Rollback())
-			must(t, other.Commit())
+			require.NoError(t, tx.Rollback())
+			require.NoError(t, other.Commit())
 		}
 	})
 }
@@ -315,8 +318,8 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 // guard has a transaction guard a hold.
 func (a application) guard(t *testing.T, tx *sql.Tx, held driver.Held) {
 	t.Helper()
-	must(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside))
-	must(t, a.engine.Transactions.Guard(t.Context(), tx, held, a.beside))
+	require.NoError(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside))
+	require.NoError(t, a.engine.Transactions.Guard(t.Context(), tx, held, a.beside))
 }
 
 // Servers that take the whole transaction back for a lock wait that times out, and MariaDB for
@@ -328,7 +331,7 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			db := own.Empty(t)
 			s := server{db, db.SQL(t)}
 			s.migrate(t)
-			must(t, migrate.Up(t.Context(), s.pool, migrate.MySQL, migrate.Fences))
+			require.NoError(t, migrate.Up(t.Context(), s.pool, migrate.MySQL, migrate.Fences))
 			s.exec(t, "CREATE TABLE work (n INT PRIMARY KEY)")
 			a := s.application(t)
 			holder, _ := a.begin(t, sql.LevelRepeatableRead)
@@ -337,13 +340,13 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			}
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			_, err := tx.Exec("INSERT INTO work VALUES (1)")
-			must(t, err)
+			require.NoError(t, err)
 			if locked, err := a.lock(t.Context(), tx, "n", false); err != nil || locked {
 				t.Fatal(locked, err)
 			}
 			_, err = tx.Exec("INSERT INTO work VALUES (2)")
-			must(t, err)
-			must(t, tx.Commit())
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 3 {
 				t.Fatalf("rows whose sum is %d, want 3: refused, TryLockTx has undone the transaction", n)
 			}
@@ -351,15 +354,15 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			defer cancel()
 			tx, _ = a.begin(t, sql.LevelRepeatableRead)
 			_, err = tx.Exec("INSERT INTO work VALUES (4)")
-			must(t, err)
+			require.NoError(t, err)
 			_, err = a.lock(ctx, tx, "n", true)
 			is(t, err, context.DeadlineExceeded)
-			must(t, fence.Check(t.Context(), holder, "r", 7))
+			require.NoError(t, fence.Check(t.Context(), holder, "r", 7))
 			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			is(t, fence.Check(ctx, tx, "r", 8), context.DeadlineExceeded)
-			must(t, tx.Commit())
-			must(t, holder.Rollback())
+			require.NoError(t, tx.Commit())
+			require.NoError(t, holder.Rollback())
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 7 {
 				t.Fatalf("rows whose sum is %d, want 7: a wait that its context ended has undone the transaction", n)
 			}
@@ -368,13 +371,13 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			a.guard(t, holder, held)
 			tx, _ = a.begin(t, sql.LevelRepeatableRead)
 			_, err = tx.Exec("INSERT INTO work VALUES (8)")
-			must(t, err)
+			require.NoError(t, err)
 			is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside), driver.ErrGuarded)
-			must(t, tx.Commit())
+			require.NoError(t, tx.Commit())
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 15 {
 				t.Fatalf("rows whose sum is %d, want 15: refused, UnlockTx has undone the transaction", n)
 			}
-			must(t, holder.Rollback())
+			require.NoError(t, holder.Rollback())
 		})
 	}
 }
@@ -390,14 +393,14 @@ func TestLockTxOutlastsTheServersPatience(t *testing.T) {
 		}
 		tx, _ := a.begin(t, sql.LevelRepeatableRead)
 		_, err := tx.Exec("SET SESSION innodb_lock_wait_timeout = 1")
-		must(t, err)
+		require.NoError(t, err)
 		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
 		select {
 		case got := <-locking:
 			t.Fatalf("%+v while another has it", got)
 		case <-time.After(2500 * time.Millisecond):
 		}
-		must(t, holder.Rollback())
+		require.NoError(t, holder.Rollback())
 		if got := <-locking; got.err != nil || !got.value {
 			t.Fatalf("%+v, want locked", got)
 		}

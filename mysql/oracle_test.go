@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -29,9 +30,9 @@ func TestTheEngineDoesWhatTheProtocolDoes(t *testing.T) {
 func TestAStatementThatDidNothingIsNotBelieved(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		config, err := sqldriver.ParseDSN(s.DSN)
-		must(t, err)
+		require.NoError(t, err)
 		connector, err := sqldriver.NewConnector(config)
-		must(t, err)
+		require.NoError(t, err)
 		var statements swallow.Statements
 		pool := statements.Pool(connector)
 		t.Cleanup(func() { _ = pool.Close() })

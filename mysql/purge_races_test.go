@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -20,7 +21,7 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			held := a.take(t, name)
 			if name != "d" {
-				must(t, second(drivertest.Release(t.Context(), a, held, false)))
+				require.NoError(t, second(drivertest.Release(t.Context(), a, held, false)))
 			}
 		}
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 0")
@@ -35,7 +36,7 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		if got.err != nil || got.value != 2 {
 			t.Fatalf("%+v, want 2 deleted", got)
 		}
-		must(t, touching.Commit())
+		require.NoError(t, touching.Commit())
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name IN ('b', 'd')"); n != 2 {
 			t.Fatal("rows in use were deleted")
 		}
@@ -78,13 +79,13 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 		e := mysql.New(pool)
 		a, b := actor{Backend: e.Backend, session: id()}, s.actor(t)
 		other := s.actor(t)
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		held := a.take(t, "n")
 		for _, dead := range []actor{a, other} {
 			s.expire(t, dead)
-			must(t, second(b.Expire(t.Context(), dead.session)))
+			require.NoError(t, second(b.Expire(t.Context(), dead.session)))
 		}
-		must(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
+		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
 		is(t, e.Transactions.MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
@@ -93,7 +94,7 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 				t.Fatalf("%+v, want %d forgotten", got, want)
 			}
 		}
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 		if n, err := b.Forget(t.Context(), -time.Hour, 10); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
@@ -109,8 +110,8 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		pool := s.open(t, nil)
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 1")
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {
@@ -121,7 +122,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		}
 		begin := func() *sql.Tx {
 			tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-			must(t, err)
+			require.NoError(t, err)
 			t.Cleanup(func() { _ = tx.Rollback() })
 			return tx
 		}
@@ -133,7 +134,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		soon(t, "the purge to lock the row", deleting)
 		tx := begin()
 		waiter := actor{locked: new(atomic.Bool)}
-		must(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&waiter.conn))
+		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&waiter.conn))
 		locking := lock(tx)
 		s.blocked(t, waiter)
 		goOn()
@@ -142,7 +143,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		}
 		got := <-locking
 		is(t, got.err, driver.ErrRetry)
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 		if got := <-lock(begin()); got.err != nil || !got.value {
 			t.Fatalf("%+v, want locked", got)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -28,7 +29,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			return grant, err
 		})
 		s.blocked(t, b)
-		must(t, freeing.Commit())
+		require.NoError(t, freeing.Commit())
 		if got := <-taking; got.err != nil || got.value.Token != farAhead+1 {
 			t.Fatalf("%+v, want the token after the row's", got)
 		}
@@ -42,7 +43,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			return grant, err
 		})
 		s.blocked(t, b)
-		must(t, locking.Commit())
+		require.NoError(t, locking.Commit())
 		if got := <-taking; got.err != nil {
 			t.Fatal(got.err)
 		}
@@ -68,8 +69,8 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 			s.blocked(t, a)
 			purged := s.number(t, "SELECT now_us FROM dblock_clock")
 			_, err := making.Exec("DELETE FROM dblock_locks WHERE name = ?", name)
-			must(t, err)
-			must(t, making.Commit())
+			require.NoError(t, err)
+			require.NoError(t, making.Commit())
 			if got := <-taking; got.err != nil || got.value.Token <= purged {
 				t.Errorf("%d units: %+v, want a token after %d, which was purged", units, got, purged)
 			}
@@ -80,14 +81,14 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
 		taking := start(t, func(ctx context.Context) (bool, error) {
 			_, taken, err := drivertest.Take(ctx, b, b.request("n"))
 			return taken, err
 		})
 		s.blocked(t, b)
-		must(t, joining.Commit())
+		require.NoError(t, joining.Commit())
 		if got := <-taking; got.err != nil || got.value {
 			t.Fatalf("%+v, want not taken", got)
 		}
@@ -103,12 +104,12 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			attempt := id()
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
 			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 1)", name, b.session, attempt)
-			must(t, err)
+			require.NoError(t, err)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, contended))
 			})
 			s.blocked(t, a)
-			must(t, joining.Commit())
+			require.NoError(t, joining.Commit())
 			got := <-releasing
 			if got.err != nil || got.value.Session != b.session || got.value.Attempt != attempt || got.value.Grant.Token <= held.Token {
 				t.Fatalf("contended %v: %+v, want the lock to go to %s", contended, got, b.session)
@@ -127,7 +128,7 @@ func TestAnEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 			return outcome, err
 		})
 		s.blocked(t, b)
-		must(t, freeing.Commit())
+		require.NoError(t, freeing.Commit())
 		if got := <-joining; got.err != nil || got.value != protocol.Done {
 			t.Fatalf("%+v, want granted", got)
 		}
@@ -147,13 +148,13 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 		})
 		s.blocked(t, c)
 		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
-		must(t, err)
-		must(t, first.Commit())
+		require.NoError(t, err)
+		require.NoError(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != protocol.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
 		next, err := sole(drivertest.Release(t.Context(), a, held, true))
-		must(t, err)
+		require.NoError(t, err)
 		if next.Attempt != "first" || !next.Grant.Contended {
 			t.Fatalf("%+v, want the first", next)
 		}
@@ -167,7 +168,7 @@ func TestAHeartbeatInFlightSavesItsSession(t *testing.T) {
 		beating := s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = ?", farAhead, a.session)
 		expiring := start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, a.session) })
 		s.blocked(t, b)
-		must(t, beating.Commit())
+		require.NoError(t, beating.Commit())
 		if got := <-expiring; got.err != nil || got.value {
 			t.Fatalf("%+v, want alive", got)
 		}
@@ -178,17 +179,17 @@ func TestAHeartbeatThatComesTooLateFindsItselfDead(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
 		u, err := a.Upkeep(t.Context(), "s") // the only connection there is
-		must(t, err)
+		require.NoError(t, err)
 		defer u.Close()
 		s.expire(t, a)
 		killing := s.transaction(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ? FOR UPDATE", a.session)
 		beating := start(t, func(ctx context.Context) (bool, error) { return u.Heartbeat(ctx, a.session, ttl) })
 		s.blocked(t, a)
 		_, err = killing.Exec("UPDATE dblock_sessions SET dead = 1 WHERE id = ?", a.session)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = killing.Exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", a.session)
-		must(t, err)
-		must(t, killing.Commit())
+		require.NoError(t, err)
+		require.NoError(t, killing.Commit())
 		if got := <-beating; got.err != nil || got.value {
 			t.Fatalf("%+v, want dead", got)
 		}
@@ -208,7 +209,7 @@ func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
 			t.Fatal(dead, err)
 		}
 		u, err := s.engine(t).Upkeep(t.Context(), "s")
-		must(t, err)
+		require.NoError(t, err)
 		defer u.Close()
 		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || alive {
 			t.Fatal("a heartbeat revived the dead", err)
@@ -239,7 +240,7 @@ func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 			return taken, err
 		})
 		s.blocked(t, b)
-		must(t, other.Commit())
+		require.NoError(t, other.Commit())
 		if got := <-reclaiming; got.err != nil || got.value {
 			t.Fatalf("%+v, want nothing done", got)
 		}
@@ -254,10 +255,10 @@ func TestASessionThatIsBeingOpenedIsNotBuried(t *testing.T) {
 		b := s.actor(t)
 		opening := s.transaction(t, "INSERT INTO dblock_sessions VALUES ('young', 'h', 1, '', 0, 0)")
 		_, err := opening.Exec("INSERT INTO dblock_heartbeats VALUES ('young', ?)", farAhead)
-		must(t, err)
+		require.NoError(t, err)
 		got := <-start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, "young") })
 		is(t, got.err, driver.ErrBusy)
-		must(t, opening.Commit())
+		require.NoError(t, opening.Commit())
 		if dead, err := b.Expire(t.Context(), "young"); err != nil || dead {
 			t.Fatal(dead, err)
 		}
@@ -267,7 +268,7 @@ func TestASessionThatIsBeingOpenedIsNotBuried(t *testing.T) {
 func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := actor{Backend: s.engine(t), session: id()}
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		whole := a.take(t, "n")
 		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
 		for what, do := range map[string]func(ctx context.Context) error{
@@ -279,7 +280,7 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 				t.Errorf("%s: %v", what, got.err)
 			}
 		}
-		must(t, row.Commit())
+		require.NoError(t, row.Commit())
 	})
 }
 
@@ -287,7 +288,7 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.open(t, s.apply(isolation("SERIALIZABLE"))) // where a plain SELECT in a transaction locks
 		a, b := actor{Backend: mysql.New(pool).Backend, session: id()}, s.actor(t)
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		held := a.take(t, "n")
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
@@ -325,32 +326,32 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		pool := s.open(t, nil)
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx, onSideConn driver.OnSideConn) (bool, error) {
 			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false }, true, onSideConn)
 			return locked, err
 		}
 		tx, err := pool.Begin()
-		must(t, err)
+		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		_, err = lock(tx, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 			err := beside(ctx, do)
 			r := a.request("n")
 			r.MinHold = time.Hour
 			grant, taken, failed := drivertest.Take(ctx, a, r)
-			if must(t, failed); !taken {
+			if require.NoError(t, failed); !taken {
 				t.Error("not taken")
 			}
-			must(t, second(drivertest.Release(ctx, a, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, false)))
+			require.NoError(t, second(drivertest.Release(ctx, a, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, false)))
 			return err
 		})
 		is(t, err, driver.ErrRetry)
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 		s.exec(t, "UPDATE dblock_locks SET rests_until = 1")
 		tx, err = pool.Begin()
-		must(t, err)
+		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		if locked, err := lock(tx, beside); err != nil || !locked {
 			t.Fatal("a name that has rested was not locked", err)
@@ -374,7 +375,7 @@ func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 				"resting":    "rests_until = 4000000000000000",
 			} {
 				name := fmt.Sprint(what, known)
-				must(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
 				s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
 				if _, taken, err := drivertest.Take(t.Context(), a, a.request(name)); err != nil || taken {
 					t.Errorf("%s: %v %v", name, taken, err)
@@ -389,7 +390,7 @@ func (s server) acquainted(t *testing.T, change func(*sqldriver.Config)) actor {
 	t.Helper()
 	a := actor{Backend: mysql.New(s.open(t, change)).Backend, session: id()}
 	onSideConn(t, a.Backend)
-	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
 
@@ -402,7 +403,7 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 				if timed {
 					r.Lease, r.MinHold = time.Hour, time.Minute
 				}
-				must(t, second(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
+				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
 				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead, r.Name)
 				grant, taken, err := drivertest.Take(t.Context(), a, r)
 				if err != nil || !taken || grant.Token != farAhead+1 || grant.Lease != r.Lease {
@@ -423,7 +424,7 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		for _, level := range []string{"READ-COMMITTED", "REPEATABLE-READ"} {
 			for _, known := range []bool{false, true} {
 				b := actor{Backend: mysql.New(s.open(t, s.apply(isolation(level)))).Backend, session: a.session}
@@ -443,7 +444,7 @@ func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 				// No gap is locked, behind which the rows of other names would wait.
 				b.take(t, fmt.Sprint("before ", level, known))
 				b.take(t, fmt.Sprint("o after ", level, known))
-				must(t, row.Commit())
+				require.NoError(t, row.Commit())
 			}
 		}
 	})

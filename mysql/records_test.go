@@ -8,13 +8,14 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestWhatIsForNoGrantIsHeard(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.listen(t, s.open(t, nil))
 		held := b.take(t, "n")
-		must(t, a.Watch(t.Context(), b.session, "m", "w"))
+		require.NoError(t, a.Watch(t.Context(), b.session, "m", "w"))
 		led := a.take(t, "m")
 		for what, tell := range map[string]func() error{
 			"a question": func() error {
@@ -25,7 +26,7 @@ func TestWhatIsForNoGrantIsHeard(t *testing.T) {
 			},
 		} {
 			b.sleeps(t, s) // between two statements it would miss what tells of no grant
-			must(t, tell())
+			require.NoError(t, tell())
 			select {
 			case <-b.wakes:
 			case err := <-b.ended:
@@ -75,7 +76,7 @@ func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 		a, c := s.actor(t), s.actor(t)
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		b := actor{Backend: server{s.Through(t, proxy), s.pool}.engine(t), session: id()}
-		must(t, b.OpenSession(t.Context(), driver.Session{ID: b.session, TTL: ttl}))
+		require.NoError(t, b.OpenSession(t.Context(), driver.Session{ID: b.session, TTL: ttl}))
 		begin := func(a actor, token int64) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
 				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session}, driver.Slot{Length: interval}, driver.Retry{Most: 9})
@@ -110,7 +111,7 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 			return claimed, err
 		})
 		time.Sleep(100 * time.Millisecond) // it waits for the key, or comes after the commit: either way there is one
-		must(t, claiming.Commit())
+		require.NoError(t, claiming.Commit())
 		if got := <-second; got.err != nil || got.value {
 			t.Errorf("%+v, want the run of the other", got)
 		}

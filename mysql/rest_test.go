@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A backup's FLUSH TABLES WITH READ LOCK waits for each statement that names a table, and what
@@ -18,9 +19,9 @@ func TestAListenerThatSleepsHoldsUpNoLockOfTheTables(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		_, err := conn.ExecContext(ctx, "FLUSH TABLES dblock_locks, dblock_shares, dblock_waiters, dblock_sessions, dblock_heartbeats WITH READ LOCK")
-		must(t, err)
+		require.NoError(t, err)
 		_, err = conn.ExecContext(ctx, "UNLOCK TABLES")
-		must(t, err)
+		require.NoError(t, err)
 		grant()
 		waiter.hear(t, map[string]bool{attempt: true})
 		is(t, waiter.end(t), context.Canceled)
@@ -51,7 +52,7 @@ func TestAGrantJustBeforeTheSleepIsHeardOf(t *testing.T) {
 		eventually(t, "the other connection to wait for it", func() bool {
 			return asked.Load() > 1 || asked.Load() > 0 && pool.Stats().InUse == s.listening() // or to have looked
 		})
-		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		close(goOn)
 		waiter.hear(t, map[string]bool{attempt: true})
 		is(t, waiter.end(t), context.Canceled)

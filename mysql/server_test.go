@@ -21,6 +21,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -70,15 +71,15 @@ func each(t *testing.T, test func(t *testing.T, s server)) {
 func (s server) migrate(t *testing.T) {
 	t.Helper()
 	up, err := migrations.SQL("mysql", false)
-	must(t, err)
+	require.NoError(t, err)
 	conn, err := s.pool.Conn(t.Context())
-	must(t, err)
+	require.NoError(t, err)
 	defer conn.Close()
 	up = regexp.MustCompile(`(?m) *--.*$`).ReplaceAllString(up, "")
 	for statement := range strings.SplitSeq(up, ";\n") {
 		if strings.TrimSpace(statement) != "" {
 			_, err := conn.ExecContext(t.Context(), statement)
-			must(t, err)
+			require.NoError(t, err)
 		}
 	}
 }
@@ -92,12 +93,12 @@ func (s server) open(t *testing.T, change func(*sqldriver.Config)) *sql.DB {
 		change = variable("innodb_snapshot_isolation", "0")
 	}
 	config, err := sqldriver.ParseDSN(s.DSN)
-	must(t, err)
+	require.NoError(t, err)
 	if change != nil {
 		change(config)
 	}
 	connector, err := sqldriver.NewConnector(config)
-	must(t, err)
+	require.NoError(t, err)
 	pool := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = pool.Close() })
 	return pool
@@ -118,8 +119,8 @@ func (s server) actor(t *testing.T) actor {
 	pool.SetMaxOpenConns(1)
 	a := actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool, locked: new(atomic.Bool)}
 	mysql.Patient(a.Backend, func() { a.locked.Store(true) })
-	must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&a.conn))
-	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	require.NoError(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&a.conn))
+	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
 
@@ -189,7 +190,7 @@ func attempts(next []driver.Handoff) (list []string) {
 func (a actor) look(t *testing.T, name string) driver.State {
 	t.Helper()
 	states, err := a.Read(t.Context(), a.session, []string{name}, 0)
-	must(t, err)
+	require.NoError(t, err)
 	if len(states) != 1 {
 		t.Fatalf("%d states of %s", len(states), name)
 	}
@@ -207,7 +208,7 @@ func (s server) blocked(t *testing.T, a actor) {
 			return true
 		}
 		var kind, name, status string
-		must(t, s.pool.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status))
+		require.NoError(t, s.pool.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status))
 		for transaction := range strings.SplitSeq(status, "---TRANSACTION ") {
 			if strings.Contains(transaction, "LOCK WAIT") && strings.Contains(transaction, thread) {
 				return true
@@ -221,17 +222,17 @@ func (s server) blocked(t *testing.T, a actor) {
 func (s server) transaction(t *testing.T, text string, args ...any) *sql.Tx {
 	t.Helper()
 	tx, err := s.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	_, err = tx.Exec(text, args...)
-	must(t, err)
+	require.NoError(t, err)
 	return tx
 }
 
 func (s server) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	_, err := s.pool.Exec(text, args...)
-	must(t, err)
+	require.NoError(t, err)
 }
 
 // number is a single number from the database; -1: no row.
@@ -242,7 +243,7 @@ func (s server) number(t *testing.T, text string, args ...any) int64 {
 	if errors.Is(err, sql.ErrNoRows) {
 		return -1
 	}
-	must(t, err)
+	require.NoError(t, err)
 	return n
 }
 
@@ -304,13 +305,6 @@ func soon(t *testing.T, what string, c <-chan struct{}) {
 	case <-c:
 	case <-time.After(patience):
 		t.Fatalf("waited for %s in vain", what)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -14,17 +14,18 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
 func (s server) client(t *testing.T, pool *sql.DB) *dblock.Client[*sql.Tx] {
 	t.Helper()
 	c, err := dblock.New(mysql.New(pool))
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		must(t, c.Close(ctx))
+		require.NoError(t, c.Close(ctx))
 	})
 	return c
 }
@@ -35,7 +36,7 @@ func handOver(t *testing.T, a, b *dblock.Client[*sql.Tx], times int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	held, err := a.Lock(ctx, "n")
-	must(t, err)
+	require.NoError(t, err)
 	for range times {
 		got := make(chan error, 1)
 		var next *dblock.Lock
@@ -47,14 +48,14 @@ func handOver(t *testing.T, a, b *dblock.Client[*sql.Tx], times int) {
 		if _, err := b.TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
 			t.Fatal(err)
 		}
-		must(t, held.Unlock(ctx))
-		must(t, <-got)
+		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, <-got)
 		if next.Token() <= held.Token() {
 			t.Fatal("the token did not rise")
 		}
 		a, b, held = b, a, next
 	}
-	must(t, held.Unlock(ctx))
+	require.NoError(t, held.Unlock(ctx))
 }
 
 func TestTheSmallestPool(t *testing.T) {
@@ -83,7 +84,7 @@ func TestAPoolWhoseConnectionsLiveShortly(t *testing.T) {
 func (s server) as(t *testing.T, limits string) *sql.DB {
 	t.Helper()
 	config, err := sqldriver.ParseDSN(s.DSN)
-	must(t, err)
+	require.NoError(t, err)
 	name := config.DBName + "@'%'"
 	s.exec(t, "CREATE USER "+name+" IDENTIFIED BY 'x' "+limits)
 	t.Cleanup(func() { s.exec(t, "DROP USER "+name) })
@@ -105,7 +106,7 @@ func TestAUserWithTooFewConnections(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.as(t, "WITH MAX_USER_CONNECTIONS 1")
 		conn, err := pool.Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		defer conn.Close()
 		e := mysql.New(pool).Backend
 		is(t, e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl}), driver.ErrUnavailable)
@@ -133,7 +134,7 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 			t.Run("what init_connect sets", func(t *testing.T) {
 				pool := s.as(t, "") // it does not hold for administrators
 				var set string
-				must(t, pool.QueryRowContext(t.Context(), "SELECT @@SESSION.sql_mode").Scan(&set))
+				require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT @@SESSION.sql_mode").Scan(&set))
 				if !strings.Contains(set, "ANSI_QUOTES") {
 					t.Fatalf("sql_mode is %q", set)
 				}
@@ -162,15 +163,15 @@ func (s server) hourTwice(t *testing.T) {
 		s.exec(t, "INSERT "+row)
 	}
 	conn, err := s.open(t, variable("time_zone", "'Twice'")).Conn(t.Context())
-	must(t, err)
+	require.NoError(t, err)
 	defer conn.Close()
 	var walls []string
 	for _, at := range []int64{back - 1800, back + 1800} {
 		_, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET SESSION timestamp = %d", at))
-		must(t, err)
+		require.NoError(t, err)
 		var wall string
 		var now int64
-		must(t, conn.QueryRowContext(t.Context(), "SELECT DATE_FORMAT(NOW(), '%H:%i'), now_us FROM dblock_clock").Scan(&wall, &now))
+		require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT DATE_FORMAT(NOW(), '%H:%i'), now_us FROM dblock_clock").Scan(&wall, &now))
 		if walls = append(walls, wall); now != at*1_000_000 {
 			t.Errorf("at %d, which is %s, dblock's clock says %d", at, wall, now)
 		}
@@ -186,13 +187,13 @@ func TestAServerThatEndsIdleConnectionsSoonKeepsThoseOfHeartbeats(t *testing.T) 
 	each(t, func(t *testing.T, s server) {
 		e := mysql.New(s.open(t, variable("wait_timeout", "1")))
 		session := id()
-		must(t, e.Backend.OpenSession(t.Context(), driver.Session{ID: session, TTL: ttl}))
+		require.NoError(t, e.Backend.OpenSession(t.Context(), driver.Session{ID: session, TTL: ttl}))
 		up, err := e.Backend.Upkeep(t.Context(), "s")
-		must(t, err)
+		require.NoError(t, err)
 		defer up.Close()
 		for range 2 {
 			alive, err := up.Heartbeat(t.Context(), session, ttl)
-			if must(t, err); !alive {
+			if require.NoError(t, err); !alive {
 				t.Error("the session is dead")
 			}
 			time.Sleep(1300 * time.Millisecond)
@@ -208,15 +209,15 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 		pool.SetMaxOpenConns(4)
 		first, second := s.client(t, pool), s.client(t, pool)
 		held, err := first.Lock(t.Context(), "n")
-		must(t, err)
+		require.NoError(t, err)
 		_, err = second.Lock(t.Context(), "m")
 		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "the pool allows 4 connections, and the 2 clients") {
 			t.Errorf("the second client: %v", err)
 		}
-		must(t, pool.PingContext(t.Context()))
-		must(t, held.Unlock(t.Context()))
-		must(t, first.Close(t.Context()))
+		require.NoError(t, pool.PingContext(t.Context()))
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, first.Close(t.Context()))
 		_, err = second.Lock(t.Context(), "m")
-		must(t, err)
+		require.NoError(t, err)
 	})
 }

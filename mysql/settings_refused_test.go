@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -91,13 +92,13 @@ func TestAClockThatStandsStillIsRefused(t *testing.T) {
 				t.Errorf("%s: %v", value, err)
 			}
 			u, err := e.Upkeep(t.Context(), "s")
-			must(t, err)
+			require.NoError(t, err)
 			var now, really float64
-			must(t, mysql.ConnOf(u).QueryRowContext(t.Context(), "SELECT @@timestamp, UNIX_TIMESTAMP(SYSDATE(6))").Scan(&now, &really))
+			require.NoError(t, mysql.ConnOf(u).QueryRowContext(t.Context(), "SELECT @@timestamp, UNIX_TIMESTAMP(SYSDATE(6))").Scan(&now, &really))
 			if now-really > 60 || really-now > 60 {
 				t.Errorf("%s: a connection of the engine's own stands at %f, at %f", value, now, really)
 			}
-			must(t, u.Close())
+			require.NoError(t, u.Close())
 		}
 	})
 }
@@ -108,24 +109,24 @@ func TestTheClockOfATransactionDecidesNothing(t *testing.T) {
 		for _, value := range []string{"1000000000", "UNIX_TIMESTAMP() + 86400"} {
 			c, other := s.client(t, s.open(t, nil)), s.client(t, s.open(t, nil))
 			leased, err := other.Lock(t.Context(), "leased"+value, dblock.Lease(time.Minute))
-			must(t, err)
+			require.NoError(t, err)
 			held, err := c.Lock(t.Context(), "held"+value, dblock.Lease(time.Minute))
-			must(t, err)
+			require.NoError(t, err)
 			tx, err := s.open(t, variable("timestamp", value)).BeginTx(t.Context(), nil)
-			must(t, err)
+			require.NoError(t, err)
 			is(t, c.TryLockTx(t.Context(), tx, "leased"+value), dblock.ErrNotAcquired)
-			must(t, c.Guard(t.Context(), tx, held))
-			must(t, c.UnlockTx(t.Context(), tx, held))
-			must(t, c.LockTx(t.Context(), tx, "new"+value))
+			require.NoError(t, c.Guard(t.Context(), tx, held))
+			require.NoError(t, c.UnlockTx(t.Context(), tx, held))
+			require.NoError(t, c.LockTx(t.Context(), tx, "new"+value))
 			_, err = other.TryLock(t.Context(), "new"+value)
 			is(t, err, dblock.ErrNotAcquired)
-			must(t, tx.Commit())
+			require.NoError(t, tx.Commit())
 			next, err := other.TryLock(t.Context(), "held"+value, dblock.Lease(time.Minute))
-			must(t, err)
+			require.NoError(t, err)
 			_, err = c.TryLock(t.Context(), "held"+value)
 			is(t, err, dblock.ErrNotAcquired)
-			must(t, next.Unlock(t.Context()))
-			must(t, leased.Unlock(t.Context()))
+			require.NoError(t, next.Unlock(t.Context()))
+			require.NoError(t, leased.Unlock(t.Context()))
 		}
 	})
 }
@@ -141,16 +142,16 @@ func TestSubqueriesNeedNotBeJoins(t *testing.T) {
 		e := mysql.New(pool)
 		mysql.ByView(e.Backend)
 		c, err := dblock.New(e)
-		must(t, err)
+		require.NoError(t, err)
 		defer c.Close(t.Context())
 		l, err := c.Lock(t.Context(), "n")
-		must(t, err)
+		require.NoError(t, err)
 		tx, err := pool.BeginTx(t.Context(), nil)
-		must(t, err)
-		must(t, c.Guard(t.Context(), tx, l))
-		must(t, tx.Commit())
+		require.NoError(t, err)
+		require.NoError(t, c.Guard(t.Context(), tx, l))
+		require.NoError(t, tx.Commit())
 		_, err = mysql.New(pool).PurgeRecords(t.Context(), time.Hour, 10)
-		must(t, err)
+		require.NoError(t, err)
 	})
 }
 
@@ -163,19 +164,19 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 		} {
 			t.Run(params, func(t *testing.T) {
 				a := actor{Backend: mysql.New(s.open(t, s.with(t, params))).Backend, session: id()}
-				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 				want := map[string]string{"wer": "Jürgen 😀", "“was”": "日本\t\\"}
 				text, err := json.Marshal(want)
-				must(t, err)
+				require.NoError(t, err)
 				r := a.request("😀 " + params)
 				r.Metadata = string(text)
 				if _, taken, err := drivertest.Take(t.Context(), a, r); err != nil || !taken {
 					t.Fatal(taken, err)
 				}
 				places, err := a.Read(t.Context(), "", []string{r.Name}, driver.All)
-				must(t, err)
+				require.NoError(t, err)
 				var got map[string]string
-				must(t, json.Unmarshal([]byte(places[0].Holders[0].Metadata), &got))
+				require.NoError(t, json.Unmarshal([]byte(places[0].Holders[0].Metadata), &got))
 				if !maps.Equal(got, want) {
 					t.Errorf("%q became %q", want, got)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -101,10 +102,10 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	a, b := actor{Backend: e, session: id()}, actor{Backend: e, session: id()}
 	name := "ü" + id()
 	for _, a := range []actor{a, b} {
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "hôte", App: "app", TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "hôte", App: "app", TTL: ttl}))
 	}
 	u, err := e.Upkeep(t.Context(), "s")
-	must(t, err)
+	require.NoError(t, err)
 	defer u.Close()
 	for range 2 {
 		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || !alive {
@@ -123,7 +124,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	if time.Since(h.Since).Abs() > time.Minute || h.Left > ttl || h.Left < ttl-10*time.Second || h.Grant.Token != first.Token {
 		t.Fatalf("%+v", h)
 	}
-	must(t, second(drivertest.Release(t.Context(), a, first, false)))
+	require.NoError(t, second(drivertest.Release(t.Context(), a, first, false)))
 	is(t, second(drivertest.Release(t.Context(), a, first, false)), driver.ErrNotHeld)
 	held := b.take(t, name)
 	if held.Token <= first.Token {
@@ -166,7 +167,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	if n, _, err := b.Purge(t.Context(), -time.Hour, "", 1000); err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
-	must(t, b.EndSession(t.Context(), b.session))
+	require.NoError(t, b.EndSession(t.Context(), b.session))
 }
 
 func retried[T, U any](try func() (T, U, error)) (T, U, error) {
@@ -187,13 +188,13 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		e := mysql.New(pool).Backend
 		granting := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, attempt = ?, waiters = 0 WHERE name = 'n'", b.session, attempt)
 		_, err := granting.Exec("DELETE FROM dblock_waiters WHERE name = 'n'")
-		must(t, err)
+		require.NoError(t, err)
 		states, err := e.Read(t.Context(), b.session, []string{"n"}, 0)
 		if err != nil || len(states) != 1 || states[0].Holder.Session != a.session || len(states[0].Queued) != 1 {
 			t.Fatalf("%+v %v", states, err)
 		}
 		u, err := e.Upkeep(t.Context(), "s")
-		must(t, err)
+		require.NoError(t, err)
 		defer u.Close()
 		claims, err := u.Claims(t.Context(), b.session, driver.All)
 		if err != nil || len(claims) != 1 || claims[0].Token != 0 {

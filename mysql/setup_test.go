@@ -11,16 +11,17 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
 func TestValidate(t *testing.T) {
 	is(t, mysql.New(nil).Validate(), driver.ErrConfig)
 	connector, err := sqldriver.NewConnector(sqldriver.NewConfig())
-	must(t, err)
+	require.NoError(t, err)
 	db := sql.OpenDB(connector)
 	defer db.Close()
-	must(t, mysql.New(db).Validate())
+	require.NoError(t, mysql.New(db).Validate())
 	for n, want := range map[int]error{1: driver.ErrConfig, 2: driver.ErrConfig, 3: nil} {
 		db.SetMaxOpenConns(n)
 		is(t, mysql.New(db).Validate(), want)
@@ -53,7 +54,7 @@ func TestAPoolThatIsUsedUpIsNamedAsTheCause(t *testing.T) {
 		e := mysql.New(pool).Backend
 		for range 3 {
 			conn, err := pool.Conn(t.Context())
-			must(t, err)
+			require.NoError(t, err)
 			defer conn.Close()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -75,7 +76,7 @@ func TestAConnectionIsReservedBeforeItIsNeeded(t *testing.T) {
 		leave := e.Attend("", ttl)
 		defer leave()
 		u, err := e.Upkeep(t.Context(), "s")
-		must(t, err)
+		require.NoError(t, err)
 		defer u.Close()
 		eventually(t, "two connections are reserved", func() bool { return pool.Stats().InUse == 2 })
 		leave()

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -36,7 +37,7 @@ func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) 
 		})
 		s.blocked(t, a)
 		s.blocked(t, c)
-		must(t, locking.Commit())
+		require.NoError(t, locking.Commit())
 		released, reclaimed := <-releasing, <-reclaiming
 		if released.err != nil || reclaimed.err != nil || released.value == reclaimed.value {
 			t.Fatalf("released %+v, reclaimed %+v: one of them must have done it", released, reclaimed)
@@ -76,7 +77,7 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 					t.Fatalf("%+v, want refused", got)
 				}
 			}
-			must(t, second(drivertest.Release(t.Context(), b, hb, true)))
+			require.NoError(t, second(drivertest.Release(t.Context(), b, hb, true)))
 			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
 				t.Fatal(upgraded, err)
 			}
@@ -96,7 +97,7 @@ func TestAReaderThatWaitedForTheRowDecidesByItAsItIsThen(t *testing.T) {
 				return taken, err
 			})
 			s.blocked(t, b)
-			must(t, meanwhile.Commit())
+			require.NoError(t, meanwhile.Commit())
 			if got := <-taking; got.err != nil || got.value {
 				t.Fatalf("%s: %+v, want not taken", change, got)
 			}
@@ -161,7 +162,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 		for i := range 4 {
 			e := s.engine(t)
 			a := actor{Backend: e, session: id()}
-			must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+			require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 			mine := slices.Clone(names)
 			if i%2 == 1 {
 				slices.Reverse(mine)
@@ -208,7 +209,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 func onSideConn(t *testing.T, b driver.Backend) driver.OnSideConn {
 	t.Helper()
 	up, err := b.Upkeep(t.Context(), "s")
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = up.Close() })
 	return func(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 		return do(ctx, up)
@@ -221,15 +222,15 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			pool := s.open(t, nil)
 			e := mysql.New(pool)
 			a := actor{Backend: e.Backend, session: id()}
-			must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+			require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 			beside, name := onSideConn(t, e.Backend), id()
 			begin := func() *sql.Tx {
 				tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-				must(t, err)
+				require.NoError(t, err)
 				t.Cleanup(func() { _ = tx.Rollback() })
 				if level != sql.LevelSerializable { // where it locks what it reads
 					var n int
-					must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_shares").Scan(&n)) // an old snapshot
+					require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_shares").Scan(&n)) // an old snapshot
 				}
 				return tx
 			}
@@ -239,12 +240,12 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			whole.Shared = false
 			is(t, e.Transactions.MakeGuard(t.Context(), whole, beside), driver.ErrNotHeld)
 			is(t, e.Transactions.Guard(t.Context(), tx, whole, beside), driver.ErrNotHeld)
-			must(t, e.Transactions.MakeGuard(t.Context(), held, beside))
-			must(t, e.Transactions.Guard(t.Context(), tx, held, beside))
+			require.NoError(t, e.Transactions.MakeGuard(t.Context(), held, beside))
+			require.NoError(t, e.Transactions.Guard(t.Context(), tx, held, beside))
 			is(t, e.Transactions.ReleaseTx(t.Context(), tx, whole, driver.Detachment{}, beside), driver.ErrNotHeld)
-			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
+			require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
 			is(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside), driver.ErrNotHeld)
-			must(t, tx.Rollback())
+			require.NoError(t, tx.Rollback())
 			if s.used(t, name) != 2 {
 				t.Fatal("the rollback did not give it back")
 			}
@@ -254,11 +255,11 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 || state.Holder.Units != 2 {
 				t.Fatalf("%+v %v %v", state, locked, err)
 			}
-			must(t, tx.Rollback())
+			require.NoError(t, tx.Rollback())
 			tx = begin()
 			attempt := a.wait(t, a.units(name, 3, 3))
-			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
-			must(t, tx.Commit())
+			require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
+			require.NoError(t, tx.Commit())
 			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
 				t.Fatalf("%+v", state)
 			}
@@ -275,15 +276,15 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 		pool := s.open(t, nil)
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		held, beside := a.share(t, a.reader("n")), onSideConn(t, e.Backend)
 		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		must(t, err)
+		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		gone := held
 		gone.Token--
 		is(t, e.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, beside), driver.ErrNotHeld)
-		must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
+		require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
 		for _, name := range []string{"m", "n ", "o"} {
 			got := <-start(t, func(ctx context.Context) (bool, error) {
 				_, taken, err := drivertest.Take(ctx, a, a.reader(name))
@@ -300,7 +301,7 @@ func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 	const sessions, each1, rounds = 3, 30, 5 // more for one session than it keeps in mind
 	each(t, func(t *testing.T, s server) {
 		granter := actor{Backend: s.engine(t), session: id()}
-		must(t, granter.OpenSession(t.Context(), driver.Session{ID: granter.session, TTL: ttl}))
+		require.NoError(t, granter.OpenSession(t.Context(), driver.Session{ID: granter.session, TTL: ttl}))
 		ears := make([]*ear, sessions)
 		for i := range ears {
 			ears[i] = s.listen(t, s.open(t, nil))
@@ -339,13 +340,13 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		held := a.take(t, "n")
 		attempt := b.wait(t, b.reader("n"))
-		must(t, second(drivertest.Release(t.Context(), a, held, true)))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, held, true)))
 		sleepLock := id()
 		conn, err := s.pool.Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		defer conn.Close()
 		_, err = conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", sleepLock)
-		must(t, err)
+		require.NoError(t, err)
 		q := mysqldb.New(s.open(t, nil))
 		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
 			nap := time.Hour // a sleep that should not begin hangs
@@ -363,7 +364,7 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 				},
 			} {
 				began := time.Now()
-				must(t, sleep())
+				require.NoError(t, sleep())
 				if took := time.Since(began); asleep && took < nap {
 					t.Errorf("%s, %q known: it woke up after %v", what, known, took)
 				}
@@ -377,7 +378,7 @@ func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
 		pool := s.open(t, nil)
 		pool.SetMaxOpenConns(8)
 		a := actor{Backend: mysql.New(pool).Backend, session: id()}
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		var obstructed atomic.Int64
 		mysql.Patient(a.Backend, func() { obstructed.Add(1) })
 		var all sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -20,7 +21,7 @@ func (s server) attending(t *testing.T) actor {
 	t.Helper()
 	a := actor{Backend: mysql.New(s.open(t, nil)).Backend, session: id()}
 	t.Cleanup(a.Attend("", ttl))
-	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
 
@@ -30,7 +31,7 @@ func (a actor) pass(t *testing.T, s server, name string, to actor) driver.Held {
 	held := a.take(t, name)
 	attempt := to.enqueue(t, name)
 	next, err := sole(drivertest.Release(t.Context(), a, held, true))
-	must(t, err)
+	require.NoError(t, err)
 	if next.Attempt != attempt || next.Session != to.session || next.Grant.Token <= held.Token || next.Grant.Contended || s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name) != 0 {
 		t.Fatalf("%+v, want %s, and no place left", next, attempt)
 	}
@@ -79,7 +80,7 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		if err != nil || next.Attempt != rests.Attempt || s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE rests_until > acquired_at") != 1 {
 			t.Fatal(next, err)
 		}
-		must(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true)))
+		require.NoError(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true)))
 		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
 			t.Fatal("somebody is left in the queue")
 		}
@@ -115,7 +116,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		}
 		// Its own waiter needs no wake-up.
 		own := b.enqueue(t, "n")
-		must(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
+		require.NoError(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
 		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: farAhead + 1}, true))
 		if err != nil || next.Attempt != own || s.number(t, "SELECT unseen FROM dblock_locks") != 0 {
 			t.Fatal(next, err)
@@ -136,7 +137,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			changing := s.transaction(t, change, name)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
 			s.waits(t, "HandToHead")
-			must(t, changing.Commit())
+			require.NoError(t, changing.Commit())
 			got := <-releasing
 			is(t, got.err, driver.ErrNotHeld)
 			if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name); n != 1 {
@@ -151,7 +152,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			return sole(drivertest.Release(ctx, served, held, true))
 		})
 		s.waits(t, "HandToHead")
-		must(t, behind.Commit())
+		require.NoError(t, behind.Commit())
 		if got := <-handing; got.value.Session != "" {
 			t.Fatalf("%+v: a name was handed to a place before its queue", got)
 		}
@@ -161,7 +162,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
 		s.waits(t, "HandToHead")
-		must(t, resting.Commit())
+		require.NoError(t, resting.Commit())
 		if got := <-releasing; got.err != nil || got.value.Session != "" {
 			t.Fatalf("%+v: a name that rests was handed over", got)
 		}
@@ -181,7 +182,7 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		if _, taken, err := drivertest.Take(t.Context(), b, b.request("m")); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		must(t, second(drivertest.Undo(t.Context(), b, b.session, "n", left))) // nothing is locked meanwhile
+		require.NoError(t, second(drivertest.Undo(t.Context(), b, b.session, "n", left))) // nothing is locked meanwhile
 		goOn()
 		if got := <-releasing; got.err != nil || got.value.Attempt != stays {
 			t.Fatalf("%+v, want %s", got, stays)
@@ -224,13 +225,13 @@ func TestAShortPlaceHasItsTicketFromTheLockedRow(t *testing.T) {
 		s.exec(t, "UPDATE dblock_locks SET capacity = 5, next_ticket = 10")
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
 		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
-		must(t, err)
+		require.NoError(t, err)
 		second := start(t, func(ctx context.Context) (protocol.Outcome, error) {
 			_, outcome, err := drivertest.Join(ctx, a, a.request("n"))
 			return outcome, err
 		})
 		s.waits(t, "TakeTicket")
-		must(t, first.Commit())
+		require.NoError(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != protocol.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
@@ -254,7 +255,7 @@ func TestAShortEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 			return outcome, err
 		})
 		s.waits(t, "TakeTicket")
-		must(t, freeing.Commit())
+		require.NoError(t, freeing.Commit())
 		if got := <-joining; got.err != nil || got.value != protocol.Done || s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
 			t.Fatalf("%+v, want granted", got)
 		}
@@ -276,7 +277,7 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		})
 		is(t, (<-releasing).err, driver.ErrBusy)
 		is(t, (<-joining).err, driver.ErrBusy)
-		must(t, row.Commit())
+		require.NoError(t, row.Commit())
 		next, err := sole(drivertest.Release(t.Context(), b, held, true))
 		if err != nil || next.Attempt != queued {
 			t.Fatal(next, err)
@@ -290,25 +291,25 @@ func TestAHandOverKeepsNothingInAFile(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
 		conn, err := s.open(t, nil).Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		q := mysqldb.New(conn)
 		files := func() (n int64) {
-			must(t, conn.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").Scan(new(string), &n))
+			require.NoError(t, conn.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").Scan(new(string), &n))
 			return n
 		}
 		none := func(what string, do func() (int64, error)) {
 			t.Helper()
 			before := files()
 			n, err := do()
-			if must(t, err); n == 0 {
+			if require.NoError(t, err); n == 0 {
 				t.Fatalf("%s did nothing", what)
 			}
 			if n := files() - before; n != 0 {
 				t.Errorf("%s: %d files", what, n)
 			}
 		}
-		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		var token int64
 		none("to take", func() (int64, error) {
 			token, err = q.TakeRow(t.Context(), mysqldb.TakeRowParams{Name: "n", Session: a.session, Host: "h", Thread: "t", Attempt: id()})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -21,9 +22,9 @@ func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
 		record := func(ctx context.Context) error {
 			return e.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}})
 		}
-		must(t, record(t.Context()))
+		require.NoError(t, record(t.Context()))
 		var before, after int64
-		must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&before))
+		require.NoError(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&before))
 		committing, goOn := stopAt(t, proxy, "\x03COMMIT", 1) // the command, and not READ COMMITTED
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -32,7 +33,7 @@ func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
 		cancel()
 		is(t, (<-recording).err, context.Canceled) // and does not wait for the answer
 		goOn()
-		must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&after))
+		require.NoError(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&after))
 		if after == before {
 			t.Error("the connection went back to the pool")
 		}

@@ -10,6 +10,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -17,7 +18,7 @@ import (
 func (s server) user(t *testing.T, role, rights string) *sql.DB {
 	t.Helper()
 	config, err := sqldriver.ParseDSN(s.DSN)
-	must(t, err)
+	require.NoError(t, err)
 	name := config.DBName[len(config.DBName)-20:] + role
 	s.exec(t, "CREATE USER "+name+"@'%' IDENTIFIED BY 'x'")
 	t.Cleanup(func() { s.exec(t, "DROP USER "+name+"@'%'") })
@@ -50,7 +51,7 @@ func TestNamedLocksNeedNoRights(t *testing.T) {
 		var clients [2]*mysql.NamedClient
 		for i := range clients {
 			c, err := mysql.Named(pool)
-			must(t, err)
+			require.NoError(t, err)
 			defer c.Close(context.Background())
 			clients[i] = c
 		}
@@ -58,7 +59,7 @@ func TestNamedLocksNeedNoRights(t *testing.T) {
 		defer cancel()
 		name := "rights/" + id()
 		held, err := clients[0].Lock(ctx, name)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = clients[1].TryLock(ctx, name)
 		is(t, err, dblock.ErrNotAcquired)
 		got := make(chan error, 1)
@@ -69,15 +70,15 @@ func TestNamedLocksNeedNoRights(t *testing.T) {
 			}
 			got <- err
 		}()
-		must(t, held.Unlock(ctx))
-		must(t, <-got)
+		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, <-got)
 		stopped, stop := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer stop()
 		held, err = clients[0].Lock(ctx, name)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = clients[1].Lock(stopped, name) // the wait is ended with KILL
 		is(t, err, context.DeadlineExceeded)
-		must(t, held.Unlock(ctx))
+		require.NoError(t, held.Unlock(ctx))
 	})
 }
 

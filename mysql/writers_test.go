@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -30,9 +31,9 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				e := mysql.New(pool, options...)
 				a := application{actor{Backend: e.Backend, session: id(), pool: pool}, e, onSideConn(t, e.Backend)}
 				mysql.OnSeveralWriters(e.Backend, several)
-				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers
-				must(t, e.Transactions.MakeGuard(t.Context(), held, a.beside))
+				require.NoError(t, e.Transactions.MakeGuard(t.Context(), held, a.beside))
 				if err := mysql.Wakes(e.Backend); (several == "" || options != nil) != (err == nil) || err != nil && !errors.Is(err, driver.ErrUnsupported) {
 					t.Errorf("%q, %d options: wakes %v", several, len(options), err)
 				}
@@ -42,7 +43,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				guardErr := e.Transactions.Guard(t.Context(), tx, held, a.beside)
 				for _, err := range []error{lockErr, tryErr, guardErr} {
 					if several == "" || options != nil {
-						must(t, err)
+						require.NoError(t, err)
 						continue
 					}
 					is(t, err, driver.ErrConfig)
@@ -50,8 +51,8 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 						t.Errorf("%v: does not say what to do", err)
 					}
 				}
-				must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
-				must(t, tx.Commit())
+				require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
+				require.NoError(t, tx.Commit())
 			}
 		}
 	})
@@ -69,22 +70,22 @@ func TestOnSeveralWriters(t *testing.T) {
 	var pools []*sql.DB
 	for i, dsn := range nodes {
 		config, err := sqldriver.ParseDSN(dsn)
-		must(t, err)
+		require.NoError(t, err)
 		if i == 0 {
 			first, err := sql.Open("mysql", config.FormatDSN())
-			must(t, err)
+			require.NoError(t, err)
 			t.Cleanup(func() { _ = first.Close() })
 			_, err = first.Exec("CREATE DATABASE " + database)
-			must(t, err)
+			require.NoError(t, err)
 			t.Cleanup(func() { _, _ = first.Exec("DROP DATABASE " + database) })
 		}
 		config.DBName = database
 		connector, err := sqldriver.NewConnector(config)
-		must(t, err)
+		require.NoError(t, err)
 		pool := sql.OpenDB(connector)
 		t.Cleanup(func() { _ = pool.Close() })
 		if i == 0 {
-			must(t, migrate.Up(t.Context(), pool, migrate.MySQL))
+			require.NoError(t, migrate.Up(t.Context(), pool, migrate.MySQL))
 		}
 		eventually(t, "the tables on every node", func() bool {
 			var version int
@@ -94,34 +95,34 @@ func TestOnSeveralWriters(t *testing.T) {
 	}
 	client := func(pool *sql.DB, options ...mysql.Option) *dblock.Client[*sql.Tx] {
 		c, err := dblock.New(mysql.New(pool, options...))
-		must(t, err)
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		return c
 	}
 	for _, pool := range pools {
 		tx, err := pool.Begin()
-		must(t, err)
+		require.NoError(t, err)
 		is(t, client(pool).LockTx(t.Context(), tx, "doc"), dblock.ErrConfig)
-		must(t, tx.Rollback())
+		require.NoError(t, tx.Rollback())
 	}
 	one := client(pools[0], mysql.SingleWriter())
 	first, err := pools[0].Begin()
-	must(t, err)
-	must(t, one.LockTx(t.Context(), first, "doc"))
+	require.NoError(t, err)
+	require.NoError(t, one.LockTx(t.Context(), first, "doc"))
 	second, err := pools[0].Begin()
-	must(t, err)
+	require.NoError(t, err)
 	is(t, one.TryLockTx(t.Context(), second, "doc"), dblock.ErrNotAcquired)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	if err := one.LockTx(ctx, second, "doc"); !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("%v: want a wait that is over, or, as Galera has it, the transaction", err)
 	}
 	cancel()
-	must(t, second.Rollback())
-	must(t, first.Commit())
+	require.NoError(t, second.Rollback())
+	require.NoError(t, first.Commit())
 	second, err = pools[0].Begin()
-	must(t, err)
-	must(t, one.LockTx(t.Context(), second, "doc"))
-	must(t, second.Commit())
+	require.NoError(t, err)
+	require.NoError(t, one.LockTx(t.Context(), second, "doc"))
+	require.NoError(t, second.Commit())
 
 	grants := 100
 	if n, err := strconv.Atoi(os.Getenv("DBLOCK_TEST_GRANTS")); err == nil {

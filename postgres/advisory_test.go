@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -20,9 +21,7 @@ var _ dblock.Locker = (*postgres.AdvisoryClient)(nil)
 func advisory(t *testing.T, pool *pgxpool.Pool) *postgres.AdvisoryClient {
 	t.Helper()
 	c, err := postgres.Advisory(pool, postgres.AdvisoryApp("orders"), postgres.AdvisoryTTL(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -61,18 +60,14 @@ func TestAdvisoryLocksOfTransactions(t *testing.T) {
 		}
 	}
 	tx, err := pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Rollback(context.Background())
 	is(a.LockTx(ctx, nil, "n"), dblock.ErrInvalidOption)
 	is(a.LockTx(ctx, tx, ""), dblock.ErrInvalidName)
 	is(a.LockTx(ctx, tx, "n", ""), dblock.ErrInvalidName)
 	is(a.LockTx(ctx, tx), dblock.ErrInvalidOption)
 	held, err := b.Lock(ctx, "also")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	is(a.TryLockTx(ctx, tx, "n", "also"), dblock.ErrNotAcquired)
 	brief, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	err = a.LockTx(brief, tx, "also")
@@ -91,9 +86,7 @@ func TestAdvisoryLocksOfTransactions(t *testing.T) {
 	}
 	is(tx.Commit(ctx), nil)
 	reader, err := b.Lock(ctx, "n", dblock.Shared())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if tx, err = pool.Begin(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +106,7 @@ func TestAdvisoryLocksOfTransactions(t *testing.T) {
 		if errors.Is(err, dblock.ErrNotAcquired) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		is(l.Unlock(ctx), nil)
 	}
 	is(a.Close(ctx), nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/slots"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The rules for many names at once, and for what is taken away and written down.
@@ -143,9 +144,7 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 		}
 		s.makeGuard(h)
 		s.begin()
-		if err := s.inside("Guard", s.tx, h); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.inside("Guard", s.tx, h))
 		if next, taken, err := breakIt(); !errors.Is(err, driver.ErrBusy) || taken || next != nil || events() != 0 {
 			t.Errorf("under a guarded transaction: %+v, %v, %v, %d events", next, taken, err, events())
 		}
@@ -179,9 +178,7 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 		t.Fatal(mine, err)
 	}
 	run.Failed = true
-	if err := s.EndRun(t.Context(), run); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.EndRun(t.Context(), run))
 	s.begin()
 	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
 		Name: "n", Slot: run.Slot, Token: 2, Session: "b", BeganAt: run.Began.UnixMicro(), Tries: 2, SlotEnds: run.SlotEnds.UnixMicro(), Replaced: 1,
@@ -219,12 +216,8 @@ func TestARunThatEndedWellIsNotTakenOver(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, driver.Retry{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.EndRun(t.Context(), run); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, s.EndRun(t.Context(), run))
 	row := slots.Row{Name: "n", Slot: run.Slot, Token: 2, SessionID: "a", SlotEnds: run.SlotEnds.UnixMicro()}
 	if claimed, err := (runTables{t.Context(), s.engine}).Claim(row, 1); claimed || err != nil {
 		t.Errorf("%v, %v, want that it is not claimed", claimed, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -19,9 +20,7 @@ import (
 func clientOf[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock.Option) *dblock.Client[TX] {
 	t.Helper()
 	c, err := dblock.New(engine, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 	return c
 }
@@ -29,13 +28,6 @@ func clientOf[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock.
 // refused reports whether an error says which client_encoding would do.
 func refused(err error) bool {
 	return errors.Is(err, dblock.ErrConfig) && strings.Contains(err.Error(), "set client_encoding=UTF8")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A name that one pool has taken is not free for another, whatever client_encoding their
@@ -50,11 +42,11 @@ func TestNoEncodingMakesTwoLocksOfOne(t *testing.T) {
 		} {
 			for _, name := range names {
 				l, err := usual.Lock(t.Context(), name)
-				must(t, err)
+				require.NoError(t, err)
 				if _, err := other.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) && !refused(err) || refused(err) != converts(t, odd) {
 					t.Errorf("%s, %s: taken twice, or: %v", what, name, err)
 				}
-				must(t, l.Unlock(t.Context()))
+				require.NoError(t, l.Unlock(t.Context()))
 			}
 		}
 	})
@@ -63,7 +55,7 @@ func TestNoEncodingMakesTwoLocksOfOne(t *testing.T) {
 // converts reports whether the server converts what connections read.
 func converts(t *testing.T, db dbtest.Database) (yes bool) {
 	t.Helper()
-	must(t, db.SQL(t).QueryRowContext(t.Context(), `SELECT getdatabaseencoding() <> 'SQL_ASCII' AND pg_client_encoding() <> 'UTF8'
+	require.NoError(t, db.SQL(t).QueryRowContext(t.Context(), `SELECT getdatabaseencoding() <> 'SQL_ASCII' AND pg_client_encoding() <> 'UTF8'
 		AND (getdatabaseencoding(), pg_client_encoding()) <> ('UTF8', 'SQL_ASCII')`).Scan(&yes))
 	return yes
 }
@@ -74,34 +66,34 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 	db := dbtest.Encoded(t, "UTF8")
 	usual := clientOf(t, postgres.NewSQL(db.SQL(t)))
 	l, err := usual.Lock(t.Context(), "über")
-	must(t, err)
+	require.NoError(t, err)
 	pool, overSQL := db.Pool(t), db.SQL(t)
 	overSQL.SetMaxOpenConns(3)
 	change := map[string]func(){
 		"pgx": func() {
 			for _, conn := range pool.AcquireAllIdle(t.Context()) {
 				_, err := conn.Exec(t.Context(), "SET client_encoding = LATIN1")
-				must(t, err)
+				require.NoError(t, err)
 				conn.Release()
 			}
 		},
 		"sql": func() {
 			_, err := overSQL.ExecContext(t.Context(), "SET client_encoding = LATIN1")
-			must(t, err)
+			require.NoError(t, err)
 		},
 	}
 	for what, odd := range map[string]dblock.Locker{
 		"pgx": clientOf(t, postgres.New(pool)).Locker(), "sql": clientOf(t, postgres.NewSQL(overSQL)).Locker(),
 	} {
 		first, err := odd.TryLock(t.Context(), "ascii")
-		must(t, err)
-		must(t, first.Unlock(t.Context()))
+		require.NoError(t, err)
+		require.NoError(t, first.Unlock(t.Context()))
 		change[what]()
 		if _, err := odd.TryLock(t.Context(), "über"); !errors.Is(err, dblock.ErrNotAcquired) && !refused(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	must(t, l.Unlock(t.Context()))
+	require.NoError(t, l.Unlock(t.Context()))
 }
 
 // A transaction of the application's may be of a pool that the client knows nothing of. It finds
@@ -112,14 +104,14 @@ func TestNoEncodingTouchesANameInATransaction(t *testing.T) {
 		t.Run("pgx", func(t *testing.T) {
 			inTransactions(t, postgres.New(db.Pool(t)), names[len(names)-1], converts(t, odd), func() (pgx.Tx, func() error) {
 				tx, err := pool.Begin(t.Context())
-				must(t, err)
+				require.NoError(t, err)
 				return tx, func() error { return tx.Commit(t.Context()) }
 			})
 		})
 		t.Run("sql", func(t *testing.T) {
 			inTransactions(t, postgres.NewSQL(db.SQL(t)), names[len(names)-1], converts(t, odd), func() (*sql.Tx, func() error) {
 				tx, err := overSQL.BeginTx(t.Context(), nil)
-				must(t, err)
+				require.NoError(t, err)
 				return tx, tx.Commit
 			})
 		})
@@ -135,7 +127,7 @@ func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string,
 		}
 	}
 	l, err := c.Lock(t.Context(), name, dblock.Metadata(map[string]string{"wer": "Jürgen"}))
-	must(t, err)
+	require.NoError(t, err)
 	next := make(chan error, 1)
 	go func() {
 		l, err := waiting.Lock(t.Context(), name, dblock.Metadata(map[string]string{"wer": "Zoë"}))
@@ -146,7 +138,7 @@ func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string,
 	}()
 	for {
 		info, err := inspect.New(c).Lock(t.Context(), name)
-		must(t, err)
+		require.NoError(t, err)
 		if info.Queued == 1 {
 			break
 		}
@@ -155,11 +147,11 @@ func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string,
 	is("TryLockTx", c.TryLockTx(t.Context(), tx, name), dblock.ErrNotAcquired)
 	is("Guard", c.Guard(t.Context(), tx, l), nil)
 	is("UnlockTx", c.UnlockTx(t.Context(), tx, l), nil)
-	must(t, commit())
+	require.NoError(t, commit())
 	if converts {
-		must(t, l.Unlock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
 	}
-	must(t, <-next)
+	require.NoError(t, <-next)
 	_ = l.Unlock(t.Context())
 
 	tx, commit = begin()
@@ -170,7 +162,7 @@ func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string,
 			t.Error(err)
 		}
 	}
-	must(t, commit())
+	require.NoError(t, commit())
 }
 
 // A character that the encoding of the database lacks is the error of the call that has it.
@@ -180,7 +172,7 @@ func TestTextsThatAnEncodingDoesNotHave(t *testing.T) {
 		"pgx": clientOf(t, postgres.New(db.Pool(t))).Locker(), "sql": clientOf(t, postgres.NewSQL(db.SQL(t))).Locker(),
 	} {
 		held, err := c.Lock(t.Context(), "über")
-		must(t, err)
+		require.NoError(t, err)
 		for text, try := range map[string]func() (dblock.Handle, error){
 			"name": func() (dblock.Handle, error) { return c.TryLock(t.Context(), "日本") },
 			"metadata": func() (dblock.Handle, error) {
@@ -192,7 +184,7 @@ func TestTextsThatAnEncodingDoesNotHave(t *testing.T) {
 				t.Errorf("%s: %s: %v", what, text, err)
 			}
 		}
-		must(t, held.Unlock(t.Context()))
+		require.NoError(t, held.Unlock(t.Context()))
 	}
 	if _, err := clientOf(t, postgres.New(db.Pool(t)), dblock.WithApp("日本")).TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrConfig) {
 		t.Error(err)

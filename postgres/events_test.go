@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by an id that is in use, as often as there are events.
@@ -17,10 +18,8 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 	pool := db.Pool(t)
 	c := newClient(t, New(pool), dblock.WithEvents())
 	l, err := c.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := func(err error) {
+	require.NoError(t, err)
+	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Error(err)
@@ -29,7 +28,7 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 	events := func(name string) (kinds []string) {
 		last := int64(0)
 		for e, err := range inspect.New(c).Events(t.Context(), inspect.EventFilter{Name: name}) {
-			if must(err); e.ID <= last {
+			if check(err); e.ID <= last {
 				t.Errorf("%s has the id %d behind %d", e.Kind, e.ID, last)
 			}
 			last, kinds = e.ID, append(kinds, e.Kind)
@@ -37,14 +36,14 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 		return kinds
 	}
 	for range 30 {
-		must(l.Record(t.Context(), "before", ""))
+		check(l.Record(t.Context(), "before", ""))
 	}
 	if _, err := pool.Exec(t.Context(), "ALTER TABLE dblock_events ALTER COLUMN id RESTART WITH 1"); err != nil {
 		t.Fatal(err)
 	}
-	must(l.Record(t.Context(), "behind", ""))
-	must(c.Ask(t.Context(), "n", "why"))
-	must(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"}, {Name: "n", Kind: "other"}}))
+	check(l.Record(t.Context(), "behind", ""))
+	check(c.Ask(t.Context(), "n", "why"))
+	check(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"}, {Name: "n", Kind: "other"}}))
 	if n, err := c.Break(t.Context(), "n", "why"); n != 1 || err != nil {
 		t.Errorf("Break: %d, %v", n, err)
 	}
@@ -59,7 +58,7 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 			if err == nil {
 				err = l.Record(t.Context(), "together", "")
 			}
-			must(err)
+			check(err)
 		})
 	}
 	all.Wait()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a session that opens wherever the protocol is spoken.
@@ -19,14 +20,10 @@ func TestAServerThatOnlySpeaksTheProtocolIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, err := pgxpool.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.ConnConfig.RuntimeParams["search_path"] = "pretend, public, pg_catalog"
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	_, err = newClient(t, New(pool)).Lock(t.Context(), "n")
 	if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "CockroachDB") {
@@ -36,9 +33,7 @@ func TestAServerThatOnlySpeaksTheProtocolIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	own, err := Advisory(pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer own.Close(t.Context())
 	if _, err = own.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "CockroachDB") {
 		t.Errorf("%v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions/0013-guards.md
@@ -44,9 +45,7 @@ func (s *script) tryGuard(h driver.Held) error {
 
 func (s *script) makeGuard(h driver.Held) {
 	s.Helper()
-	if err := s.tryGuard(h); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.tryGuard(h))
 }
 
 // guardian is a lock that is to be taken over while a transaction guards it: in each of the ways
@@ -119,9 +118,7 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.makeGuard(g.held)
 		g.begin()
-		if err := g.inside("Guard", g.tx, g.held); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.inside("Guard", g.tx, g.held))
 		done := make(chan error, 1)
 		go func() {
 			_, err := take(g)
@@ -151,12 +148,8 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	guarded, free := s.have(request("a", "a1")), s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t", Attempt: "a2"})
 	s.makeGuard(guarded)
 	s.begin()
-	if err := s.inside("Guard", s.tx, guarded); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.EndSession(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.inside("Guard", s.tx, guarded))
+	require.NoError(t, s.EndSession(t.Context(), "a"))
 	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
 		t.Fatal(dead, err)
 	}
@@ -360,9 +353,7 @@ func TestAGuardOutlivesAnUpgradeAndADowngrade(t *testing.T) {
 	h := s.have(reader("a", "a1"))
 	s.makeGuard(h)
 	s.begin()
-	if err := s.inside("Guard", s.tx, h); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.inside("Guard", s.tx, h))
 	g, upgraded, err := s.upgrade(h, "a1")
 	if !upgraded || err != nil {
 		t.Fatal(upgraded, err)
@@ -393,9 +384,7 @@ func TestAReleaseDoesNotWaitForAGuardedTransaction(t *testing.T) {
 		h := s.have(r)
 		s.makeGuard(h)
 		s.begin()
-		if err := s.inside("Guard", s.tx, h); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.inside("Guard", s.tx, h))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if _, err := drivertest.Release(ctx, s, h, true); err != nil {
 			t.Error(err)
@@ -442,9 +431,7 @@ func TestAGuardInASavepointGoesWithIt(t *testing.T) {
 	s.makeGuard(g.held)
 	s.begin()
 	s.do(statement{sql: "SAVEPOINT theirs"})
-	if err := s.inside("Guard", s.tx, g.held); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.inside("Guard", s.tx, g.held))
 	s.do(statement{sql: "ROLLBACK TO SAVEPOINT theirs"})
 	if taken, err := takes["theft"](g); !taken || err != nil {
 		t.Errorf("taken over: %v, %v", taken, err)

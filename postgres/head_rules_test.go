@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The short hand-over, from an exclusive holder to the head of the queue: it does what the general
@@ -23,9 +24,7 @@ func (s *script) sent(sql string) (sent bool) {
 		var n int
 		err := conn.QueryRow(s.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1", sql).Scan(&n)
 		conn.Release()
-		if err != nil {
-			s.Fatal(err)
-		}
+		require.NoError(s, err)
 		sent = sent || n > 0
 	}
 	return sent
@@ -40,9 +39,7 @@ func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
 		h := s.have(request("a", "a"+attempt))
 		s.enqueue(request("b", "b"+attempt))
 		next, err := drivertest.Release(t.Context(), s, h, contended)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.went(next, false, "b"+attempt)
 		s.sound()
 		s.release(driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
@@ -162,9 +159,7 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 			}
 			s.db = committed
 			next, err := drivertest.Release(t.Context(), s, h, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s.went(next, false, "b1")
 		})
 	}
@@ -227,9 +222,7 @@ func TestATakeoverDoesNotHandAGuardedHoldToTheHead(t *testing.T) {
 		g.enqueue(request("b", "waiter"))
 		g.makeGuard(g.held)
 		g.begin()
-		if err := g.inside("Guard", g.tx, g.held); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.inside("Guard", g.tx, g.held))
 		if _, err := take(g); !errors.Is(err, driver.ErrBusy) || !errors.Is(err, driver.ErrGuarded) {
 			t.Errorf("got %v", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // counted is an engine that counts its looks, and the hints that it hears.
@@ -77,9 +78,7 @@ func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
 	d := &duo{T: t, direct: db.SQL(t), log: &logged{}}
 	open := func(engine driver.Engine[*sql.Tx], log slog.Handler) *dblock.Client[*sql.Tx] {
 		client, err := dblock.New(engine, dblock.WithLogger(slog.New(log)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			if err := client.Close(context.Background()); err != nil {
 				t.Error(err)
@@ -100,9 +99,7 @@ func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
 func (d *duo) handOff(meanwhile func()) (looks int64) {
 	d.Helper()
 	held, err := d.first.Lock(d.Context(), "n")
-	if err != nil {
-		d.Fatal(err)
-	}
+	require.NoError(d, err)
 	got := make(chan int64, 1)
 	go func() {
 		l, err := d.second.Lock(d.Context(), "n")
@@ -120,9 +117,7 @@ func (d *duo) handOff(meanwhile func()) (looks int64) {
 		meanwhile()
 	}
 	before := d.count.looks.Load()
-	if err := held.Unlock(d.Context()); err != nil {
-		d.Fatal(err)
-	}
+	require.NoError(d, held.Unlock(d.Context()))
 	select {
 	case n := <-got:
 		return n - before
@@ -136,9 +131,7 @@ func (d *duo) until(what, query string) {
 	d.Helper()
 	for deadline := time.Now().Add(patience()); ; {
 		var is bool
-		if err := d.direct.QueryRowContext(d.Context(), query).Scan(&is); err != nil {
-			d.Fatal(err)
-		}
+		require.NoError(d, d.direct.QueryRowContext(d.Context(), query).Scan(&is))
 		if is {
 			return
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // listener is a Listen that runs, and the connection of its session's heartbeats.
@@ -36,9 +37,7 @@ type listener struct {
 func listenThrough(t *testing.T, backend driver.Backend) *listener {
 	ctx, cancel := context.WithCancel(t.Context())
 	up, err := backend.Upkeep(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l := &listener{t, up, make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1), cancel}
 	t.Cleanup(func() {
 		cancel()
@@ -137,9 +136,7 @@ func openWrapped(t *testing.T, db dbtest.Database, most int, in func(driverConn)
 func configOf(t *testing.T, db dbtest.Database) pgx.ConnConfig {
 	t.Helper()
 	config, err := pgx.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return *config
 }
 
@@ -156,14 +153,10 @@ func wrappable(c driverConn) sqldriver.Conn { return wrapping{c} }
 func overPgxPool(t *testing.T, db dbtest.Database, most int) *sql.DB {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.MaxConns = 3
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return limited(t, stdlib.OpenDBFromPool(pool), most)
 }
@@ -197,14 +190,10 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 			}
 			for range 3 { // at once: each is another connection
 				conn, err := pool.Conn(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer conn.Close()
 				var channels int
-				if err := conn.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_listening_channels()").Scan(&channels); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_listening_channels()").Scan(&channels))
 				if channels != 0 {
 					t.Error("a connection of the pool listens")
 				}
@@ -289,9 +278,7 @@ func TestNobodyListensOnAConnectionWithoutDeadlines(t *testing.T) {
 		return endless{conn}, err
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	s.session("s", time.Hour)
 	l := listenThrough(t, New(pool).Backend)
@@ -331,9 +318,7 @@ func TestAListenerDoesNotWaitForAPoolWithoutAnotherConnection(t *testing.T) {
 func TestAStatementOfTheApplicationsClosesWhileItsConnectionListens(t *testing.T) {
 	pool := limited(t, dbtest.Postgres(t).SQL(t), 4)
 	statement, err := pool.PrepareContext(t.Context(), "SELECT 1") // on the only connection, which is idle now
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l := listenThrough(t, NewSQL(pool).Backend).started()
 	closed := make(chan error, 1)
 	go func() { closed <- statement.Close() }()
@@ -355,9 +340,7 @@ func TestAFirstNotificationThatIsLateIsWaitedFor(t *testing.T) {
 	db := dbtest.Postgres(t)
 	proxy := dbtest.NewProxy(t, db.Addr(t))
 	behind, err := New(db.Through(t, proxy).Pool(t)).Upkeep(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer behind.Close()
 	direct := New(db.Pool(t)).Backend.(*engine)
 	direct.echo = 10 * time.Millisecond
@@ -396,14 +379,10 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 	sender := db.SQL(t)
 	t.Run("pgx", func(t *testing.T) {
 		config, err := pgxpool.ParseConfig(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		config.ConnConfig.OnNotification = handler
 		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		l := listenThrough(t, New(pool).Backend).started()
 		l.hears(sender)

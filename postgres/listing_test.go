@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A plan as EXPLAIN tells it.
@@ -57,9 +58,7 @@ func (p plan) seen(list int) float64 {
 func (s *script) plan(st statement, mode string, before ...statement) plan {
 	s.Helper()
 	conn, err := s.pool.Acquire(s.Context())
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	defer conn.Release()
 	run := func(text string) (answer string) {
 		s.Helper()
@@ -98,9 +97,7 @@ func (s *script) plan(st statement, mode string, before ...statement) plan {
 		undone(execute)
 	}
 	var plans []struct{ Plan plan }
-	if err := json.Unmarshal([]byte(undone("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+execute)), &plans); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, json.Unmarshal([]byte(undone("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+execute)), &plans))
 	return plans[0].Plan
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -23,21 +24,15 @@ import (
 func called(t *testing.T, look *sql.DB) map[string]int {
 	t.Helper()
 	rows, err := look.QueryContext(t.Context(), "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer rows.Close()
 	names := map[string]int{}
 	for rows.Next() {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rows.Scan(&name))
 		names[name]++
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rows.Err())
 	return names
 }
 
@@ -79,14 +74,10 @@ func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 		},
 	} {
 		config, err := pgxpool.ParseConfig(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		hook(config)
 		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		client := clientOf(t, postgres.New(pool))
 		l, err := client.Lock(t.Context(), what)
@@ -97,14 +88,14 @@ func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return client.Guard(t.Context(), tx, l) }); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		must(t, l.Unlock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
 	}
 }
 
 func path(t *testing.T, db dbtest.Database) string {
 	t.Helper()
 	u, err := url.Parse(db.DSN)
-	must(t, err)
+	require.NoError(t, err)
 	return u.Path
 }
 
@@ -117,13 +108,9 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 			c := orders(t, postgres.New(pool))
 			l := hold(t, look, c, 1)
 			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer tx.Rollback(context.Background())
-			if err := c.Guard(t.Context(), tx, l); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Guard(t.Context(), tx, l))
 			eventually(t, look, 2, "with a guard")
 		},
 		"database/sql": func(t *testing.T, db dbtest.Database, look *sql.DB) {
@@ -133,14 +120,10 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 		},
 		"advisory": func(t *testing.T, db dbtest.Database, look *sql.DB) {
 			pool := db.Pool(t)
-			if err := pool.Ping(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, pool.Ping(t.Context()))
 			c := advisory(t, pool)
 			l, err := c.Lock(t.Context(), "n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			eventually(t, look, 1, "while it is held")
 			next := make(chan error, 1)
 			go func() {
@@ -182,9 +165,7 @@ func TestAPgxpoolBelowGetsNoConnectionBackThatBearsOurName(t *testing.T) {
 func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
 	t.Helper()
 	c, err := dblock.New(engine, dblock.WithApp("orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -198,9 +179,7 @@ func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
 func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], keeps int) *dblock.Lock {
 	t.Helper()
 	l, err := c.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	eventually(t, look, keeps, "with a lock")
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A queue of notifications that is full takes 8 GB. So the functions that send a notification and
@@ -52,9 +53,7 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 	pool := db.Pool(t)
 	client := func(pool *pgxpool.Pool) *dblock.Client[pgx.Tx] {
 		c, err := dblock.New(New(pool), dblock.WithTTL(time.Minute), dblock.WithLogger(log))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) }) // of a lock that Break took it tells
 		return c
 	}
@@ -78,9 +77,7 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 			as = append(as, dblock.Shared())
 		}
 		l, err := a.Lock(t.Context(), what, as...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, err := range inspect.New(b).Watch(watching, what) { // so that there is somebody else to be told
 			if err != nil {
 				t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
@@ -56,22 +57,20 @@ func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
 	db := dbtest.Postgres(t)
 	look := db.SQL(t)
 	for name, backend := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(look).Backend} {
-		must := func(text string) {
+		exec := func(text string) {
 			t.Helper()
 			if _, err := look.ExecContext(t.Context(), text); err != nil {
 				t.Fatal(err)
 			}
 		}
 		session := driver.Session{ID: "session of " + name, TTL: time.Hour}
-		if err := backend.OpenSession(t.Context(), session); err != nil {
-			t.Fatal(err)
-		}
-		must("CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+		require.NoError(t, backend.OpenSession(t.Context(), session))
+		exec("CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
 		for table, events := range map[string]string{"dblock_locks": "UPDATE", "dblock_shares": "INSERT"} {
 			r := driver.Request{Name: name + table, Session: session.ID, Attempt: name + table, Units: 1, Of: 2}
-			must("CREATE TRIGGER swallow BEFORE " + events + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION swallow()")
+			exec("CREATE TRIGGER swallow BEFORE " + events + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION swallow()")
 			_, err := backend.Run(t.Context(), drivertest.General{Op: protocol.Take{Request: r}})
-			must("DROP TRIGGER swallow ON " + table)
+			exec("DROP TRIGGER swallow ON " + table)
 			var units int
 			if err := look.QueryRowContext(t.Context(), "SELECT shared_units + (SELECT count(*) FROM dblock_shares) FROM dblock_locks WHERE name = $1", r.Name).Scan(&units); err != nil && !errors.Is(err, sql.ErrNoRows) {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -53,9 +54,7 @@ func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
 	db, another := dbtest.Postgres(t), dbtest.Postgres(t)
 	through := db.PgBouncer(t, dbtest.PoolTransactions)
 	config, err := pgx.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	overSQL := through.SQL(t)
 	overSQL.SetMaxOpenConns(3)
 	for name, client := range map[string]*dblock.Client[pgx.Tx]{
@@ -96,9 +95,7 @@ func TestAnAddressToListenAtThatCannotBeReadIsRefused(t *testing.T) {
 func newClient[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock.Option) *dblock.Client[TX] {
 	t.Helper()
 	client, err := dblock.New(engine, append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := client.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -111,14 +108,10 @@ func newClient[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock
 func poolIn(t *testing.T, db dbtest.Database, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.ConnConfig.DefaultQueryExecMode = mode
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -138,9 +131,7 @@ func listening(t *testing.T, stats func() dblock.Stats) {
 func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A], two *dblock.Client[B], name string, queued func()) {
 	t.Helper()
 	held, err := one.Lock(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := two.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("%v", err)
 	}
@@ -157,9 +148,7 @@ func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A],
 	}()
 	direct := db.Pool(t)
 	for deadline, places := time.After(10*time.Second), 0; places != 1; {
-		if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters WHERE name = $1", name).Scan(&places); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters WHERE name = $1", name).Scan(&places))
 		select {
 		case <-deadline:
 			t.Fatal("nobody queues")

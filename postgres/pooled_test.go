@@ -12,20 +12,17 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // poolOf is a pool of so many connections.
 func poolOf(t *testing.T, db dbtest.Database, most int32) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.MaxConns = most
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -34,19 +31,13 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 	db := dbtest.Postgres(t)
 	pool := poolOf(t, db, 4)
 	client, err := dblock.New(New(pool, WithinPool()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	other := newClient(t, New(db.Pool(t)))
 	handOver(t, db, other, client, "n", func() { listening(t, client.Stats) })
 	l, err := client.Lock(t.Context(), "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := errors.Join(client.Guard(t.Context(), tx, l), client.UnlockTx(t.Context(), tx, l), tx.Commit(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -91,13 +82,9 @@ func TestAPoolThatIsClosedBeforeItsClientGetsItsConnectionsBack(t *testing.T) {
 
 func closePoolFirst[TX any](t *testing.T, pool *pgxpool.Pool, engine dblock.Engine[TX]) {
 	client, err := dblock.New(engine, dblock.WithTTL(5*time.Second), dblock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l, err := client.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() < 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the client has not reserved its connections")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -20,9 +21,7 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 	db := dbtest.Empty(t, dbtest.KindPostgres)
 	super := db.SQL(t)
 	dsn, err := url.Parse(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := strings.TrimPrefix(dsn.Path, "/")
 	exec := func(statements ...string) {
 		t.Helper()
@@ -39,18 +38,14 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, dsn.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	var clients [2]*postgres.AdvisoryClient
 	for i := range clients {
 		clients[i] = advisory(t, pool)
 	}
 	held, err := clients[0].Lock(ctx, "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := clients[1].TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Error(err)
 	}
@@ -69,9 +64,7 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 		t.Error(err)
 	}
 	tx, err := pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Rollback(ctx)
 	if err := clients[0].LockTx(ctx, tx, "n"); err != nil {
 		t.Error(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -31,25 +32,17 @@ func TestARoleWithTooFewConnections(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = super.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
 	dsn, err := url.Parse(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dsn.User = url.UserPassword(role, "p")
 	pool, err := pgxpool.New(t.Context(), dsn.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	only, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer only.Release()
 
 	client, err := dblock.New(postgres.New(pool))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	_, err = client.TryLock(ctx, "n")

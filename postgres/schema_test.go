@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/suite"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
@@ -23,9 +24,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	places := [2]string{"locks", "Of-others"}
 	for _, place := range places {
 		for range 2 {
-			if err := migrate.In(place).Up(t.Context(), pool, migrate.Postgres); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, migrate.In(place).Up(t.Context(), pool, migrate.Postgres))
 		}
 	}
 	t.Run("pgx", func(t *testing.T) {
@@ -46,26 +45,18 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	})
 	t.Run("the function that guards", func(t *testing.T) {
 		client, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(places[1])))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer client.Close(context.Background())
 		l, err := client.Lock(t.Context(), "guarded")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := pool.ExecContext(t.Context(), `SELECT "Of-others".dblock_guard($1, $2)`, "guarded", l.Token()); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("down", func(t *testing.T) {
-		if err := migrate.In(places[0]).Down(t.Context(), pool, migrate.Postgres); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, migrate.In(places[0]).Down(t.Context(), pool, migrate.Postgres))
 		client, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(places[0])))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer client.Close(context.Background())
 		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), `migrate.In("locks").Up`) {
 			t.Errorf("%v", err)

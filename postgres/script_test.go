@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -34,16 +35,12 @@ func (s *script) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 func newScript(t *testing.T, settings ...string) *script {
 	db := dbtest.Postgres(t)
 	config, err := pgxpool.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := 0; i < len(settings); i += 2 {
 		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return &script{T: t, engine: patient(New(pool)), pool: db.Pool(t)}
 }
@@ -57,17 +54,13 @@ func patient(of driver.Engine[pgx.Tx]) *engine {
 
 func (s *script) session(id string, ttl time.Duration) {
 	s.Helper()
-	if err := s.OpenSession(s.Context(), driver.Session{ID: id, Host: "h", TTL: ttl}); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.OpenSession(s.Context(), driver.Session{ID: id, Host: "h", TTL: ttl}))
 }
 
 func (s *script) begin() {
 	s.Helper()
 	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	s.tx = tx
 	s.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) })
 }
@@ -76,13 +69,9 @@ func (s *script) begin() {
 func (s *script) do(st statement) {
 	s.Helper()
 	rows, err := s.tx.Query(s.Context(), st.sql, st.args...)
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	rows.Close()
-	if err := rows.Err(); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, rows.Err())
 }
 
 // alone runs a statement in a transaction of its own.
@@ -95,9 +84,7 @@ func (s *script) alone(sql string) {
 
 func (s *script) commit() {
 	s.Helper()
-	if err := s.tx.Commit(s.Context()); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.tx.Commit(s.Context()))
 }
 
 // blocked starts a call of the engine and returns once it waits for a lock, as the nth of those who
@@ -124,9 +111,7 @@ func (s *script) blocked(call func(), nth ...int64) <-chan struct{} {
 
 func (s *script) number(sql string, args ...any) (n int64) {
 	s.Helper()
-	if err := s.pool.QueryRow(s.Context(), sql, args...).Scan(&n); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.pool.QueryRow(s.Context(), sql, args...).Scan(&n))
 	return n
 }
 
@@ -199,9 +184,7 @@ func (s *script) release(h driver.Held) {
 func (s *script) snapshot(level pgx.TxIsoLevel) pgx.Tx {
 	s.Helper()
 	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: level})
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	s.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) })
 	if _, err := tx.Exec(s.Context(), "SELECT count(*) FROM dblock_locks"); err != nil {
 		s.Fatal(err)
@@ -253,16 +236,10 @@ func (s *script) does(transition func(n *protocol.Name) error) {
 	s.Helper()
 	x := pgxTx{s.tx}
 	src := &source{ctx: s.Context(), tx: x, name: "n"}
-	if err := x.exec(s.Context(), src.open(query(postgresdb.LockRow, "n"))...); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, x.exec(s.Context(), src.open(query(postgresdb.LockRow, "n"))...))
 	n := src.read()
-	if err := transition(n); err != nil {
-		s.Fatal(err)
-	}
-	if err := x.exec(s.Context(), append(write(n, postgresdb.AddEvent), tell(n, false))...); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, transition(n))
+	require.NoError(s, x.exec(s.Context(), append(write(n, postgresdb.AddEvent), tell(n, false))...))
 }
 
 // leaves has something leave n in the script's transaction.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a client that takes the last connections of a pool, so that every query of the
@@ -28,17 +29,13 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 			pool := c.open(t, db)
 			open := func() *dblock.Client[*sql.Tx] {
 				c, err := dblock.New(NewSQL(pool), dblock.WithTTL(dbtest.Scale(4*time.Second)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				t.Cleanup(func() { _ = c.Close(context.Background()) })
 				return c
 			}
 			first, second := open(), open()
 			held, err := first.Lock(t.Context(), "n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for deadline := time.Now().Add(patience()); pool.Stats().InUse < 2; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the first client does not keep its connections")

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A short way is there for its round trips. The figures are those in the comments of short.
@@ -17,9 +18,7 @@ func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 	proxy := dbtest.NewProxy(t, db.Addr(t))
 	e := New(db.Through(t, proxy).Pool(t)).Backend
 	for _, session := range []string{"a", "b"} {
-		if err := e.OpenSession(t.Context(), driver.Session{ID: session, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.OpenSession(t.Context(), driver.Session{ID: session, TTL: time.Hour}))
 	}
 	for says, c := range map[string]struct {
 		scene          func(ops *scene) protocol.Op

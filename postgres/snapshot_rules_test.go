@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot
@@ -50,24 +51,16 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	var n int
-	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n))
 	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
 		t.Fatal(err)
 	}
 	of := transactions[pgx.Tx]{of: ofPgx}
-	if err := of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}, driver.Detachment{}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}, driver.Detachment{}, nil))
+	require.NoError(t, tx.Commit(t.Context()))
 	if h := s.holder(); h.Attempt != "b1" {
 		t.Errorf("the lock went to %+v", h)
 	}
@@ -81,9 +74,7 @@ func TestARowThatWasNotLockedCountsAsMissing(t *testing.T) {
 	s.have(request("a", "a1"))
 	s.begin()
 	src := &source{ctx: t.Context(), tx: pgxTx{s.tx}, name: "n"}
-	if err := src.exec(src.open(query(postgresdb.LockRow, "before it came"))...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, src.exec(src.open(query(postgresdb.LockRow, "before it came"))...))
 	if n := src.read(); n.Session != "" || n.Token != 0 {
 		t.Errorf("read %+v", n.Row)
 	}
@@ -104,9 +95,7 @@ func TestWhoComesToBeFirstWhileANameRestsIsTold(t *testing.T) {
 	s.enqueue(request("b", "b1"))
 	s.enqueue(request("c", "c1"))
 	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Release()
 	for _, channel := range []string{"dblock_b", "dblock_c"} {
 		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
@@ -145,12 +134,8 @@ func TestUnlockTxPassesOverTheDeadAtReadUncommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx := s.snapshot(pgx.ReadUncommitted)
-	if err := s.inside("ReleaseTx", tx, h); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.inside("ReleaseTx", tx, h))
+	require.NoError(t, tx.Commit(t.Context()))
 	if who := s.holder(); who.Attempt != "c1" {
 		t.Errorf("the lock went to %+v", who)
 	}

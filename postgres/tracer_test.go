@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // tracer counts what it is told.
@@ -37,26 +38,18 @@ func (c *tracer) TraceConnectEnd(context.Context, pgx.TraceConnectEndData) { c.t
 // A tracer may block: heartbeats and the listener would wait for it.
 func TestConnectionsOfTheLibrarysOwnHaveNoTracer(t *testing.T) {
 	config, err := pgxpool.ParseConfig(dbtest.Postgres(t).DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	told := &tracer{}
 	config.ConnConfig.Tracer = told
 	config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) { told.told.Add(1) }
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	engine := New(pool)
-	if err := engine.OpenSession(t.Context(), driver.Session{ID: "s", Host: "h", App: "a", TTL: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, engine.OpenSession(t.Context(), driver.Session{ID: "s", Host: "h", App: "a", TTL: time.Minute}))
 	before := told.told.Load()
 	up, err := engine.Upkeep(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer up.Close()
 	if alive, err := up.Heartbeat(t.Context(), "s", time.Minute); !alive || err != nil {
 		t.Error(alive, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A ring of five in a crowd of 10,000 who wait: each behind one of a hundred names, or all behind
@@ -15,13 +16,9 @@ func BenchmarkWaitsOfARingAmong10000(b *testing.B) {
 	for _, names := range []int{100, 1} {
 		b.Run(fmt.Sprintf("%d names", names), func(b *testing.B) {
 			config, err := pgxpool.ParseConfig(dbtest.Postgres(b).DSN)
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			pool, err := pgxpool.NewWithConfig(b.Context(), config)
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			b.Cleanup(pool.Close)
 			if _, err := pool.Exec(b.Context(), fmt.Sprintf(`
 				INSERT INTO dblock_sessions SELECT 's' || i, 'h', i, '', 0 FROM generate_series(0, 99) i;

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // contend has clients lock and unlock a name for 8 s, with up to 2 s for each Lock, and some
@@ -115,15 +116,11 @@ func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
 		s.set(func(s *server) { s.down, s.slow = false, fakeLimit/5 }, 2)
 		time.Sleep(2 * fakeTTL)
 		inTheWay, err := other.nodes[1].node.TryLock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		l, err := c.Lock(ctx, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.unlock(l)
 		if err := inTheWay.Unlock(t.Context()); err != nil {
 			t.Error(err)
@@ -174,9 +171,7 @@ func TestANodeThatHangsIsLateThoughItsClientAnswersForIt(t *testing.T) {
 		time.Sleep(2 * fakeLimit)
 		s.unlock(s.lock(c)) // its client says that it is away
 		inTheWay, err := other.nodes[1].node.TryLock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		began := time.Now()
 		_, err = c.TryLock(t.Context(), "n") // it hangs
 		if took := time.Since(began); !errors.Is(err, dblock.ErrNotAcquired) || took > fakeLimit/2 {

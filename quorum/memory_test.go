@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func wiped(s *server) { s.wipe(); s.down = false }
@@ -77,9 +78,7 @@ func TestARestoredNodeIsQuarantined(t *testing.T) {
 		l := s.lock(c)
 		s.unlock(l)
 		s.set(func(s *server) { s.data = before }, 0)
-		if err := Quarantine(t.Context(), c.nodes[0]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Quarantine(t.Context(), c.nodes[0]))
 		s.set(down, 1)
 		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) || !errors.Is(err, dblock.ErrUnavailable) {
 			t.Error(err)
@@ -115,9 +114,7 @@ func TestInitIsNeededOnceAndForAllNodes(t *testing.T) {
 		}
 		s.set(up, 4)
 		for range 2 {
-			if err := Init(t.Context(), nodes...); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, Init(t.Context(), nodes...))
 			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
 				t.Errorf("at once after Init: %v", err)
 			}

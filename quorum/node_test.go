@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The servers of the benchmark end with the tests.
@@ -28,9 +29,7 @@ func TestANodeIsWhatItsDatabaseRemembers(t *testing.T) {
 		t.Fatalf("the highest of nothing: %d, %v", clock, err)
 	}
 	l, err := n.TryLock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	raised, err := l.Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
 	if err != nil || l.Token() != raised {
 		t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
@@ -55,9 +54,7 @@ func TestANodeIsWhatItsDatabaseRemembers(t *testing.T) {
 		t.Error(err)
 	}
 	for _, floor := range []int64{raised + 1e12, 0, 7} {
-		if err := n.Renew(t.Context(), floor); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, n.Renew(t.Context(), floor))
 		if m, err := n.Memory(t.Context()); err != nil || m.floor != floor || m.age > time.Minute {
 			t.Errorf("renewed with %d: %+v, %v", floor, m, err)
 		}

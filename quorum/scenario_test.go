@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // scene is a world without a nemesis: the test decides what happens.
@@ -53,17 +54,13 @@ func (s scene) lock(c *Client) *Lock { s.t.Helper(); return s.lockAs(c, "n") }
 func (s scene) lockAs(c *Client, name string) *Lock {
 	s.t.Helper()
 	l, err := c.TryLock(s.t.Context(), name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return l
 }
 
 func (s scene) unlock(l *Lock) {
 	s.t.Helper()
-	if err := l.Unlock(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, l.Unlock(s.t.Context()))
 }
 
 // set changes a server.
@@ -166,9 +163,7 @@ func TestWithAMajorityGoneItFailsInTimeNamesTheNodesAndRecovers(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, func() { s.set(up, 2) })
 		l, err := c.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.unlock(l)
 		s.set(up, 0, 4)
 	})

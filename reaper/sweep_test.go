@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -109,9 +110,7 @@ func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 // rollback undid.
 func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 	c, err := configOf(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &guarded{pages: []string{"a", "b"}, refuse: map[string]bool{"a": true}}
 	s := sweeper{config: c, engine: g}
 	for i, want := range []struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestATransactionEndsHoweverItsCallerDoes(t *testing.T) {
@@ -75,9 +76,7 @@ func TestWhoeverDoesNotWaitIsPatientWithTheEnginesOwnWriters(t *testing.T) {
 		default:
 		}
 		<-d.turn
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-done)
 		d.stuck.Store(int64(time.Since(epoch))) // they find the database busy from now on
 		began := time.Now()
 		if err := d.await(t.Context(), briefly); !errors.Is(err, driver.ErrBusy) {
@@ -147,9 +146,7 @@ func TestAHeartbeatDoesNotQueueBehindTheClientsOwnWork(t *testing.T) {
 		f, e := onFake(t)
 		e.db.turn <- struct{}{} // a writer that waits for the database
 		up, err := e.Upkeep(t.Context(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := up.Heartbeat(ctx, "s", time.Hour); errors.Is(err, context.DeadlineExceeded) || len(f.ran) == 0 {

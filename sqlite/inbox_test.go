@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // patience bounds a hang.
@@ -24,17 +25,10 @@ const patience = time.Minute
 func databaseFile(t *testing.T, folder string, mode fs.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), folder, "locks.db")
-	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	must(t, os.WriteFile(path, nil, 0o600))
-	must(t, os.Chmod(path, mode))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Chmod(path, mode))
 	return path
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Only a notice has the attempt in it: a look has not.
@@ -51,7 +45,7 @@ func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 			}()
 			<-ready
 			for nth := range int64(20) {
-				must(t, post(path, notice{"s", nth, "attempt"}))
+				require.NoError(t, post(path, notice{"s", nth, "attempt"}))
 				select {
 				case got := <-heard:
 					if got != "attempt" {
@@ -73,7 +67,7 @@ func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 func TestANoticeThatFindsTheInboxFullIsDropped(t *testing.T) {
 	path := databaseFile(t, "", 0o600)
 	b, err := openInbox(path, "s")
-	must(t, err)
+	require.NoError(t, err)
 	defer b.close()
 	for err = nil; err == nil; {
 		err = post(path, notice{"s", 1, "attempt"})
@@ -86,12 +80,12 @@ func TestANoticeThatFindsTheInboxFullIsDropped(t *testing.T) {
 func TestTheInboxesOfDeadProcessesAreTakenAway(t *testing.T) {
 	path := databaseFile(t, "", 0o600)
 	dead, err := openInbox(path, "dead")
-	must(t, err)
-	must(t, dead.socket.Close()) // as by SIGKILL
+	require.NoError(t, err)
+	require.NoError(t, dead.socket.Close()) // as by SIGKILL
 	b, err := openInbox(path, "alive")
-	must(t, err)
+	require.NoError(t, err)
 	other, err := openInbox(path, "another")
-	must(t, err)
+	require.NoError(t, err)
 	if _, err := os.Lstat(dead.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the inbox of a dead process: %v", err)
 	}
@@ -114,9 +108,9 @@ func TestABoxIsForThoseWhoCanWriteToTheDatabase(t *testing.T) {
 		0o600: {0o700, 0o600}, 0o644: {0o700, 0o600}, 0o664: {0o770, 0o660}, 0o666: {0o777, 0o666},
 	} {
 		b, err := openInbox(databaseFile(t, "", database), "s")
-		must(t, err)
+		require.NoError(t, err)
 		folder, err := os.Stat(filepath.Dir(b.path))
-		must(t, err)
+		require.NoError(t, err)
 		if got := [2]fs.FileMode{folder.Mode().Perm(), b.made.Mode().Perm()}; got != want {
 			t.Errorf("a database of mode %v: %v, want %v", database, got, want)
 		}

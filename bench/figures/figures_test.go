@@ -3,6 +3,8 @@ package figures
 import (
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestFiguresAreReadByBenchmarkKindAndUnit(t *testing.T) {
@@ -13,9 +15,7 @@ BenchmarkPair/sqlite   3   7.5 p50-µs
 --- FAIL: BenchmarkPair/mysql
 PASS
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := f.Servers["sqlite"]; got != "3.53.4, WAL" {
 		t.Errorf("the version is %q", got)
 	}

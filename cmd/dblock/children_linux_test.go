@@ -4,15 +4,15 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestWhyGoesOnWithWhatACommandWaitsFor(t *testing.T) {
 	eachKind(t, func(w *world) {
 		inner := w.lock("inner")
 		outer := w.command("run", "outer", "--", "sh", "-c", `"$0" run inner -- true`, os.Args[0])
-		if err := outer.Start(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, outer.Start())
 		w.queued("inner", 1)
 		contains(w, w.must("why", "outer"), "outer", "inner, for which 1 waits", "(orders)")
 		if out := w.must("why", "inner"); strings.Contains(out, "outer") {

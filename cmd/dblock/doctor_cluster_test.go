@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -24,9 +25,7 @@ func onCluster(t *testing.T, variable string, test func(w *world)) {
 		t.Skip(variable + " names no cluster for tests; scripts/soak clusters -doctor starts one")
 	}
 	config, err := mysql.ParseDSN(os.Getenv(variable))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()}.SQL(t)
 	config.DBName = "dblock_" + strings.ToLower(rand.Text()[:20]) // users are called like it, in 32 letters at most
 	if _, err := server.Exec("CREATE DATABASE " + config.DBName); err != nil {
@@ -38,9 +37,7 @@ func onCluster(t *testing.T, variable string, test func(w *world)) {
 		}
 	})
 	w := newWorld(t, dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()})
-	if err := migrate.Up(t.Context(), w.db, w.engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), w.db, w.engine))
 	test(w)
 }
 
@@ -178,9 +175,7 @@ func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 		d.has(isNote, "cluster", "is EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER")
 		w.exec(usual)
 		var other string
-		if err := w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other))
 		w.role("SELECT group_replication_set_as_primary('"+other+"')", "SECONDARY")
 		d = w.doctor()
 		d.hasOnly(isOK, "cluster", "single primary: secondary, online")

@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
 func (w *world) url() *url.URL {
 	w.Helper()
 	u, err := url.Parse(w.dsn)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return u
 }
 
@@ -67,9 +66,7 @@ func TestDoctorDoesNotTakeABusyPoolerForOneOfStatements(t *testing.T) {
 func (p primary) pool(dsn string) *sql.DB {
 	p.Helper()
 	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	p.Cleanup(func() { _ = db.Close() })
 	w := &world{T: p.T}
 	w.until(func() bool { return db.Ping() == nil })
@@ -89,9 +86,7 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	t.Parallel()
 	p := newPrimary(t, "max_prepared_transactions=2", "max_connections=20")
 	db := p.pool(p.dsn(p.port))
-	if err := migrate.Up(t.Context(), db, migrate.Postgres); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.Postgres))
 	standby := p.standby("max_prepared_transactions=2", "max_connections=20")
 	p.pool(standby)
 	w := &world{T: t}
@@ -141,9 +136,7 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	doctor(primary).hasOnly(isNote, "replication", "synchronous_commit is local")
 
 	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range []string{"LOCK TABLE dblock_runs IN ROW EXCLUSIVE MODE", "PREPARE TRANSACTION 'left behind'"} {
 		if _, err := tx.Exec(s); err != nil {
 			t.Fatal(err)
@@ -210,13 +203,9 @@ func TestDoctorSeesThatAFileCannotBeWritten(t *testing.T) {
 	}
 	file := filepath.Join(folder, "app.db")
 	db, err := sql.Open("sqlite", "file:"+file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = migrate.Up(t.Context(), db, migrate.SQLite)
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, db.Close()))
 	w.dsn = "sqlite://" + file
 	w.doctor().hasOnly(isOK, "privileges")
 	if os.Geteuid() == 0 {
@@ -225,9 +214,7 @@ func TestDoctorSeesThatAFileCannotBeWritten(t *testing.T) {
 		err = errors.Join(os.Chmod(file, 0o400), os.Chmod(folder, 0o500))
 		t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d := w.doctor()
 	d.has(isProblem, "privileges", "may not write "+folder+":")
 	d.has(isProblem, "privileges", "may not write "+file+":")

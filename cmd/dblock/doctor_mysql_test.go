@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // onMySQL runs a test on a database of MySQL, and on one of MariaDB.
@@ -34,9 +36,7 @@ func (w *world) either(mysql, mariadb string) string {
 // variable is one of the server's.
 func (w *world) variable(name string) (value string) {
 	w.Helper()
-	if err := w.db.QueryRow("SHOW GLOBAL VARIABLES WHERE Variable_name = '"+name+"'").Scan(&name, &value); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, w.db.QueryRow("SHOW GLOBAL VARIABLES WHERE Variable_name = '"+name+"'").Scan(&name, &value))
 	return value
 }
 
@@ -139,13 +139,9 @@ func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
 		user, dsn := w.as("WITH MAX_USER_CONNECTIONS 8")
 		w.grant(user, "mysql-app.sql")
 		u, err := url.Parse(dsn)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		pool, err := sql.Open("mysql", user+":x@tcp("+u.Host+")/"+w.name())
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer pool.Close()
 		w.counts(dsn, "ok: 0 of the 8 connections of user "+user)
 		if n := occupy(w.T, pool, 5); n != 5 {
@@ -158,9 +154,7 @@ func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
 func TestDoctorSaysNothingOfAUserThatItCannotCount(t *testing.T) {
 	onMySQL(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		u.Host = between(w.T, u.Host, "information_schema.processlist", "information_schema.processlisX")
 		d := w.at(u.String()).doctor()
 		d.has(isUnknown, "connections", "could not be looked at")
@@ -174,14 +168,10 @@ func TestDoctorSeesLongTransactionsOfMySQL(t *testing.T) {
 	onMySQL(t, func(w *world) {
 		w.lock("n")
 		tx, err := w.db.Begin()
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer tx.Rollback()
 		var id, n int
-		if err := tx.QueryRow("SELECT CONNECTION_ID(), (SELECT COUNT(*) FROM dblock_locks)").Scan(&id, &n); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, tx.QueryRow("SELECT CONNECTION_ID(), (SELECT COUNT(*) FROM dblock_locks)").Scan(&id, &n))
 		w.until(func() bool { // the server's times are whole seconds, and others have transactions, too
 			time.Sleep(150 * time.Millisecond) // innodb_trx is made anew once nobody has looked for 100 ms
 			d := w.doctor("--older", "1ms")
@@ -227,9 +217,7 @@ func TestDoctorSeesThatClocksOfMySQLDiffer(t *testing.T) {
 func TestDoctorSeesThatKillDoesNotArrive(t *testing.T) {
 	onMySQL(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		u.Host = between(w.T, u.Host, "KILL QUERY IS_USED_LOCK(", "DO         IS_USED_LOCK(")
 		w.limits, w.echo = usual, time.Second
 		d := w.at(u.String()).doctor()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -34,9 +35,7 @@ func (w *world) set(name, value string) {
 func (w *world) as(options string) (user string, dsn string) {
 	w.Helper()
 	u, err := url.Parse(w.dsn)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	user = w.name()
 	if w.engine == migrate.Postgres {
 		w.exec("CREATE ROLE " + user + " LOGIN PASSWORD 'x' " + options)
@@ -94,9 +93,7 @@ func TestDoctorSeesTimeoutsOfPostgres(t *testing.T) {
 			{"transaction_timeout", "'5s'", isNote, "LockTx"},
 		} {
 			var there bool
-			if err := w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)", c.name).Scan(&there); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)", c.name).Scan(&there))
 			if !there { // an older PostgreSQL
 				continue
 			}
@@ -178,9 +175,7 @@ func TestDoctorSeesTheConnectionsOfAUserAndADatabase(t *testing.T) {
 		w.grant(user, "postgres-app.sql")
 		w.counts(dsn, "ok: 0 of the 4 connections of user "+user)
 		pool, err := sql.Open("pgx", dsn)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer pool.Close()
 		if n := occupy(w.T, pool, 1); n != 1 {
 			w.Fatalf("%d connections", n)
@@ -199,14 +194,10 @@ func TestDoctorSeesTheConnectionsOfAUserAndADatabase(t *testing.T) {
 func TestDoctorSeesLongTransactionsOfPostgres(t *testing.T) {
 	onPostgres(t, func(w *world) {
 		tx, err := w.db.Begin()
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer tx.Rollback()
 		var pid int
-		if err := tx.QueryRow("SELECT pg_backend_pid()").Scan(&pid); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, tx.QueryRow("SELECT pg_backend_pid()").Scan(&pid))
 		d := w.doctor("--older", "1ms")
 		d.hasOnly(isNote, "transactions", fmt.Sprintf("pid %d", pid), "idle in transaction", "Vacuum")
 		d = w.doctor()
@@ -259,9 +250,7 @@ func TestDoctorSeesThatClocksOfPostgresDiffer(t *testing.T) {
 func TestDoctorHearsThatNotificationsDoNotArrive(t *testing.T) {
 	onPostgres(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		u.Host = between(w.T, u.Host, `LISTEN "dblock_`, `LISTEN "d_lock_`)
 		w.limits, w.echo = usual, 10*time.Millisecond // nothing is on its way
 		d := w.at(u.String()).doctor()
@@ -276,13 +265,9 @@ func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
 		tx, _ := w.begin()
 		w.in(tx, "LOCK TABLE dblock_schema")
 		s, err := sourceOf(&options{}, environment("DBLOCK_DSN="+w.dsn))
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		d, err := s.pool(false, io.Discard)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer d.Close()
 		e := &examination{database: d, limits: limits{check: time.Hour, lend: patience, echo: patience}}
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -337,9 +322,7 @@ func TestDoctorSeesNoOtherVersionThanTheServers(t *testing.T) {
 		} else if w.engine == migrate.Postgres {
 			query = "SHOW server_version"
 		}
-		if err := w.db.QueryRow(query).Scan(&version); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, w.db.QueryRow(query).Scan(&version))
 		d := w.doctor()
 		want := isOK
 		if w.engine != migrate.SQLite {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func (w *world) path() string { return strings.TrimPrefix(w.dsn, "sqlite://") }
@@ -23,9 +25,7 @@ func TestDoctorSeesThatAFileIsNotInWALMode(t *testing.T) {
 func TestDoctorSeesThatAWriterDoesNotEnd(t *testing.T) {
 	w := onSQLite(t)
 	conn, err := w.db.Conn(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer conn.Close()
 	if _, err := conn.ExecContext(w.Context(), "BEGIN IMMEDIATE"); err != nil {
 		w.Fatal(err)
@@ -43,14 +43,10 @@ func TestDoctorSeesThatAReaderHoldsTheLogBack(t *testing.T) {
 	w := onSQLite(t)
 	w.exec("CREATE TABLE much (what blob)")
 	reader, err := w.db.Begin()
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer reader.Rollback()
 	var n int
-	if err := reader.QueryRow("SELECT count(*) FROM much").Scan(&n); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, reader.QueryRow("SELECT count(*) FROM much").Scan(&n))
 	w.doctor().hasOnly(isOK, "transactions", "kB")
 	for range 5 {
 		w.exec("INSERT INTO much VALUES (zeroblob(4000000))")
@@ -60,9 +56,7 @@ func TestDoctorSeesThatAReaderHoldsTheLogBack(t *testing.T) {
 
 func TestDoctorSeesAFileThatIsNoDatabase(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "letter.db")
-	if err := os.WriteFile(file, []byte(strings.Repeat("Dear Sir or Madam, ", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("Dear Sir or Madam, ", 100)), 0o600))
 	d := diagnose(t, shell{}, "--dsn", "sqlite://"+file)
 	d.hasOnly(isProblem, "connection", "not a database")
 	if d.status != exitFailed {

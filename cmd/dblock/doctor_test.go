@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -126,15 +127,11 @@ func (w *world) rows() string {
 		tables = "SELECT table_name FROM information_schema.tables WHERE table_schema IN ('public', '" + w.name() + "') ORDER BY 1"
 	}
 	names, err := column(w.db.QueryContext(w.Context(), tables))
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	var all []string
 	for _, name := range names {
 		var n int
-		if err := w.db.QueryRowContext(w.Context(), "SELECT count(*) FROM "+name).Scan(&n); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, w.db.QueryRowContext(w.Context(), "SELECT count(*) FROM "+name).Scan(&n))
 		all = append(all, fmt.Sprintf("%s %d", name, n))
 	}
 	return strings.Join(all, ", ")
@@ -245,9 +242,7 @@ func TestDoctorSaysWhyADatabaseCannotBeReached(t *testing.T) {
 
 func TestDoctorDoesNotWaitForAServerThatSaysNothing(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts for it
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
 	for _, scheme := range []string{"postgres", "mysql"} {
 		d := diagnose(t, shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}}, "--timeout", "100ms")
@@ -285,9 +280,7 @@ func TestDoctorsExitStatusIsForScripts(t *testing.T) {
 // The tables of the command are those that the documents promise.
 func TestDoctorKnowsTheVersionsAndRightsOfTheDocuments(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range servers {
 		contains(t, string(readme), fmt.Sprintf("| %s | %s | %s and later |", s.name, strings.Join(s.tested, ", "), s.oldest))
 	}
@@ -318,9 +311,7 @@ type grant struct {
 func grants(t *testing.T, file string) (all []grant) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "privileges", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON ((?:[a-z_.]+(?:, )?)+) TO orders_app(?:@'%')?;$`).FindAllStringSubmatch(string(text), -1) {
 		g := grant{text: m[0]}
 		for table := range strings.SplitSeq(strings.ReplaceAll(m[2], "orders.", ""), ", ") {
@@ -404,9 +395,7 @@ func TestDoctorCountsWhatAClientNeeds(t *testing.T) {
 func between(t *testing.T, server, from, to string) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	t.Cleanup(func() {

@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
 func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 	home := t.TempDir()
 	cnf := "[mysqld]\nskip-networking\n[client]\nuser=app\npassword=\"p;w#\"\nhost=db.example.com\nport=3307\ndatabase=orders\n"
-	if err := os.WriteFile(filepath.Join(home, ".my.cnf"), []byte(cnf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".my.cnf"), []byte(cnf), 0o600))
 	t.Setenv("PGPASSWORD", "")
 	for _, c := range []struct {
 		says        string

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A replace in go.mod, a file that the module's archive lacks, or an import of what it cannot have,
@@ -40,9 +42,7 @@ func TestAStrangerCanInstallIt(t *testing.T) {
 func goEnv(t *testing.T, name string) string {
 	t.Helper()
 	value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.TrimSpace(string(value))
 }
 
@@ -50,17 +50,13 @@ func goEnv(t *testing.T, name string) string {
 // modules once more would take as long as the other tests together.
 func symlinks(t *testing.T, from, to string, but []string) {
 	t.Helper()
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(to, 0o755))
 	entries, _ := os.ReadDir(from) // a fresh cache lacks some
 	for _, e := range entries {
 		if slices.Contains(but, e.Name()) {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
 	}
 }
 
@@ -71,31 +67,19 @@ const version = "v0.0.0"
 func publish(t *testing.T, proxy, path, folder string) {
 	t.Helper()
 	at := filepath.Join(proxy, filepath.FromSlash(path), "@v")
-	if err := os.MkdirAll(at, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(at, 0o755))
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(at, name), []byte(text), 0o644))
 	}
 	mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write("list", version+"\n")
 	write(version+".info", fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version))
 	write(version+".mod", string(mod))
 	archive, err := os.Create(filepath.Join(at, version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := zip.CreateFromDir(archive, module.Version{Path: path, Version: version}, folder); err != nil {
-		t.Fatal(err)
-	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, zip.CreateFromDir(archive, module.Version{Path: path, Version: version}, folder))
+	require.NoError(t, archive.Close())
 }
 
 // last are the last lines of a text.

@@ -20,6 +20,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -94,15 +95,11 @@ type watch struct {
 func (w *world) watch(arguments ...string) *watch {
 	w.Helper()
 	out, err := os.Create(w.TempDir() + "/out")
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer out.Close()
 	c := w.command(arguments...)
 	c.Stdout, c.Stderr = out, out
-	if err := c.Start(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, c.Start())
 	return &watch{world: w, process: c, file: out.Name()}
 }
 
@@ -111,9 +108,7 @@ func (w *watch) shows(what string) {
 	w.Helper()
 	w.until(func() bool {
 		text, err := os.ReadFile(w.file)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		at := strings.Index(string(text[w.read:]), what)
 		if at >= 0 {
 			w.read += at + len(what)
@@ -125,9 +120,7 @@ func (w *watch) shows(what string) {
 // interrupt ends it as ^C does.
 func (w *watch) interrupt() {
 	w.Helper()
-	if err := w.process.Process.Signal(syscall.SIGINT); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, w.process.Process.Signal(syscall.SIGINT))
 	if err := w.process.Wait(); err != nil {
 		w.Errorf("after an interrupt: %v", err)
 	}
@@ -228,9 +221,7 @@ func TestEventsComeLatestFirst(t *testing.T) {
 	eachKind(t, func(w *world) {
 		contains(w, w.must("events"), "Nothing is recorded")
 		held := w.lock("n")
-		if err := held.Record(w.Context(), "checked", "half of it"); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, held.Record(w.Context(), "checked", "half of it"))
 		if out := w.must("ask", "n", "--reason", "a deployment"); out != "" {
 			w.Error(out)
 		}
@@ -259,9 +250,7 @@ func TestAKeyIsThatOfTheLibrary(t *testing.T) {
 // like.
 func TestWhoLooksHearsSoonThatTheServerIsSilent(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts for it
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, scheme := range []string{"postgres", "mysql"} {
 		in := shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}}
@@ -286,9 +275,7 @@ func TestWhoLooksHearsSoonThatTheServerIsSilent(t *testing.T) {
 
 func TestWhoLooksFindsTheServerBehindASilentOne(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
 	onPostgres(t, func(w *world) {
 		u, err := url.Parse(w.dsn)

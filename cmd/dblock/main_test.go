@@ -22,6 +22,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -175,9 +176,7 @@ func newWorld(t *testing.T, db dbtest.Database) *world {
 		w.dsn = "sqlite://" + file
 	case migrate.MySQL:
 		config, err := mysql.ParseDSN(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w.dsn = (&url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + config.DBName}).String()
 	}
 	w.client = w.newClient(dblock.WithApp("orders"), dblock.WithEvents())
@@ -187,9 +186,7 @@ func newWorld(t *testing.T, db dbtest.Database) *world {
 func (w *world) newClient(o ...dblock.Option) *dblock.Client[*sql.Tx] {
 	w.Helper()
 	c, err := dblock.New(database{source: source{engine: w.engine}, DB: w.db}.locks(), append(o, dblock.WithHost("there"))...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -249,9 +246,7 @@ func (w *world) must(arguments ...string) string {
 func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock {
 	w.Helper()
 	l, err := w.client.Lock(w.Context(), name, options...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return l
 }
 

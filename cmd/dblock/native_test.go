@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -20,13 +21,9 @@ import (
 func (w *world) console(statement string, arguments ...any) (c *sql.Conn, pid int64) {
 	w.Helper()
 	c, err := w.db.Conn(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
-	if err := c.QueryRowContext(w.Context(), probes[w.engine].id).Scan(&pid); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, c.QueryRowContext(w.Context(), probes[w.engine].id).Scan(&pid))
 	if _, err := c.ExecContext(w.Context(), statement, arguments...); err != nil {
 		w.Fatal(err)
 	}
@@ -38,9 +35,7 @@ func (w *world) listed(arguments []string, keys ...string) (locks []native) {
 	w.Helper()
 	for line := range strings.Lines(w.must(append([]string{"ls", "--native", "--json"}, arguments...)...)) {
 		var n native
-		if err := json.Unmarshal([]byte(line), &n); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, json.Unmarshal([]byte(line), &n))
 		for _, key := range keys { // the server has more databases, and other tests
 			if n.Key == key {
 				locks = append(locks, n)
@@ -115,9 +110,7 @@ func (w *world) withPlugin() {
 		noLibrary = 1126
 	)
 	var loaded bool
-	if err := w.db.QueryRow("SELECT COUNT(*) > 0 FROM information_schema.plugins WHERE plugin_name = ?", plugin).Scan(&loaded); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, w.db.QueryRow("SELECT COUNT(*) > 0 FROM information_schema.plugins WHERE plugin_name = ?", plugin).Scan(&loaded))
 	if loaded {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestRunEndsAsItsCommandDoes(t *testing.T) {
@@ -72,13 +73,9 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 			}
 		}
 		c := w.command("run", "n", "--", "true")
-		if err := c.Start(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, c.Start())
 		w.queued("n", 1)
-		if err := l.Unlock(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, l.Unlock(w.Context()))
 		if err := c.Wait(); err != nil {
 			w.Error(err)
 		}
@@ -107,31 +104,21 @@ func TestASignalEndsTheWaitAndReachesWhatRuns(t *testing.T) {
 	w := onSQLite(t)
 	l := w.lock("n")
 	c := w.command("run", "n", "--", "true")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	w.queued("n", 1)
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 	if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
 		t.Errorf("while it waited: %v", c.ProcessState)
 	}
 	w.queued("n", 0)
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Unlock(t.Context()))
 
 	// The command, and one that it has started, end with it.
 	file := filepath.Join(t.TempDir(), "pid")
 	c = w.command("run", "n", "--", "sh", "-c", `sleep 600 & echo $! >$0.new; mv $0.new $0; wait`, file)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	pid := w.pidIn(file)
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 	if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
 		t.Errorf("while it ran: %v", c.ProcessState)
 	}
@@ -144,9 +131,7 @@ func (w *world) pidIn(file string) int {
 	w.Helper()
 	w.fileWith(file, "\n")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return int(number(w.T, string(text)))
 }
 
@@ -163,13 +148,9 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	w := onSQLite(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	c := w.command("run", "n", "--", "sh", "-c", `echo $$ >$0.new; mv $0.new $0; while :; do sleep 0.01; done`, file)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	pid := w.pidIn(file)
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Process.Kill())
 	_ = c.Wait()
 	w.until(func() bool { return dead(pid) })
 }
@@ -177,9 +158,7 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 func number(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 
@@ -188,9 +167,7 @@ func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
 		c := w.command("run", "--ttl", "5m", "n", "--", "sh", "-c", "while :; do sleep 0.01; done")
 		var complaint screen
 		c.Stderr = &complaint
-		if err := c.Start(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, c.Start())
 		var info inspect.Info
 		w.until(func() bool {
 			var err error
@@ -210,9 +187,7 @@ func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
 func TestACommandThatEndsWellAfterItsLockWasLostHasNotSucceeded(t *testing.T) {
 	w := onSQLite(t)
 	c := w.command("run", "n", "--", "sh", "-c", `trap "exit 0" TERM; while :; do sleep 0.01; done`)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	w.until(func() bool {
 		info, err := inspect.New(w.client).Lock(t.Context(), "n")
 		return err == nil && len(info.Holders) == 1
@@ -246,9 +221,7 @@ func TestOneOfManyHostsRunsASlot(t *testing.T) {
 		if n := lines(w.T, ran); n != slots || n < 1 || n > 2 {
 			w.Errorf("%d runs of %d slots", n, slots)
 		}
-		if err := os.Remove(ran); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, os.Remove(ran))
 		all(3, "--once-per", "24h", "day")
 		if n := lines(w.T, ran); n != strings.Count(w.must("runs", "day", "--json"), "\n") || n < 1 || n > 2 {
 			w.Errorf("%d runs a day", n)
@@ -259,9 +232,7 @@ func TestOneOfManyHostsRunsASlot(t *testing.T) {
 func lines(t *testing.T, file string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return bytes.Count(text, []byte("\n"))
 }
 

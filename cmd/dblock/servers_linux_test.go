@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Servers of a test's own, from binaries of this machine. They run as a user who is not root, in a
@@ -32,9 +34,7 @@ type aside struct {
 func newAside(t *testing.T) aside {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dblock-doctor-") // not the test's folder, which other users may not enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	a := aside{T: t, dir: dir}
 	if os.Geteuid() != 0 {
@@ -48,9 +48,7 @@ func newAside(t *testing.T) aside {
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
 		a.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chown(dir, uid, gid))
 		return a
 	}
 	t.Fatal("root may not run a server, and there is no other user")
@@ -143,9 +141,7 @@ func TestAServerOfATestTakesAnotherPortWhereItsOwnIsTaken(t *testing.T) {
 			}
 			first = port
 			taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, err)
 			w.Cleanup(func() { _ = taken.Close() })
 		}, "session")
 	})
@@ -178,9 +174,7 @@ func listensOn(pid, port int) bool {
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -232,9 +226,7 @@ func (w *world) pgBouncerOn(before func(port int), mode string, settings ...stri
 	port := a.serve(func(port int) []string {
 		ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
 			"auth_type = any\npool_mode = %s\n%s\n", server.Hostname(), server.Port(), server.User.Username(), secret, port, mode, strings.Join(settings, "\n"))
-		if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, os.WriteFile(file, []byte(ini), 0o644))
 		before(port)
 		return []string{binary, file}
 	})

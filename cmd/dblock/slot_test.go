@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestASlotThatIsTooLongAgoIsNotRun(t *testing.T) {
@@ -34,9 +35,7 @@ func TestASlotThatIsTooLongAgoIsNotRun(t *testing.T) {
 func TestASlotIsTheLatestTimeThatIsNotTooLongAgo(t *testing.T) {
 	at := func(text string) time.Time {
 		moment, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return moment
 	}
 	const tooLate, mistaken = "too late", "mistaken"
@@ -77,9 +76,7 @@ func TestTheZoneOfASlotIsTheHosts(t *testing.T) {
 	now := time.Now()
 	for _, zone := range []string{"Etc/GMT-7", "Etc/GMT+4"} {
 		in, err := time.LoadLocation(zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c := w.command("run", "--late", "1h", "--slot-of", now.In(in).Format("4 15 * * *"), "at "+zone, "--", "echo", "it ran")
 		c.Env = append(c.Env, "TZ="+zone)
 		if s := outcome(t, c); s.status != 0 || !strings.Contains(s.out, "it ran") {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // soaks skips a test that is for scripts/soak.
@@ -45,13 +46,9 @@ type relay struct {
 func (w *world) through() (*world, *relay) {
 	w.Helper()
 	u, err := url.Parse(w.dsn)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	r := &relay{Listener: listener, to: u.Host}
 	var running sync.WaitGroup
 	w.Cleanup(func() {
@@ -121,9 +118,7 @@ func TestSoakTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	const ttl = 4 * time.Second
 	w.diesBeforeTheNext(w, []string{"--ttl", ttl.String(), "--grace", (ttl / 2).String()}, func() {
 		tx, err := w.db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
 			t.Fatal(err)
 		}
@@ -143,16 +138,12 @@ func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
 	c := host.command(append(append([]string{"run"}, options...), "n", "--", "env", stubborn+"="+alive, os.Args[0])...)
 	var complaint bytes.Buffer
 	c.Stderr = &complaint
-	if err := c.Start(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, c.Start())
 	w.fileWith(alive, "\n")
 	next := w.command("run", "n", "--", "date", "+%s%N")
 	var began bytes.Buffer
 	next.Stdout = &began
-	if err := next.Start(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, next.Start())
 	w.queued("n", 1)
 	lose()
 	_ = c.Wait()
@@ -162,13 +153,9 @@ func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
 	if _, err := os.Stat(alive + ".term"); err != nil {
 		w.Error("it got no TERM before")
 	}
-	if err := next.Wait(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, next.Wait())
 	last, err := os.ReadFile(alive)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	if was, is := number(w.T, string(last)), number(w.T, began.String()); is <= was {
 		w.Errorf("the next began at %d, and the one before lived at %d", is, was)
 	}
@@ -193,9 +180,7 @@ func TestSoakACommandGoesOnWhereTheDatabaseComesBackInTime(t *testing.T) {
 			`echo >$0; while [ ! -e "$1" ]; do sleep 0.01; done`, runs, may)
 		var complaint bytes.Buffer
 		c.Stderr = &complaint
-		if err := c.Start(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, c.Start())
 		w.fileWith(runs, "\n")
 		way.cutOff()
 		w.until(way.refuses)
@@ -210,9 +195,7 @@ func TestSoakACommandGoesOnWhereTheDatabaseComesBackInTime(t *testing.T) {
 		}
 		before := until()
 		w.until(func() bool { return until().After(before.Add(time.Second)) })
-		if err := os.WriteFile(may, nil, 0o600); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, os.WriteFile(may, nil, 0o600))
 		if err := c.Wait(); err != nil {
 			w.Errorf("%v: %s", err, &complaint)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/tell"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // victim is a process that writes down when it is ended.
@@ -113,16 +114,12 @@ func TestNoSignalIsLostWhileTheCommandStarts(t *testing.T) {
 		t.Error("the command was run after the signal")
 	}
 
-	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
 	for len(received) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	p, err := start([]string{"sleep", "600"}, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer p.forward(received)()
 	if code := p.wait().code(); code != 128+int(syscall.SIGUSR1) {
 		t.Errorf("the command ended with %d", code)
@@ -133,9 +130,7 @@ func TestASignalThatCameBeforeReleaseHasEndedTheContext(t *testing.T) {
 	for range 100 {
 		ctx, release := interruptible()
 		received := receive() // also tells when it has come
-		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 		<-received
 		release()
 		if !errors.As(context.Cause(ctx), new(interrupted)) {

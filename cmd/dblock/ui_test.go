@@ -23,6 +23,7 @@ import (
 
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // page is dblock ui as a process, and a browser that has opened nothing yet.
@@ -39,33 +40,21 @@ func (w *world) ui(arguments ...string) *page {
 	w.Helper()
 	c := w.command(append([]string{"ui"}, arguments...)...)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
+	require.NoError(w, c.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	address, err := url.Parse(strings.TrimSpace(line))
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return &page{world: w, process: c, address: address, browser: &http.Client{Jar: jar}}
 }
 
 // ends interrupts it.
 func (p *page) ends(by syscall.Signal) {
 	p.Helper()
-	if err := p.process.Process.Signal(by); err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, p.process.Process.Signal(by))
 	if err := p.process.Wait(); err != nil {
 		p.Errorf("after %v: %v", by, err)
 	}
@@ -75,9 +64,7 @@ func (p *page) ends(by syscall.Signal) {
 func (p *page) opens() string {
 	p.Helper()
 	response, err := p.browser.Get(p.address.String())
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if p.root = response.Request.URL.Path; err != nil || response.StatusCode != http.StatusOK || response.Request.URL.RawQuery != "" {
@@ -92,9 +79,7 @@ func (p *page) at(name string) string { return "http://" + p.address.Host + p.ro
 func (p *page) do(client *http.Client, method, at string, form url.Values, headers ...string) (status int, body string) {
 	p.Helper()
 	r, err := http.NewRequestWithContext(p.Context(), method, at, strings.NewReader(form.Encode()))
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i < len(headers); i += 2 {
 		if r.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
@@ -102,14 +87,10 @@ func (p *page) do(client *http.Client, method, at string, form url.Values, heade
 		}
 	}
 	response, err := client.Do(r)
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	return response.StatusCode, string(text)
 }
 
@@ -149,9 +130,7 @@ func (p *page) cookie() *http.Cookie { p.Helper(); return p.cookieBy(http.Defaul
 func (p *page) cookieBy(transport http.RoundTripper) *http.Cookie {
 	p.Helper()
 	response, err := transport.RoundTrip(httptest.NewRequestWithContext(p.Context(), "GET", p.address.String(), nil))
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	defer response.Body.Close()
 	cookies := response.Cookies()
 	if len(cookies) != 1 || response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != cookies[0].Path || response.Header.Get("Referrer-Policy") != "no-referrer" {
@@ -239,14 +218,10 @@ func TestUIEndsWhileSomebodyLooks(t *testing.T) {
 	p := w.ui()
 	p.opens()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", p.at("lock?name=n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.Header.Set("Accept", "text/event-stream")
 	response, err := p.browser.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	stream := bufio.NewReader(response.Body)
 	for line := ""; !strings.HasPrefix(line, "data: "); {
@@ -343,13 +318,9 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- serve(ctx, out, listener, dblockweb.HandlerOf(i, authorize(true))) }()
 		line, err := bufio.NewReader(in).ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		address, err := url.Parse(strings.TrimSpace(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		transport := &http.Transport{DialContext: listener.dial, DisableKeepAlives: true}
 		c := (&page{world: &world{T: t}, address: address}).cookieBy(transport)
 		ask := func(method, at string, form url.Values, accept string) *http.Response {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
@@ -72,13 +73,9 @@ func TestUnlockHitsNobodyWhoCameWhileItAsked(t *testing.T) {
 	answer, question := io.Pipe()
 	var said screen
 	c.Stdin, c.Stderr = answer, &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	w.until(func() bool { return said.shows("[y/N]") })
-	if err := seen.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
 	if _, err := io.WriteString(question, "y\n"); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -26,17 +27,13 @@ func (w *world) owned(name, thread string, options ...dblock.LockOption) *dblock
 func (w *world) begin() (tx *sql.Tx, pid int64) {
 	w.Helper()
 	tx, err := w.db.Begin()
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() { _ = tx.Rollback() })
 	ask := probes[w.engine].id
 	if w.engine == migrate.SQLite {
 		ask = fmt.Sprint("SELECT ", os.Getpid())
 	}
-	if err := tx.QueryRow(ask).Scan(&pid); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, tx.QueryRow(ask).Scan(&pid))
 	return tx, pid
 }
 
@@ -73,18 +70,14 @@ func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 			var links []link
 			for line := range strings.Lines(w.must("why", "orders/1", "--json")) {
 				var l link
-				if err := json.Unmarshal([]byte(line), &l); err != nil {
-					w.Fatal(err)
-				}
+				require.NoError(w, json.Unmarshal([]byte(line), &l))
 				links = append(links, l)
 			}
 			if len(links) != 2 || len(links[1].Transactions) != 1 || links[1].Transactions[0].PID != pid || links[1].Untold != "" {
 				w.Errorf("%+v", links)
 			}
 		}
-		if err := tx.Rollback(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, tx.Rollback())
 		if out := w.must("why", "stock/9"); strings.Contains(out, "LOCKED") || strings.Contains(out, "not known") {
 			w.Errorf("nothing is locked any more:\n%s", out)
 		}
@@ -96,21 +89,15 @@ func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 		held := []*dblock.Lock{w.owned("alone", "1"), w.owned("together", "2", dblock.Permits(1, 2))}
 		for _, l := range held {
 			tx, pid := w.begin()
-			if err := w.client.Guard(w.Context(), tx, l); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, w.client.Guard(w.Context(), tx, l))
 			bystander, _ := w.begin() // nobody waits for one that has read and locked nothing, which MariaDB gives the same number
-			if err := bystander.QueryRowContext(w.Context(), "SELECT count(*) FROM dblock_locks").Scan(new(int)); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, bystander.QueryRowContext(w.Context(), "SELECT count(*) FROM dblock_locks").Scan(new(int)))
 			out := w.must("why", l.Name())
 			contains(w, out, fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
 			if n := strings.Count(out, "LOCKED"); n != 1 {
 				w.Errorf("%d transactions are blamed:\n%s", n, out)
 			}
-			if err := tx.Rollback(); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, tx.Rollback())
 		}
 	})
 }
@@ -119,9 +106,7 @@ func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 func TestWhyNamesTheTransactionThatAllOthersWaitFor(t *testing.T) {
 	eachServer(t, func(w *world) {
 		for _, name := range []string{"wanted", "elsewhere"} {
-			if err := w.lock(name).Unlock(w.Context()); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, w.lock(name).Unlock(w.Context()))
 		}
 		idle, pid := w.begin()
 		w.in(idle, "UPDATE dblock_locks SET name = name WHERE name = 'elsewhere'")
@@ -135,22 +120,16 @@ func TestWhyNamesTheTransactionThatAllOthersWaitFor(t *testing.T) {
 		w.until(func() bool {
 			return strings.Contains(w.must("why", "wanted"), fmt.Sprintf("LOCKED by the transaction of PID %d,", pid))
 		})
-		if err := idle.Rollback(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, idle.Rollback())
 		<-done
 	})
 }
 
 func TestWhySeesAPreparedTransaction(t *testing.T) {
 	eachKind(t, func(w *world) {
-		if err := w.lock("n").Unlock(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, w.lock("n").Unlock(w.Context()))
 		c, err := w.db.Conn(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		id := "'" + rand.Text() + "'"
 		do := func(c interface {
 			ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const name = "issue_cert_example.com"
@@ -78,9 +79,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 func TestLockWaitsUntilItsContextEnds(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.instance(), w.instance()
-	if err := a.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Lock(t.Context(), name))
 	for _, s := range []*certmagiclock.Storage{a, b} {
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -99,9 +98,7 @@ func TestLockWaitsUntilItsContextEnds(t *testing.T) {
 func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.instance(), w.instance()
-	if err := a.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Lock(t.Context(), name))
 	renew := func(s *certmagiclock.Storage) error { return s.RenewLockLease(t.Context(), name, time.Hour) }
 	if err := renew(a); err != nil {
 		t.Errorf("held: %v", err)
@@ -110,9 +107,7 @@ func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
 		t.Errorf("not held: %v", err)
 	}
 	w.lose(name)
-	if err := b.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Lock(t.Context(), name))
 	err := renew(a)
 	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); err = renew(a) { // the client hears of it with a heartbeat
 		time.Sleep(10 * time.Millisecond)
@@ -137,9 +132,7 @@ func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
 func TestTheNextOfAnInstanceWaitsForOneThatHasLostTheLock(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance()
-	if err := s.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Lock(t.Context(), name))
 	w.lose(name)
 	next := make(chan error, 1)
 	go func() { next <- s.Lock(t.Context(), name) }()
@@ -153,9 +146,7 @@ func TestTheNextOfAnInstanceWaitsForOneThatHasLostTheLock(t *testing.T) {
 	}
 	select {
 	case err := <-next:
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	case <-time.After(patience):
 		t.Fatal("the next has not got it")
 	}

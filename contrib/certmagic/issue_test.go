@@ -15,6 +15,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const domain = "example.com"
@@ -28,9 +30,7 @@ type authority struct {
 
 func newAuthority(t *testing.T, during func(attempt int64) error) *authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &authority{key: key, during: during}
 }
 

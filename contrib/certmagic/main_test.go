@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -34,26 +35,20 @@ type world struct {
 
 func newWorld(t *testing.T) world {
 	w := world{t, filepath.Join(t.TempDir(), "dblock.db"), t.TempDir()}
-	if err := migrate.Up(t.Context(), w.open(), migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), w.open(), migrate.SQLite))
 	return w
 }
 
 func (w world) open() *sql.DB {
 	db, err := sql.Open("sqlite", "file:"+w.file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
 func (w world) client() *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(sqlite.New(w.open()), dblock.WithTTL(time.Second))
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			w.Error(err)
@@ -65,9 +60,7 @@ func (w world) client() *dblock.Client[*sql.Tx] {
 // instance is the storage of a process of its own.
 func (w world) instance() *certmagiclock.Storage {
 	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, w.client().Locker(), prefix)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // meddler is a Locker that keeps what Lock returned, and does something else after each TryLock.
@@ -42,12 +43,8 @@ func TestALockThatIsUnlockedWhileItIsTakenAgainIsGivenBack(t *testing.T) {
 		}
 	}
 	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, meddler{w.client().Locker(), &first, then}, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Lock(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, s.Lock(t.Context(), name))
 	w.lose(name)
 	<-first.Context().Done()
 	if err := s.RenewLockLease(t.Context(), name, time.Hour); !errors.Is(err, dblock.ErrNotHeld) {

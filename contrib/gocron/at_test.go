@@ -14,15 +14,14 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
 func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
 	at := func(text string) time.Time {
 		when, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return when
 	}
 	for _, c := range []struct{ schedule, now, want string }{
@@ -38,13 +37,9 @@ func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
 		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-25T01:30:00Z", "2026-10-25T00:30:00Z"}, // and that one has two
 	} {
 		schedule, err := cron.ParseStandard(c.schedule)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		times, err := timesOf(schedule)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if due := times.Latest(at(c.now).UTC().Add(early)); !due.Equal(at(c.want)) {
 			t.Errorf("%s at %s: %v, not %s", c.schedule, c.now, due, c.want)
 		}
@@ -67,14 +62,10 @@ func (berlin) Next(after time.Time) time.Time {
 // October.
 func TestANightlyJobRunsOnceInNightsInWhichTheClockIsMoved(t *testing.T) {
 	in, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const nightly = "CRON_TZ=Europe/Berlin 30 2 * * *"
 	schedule, err := cron.ParseStandard(nightly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		from time.Time
 		want []string
@@ -92,27 +83,19 @@ func TestANightlyJobRunsOnceInNightsInWhichTheClockIsMoved(t *testing.T) {
 					process = fake.Another(t)
 				}
 				locker, err := At(process.Client, schedule)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				s, err := gocron.NewScheduler()
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer func() { _ = s.Shutdown() }()
 				_, err = s.NewJob(gocron.CronJob(nightly, false), gocron.NewTask(func() { ran.Add(1) }), gocron.WithName("nightly"),
 					gocron.WithDistributedJobLocker(locker), gocron.WithCronImplementation(&Cron{}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				s.Start()
 			}
 			time.Sleep(72 * time.Hour)
 			var slots []string
 			for run, err := range jobs.New(fake.Client).Runs(t.Context(), "nightly") {
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				slots = append(slots, run.SlotEnds.In(in).Format("2 15:04 -0700"))
 			}
 			slices.Reverse(slots)
@@ -125,9 +108,7 @@ func TestANightlyJobRunsOnceInNightsInWhichTheClockIsMoved(t *testing.T) {
 
 func TestAnExpressionIsByTheZoneOfTheSchedulerOrItsOwn(t *testing.T) {
 	in, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	for expression, want := range map[string]string{
 		"30 2 * * *":                         "2026-11-23T01:30:00Z",

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -21,9 +22,7 @@ const leaders = "scheduler"
 
 func elector(t *testing.T, c *dblock.Client[*sql.Tx]) *gocronlock.Elector {
 	e, err := gocronlock.NewElector(c, leaders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -108,31 +107,23 @@ func TestACandidateThatCannotStandTriesAgain(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "empty.db")
 	db := open(t, name)
 	c, err := dblock.New(sqlite.New(db))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	e := elector(t, c)
 	until(t, func() bool {
 		err := e.IsLeader(t.Context())
 		return errors.Is(err, election.ErrNotLeader) && errors.Is(err, dblock.ErrSchema)
 	})
-	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
 	until(t, leads(e))
 }
 
 func TestAnElectorWhoseClientIsClosedGivesUp(t *testing.T) {
 	c := client(t, file(t))
 	e, err := gocronlock.NewElector(c, leaders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	until(t, leads(e))
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Close(t.Context()))
 	until(t, func() bool { return errors.Is(e.IsLeader(t.Context()), dblock.ErrClosed) })
 	if err := e.Close(t.Context()); !errors.Is(err, dblock.ErrClosed) {
 		t.Error(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -90,16 +91,10 @@ func start(t *testing.T, kind, file string, to chan<- ran) *exec.Cmd {
 	child.Env = append(os.Environ(), childKind+"="+kind, childFile+"="+file)
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -131,9 +126,7 @@ func twenty(t *testing.T, kind, file string) (all []ran, killed *exec.Cmd) {
 		all = append(all, receive(t, runs))
 		if len(all) == 8 {
 			killed = all[7].by
-			if err := killed.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, killed.Process.Kill())
 		}
 	}
 	return all, killed
@@ -145,9 +138,7 @@ func TestTwentySlotsOfTwoSchedulersOfWhichOneIsKilled(t *testing.T) {
 	all, killed := twenty(t, "slots", file)
 	slots := map[int64]int64{} // by token: the database has one run of each slot
 	for r, err := range jobs.New(client(t, file)).Runs(t.Context(), job) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if r.Tries != 1 {
 			t.Errorf("slot %d was begun %d times", r.Slot, r.Tries)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -25,13 +26,13 @@ var lockers = map[string]struct {
 	make  func(t *testing.T, file string) *gocronlock.Locker
 }{
 	"Every": {gocronlock.ErrTaken, func(t *testing.T, file string) *gocronlock.Locker {
-		return must(t)(gocronlock.Every(client(t, file), time.Hour))
+		return made(t)(gocronlock.Every(client(t, file), time.Hour))
 	}},
 	"At": {gocronlock.ErrTaken, func(t *testing.T, file string) *gocronlock.Locker {
-		return must(t)(gocronlock.At(client(t, file), hourly))
+		return made(t)(gocronlock.At(client(t, file), hourly))
 	}},
 	"Hold": {dblock.ErrNotAcquired, func(t *testing.T, file string) *gocronlock.Locker {
-		return must(t)(gocronlock.Hold(client(t, file).Locker(), time.Hour))
+		return made(t)(gocronlock.Hold(client(t, file).Locker(), time.Hour))
 	}},
 }
 
@@ -43,11 +44,9 @@ var hourly = func() cron.Schedule {
 	return s
 }()
 
-func must(t *testing.T) func(l *gocronlock.Locker, err error) *gocronlock.Locker {
+func made(t *testing.T) func(l *gocronlock.Locker, err error) *gocronlock.Locker {
 	return func(l *gocronlock.Locker, err error) *gocronlock.Locker {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return l
 	}
 }
@@ -78,19 +77,15 @@ func TestAJobOfAMomentRunsOnceOnFourReplicas(t *testing.T) {
 func TestATimeThatWasMissedIsCaughtUpOnce(t *testing.T) {
 	const yearly = "0 0 1 1 *"
 	schedule, err := cron.ParseStandard(yearly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file := file(t)
 	ran, refused := make(chan struct{}, 3), make(chan error, 3)
 	for i := range 3 {
-		s := scheduler(t, gocron.WithDistributedLocker(must(t)(gocronlock.At(client(t, file), schedule))))
+		s := scheduler(t, gocron.WithDistributedLocker(made(t)(gocronlock.At(client(t, file), schedule))))
 		_, err := s.NewJob(gocron.CronJob(yearly, false), gocron.NewTask(func() { ran <- struct{}{} }), gocron.WithName(job),
 			gocron.WithStartAt(gocron.WithStartImmediately()),
 			gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err })))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.Start()
 		until(t, func() bool { return len(ran)+len(refused) > i })
 	}
@@ -134,9 +129,7 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 // breakAll takes all locks from their holders.
 func breakAll(t *testing.T, c *dblock.Client[*sql.Tx]) {
 	for info, err := range inspect.New(c).List(t.Context(), inspect.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := c.Break(t.Context(), info.Name, "test"); err != nil {
 			t.Fatal(err)
 		}
@@ -149,9 +142,7 @@ func TestATaskEndsWithItsScheduler(t *testing.T) {
 			locker := k.make(t, file(t))
 			began, ended := make(chan struct{}), make(chan error, 1)
 			s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			now(t, s, locker.Task(job, func(ctx context.Context, l dblock.Handle) error {
 				close(began)
 				<-ctx.Done()
@@ -172,13 +163,11 @@ func TestATaskEndsWithItsScheduler(t *testing.T) {
 func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 	file := file(t)
 	c := client(t, file)
-	locker := must(t)(gocronlock.Every(c, time.Hour, jobs.RetryFailed(3, 0)))
+	locker := made(t)(gocronlock.Every(c, time.Hour, jobs.RetryFailed(3, 0)))
 	run := func(f func() error) error {
 		t.Helper()
 		l, err := locker.Lock(t.Context(), job)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		func() {
 			defer func() { _ = recover() }()
 			_ = locker.Task(job, func(context.Context, dblock.Handle) error { return f() })(t.Context())
@@ -211,9 +200,7 @@ func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 func outcomes(t *testing.T, c *dblock.Client[*sql.Tx]) (kept []string) {
 	t.Helper()
 	for r, err := range jobs.New(c).Runs(t.Context(), job) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		kept = append(kept, r.Err)
 	}
 	return kept
@@ -236,16 +223,12 @@ func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
 	file := file(t)
 	locker := lockers["Hold"].make(t, file)
 	first, err := locker.Lock(t.Context(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n, err := client(t, file).Break(t.Context(), job, "test"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	second, err := locker.Lock(t.Context(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := first.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
 		t.Error(err)
 	}
@@ -266,16 +249,12 @@ func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
 func TestTwoSchedulersUnderOneLockAreTwo(t *testing.T) {
 	file := file(t)
 	c := client(t, file)
-	locker := must(t)(gocronlock.Hold(c.Locker(), time.Hour))
+	locker := made(t)(gocronlock.Hold(c.Locker(), time.Hour))
 	outer, err := c.Lock(t.Context(), "outer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer outer.Unlock(t.Context())
 	first, err := locker.Lock(outer.Context(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer first.Unlock(t.Context())
 	if _, err := locker.Lock(outer.Context(), job); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("the second got %v", err)
@@ -295,7 +274,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		"At without a client":         func() error { _, err := gocronlock.At[any](nil, hourly); return err },
 		"At without a schedule":       func() error { _, err := gocronlock.At(c, nil); return err },
 		"At with a nil Option":        func() error { _, err := gocronlock.At(c, hourly, nil); return err },
-		"a schedule without times":    func() error { _, err := must(t)(gocronlock.At(c, never{})).Lock(t.Context(), job); return err },
+		"a schedule without times":    func() error { _, err := made(t)(gocronlock.At(c, never{})).Lock(t.Context(), job); return err },
 		"Hold without a client":       func() error { _, err := gocronlock.Hold(nil, time.Hour); return err },
 		"a hold of no time":           func() error { _, err := gocronlock.Hold(c.Locker(), 0); return err },
 		"a hold of more than a year":  func() error { _, err := gocronlock.Hold(c.Locker(), 367*24*time.Hour); return err },

@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -34,17 +35,13 @@ func TestMain(m *testing.M) {
 // file is the name of a database file that has dblock's tables.
 func file(t testing.TB) string {
 	name := filepath.Join(t.TempDir(), "dblock.db")
-	if err := migrate.Up(t.Context(), open(t, name), migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), open(t, name), migrate.SQLite))
 	return name
 }
 
 func open(t testing.TB, file string) *sql.DB {
 	db, err := pool(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -55,9 +52,7 @@ func pool(file string) (*sql.DB, error) {
 
 func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(sqlite.New(open(t, file)), dblock.WithTTL(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -69,9 +64,7 @@ func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {
 // scheduler is one that is shut down with the test.
 func scheduler(t testing.TB, option gocron.SchedulerOption) gocron.Scheduler {
 	s, err := gocron.NewScheduler(option)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Shutdown(); err != nil {
 			t.Error(err)
@@ -84,9 +77,7 @@ func scheduler(t testing.TB, option gocron.SchedulerOption) gocron.Scheduler {
 func now(t testing.TB, s gocron.Scheduler, function any, listeners ...gocron.EventListener) {
 	_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(function),
 		gocron.WithName(job), gocron.WithEventListeners(listeners...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.Start()
 }
 

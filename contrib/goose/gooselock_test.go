@@ -13,7 +13,8 @@ import (
 	"github.com/pressly/goose/v3/lock/locktesting"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/contrib/goose"
+	gooselock "github.com/dblock-go/dblock/contrib/goose"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -27,9 +28,7 @@ var migrations = fstest.MapFS{
 
 func locker(t *testing.T, c *dblock.Client[*sql.Tx]) *gooselock.Locker {
 	l, err := gooselock.New(c.Locker(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -37,9 +36,7 @@ func locker(t *testing.T, c *dblock.Client[*sql.Tx]) *gooselock.Locker {
 func (d database) provider(t *testing.T, options ...goose.ProviderOption) *goose.Provider {
 	db := d.open(t)
 	p, err := goose.NewProvider(d.dialect, db, migrations, append(options, goose.WithLocker(locker(t, d.client(t, db))))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -63,9 +60,7 @@ func TestProvidersMayShareALocker(t *testing.T) {
 		shared := goose.WithLocker(locker(t, d.client(t, db)))
 		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
 			p, err := goose.NewProvider(d.dialect, db, migrations, shared)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return p
 		})
 	})
@@ -97,9 +92,7 @@ func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
 		c := d.client(t, d.open(t))
 		l := locker(t, c)
-		if err := l.Lock(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Lock(t.Context(), nil))
 		if n, err := d.client(t, d.open(t)).Break(t.Context(), name, "test"); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -111,9 +104,7 @@ func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
 		if err := l.Unlock(t.Context(), nil); !errors.Is(err, dblock.ErrLost) {
 			t.Errorf("the first heard %v", err)
 		}
-		if err := l.Lock(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Lock(t.Context(), nil))
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := l.Unlock(over, nil); err != nil {
@@ -130,13 +121,9 @@ func TestDoMigratesOverAPoolOfOne(t *testing.T) {
 	d := database{kinds["sqlite"], kinds["sqlite"].create(t)}
 	db := d.open(t)
 	db.SetMaxOpenConns(1)
-	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
 	provider, err := goose.NewProvider(d.dialect, db, migrations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var results []*goose.MigrationResult
 	err = d.client(t, db).Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock) (err error) {
 		results, err = provider.Up(ctx)

@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -64,9 +65,7 @@ func each(t *testing.T, test func(t *testing.T, d database)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := database{k, k.create(t)}
-			if err := migrate.Up(t.Context(), d.open(t), k.engine); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, migrate.Up(t.Context(), d.open(t), k.engine))
 			test(t, d)
 		})
 	}
@@ -79,9 +78,7 @@ func (k kind) create(t *testing.T) string {
 	}
 	dsn := os.Getenv(k.dsn)
 	server, err := sql.Open(k.driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := fmt.Sprintf("dblock_goose_%d", rand.Uint64())
 	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
@@ -96,25 +93,19 @@ func (k kind) create(t *testing.T) string {
 	})
 	if k.driver == "mysql" {
 		config, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		config.DBName = name
 		return config.FormatDSN()
 	}
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
 
 func (d database) open(t *testing.T) *sql.DB {
 	db, err := sql.Open(d.driver, d.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -125,9 +116,7 @@ func (d database) open(t *testing.T) *sql.DB {
 
 func (d database) client(t *testing.T, db *sql.DB) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(d.new(db), dblock.WithTTL(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -26,22 +27,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func database(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
-	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
 	return db
 }
 
 func open(t *testing.T, db *sql.DB, options ...dblock.Option) *dblock.Client[*sql.Tx] {
 	t.Helper()
 	client, err := dblock.New(sqlite.New(db), append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := client.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -75,9 +70,7 @@ func (sdk *telemetry) with(options ...dblockotel.Option) []dblockotel.Option {
 func (sdk *telemetry) collect() map[string]metricdata.Metrics {
 	sdk.t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := sdk.reader.Collect(sdk.t.Context(), &all); err != nil {
-		sdk.t.Fatal(err)
-	}
+	require.NoError(sdk.t, sdk.reader.Collect(sdk.t.Context(), &all))
 	metrics := map[string]metricdata.Metrics{}
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.Name != "github.com/dblock-go/dblock/contrib/otel" {

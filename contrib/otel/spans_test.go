@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -108,20 +109,14 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	client := open(t, db, dblock.WithObserver(observe.All(after, dblockotel.Observer(sdk.with()...))), dblock.WithTTL(time.Second))
 	rival := open(t, db)
 	registration, err := dblockotel.Watch(client, sdk.with()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = registration.Unregister() })
 
 	ctx, request := sdk.tracers.Tracer("the application").Start(t.Context(), "request")
 	lock, err := client.Lock(ctx, "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	other, err := rival.Lock(t.Context(), "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := client.TryLock(ctx, "m"); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Fatal(err)
 	}
@@ -160,7 +155,5 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 			t.Fatalf("lost %v, beat %v, held %v: %v", lost, beat, held, all)
 		}
 	}
-	if err := other.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, other.Unlock(t.Context()))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // stats is a client.
@@ -33,9 +34,7 @@ func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 		sdk := newTelemetry(t)
 		client := &stats{dblock.Stats{Held: 2, Waiting: 3, OldestHold: time.Minute, EventsDropped: 4}}
 		registration, err := dblockotel.Watch(client, sdk.with(dblockotel.WithAttributes(attribute.String("app", "x")))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		always := func(held int64) []metricdata.Metrics {
 			return []metricdata.Metrics{
 				sum("dblock.held.count", "How many locks the client holds.", "{lock}", false, held, "app", "x"),
@@ -62,9 +61,7 @@ func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 		client.now.Held, client.now.Listening = 0, false
 		time.Sleep(time.Minute)
 		same(t, sdk.collect(), append(always(0), session(0, 0)...)...)
-		if err := registration.Unregister(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, registration.Unregister())
 		same(t, sdk.collect())
 	})
 }

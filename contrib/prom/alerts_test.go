@@ -19,6 +19,7 @@ import (
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -33,9 +34,7 @@ func expose(t *testing.T) exposed {
 	t.Helper()
 	c := dblockprom.New("orders")
 	c.Watch(empty{})
-	if err := c.Inspect(empty{}, dblockprom.Inspection{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Inspect(empty{}, dblockprom.Inspection{}))
 	o := c.Observer()
 	o.AcquireEnd(t.Context(), observe.Attempt{Wait: true}, observe.AcquireResult{})
 	o.HoldEnd(observe.HoldResult{})
@@ -45,9 +44,7 @@ func expose(t *testing.T) exposed {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := exposed{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -135,9 +132,7 @@ var alert = regexp.MustCompile(`(?m)^ +- alert: (\w+)\n +expr: (?:\|\n((?: {10}.
 func alerts(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	expressions := map[string]string{}
 	for _, m := range alert.FindAllStringSubmatch(string(text), -1) {
 		expressions[m[1]] = m[2] + m[3]
@@ -158,9 +153,7 @@ func TestAlertsReadMetricsThatExist(t *testing.T) {
 // When alerts fire stands in alerts_test.yml, which promtool runs.
 func TestEveryAlertHasATestInWhichItFires(t *testing.T) {
 	text, err := os.ReadFile("alerts_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name := range alerts(t) {
 		if !strings.Contains(string(text), "alertname: "+name+"\n") {
 			t.Errorf("no test in which %s fires", name)
@@ -203,12 +196,8 @@ func TestPromtool(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(map[string][]group{"groups": {rules}}) // JSON is YAML
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "dashboard.yml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, text, 0o600))
 	run("check", "rules", "--lint=none", file)
 }

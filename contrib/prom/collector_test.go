@@ -15,6 +15,7 @@ import (
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -39,9 +40,7 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 	o.Listener(false, errors.New("broken"))
 	o.Listener(false, dblock.ErrUnsupported) // it polls
 	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3, Waiting: 2, OldestHold: time.Minute, EventsDropped: 4}})
-	if err := c.Inspect(names{"a": 2, "b": 5, "c": 0}, dblockprom.Inspection{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Inspect(names{"a": 2, "b": 5, "c": 0}, dblockprom.Inspection{}))
 	return c
 }
 
@@ -107,9 +106,7 @@ dblock_session_ttl_seconds{client="orders"} 15
 
 func TestDurationsAreHistogramsByOutcome(t *testing.T) {
 	families, err := registry(t, full(t, "orders")).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := map[string]string{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -221,9 +218,7 @@ func TestACollectorCountsARealClient(t *testing.T) {
 	rival := open(t, db, dblock.WithObserver(others.Observer()))
 	metrics.Watch(client)
 	others.Watch(rival)
-	if err := metrics.Inspect(inspect.New(client), dblockprom.Inspection{Every: time.Nanosecond, Failed: func(err error) { t.Error(err) }}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, metrics.Inspect(inspect.New(client), dblockprom.Inspection{Every: time.Nanosecond, Failed: func(err error) { t.Error(err) }}))
 	r, theirs := registry(t, metrics), registry(t, others)
 	expect := func(gatherer prometheus.Gatherer, name string, want float64) {
 		t.Helper()
@@ -238,9 +233,7 @@ func TestACollectorCountsARealClient(t *testing.T) {
 		}
 	}
 	lock, err := client.Lock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	expect(r, "dblock_locks_held", 1)
 	expect(r, "dblock_names_held", 1)
 	expect(r, "dblock_session_ttl_seconds", 2)

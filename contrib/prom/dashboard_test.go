@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // dashboard is what a test needs to know of one.
@@ -28,13 +30,9 @@ type dashboard struct {
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
 	text, err := os.ReadFile("dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &d))
 	return d
 }
 
@@ -88,9 +86,7 @@ func TestTheDashboardIsOne(t *testing.T) {
 			continue
 		}
 		var query struct{ Query string }
-		if err := json.Unmarshal(v.Query, &query); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(v.Query, &query))
 		metric, label, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(query.Query, "label_values("), ")"), ", ")
 		if _, has := metrics[metric][label]; !has {
 			t.Errorf("the variable %s: %s", v.Name, query.Query)

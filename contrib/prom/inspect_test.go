@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // names are held, each with so many waiters, who came an hour ago, or a minute later for each name
@@ -86,9 +87,7 @@ func many(n, waiters int) names {
 func inspected(t *testing.T, of dblockprom.Lister, bounds dblockprom.Inspection) prometheus.Gatherer {
 	t.Helper()
 	c := dblockprom.New("")
-	if err := c.Inspect(of, bounds); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Inspect(of, bounds))
 	return registry(t, c)
 }
 

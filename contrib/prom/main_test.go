@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -24,22 +25,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func database(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
-	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
 	return db
 }
 
 func open(t *testing.T, db *sql.DB, options ...dblock.Option) *dblock.Client[*sql.Tx] {
 	t.Helper()
 	client, err := dblock.New(sqlite.New(db), append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := client.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -52,9 +47,7 @@ func registry(t *testing.T, collectors ...prometheus.Collector) *prometheus.Regi
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	for _, c := range collectors {
-		if err := r.Register(c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Register(c))
 	}
 	return r
 }
@@ -72,9 +65,7 @@ func shows(t *testing.T, r prometheus.Gatherer, text string, names ...string) {
 func value(t *testing.T, r prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	riverlock "github.com/dblock-go/dblock/contrib/river"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The environment of a process of its own that works jobs.
@@ -111,12 +112,8 @@ func (d database) start(t *testing.T) *exec.Cmd {
 	child.Env = append(os.Environ(), childKind+"="+d.name, childDSN+"="+d.dsn)
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = child.Process.Kill()
@@ -134,14 +131,10 @@ func TestJobsOfACustomerShareTheirPermitsWhenAProcessIsKilled(t *testing.T) {
 		d.wait(t, db, "SELECT count(*) >= 8 FROM worked WHERE ended IS NOT NULL")
 		victim := processes[0]
 		d.wait(t, db, fmt.Sprintf("SELECT count(*) > 0 FROM worked WHERE ended IS NULL AND pid = %d", victim.Process.Pid))
-		if err := victim.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, victim.Process.Kill())
 		_ = victim.Wait()
 		var killed int64
-		if err := db.QueryRowContext(t.Context(), "SELECT "+d.now).Scan(&killed); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT "+d.now).Scan(&killed))
 		// What the victim had fetched, which may be all that there was, stays with it until River
 		// rescues it. The other process goes on.
 		insert(t, r)
@@ -167,9 +160,7 @@ func (d database) wait(t *testing.T, db *sql.DB, query string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
 		var yes bool
-		if err := db.QueryRowContext(t.Context(), query).Scan(&yes); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&yes))
 		if yes {
 			return
 		}
@@ -183,15 +174,11 @@ func (d database) wait(t *testing.T, db *sql.DB, query string) {
 // states tells what became of the jobs.
 func (d database) states(t *testing.T, db *sql.DB) (text string) {
 	rows, err := db.QueryContext(t.Context(), "SELECT state, count(*), max(errors) FROM river_job GROUP BY state")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var state, n, failures any
-		if err := rows.Scan(&state, &n, &failures); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rows.Scan(&state, &n, &failures))
 		text += fmt.Sprintf("%s: %v %s\n", state, n, failures)
 	}
 	return text
@@ -207,20 +194,14 @@ func (d database) most(t *testing.T, db *sql.DB, victim int, killed int64) (most
 	var changes []change
 	rows, err := db.QueryContext(t.Context(), fmt.Sprintf(
 		"SELECT began, coalesce(ended, CASE pid WHEN %d THEN %d ELSE %d END) FROM worked", victim, killed, int64(math.MaxInt64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var began, ended int64
-		if err := rows.Scan(&began, &ended); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rows.Scan(&began, &ended))
 		changes = append(changes, change{began, 1}, change{ended, -1})
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rows.Err())
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
 	now := 0
 	for _, c := range changes {

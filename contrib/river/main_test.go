@@ -25,6 +25,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -135,9 +136,7 @@ func each(t *testing.T, test func(t *testing.T, d database)) {
 			d := database{k, name, k.create(t)}
 			db := d.open(t)
 			d.migrate(t)
-			if err := d.river(t, &river.Config{Logger: silent}).migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.river(t, &river.Config{Logger: silent}).migrate(t.Context()))
 			if _, err := db.ExecContext(t.Context(), "CREATE TABLE worked (job bigint, pid bigint, began bigint, ended bigint)"); err != nil {
 				t.Fatal(err)
 			}
@@ -153,9 +152,7 @@ func (k kind) create(t *testing.T) string {
 	}
 	dsn := os.Getenv(k.server)
 	server, err := sql.Open(k.driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := fmt.Sprintf("dblock_river_%d", rand.Uint64())
 	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
@@ -169,9 +166,7 @@ func (k kind) create(t *testing.T) string {
 		_ = server.Close()
 	})
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
@@ -179,34 +174,26 @@ func (k kind) create(t *testing.T) string {
 // river is a River client that is closed with the test.
 func (d database) river(t *testing.T, config *river.Config) queue {
 	q, err := d.queue(context.Background(), d.dsn, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(q.close)
 	return q
 }
 
 // migrate makes dblock's tables.
 func (d database) migrate(t *testing.T) {
-	if err := migrate.Up(t.Context(), d.open(t), d.engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), d.open(t), d.engine))
 }
 
 func (d database) open(t *testing.T) *sql.DB {
 	db, err := sql.Open(d.driver, d.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
 func (d database) client(t *testing.T) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(d.new(d.open(t)), dblock.WithTTL(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)

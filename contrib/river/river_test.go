@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	riverlock "github.com/dblock-go/dblock/contrib/river"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // waiter works a charge until its context ends, or until the test sends something.
@@ -48,9 +49,7 @@ func (d database) run(t *testing.T, limit *riverlock.Middleware) setting {
 	var stop func()
 	s.events, stop = s.Subscribe(river.EventKindJobCompleted, river.EventKindJobFailed, river.EventKindJobSnoozed)
 	t.Cleanup(stop)
-	if err := s.Start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Start(context.Background()))
 	t.Cleanup(func() {
 		if err := s.StopAndCancel(context.Background()); err != nil {
 			t.Error(err)
@@ -89,9 +88,7 @@ func one(*rivertype.JobRow) riverlock.Limit { return riverlock.Limit{Key: "custo
 
 func limit(t *testing.T, client dblock.Locker, of func(*rivertype.JobRow) riverlock.Limit) *riverlock.Middleware {
 	m, err := riverlock.New(client, prefix, of, riverlock.Snooze(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return m
 }
 
@@ -179,9 +176,7 @@ func TestWhatTheJobReturnsIsPassedOn(t *testing.T) {
 		_ = work(riverlock.Limit{Key: "customer/42", Permits: 1}, func(context.Context) error { panic("boom") })
 	}()
 	l, err := c.TryLock(t.Context(), permitOf42)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Unlock(t.Context())
 	if err := work(riverlock.Limit{}, func(context.Context) error { return broken }); err != broken {
 		t.Errorf("without a limit: %v", err)
@@ -192,9 +187,7 @@ func TestWhatTheJobReturnsIsPassedOn(t *testing.T) {
 func TestAJobUnderThePermitOfAnotherIsSnoozed(t *testing.T) {
 	c, _ := direct(t)
 	outer, err := c.Lock(t.Context(), permitOf42, dblock.Permits(1, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer outer.Unlock(t.Context())
 	var snooze *river.JobSnoozeError
 	err = limit(t, c.Locker(), one).Work(outer.Context(), &rivertype.JobRow{}, func(context.Context) error { return nil })

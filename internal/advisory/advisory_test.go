@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/sessionlock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -41,9 +42,7 @@ func TestAnAdvisoryLockIsWhatItsKeySays(t *testing.T) {
 	s := newStage(t)
 	k, psql := s.client(), s.stranger()
 	try := func() (taken bool) {
-		if err := psql.QueryRow(t.Context(), "SELECT pg_try_advisory_lock($1)", Key("n")).Scan(&taken); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, psql.QueryRow(t.Context(), "SELECT pg_try_advisory_lock($1)", Key("n")).Scan(&taken))
 		return taken
 	}
 	p := s.lock(k, "n", alone)
@@ -305,9 +304,7 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 	var mu sync.Mutex
 	before, after := 0, 0
 	config, err := pgxpool.ParseConfig(s.db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.MaxConns = 1
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		mu.Lock()
@@ -323,14 +320,10 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 		return nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer pool.Close()
 	busy, err := pool.Acquire(t.Context()) // all of its budget
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer busy.Release()
 	k := s.open(pool)
 	p := s.lock(k, "n", alone)
@@ -382,9 +375,7 @@ func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 	server.Kill()
 	server.Start()
 	standby, err := pgxpool.New(t.Context(), server.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer standby.Close()
 	_, _, err = s.open(standby).Acquire(t.Context(), "n", alone, true)
 	if !errors.Is(err, driver.ErrReadOnly) || !errors.Is(err, errStandby) || errors.Is(err, driver.ErrUnavailable) {

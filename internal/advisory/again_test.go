@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/sessionlock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by sending the release a second time: by then the lock is another holder's, on the same
@@ -23,18 +24,14 @@ func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
 		}
 	})
 	first, _, err := a.Acquire(t.Context(), "n", false, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = first.Release(ended) // it may or may not hear the answer
 	if _, _, err := a.Acquire(t.Context(), "n", false, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.Release(t.Context()))
 	if _, got, err := b.Acquire(t.Context(), "n", false, false); got || err != nil {
 		t.Errorf("another client got a lock that is held: %v, %v", got, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a wait that ends with the second loss of its connection, or with the first failure to
@@ -20,18 +21,14 @@ func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
 	server := dbtest.OwnPostgres(t)
 	s := stageOn(t, server.Empty(t))
 	config, err := pgxpool.ParseConfig(s.db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tries := make(chan struct{}, 1000)
 	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
 		tries <- struct{}{}
 		return nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	one, two := s.client(), s.open(pool)
 	s.lock(one, "n", alone)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/sessionlock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -39,9 +40,7 @@ func stageOn(t *testing.T, db dbtest.Database) *stage {
 	t.Helper()
 	s := &stage{T: t, db: db, outside: db.Pool(t)}
 	conn, err := pgx.Connect(t.Context(), db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.seen = conn
 	t.Cleanup(func() {
 		s.eventually("advisory locks are left", func() bool {
@@ -61,16 +60,12 @@ func (s *stage) client(settings ...string) keeper {
 func (s *stage) pool(settings ...string) *pgxpool.Pool {
 	s.Helper()
 	config, err := pgxpool.ParseConfig(s.db.DSN)
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	for i := 0; i < len(settings); i += 2 {
 		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(s.Context()), config)
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	s.Cleanup(pool.Close)
 	return pool
 }
@@ -78,9 +73,7 @@ func (s *stage) pool(settings ...string) *pgxpool.Pool {
 func (s *stage) open(pool *pgxpool.Pool) keeper {
 	s.Helper()
 	k, err := open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	s.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.Error(err)
@@ -91,9 +84,7 @@ func (s *stage) open(pool *pgxpool.Pool) keeper {
 
 func (s *stage) count(sql string, args ...any) (n int) {
 	s.Helper()
-	if err := s.seen.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.seen.QueryRow(context.Background(), sql, args...).Scan(&n))
 	return n
 }
 
@@ -219,9 +210,7 @@ func (s *stage) still(attempts ...*attempt) {
 func (s *stage) begun(pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
 	s.Helper()
 	tx, err := pool.BeginTx(s.Context(), options)
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	if _, err := tx.Exec(s.Context(), "SELECT set_config('dblock.work', 'done', true)"); err != nil {
 		s.Fatal(err)
@@ -249,18 +238,14 @@ func (s *stage) exec(on interface {
 
 func (s *stage) commit(tx pgx.Tx) {
 	s.Helper()
-	if err := tx.Commit(s.Context()); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, tx.Commit(s.Context()))
 }
 
 // stranger is a session that knows nothing but keys.
 func (s *stage) stranger() *pgx.Conn {
 	s.Helper()
 	conn, err := pgx.Connect(s.Context(), s.db.DSN)
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	s.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }

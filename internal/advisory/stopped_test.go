@@ -3,6 +3,8 @@ package advisory
 import (
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A process is stopped when its waiter has become the first of the queue. PostgreSQL 13 has no
@@ -11,13 +13,9 @@ import (
 func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	s := newStage(t)
 	stopped, err := server{pool: s.pool()}.Waiter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stopped.Close()
-	if err := stopped.Wait(t.Context(), keysOf("n"), alone); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, stopped.Wait(t.Context(), keysOf("n"), alone))
 	conn := stopped.(*waiter).conn
 	has, err := simple(t.Context(), conn, "SELECT current_setting('idle_in_transaction_session_timeout') || coalesce(' ' || current_setting('idle_session_timeout', true), '')")
 	if err != nil || has[0] != "10s 0" && has[0] != "10s" {
@@ -37,23 +35,17 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 func TestAnAdvisoryWaiterLeavesNoTransactionOpen(t *testing.T) {
 	s := newStage(t)
 	w, err := server{pool: s.pool()}.Waiter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer w.Close()
 	conn := w.(*waiter).conn
 	for range 2 {
 		for range 2 { // as the first of the queue it may have to wait for the lock again
-			if err := w.Wait(t.Context(), keysOf("n"), alone); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.Wait(t.Context(), keysOf("n"), alone))
 			if status := conn.PgConn().TxStatus(); status != 'T' {
 				t.Errorf("a place in the queue with status %c", status)
 			}
 		}
-		if err := w.Leave(t.Context(), keysOf("n")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Leave(t.Context(), keysOf("n")))
 		if status := conn.PgConn().TxStatus(); status != 'I' {
 			t.Errorf("no place in the queue, and status %c", status)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
@@ -40,9 +41,7 @@ func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
 				t.Error("the transaction does not exclude sessions, those of its own client too")
 			}
 			waits := s.begin(k, "n", alone, 1)
-			if err := end(tx, t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, end(tx, t.Context()))
 			p := s.granted(waits)
 			tx = s.begun(pool, pgx.TxOptions{IsoLevel: level})
 			if s.lockTx(tx, "n", alone, false) || s.lockTx(tx, "n", shared, false) {

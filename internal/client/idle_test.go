@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // idleTTLs is how many TTLs a session outlives its last use, as in package store.
@@ -113,9 +115,7 @@ func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
 func TestASessionOutlivesTheCallsThatUseIt(t *testing.T) {
 	idling(t, func(t *testing.T, p *paper, c *Client) {
 		release(t, acquire(t, t.Context(), c, "n"))
-		if err := c.store.Begin(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.store.Begin())
 		time.Sleep(20 * c.TTL())
 		if c.Stats().Session == "" {
 			t.Error("the session has ended below a call")
@@ -133,9 +133,7 @@ func TestTheOldestHoldIsThatOfAHolderWhomNobodyWatches(t *testing.T) {
 		w := want("watched")
 		w.Progress = time.Hour
 		watched, err := c.Acquire(t.Context(), &w, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		if s := c.Stats(); s.OldestHold != 0 || s.Held != 1 {
 			t.Errorf("%+v", s)

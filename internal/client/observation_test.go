@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -87,9 +88,7 @@ func want(name string) (w Want) {
 func acquire(t *testing.T, ctx context.Context, c *Client, name string) *Lock {
 	t.Helper()
 	l, err := c.Acquire(ctx, new(want(name)), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -153,9 +152,7 @@ func TestAnObserverIsToldOfEachNameOfSeveral(t *testing.T) {
 	observed(t, func(t *testing.T, p *paper, d *diary, c *Client) {
 		wants := []Want{want("a"), want("b"), want("c")}
 		all, _, err := c.AcquireAll(t.Context(), wants, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, l := range all.All() {
 			if got := l.Context().Value(mark{}); got != l.Name() {
 				t.Errorf("the context of %s has %v of the observer's", l.Name(), got)
@@ -188,9 +185,7 @@ func TestAHoldThatEndsBeforeItIsToldOfEndsAfterThat(t *testing.T) {
 		w := want("n")
 		ctx, obs := c.tellStart(t.Context(), attemptAt(&w.Request, true))
 		h, err := c.acquire(ctx, &w.Request, c.owners.Of(ctx, nil), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.ledger.Lose(errDisowned, h)
 		d.expect(t, "start n true")
 		l := c.handle(h, obs, false)
@@ -262,9 +257,7 @@ func TestLocksThatCannotBeUnlockedBeforeCloseAreToldOf(t *testing.T) {
 		s, d := stalling{newPaper(), make(chan struct{})}, &diary{}
 		c := newPaperClient(t, s, func(c *Config) { c.Observer = d.observer() })
 		all, _, err := c.AcquireAll(t.Context(), []Want{want("a"), want("b")}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		d.told()
 		unlocked, closed := make(chan []error, 1), make(chan error, 1)
 		go func() { unlocked <- all.Unlock(t.Context()) }()

@@ -3,6 +3,8 @@ package client
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a cohort that counts as the holder after it has been released or lost: requests would
@@ -25,9 +27,7 @@ func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 					go func() { locks <- acquire(t, t.Context(), c, "n") }()
 					synctest.Wait()
 				}
-				if err := first.Unlock(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, first.Unlock(t.Context()))
 				s := c.sessions.Alive()
 				for range 2 {
 					l := <-locks

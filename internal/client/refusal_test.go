@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var errDenied = driver.Refused(errors.New("permission denied"))
@@ -114,9 +115,7 @@ func TestARefusedMemberOfACohortTakesNoOtherAlong(t *testing.T) {
 		}
 		close(joined)
 		time.Sleep(time.Second)
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, held.Unlock(t.Context()))
 		all.Wait()
 		if len(failures) != 1 || !errors.Is(failures[0], errDenied) {
 			t.Errorf("of five requests, of which one is refused, fail: %v", failures)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -84,9 +85,7 @@ func TestWithoutAClientNothingStaysOpen(t *testing.T) {
 	s := &server{}
 	c := s.pool(4)
 	for range 3 {
-		if err := c.Do(t.Context(), s.answer); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Do(t.Context(), s.answer))
 		if open := s.count(); open != 0 {
 			t.Errorf("%d connections are open after the work", open)
 		}
@@ -99,9 +98,7 @@ func TestAConnectionIsUsedAgainUntilTheLastClientLeaves(t *testing.T) {
 		c := s.pool(4)
 		first, second := c.Attend(ttl), c.Attend(2*ttl)
 		for range 5 {
-			if err := c.Do(t.Context(), s.answer); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Do(t.Context(), s.answer))
 		}
 		first()
 		first()

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -66,9 +67,7 @@ const ttl = 24 * time.Hour
 // aliveSession is a session until the test ends.
 func aliveSession(t *testing.T, c clock.Clock) *store.Session {
 	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: c, Beating: quiet, Connecting: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Stop(contract.ErrClosed) })
 	return &store.Session{Session: s}
 }

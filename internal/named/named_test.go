@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/internal/sessionlock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Keys are for ever: programs of different versions must agree on them.
@@ -47,11 +48,11 @@ func TestNamedValidates(t *testing.T) {
 	_, err := named.Open(nil, sessionlock.Config{})
 	is(t, err, driver.ErrConfig)
 	connector, err := sqldriver.NewConnector(sqldriver.NewConfig())
-	must(t, err)
+	require.NoError(t, err)
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	config, err := sessionlock.Configured(nil)
-	must(t, err)
+	require.NoError(t, err)
 	for n, want := range map[int]error{0: nil, 1: driver.ErrConfig, 2: driver.ErrConfig, 3: nil} {
 		db.SetMaxOpenConns(n)
 		_, err := named.Open(db, config)
@@ -92,11 +93,11 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 		s.unlock(held)
 
 		outsider, err := s.pool.Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		defer outsider.Close()
 		for _, statement := range []string{"DO GET_LOCK('%s+', 0)", "DO RELEASE_LOCK('%s+')"} {
 			_, err = outsider.ExecContext(t.Context(), fmt.Sprintf(statement, named.Key(s.name("n"))))
-			must(t, err)
+			require.NoError(t, err)
 			if got, want := s.try(one, "n"), strings.Contains(statement, "RELEASE"); got != want {
 				t.Errorf("after %s TryLock says %v: the lock is free, the queue is not empty or empty", statement, got)
 			}
@@ -176,7 +177,7 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 		first, cancelFirst := s.begin(two, "n", 1)
 		second, cancelSecond := s.begin(three, "n", 2)
 		busy, err := pool.Conn(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		defer busy.Close()
 		for _, call := range []struct {
 			c      <-chan outcome
@@ -203,7 +204,7 @@ func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var set atomic.Int32
 		config, err := sqldriver.ParseDSN(s.DSN)
-		must(t, err)
+		require.NoError(t, err)
 		proxy := dbtest.NewProxy(t, config.Addr)
 		k := s.client(func(c *sqldriver.Config) { c.Addr = proxy.Addr() })
 		one := s.client(nil)
@@ -296,7 +297,7 @@ func TestWaitersForNamedLocksLeaveConnectionsToTheWork(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			work, err := pool.Conn(ctx)
-			must(t, err)
+			require.NoError(t, err)
 			defer work.Close()
 		}
 		s.waiting(2)
@@ -314,10 +315,10 @@ func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
 		p := s.lock(one, "n")
 		c, cancel := s.begin(two, "n", 1)
 		defer cancel()
-		must(t, two.Close(t.Context()))
+		require.NoError(t, two.Close(t.Context()))
 		is(t, (<-c).err, driver.ErrUnavailable)
 		s.waiting(0)
-		must(t, one.Close(t.Context()))
+		require.NoError(t, one.Close(t.Context()))
 		s.lost(p)
 		s.nothingLeft("n")
 		if n := pool.Stats().InUse; n > 0 {

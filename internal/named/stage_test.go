@@ -19,6 +19,7 @@ import (
 	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/internal/sessionlock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -54,12 +55,12 @@ func (s stage) name(name string) string { return s.prefix + name }
 func (s stage) open(change func(*sqldriver.Config)) *sql.DB {
 	s.t.Helper()
 	config, err := sqldriver.ParseDSN(s.DSN)
-	must(s.t, err)
+	require.NoError(s.t, err)
 	if change != nil {
 		change(config)
 	}
 	connector, err := sqldriver.NewConnector(config)
-	must(s.t, err)
+	require.NoError(s.t, err)
 	pool := sql.OpenDB(connector)
 	s.t.Cleanup(func() { _ = pool.Close() })
 	return pool
@@ -68,13 +69,13 @@ func (s stage) open(change func(*sqldriver.Config)) *sql.DB {
 func (s stage) exec(text string) {
 	s.t.Helper()
 	_, err := s.pool.Exec(text)
-	must(s.t, err)
+	require.NoError(s.t, err)
 }
 
 // number is a single number from the database.
 func (s stage) number(text string, args ...any) (n int64) {
 	s.t.Helper()
-	must(s.t, s.pool.QueryRow(text, args...).Scan(&n))
+	require.NoError(s.t, s.pool.QueryRow(text, args...).Scan(&n))
 	return n
 }
 
@@ -87,7 +88,7 @@ func (s stage) keeper(pool *sql.DB) *sessionlock.Keeper[string] { return s.keepe
 
 func (s stage) keeperFor(pool *sql.DB, absence time.Duration) *sessionlock.Keeper[string] {
 	k, err := named.Open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
-	must(s.t, err)
+	require.NoError(s.t, err)
 	s.t.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.t.Error(err)
@@ -109,7 +110,7 @@ func (s stage) lock(k *sessionlock.Keeper[string], name string) sessionlock.Poss
 func (s stage) try(k *sessionlock.Keeper[string], name string) bool {
 	s.t.Helper()
 	p, got, err := k.Acquire(s.t.Context(), s.name(name), false, false)
-	must(s.t, err)
+	require.NoError(s.t, err)
 	if got {
 		s.unlock(p)
 	}
@@ -118,7 +119,7 @@ func (s stage) try(k *sessionlock.Keeper[string], name string) bool {
 
 func (s stage) unlock(p sessionlock.Possession) {
 	s.t.Helper()
-	must(s.t, p.Release(s.t.Context()))
+	require.NoError(s.t, p.Release(s.t.Context()))
 }
 
 // outcome is what a call returned that runs while the test goes on.
@@ -144,7 +145,7 @@ func (s stage) granted(c <-chan outcome) sessionlock.Possession {
 	s.t.Helper()
 	select {
 	case o := <-c:
-		must(s.t, o.err)
+		require.NoError(s.t, o.err)
 		return o.possession
 	case <-time.After(patience):
 		s.t.Fatal("it was not granted")
@@ -206,13 +207,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func is(t *testing.T, err, kind error) {
 	t.Helper()
 	if !errors.Is(err, kind) {
@@ -229,9 +223,9 @@ type tap struct {
 
 func (s stage) tapped(rewrite func(text string) (string, error), spread bool) *sql.DB {
 	config, err := sqldriver.ParseDSN(s.DSN)
-	must(s.t, err)
+	require.NoError(s.t, err)
 	connector, err := sqldriver.NewConnector(config)
-	must(s.t, err)
+	require.NoError(s.t, err)
 	if rewrite == nil {
 		rewrite = func(text string) (string, error) { return text, nil }
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A process is stopped when its waiter has become the first of the queue: what it would send next
@@ -39,6 +41,6 @@ func TestAStoppedProcessLosesItsPlaceInTheNamedQueue(t *testing.T) {
 			t.Error("no waiter is bounded by 10 s")
 		}
 		s.nothingLeft("n")
-		must(t, stopped.Close(context.Background()))
+		require.NoError(t, stopped.Close(context.Background()))
 	})
 }

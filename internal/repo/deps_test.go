@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const module = "github.com/dblock-go/dblock"
@@ -94,7 +96,7 @@ var layers = []layer{
 	{name: "internal/testing/system"},
 	// What only tests import.
 	{name: "internal/testing/dbtest", not: [][]string{engines, sqliteDriver}},
-	{name: "internal/testing/program", not: [][]string{{module}, drivers, goose}, but: below()},
+	{name: "internal/testing/program", not: [][]string{{module}, drivers, goose}, but: below("internal/testing/require")},
 	{name: "internal/testing/txtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/testing/swallow", not: [][]string{anything}},
@@ -102,7 +104,8 @@ var layers = []layer{
 	{name: "internal/testing/contracts", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/testing/drivertest", not: [][]string{{module}}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/testing/suite", not: [][]string{engines, sqliteDriver}, but: below("gen/fences", "gen/versions")},
-	{name: "internal/testing/diagram", not: [][]string{anything}},
+	{name: "internal/testing/require", not: [][]string{anything}},
+	{name: "internal/testing/diagram", not: [][]string{anything}, but: below("internal/testing/require")},
 	{name: "internal/testing/example", not: [][]string{anything}},
 	{name: "internal/testing/leak", not: [][]string{anything}},
 	{name: "internal/testing/runtest"},
@@ -159,9 +162,7 @@ func list(t *testing.T, format string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", format, module+"/...")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The suite shows that the rights in docs/privileges are enough (internal/testing/suite/roles.go).
@@ -17,9 +19,7 @@ func TestEveryDocumentedRightIsUsedByAStatement(t *testing.T) {
 	} {
 		statements := literals(t, folders)
 		text, err := os.ReadFile("docs/privileges/" + engine + "-app.sql")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		rights := 0
 		for _, grant := range regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON ([a-z_., ]+) TO`).FindAllStringSubmatch(string(text), -1) {
 			for table := range strings.SplitSeq(grant[2], ", ") {
@@ -52,9 +52,7 @@ func literals(t *testing.T, globs []string) (texts []string) {
 				continue
 			}
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, match := range literal.FindAllStringSubmatch(string(text), -1) {
 				texts = append(texts, match[1]+match[2])
 			}

@@ -6,15 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // TestEveryQueryStandsForOneTransition holds the table in queries/README.md: each statement of each
 // engine is in it once, and a name stands in one row, whatever the engine.
 func TestEveryQueryStandsForOneTransition(t *testing.T) {
 	text, err := os.ReadFile("queries/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	engines := []string{"postgres", "mysql", "sqlite"}
 	listed := make(map[string]int)   // by engine and name
 	rowOf := make(map[string]string) // by name
@@ -44,9 +44,7 @@ func TestEveryQueryStandsForOneTransition(t *testing.T) {
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, match := range query.FindAllStringSubmatch(string(text), -1) {
 				key := engine + " " + match[1]
 				if n := listed[key]; n != 1 {
@@ -73,9 +71,7 @@ func TestEveryWriteProvesItself(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, match := range query.FindAllStringSubmatch(string(text), -1) {
 			name, body := match[1], match[2]
 			if strings.Contains(body, "UPDATE") && !strings.Contains(body, "LAST_INSERT_ID") && !changes[name] {

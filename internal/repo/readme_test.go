@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The README's programs are the ones under examples/quickstart, what is in docs/orm.md is in
@@ -21,23 +23,17 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 		"docs/recipes.md": {"examples/httpserver/server.go example_moves_test.go", 2},
 	} {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var files []string
 		for pattern := range strings.FieldsSeq(c.code) {
 			found, err := filepath.Glob(pattern)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			files = append(files, found...)
 		}
 		programs := ""
 		for _, file := range files {
 			program, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			programs += string(program)
 		}
 		blocks := regexp.MustCompile("(?s)```go\n(\t.*?)```").FindAllSubmatch(text, -1)
@@ -66,7 +62,5 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

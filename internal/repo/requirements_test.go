@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // What this module may require. Everything else that tests, adapters and programs need is required
@@ -30,9 +32,7 @@ func TestTheModuleRequiresFourOthers(t *testing.T) {
 		}
 		Replace []any
 	}
-	if err := json.Unmarshal(goCommand(t, ".", "mod", "edit", "-json"), &mod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(goCommand(t, ".", "mod", "edit", "-json"), &mod))
 	var direct []string
 	for _, r := range mod.Require {
 		if !r.Indirect {
@@ -94,13 +94,9 @@ func TestAUserWhoMigratesHasWhatGooseHas(t *testing.T) {
 func goSum(t *testing.T, imports ...string) []string {
 	t.Helper()
 	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sums, err := os.ReadFile("go.sum") // so that nobody need be asked for them
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mod := goCommand(t, ".", "mod", "edit", "-print") // requirements of the same versions
 	_, requirements, _ := bytes.Cut(mod, []byte("\nrequire"))
 	dir := t.TempDir()
@@ -114,15 +110,11 @@ func goSum(t *testing.T, imports ...string) []string {
 		"go.mod": "module example.com/user\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root +
 			"\n\nrequire" + string(requirements),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
 	}
 	goCommand(t, dir, "mod", "tidy")
 	sums, err = os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Split(strings.TrimSpace(string(sums)), "\n")
 }
 

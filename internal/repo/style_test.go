@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // commentWidth is how many columns a comment may have, with tabs of four.
@@ -22,9 +24,7 @@ func TestCommentsOfFunctionsFitOneScreen(t *testing.T) {
 	set := token.NewFileSet()
 	sources(t, func(path string, text []byte) {
 		file, err := parser.ParseFile(set, path, text, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, declaration := range file.Decls {
 			if f, is := declaration.(*ast.FuncDecl); is && f.Doc != nil && len(f.Doc.List) > docLines {
 				t.Errorf("%s: %d lines about %s: what concerns one engine goes to docs",
@@ -65,7 +65,5 @@ func sources(t *testing.T, f func(path string, text []byte)) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -183,9 +184,7 @@ func startOn(t *testing.T, store Store, s *server) (*Session, func(time.Duration
 		},
 		Holding: func() bool { return !s.idle },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { session.Stop(nil) })
 	return session, func(d time.Duration) {
 		mu.Lock()

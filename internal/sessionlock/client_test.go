@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by taking the end of a context for a holder.
@@ -47,9 +48,7 @@ func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
 	in(t, func(b *bench) {
 		c := NewClient(b.keeper(), true)
 		first, err := c.Lock(b.Context(), "n")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.cut()
 		<-first.Context().Done()
 		for range 2 {
@@ -58,9 +57,7 @@ func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
 			}
 		}
 		again, err := c.TryLock(b.Context(), "n")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		if err := again.Unlock(b.Context()); err != nil || len(c.holds) > 0 {
 			b.Errorf("%v, and %d holds are left", err, len(c.holds))
 		}
@@ -76,9 +73,7 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	in(t, func(b *bench) {
 		c := NewClient(b.keeper(), true)
 		l, err := c.Lock(b.Context(), "n")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.do(func() { b.stall = true })
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()

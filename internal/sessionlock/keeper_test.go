@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestGoroutinesGetANameInTheOrderInWhichTheyAsked(t *testing.T) {
@@ -337,9 +338,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		p := b.lock(one, "n", alone)
 		own, other := b.begin(one, "n", alone), b.begin(two, "n", alone)
 		for range 2 {
-			if err := one.Close(context.Background()); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, one.Close(context.Background()))
 		}
 		<-p.Kept().Done()
 		if !own.returned() || !errors.Is(own.err, driver.ErrUnavailable) || !errors.Is(context.Cause(p.Kept()), errClosed) {

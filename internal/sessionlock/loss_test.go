@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -127,9 +128,7 @@ func TestALoggerThatBlocksDelaysNoLossAndNoClose(t *testing.T) {
 		k := New[string](b.fake, testlog.Stuck(end), time.Minute)
 		c := NewClient(k, true)
 		l, err := c.Lock(context.Background(), "a")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		own := b.begin(k, "a", alone)
 		time.Sleep(time.Second) // quiet
 		b.do(func() { b.pins[0].dead = errors.New("cut") })
@@ -150,9 +149,7 @@ func TestCloseReturnsInTimeThoughTheServerDoesNotAnswer(t *testing.T) {
 	in(t, func(b *bench) {
 		c := NewClient(b.keeper(), true)
 		l, err := c.Lock(context.Background(), "a")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.do(func() { b.stall = true })
 		began := time.Now()
 		err = c.Close(context.Background())

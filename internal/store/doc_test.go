@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // full is an engine whose pool has connections left.
@@ -35,9 +36,7 @@ var row = regexp.MustCompile(`(?m)^//\t(\S.*?)\s{2,}(always|never|in an outage)\
 // The table in the package comment has every failure, with what Again and ResidueOf make of it.
 func TestEveryFailureIsInTheTable(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rows := row.FindAllStringSubmatch(string(text), -1)
 	if len(rows) != len(failures) {
 		t.Fatalf("%d rows, want %d", len(rows), len(failures))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/tables"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -21,9 +22,7 @@ func TestEverythingThatAMigrationMakesIsKnown(t *testing.T) {
 	for _, engine := range []string{"postgres", "mysql"} {
 		for _, set := range migrations.Sets {
 			text, err := migrations.SQL(engine, false, set)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, object := range made.FindAllStringSubmatch(text, -1) {
 				found[object[1]] = true
 				if !slices.Contains(tables.Objects, object[1]) {
@@ -41,9 +40,7 @@ func TestEverythingThatAMigrationMakesIsKnown(t *testing.T) {
 
 func TestAPlaceStandsBeforeEachObjectAndNothingElse(t *testing.T) {
 	in, err := tables.New("a$1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for text, want := range map[string]string{
 		"SELECT 1": "SELECT 1",
 		"UPDATE dblock_locks l SET token = dblock_locks.token, at = dblock_now()": `UPDATE "a$1".dblock_locks l SET token = "a$1".dblock_locks.token, at = "a$1".dblock_now()`,
@@ -64,9 +61,7 @@ func TestAPlaceStandsBeforeEachObjectAndNothingElse(t *testing.T) {
 // What sqlc has made must read as the rule expects.
 func TestNoStatementNamesAnObjectInAWayThatIsNotSeen(t *testing.T) {
 	in, err := tables.New("locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	any := regexp.MustCompile(`dblock_(?:` + strings.Join(tables.Objects, "|") + `)\b`)
 	files := 0
 	for _, folder := range []string{"postgresdb", "mysqldb"} {
@@ -81,9 +76,7 @@ func TestNoStatementNamesAnObjectInAWayThatIsNotSeen(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	if files < 10 {
 		t.Errorf("%d files", files)

@@ -19,6 +19,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -98,9 +99,7 @@ func newScript(t *testing.T) *script {
 	in, err := session.Open(t.Context(), unanswered{}, session.Config{
 		TTL: time.Hour, Clock: now, Beating: quiet, Connecting: quiet,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { in.Stop(nil) })
 	db := store.New(nil, store.Config{TTL: time.Hour, Clock: now, Log: log})
 	s := &script{session: &store.Session{Session: in}}
@@ -170,9 +169,7 @@ func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
 		},
 	}
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	table := row.FindAllStringSubmatch(string(text), -1)
 	if len(table) != len(flows) {
 		t.Fatalf("%d rows, want %d", len(table), len(flows))

@@ -39,6 +39,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -91,9 +92,7 @@ func each(t *testing.T, fresh func(*Server, testing.TB) Database, f func(t *test
 	for _, kind := range Kinds {
 		if server, err := Find(kind); err == nil || required(kind) {
 			t.Run(kind, func(t *testing.T) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				f(t, fresh(server, t))
 			})
 		}
@@ -169,9 +168,7 @@ func (s *Server) create(t testing.TB, name, like string) Database {
 		t.Fatalf("dbtest: create a database on %s (%s): %v", s.Kind, s.From, err)
 	}
 	dsn, err := withDatabase(s.Kind, s.DSN, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Database{Kind: s.Kind, Engine: engineOf(s.Kind), DSN: dsn, name: name}
 }
 
@@ -235,24 +232,18 @@ func (s *Server) leave() error {
 func (d Database) Migrate(t testing.TB) {
 	t.Helper()
 	db, err := open(d.Kind, d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := migrate.Up(ctx, db, d.Engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(ctx, db, d.Engine))
 }
 
 // SQL opens a pool of database/sql, which is closed when the test has ended.
 func (d Database) SQL(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := open(d.Kind, d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -277,9 +268,7 @@ func (d Database) Text(statement string) string {
 func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		for range 100 { // a connection with an ended context needs a moment to close
 			if pool.Stat().AcquiredConns() == 0 {
@@ -320,9 +309,7 @@ func (d Database) Through(t testing.TB, p *Proxy) Database {
 			d.DSN = c.FormatDSN()
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
@@ -330,9 +317,7 @@ func (d Database) Through(t testing.TB, p *Proxy) Database {
 func (d Database) Addr(t testing.TB) string {
 	t.Helper()
 	addr, err := address(d.Kind, d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return addr
 }
 

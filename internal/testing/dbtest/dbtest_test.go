@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestAKilledServerComesBackWithWhatWasCommitted(t *testing.T) {
@@ -51,9 +52,7 @@ func TestAKilledServerComesBackWithWhatWasCommitted(t *testing.T) {
 
 func count(t *testing.T, pool *sql.DB) (n int) {
 	t.Helper()
-	if err := pool.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n))
 	return n
 }
 
@@ -136,9 +135,7 @@ func TestProxyFaults(t *testing.T) {
 func listen(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -158,9 +155,7 @@ func listen(t *testing.T) string {
 func dial(t *testing.T, p *dbtest.Proxy) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The helper says where a container is that never answers.
 func TestAContainerThatDoesNotAnswerIsRemoved(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // stands for a daemon
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	t.Setenv("DOCKER_HOST", "tcp://"+l.Addr().String())
 	defer func(before []string) { helper = before }(helper)
@@ -33,9 +33,7 @@ func TestAContainerThatDoesNotAnswerIsRemoved(t *testing.T) {
 
 func TestAHelperThatFailsIsReported(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	t.Setenv("DOCKER_HOST", "tcp://"+l.Addr().String())
 	defer func(before []string) { helper = before }(helper)

@@ -1,6 +1,10 @@
 package dbtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
+)
 
 // Encoded returns a fresh database of PostgreSQL with an encoding and dblock's tables.
 func Encoded(t testing.TB, encoding string) Database {
@@ -21,9 +25,7 @@ func EncodedEmpty(t testing.TB, encoding string) Database {
 func (d Database) ClientEncoding(t testing.TB, encoding string) Database {
 	t.Helper()
 	u, err := postgresURL(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if q := u.Query(); encoding != "" {
 		q.Set("client_encoding", encoding)
 		u.RawQuery = q.Encode()

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/testing/program"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The modes in which a PgBouncer lends server connections.
@@ -40,42 +41,28 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 		t.Skip(err)
 	}
 	server, err := pgx.ParseConfig(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	as, err := program.Unprivileged("postgres", "nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "dblock-pgbouncer-") // not the test's folder, which other users may not enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ini := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
 		"unix_socket_dir =\nauth_type = any\npool_mode = %s\nignore_startup_parameters = extra_float_digits\n",
 		server.Host, server.Port, server.User, password(server.Password), port, mode) + strings.Join(settings, "\n") + "\n"
 	file := filepath.Join(dir, "ini")
-	if err := errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.Own(dir)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.Own(dir)))
 	p := &program.Program{As: as, Dir: dir, Args: []string{binary, "-q", file}}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Start())
 	t.Cleanup(func() {
 		if err := p.Kill(); err != nil {
 			t.Errorf("dbtest: stop PgBouncer: %v", err)
 		}
 	})
 	u, err := postgresURL(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
 	through := u.Query()
 	through.Set("sslmode", "disable")

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Proxy is a TCP proxy before a server, for faults of the network. It forwards until it is told
@@ -37,9 +39,7 @@ type link struct {
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &Proxy{listener: listener, target: addr, links: make(map[*link]bool)}
 	p.moved.L = &p.mu
 	p.done.Go(p.accept)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // template is a database that was migrated once, from which those of the tests are copied: under
@@ -33,9 +35,7 @@ func (m *template) get(t testing.TB, s *Server) Database {
 	var db Database
 	if s.Kind == KindSQLite {
 		folder, err := os.MkdirTemp("", "dblock-template-")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		db = sqliteIn(folder)
 	} else {
 		db = s.create(t, newName(), "")
@@ -97,9 +97,7 @@ func (s *Server) Database(t testing.TB) Database {
 		if err == nil {
 			err = os.WriteFile(db.name, content, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return db
 	}
 	for tries := 1; ; tries++ {

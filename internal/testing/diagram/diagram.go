@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var arrow = regexp.MustCompile(`(?m)^//\t    (\w+) --> (\w+): (\w+)$`)
@@ -19,9 +21,7 @@ func Compare[S comparable, E interface {
 }](t testing.TB, transitions map[S]map[E]S, name func(S) string) {
 	t.Helper()
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var drawn, coded []string
 	for _, m := range arrow.FindAllStringSubmatch(string(text), -1) {
 		drawn = append(drawn, m[1]+" "+m[3]+" "+m[2])

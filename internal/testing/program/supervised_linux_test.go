@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // fake is a program that notes its runs, and ends by itself until it has run so often.
@@ -30,9 +32,7 @@ func up(t *testing.T, s *Supervised) {
 	file := filepath.Join(s.Dir, "up")
 	for limit := time.Now().Add(time.Minute); ; {
 		if _, err := os.Stat(file); err == nil {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Remove(file))
 			return
 		}
 		if time.Now().After(limit) {
@@ -45,9 +45,7 @@ func up(t *testing.T, s *Supervised) {
 // Broken by nobody who starts it again, as a node of a cluster that could not join.
 func TestAProgramThatEndsByItselfIsStartedAgain(t *testing.T) {
 	s, runs := fake(t, "2")
-	if err := s.Start("with an argument of this start"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Start("with an argument of this start"))
 	up(t, s)
 	if n := s.Restarts(); n != 2 || runs() != 3 {
 		t.Errorf("started again %d times, %d runs, want 2 and 3", n, runs())
@@ -64,9 +62,7 @@ func TestAProgramThatWasKilledStaysDownUntilItIsStarted(t *testing.T) {
 	s, runs := fake(t, "0")
 	want := 0
 	for _, end := range []func() error{s.Kill, s.KillAlone, func() error { return s.Stop(time.Minute) }} {
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Start())
 		up(t, s)
 		if want++; runs() != want {
 			t.Errorf("%d runs, want %d", runs(), want)
@@ -74,9 +70,7 @@ func TestAProgramThatWasKilledStaysDownUntilItIsStarted(t *testing.T) {
 		if err := s.Start(); err != nil || s.Restarts() != 0 { // it runs already
 			t.Error(err)
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, end())
 		s.watching.Wait()
 		if pid := s.PID(); pid != 0 || s.Restarts() != 0 {
 			t.Errorf("it runs as %d", pid)

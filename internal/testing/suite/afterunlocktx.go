@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var afterUnlockTx = inPlaces(own{
@@ -104,9 +105,7 @@ func allAfterUnlockTx(t *testing.T, e *env) {
 	l := lock(t, c, "n")
 	commit(t, e.unlockTx(t, a, c, l))
 	all, err := c.LockAll(l.Context(), []string{"m", "n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if all.Tokens()["n"] <= l.Token() {
 		t.Errorf("token %d after %d", all.Tokens()["n"], l.Token())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -87,15 +88,11 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 		}
 		t.Helper()
 		config, err := pgxpool.ParseConfig(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		config.MaxConns = int32(connections)
 		config.ConnConfig.Tracer = tracer{}
 		pool, err := pgxpool.NewWithConfig(context.Background(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		a := app(engine(pool))
 		a.close = pool.Close

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var batches = inPlaces(own{
@@ -133,13 +134,9 @@ func batchBesideATransaction(t *testing.T, e *env) {
 	other := e.clientOf(t, a)
 	unlock(t, lock(t, other, "k"))
 	tx, err := a.begin(t.Context(), e.readCommitted())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.rollback()
-	if err := other.LockTx(t.Context(), tx, "k"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, other.LockTx(t.Context(), tx, "k"))
 	c.pile(t, client)
 	asked := asks(t.Context(), client, "j", "k", "l", "m")
 	for _, i := range []int{0, 2, 3} {
@@ -150,9 +147,7 @@ func batchBesideATransaction(t *testing.T, e *env) {
 		t.Errorf("granted beside a transaction that has it: %v", o.err)
 	default:
 	}
-	if err := tx.rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.rollback())
 	unlock(t, granted(t, soon, asked[1]))
 }
 
@@ -296,9 +291,7 @@ func leaveMany(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	me, other := id(), id()
 	for _, session := range []string{me, other} {
-		if err := a.Backend.OpenSession(brief(t), driver.Session{ID: session, Host: "h", TTL: longTTL}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Backend.OpenSession(brief(t), driver.Session{ID: session, Host: "h", TTL: longTTL}))
 	}
 	reader := func(session, attempt string) driver.Request {
 		return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1, Of: driver.Readers, Wait: true}
@@ -331,9 +324,7 @@ func leaveMany(t *testing.T, e *env) {
 		var granted []string
 		for _, attempt := range step.leave {
 			next, err := drivertest.Undo(brief(t), a.Backend, me, "n", attempt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, n := range next {
 				granted = append(granted, n.Attempt)
 			}

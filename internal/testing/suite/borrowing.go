@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -78,9 +79,7 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 		e.set(t, Params("a short busy timeout", "_pragma", "busy_timeout(100)"))
 	}
 	e.exec(t, "CREATE TABLE app (n integer)")
-	if err := migrate.Up(t.Context(), e.look, e.db.Engine, migrate.Fences, migrate.Versions); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), e.look, e.db.Engine, migrate.Fences, migrate.Versions))
 	a := e.wiring.Open(t, e.db, 8)
 	if a.spied == nil {
 		t.Fatal("the pool cannot be spied on")
@@ -141,9 +140,7 @@ func (e *env) endStatement(t *testing.T, a, other App, s step, same bool, nth in
 	if s.block != nil {
 		holder = beginTx(t, other, sql.LevelDefault)
 		defer func() { _ = holder.rollback() }()
-		if err := s.block(holder); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.block(holder))
 	}
 	ended := make(chan struct{})
 	var tx Tx
@@ -162,9 +159,7 @@ func (e *env) endStatement(t *testing.T, a, other App, s step, same bool, nth in
 		ctx = begun
 	}
 	tx, err := a.begin(begun, sql.LevelDefault)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if x, ok := tx.(pgxTx); ok {
 		w.tx.Store(x.tx.Conn())
 	}
@@ -207,14 +202,10 @@ func (e *env) newSession(t *testing.T) string {
 	pool := e.db.SQL(t)
 	defer pool.Close()
 	conn, err := pool.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	state, err := e.sessionState(queryOn(t.Context(), conn))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return state
 }
 
@@ -297,9 +288,7 @@ func idleOf(t testing.TB, pool *sql.DB, w *spy, look func(string, query)) {
 		back := w.conn.closed.Load() || w.conn.lent.Load() // to the client, which may keep it
 		for range pool.Stats().Idle {
 			conn, err := pool.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			conns = append(conns, conn)
 			_ = conn.Raw(func(raw any) error { back = back || raw == w.conn; return nil })
 		}

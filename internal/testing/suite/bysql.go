@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // bySQL guards a lock in a transaction as docs/transactions.md says, in any language.
@@ -41,9 +42,7 @@ func guardedBySQL(t *testing.T, e *env) {
 				held, holder := e.takeFor(t, a, name+strings.ReplaceAll(kind, "'", ""), takeover)
 				tx := beginTx(t, a, level)
 				snapshot(t, tx)
-				if err := e.bySQL(tx, held.Name, held.Token); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, e.bySQL(tx, held.Name, held.Token))
 				if e.wiring.Kind != SQLite { // where nobody can write now
 					if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
 						t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var chains = inPlaces(own{
@@ -17,9 +18,7 @@ var chains = inPlaces(own{
 func told(t *testing.T, c Client, name string) (names []string) {
 	t.Helper()
 	infos, err := c.Why(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, info := range infos {
 		names = append(names, info.Name)
 	}

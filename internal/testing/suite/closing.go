@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	inside "github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var closings = inPlaces(moving{
@@ -73,9 +74,7 @@ func closeExhausted(t *testing.T, e *env) {
 func (e *env) lockTable(t *testing.T) (unlock func()) {
 	t.Helper()
 	conn, err := e.db.SQL(t).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run := func(statements ...string) {
 		t.Helper()
 		for _, s := range statements {

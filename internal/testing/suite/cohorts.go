@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var cohorts = inPlaces(own{
@@ -148,9 +149,7 @@ func releasedCohort(t *testing.T, e *env) {
 	release := func(token int64) bool {
 		t.Helper()
 		_, released, err := drivertest.Batch(brief(t), l.Backend, nil, []driver.Held{l.held(s, token)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return released[0]
 	}
 	for token := g.First; token < g.Token; token++ {
@@ -287,14 +286,10 @@ func claimedCohort(t *testing.T, e *env) {
 	g := l.of(cohort(s, "s1", 3))
 	l.join(cohort(s, "s2", 2))
 	up, err := l.Backend.Upkeep(brief(t), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer up.Close()
 	list, err := up.Claims(brief(t), s, driver.All)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	claims := make(map[string]int64)
 	for _, c := range list {
 		claims[c.Attempt] = c.Token
@@ -322,9 +317,7 @@ func graphOfCohort(t *testing.T, e *env) {
 	}
 	d := behind(r, "rest", 1)
 	d.Token = g.First + 1
-	if err := l.detach(s, g.Token, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, d))
 	for _, from := range []string{"x1", "rest"} {
 		want := []string{"[s1]", from}
 		if got := l.graph(from); !slices.Equal(got, want) {
@@ -371,9 +364,7 @@ func describedCohort(t *testing.T, e *env) {
 	check("s1", g, 0, 3, "x1", "x2")
 	d := behind(r, "rest", 1)
 	d.Token = g.First + 1
-	if err := l.detach(s, g.Token, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, d))
 	check(d.Thread, driver.Grant{First: d.Token, Token: d.Token}, 1, 4, "rest", "x1", "x2")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a read that locks the gaps between names along with a name: one with SKIP LOCKED, or of
@@ -44,9 +45,7 @@ func lockTxNewNames(t *testing.T, e *env) {
 			rollback(t, second) // its snapshot is older than the row
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e.usable(t, second)
 	})
 }
@@ -248,9 +247,7 @@ func lockTxStream(t *testing.T, e *env) {
 		e.queued(t, "n", int(i)+2)
 	}
 	unlock(t, first)
-	if err := within(t, soon, "LockTx has its turn", locked); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, within(t, soon, "LockTx has its turn", locked))
 	ctx, stop := context.WithCancel(limit)
 	defer stop()
 	begun := make(chan struct{}, streams)

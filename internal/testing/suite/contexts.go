@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var contexts = inPlaces(own{
@@ -101,9 +102,7 @@ func contextCauses(t *testing.T, e *env) {
 	unlock(t, l)
 	ended(t, soon, l, dblock.ErrNotHeld)
 	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Owner("host", "thread"))
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Close(t.Context()))
 	ended(t, soon, a, dblock.ErrClosed)
 	ended(t, soon, b, dblock.ErrClosed)
 	is(t, a.Unlock(context.Background()), dblock.ErrClosed)
@@ -191,9 +190,7 @@ func metadata(t *testing.T, e *env) {
 	want := map[string]string{"job": `re-index "ü"`, "try": "1"}
 	first := lock(t, a, "described", dblock.Metadata(want))
 	var got map[string]string
-	if err := json.Unmarshal([]byte(e.text(t, query)), &got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(e.text(t, query)), &got))
 	if !maps.Equal(got, want) {
 		t.Errorf("metadata %s: want %s", got, want)
 	}

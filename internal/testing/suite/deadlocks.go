@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var deadlocks = inPlaces(own{
@@ -103,9 +104,7 @@ func fanOut(t *testing.T, e *env) {
 	var held []*dblock.Lock
 	for range 2 {
 		l, err := a.Lock(outer.Context(), "s", dblock.Permits(1, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		held = append(held, l)
 	}
 	third := locking(outer.Context(), a, "s", dblock.Permits(1, 2))
@@ -129,9 +128,7 @@ func beside(t *testing.T, e *env) {
 	for _, last := range []string{"the owner", "the other"} {
 		outer, y := lock(t, a, "outer"), lock(t, b, "y")
 		inner, err := a.Lock(outer.Context(), "inner")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var ahead, back <-chan outcome
 		wait := func(who string) {
 			if who == "the owner" {
@@ -168,9 +165,7 @@ func beside(t *testing.T, e *env) {
 	// Likewise further down.
 	outer, y := lock(t, a, "outer"), lock(t, b, "y")
 	inner, err := a.Lock(outer.Context(), "inner")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	back := locking(y.Context(), b, "inner")
 	e.queued(t, "inner", 1)
 	ended := make(chan error, 1)
@@ -205,9 +200,7 @@ func ringWithinLockAll(t *testing.T, e *env) {
 	e.queued(t, "y", 1)
 	is(t, within(t, soon, "the other gives up", locking(y.Context(), b, "v")).err, dblock.ErrDeadlock)
 	unlock(t, y)
-	if err := within(t, soon, "LockAll has the rest", all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, within(t, soon, "LockAll has the rest", all))
 	unlock(t, outer)
 }
 
@@ -215,9 +208,7 @@ func ringWithLockAll(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))
 	x := lock(t, a, "x")
 	all, err := b.LockAll(t.Context(), []string{"y", "z"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first := locking(all.Context(), b, "x")
 	e.queued(t, "x", 1)
 	_, err = a.LockAll(x.Context(), []string{"v", "z"})
@@ -225,9 +216,7 @@ func ringWithLockAll(t *testing.T, e *env) {
 	e.free(t, "v")
 	unlock(t, x)
 	unlock(t, granted(t, soon, first))
-	if err := all.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all.Unlock(t.Context()))
 }
 
 // Broken by a LockTx that queues as an owner of its own, which holds nothing.
@@ -270,9 +259,7 @@ func ringWithLockTx(t *testing.T, e *env) {
 		e.usable(t, txs[n-1])
 		unlock(t, held[n-1])
 		for i := n - 2; i >= 0; i-- { // the rest proceed
-			if err := within(t, soon, "the next goes on", waiters[i]); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, within(t, soon, "the next goes on", waiters[i]))
 			if txs[i] != nil {
 				e.usable(t, txs[i])
 			}

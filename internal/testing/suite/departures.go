@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -19,9 +20,7 @@ func lostAfterRollback(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
-	if err := c.UnlockTx(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.UnlockTx(t.Context(), tx, l))
 	rollback(t, tx)
 	e.end(t, e.session(t, "n"))
 	tx = beginTx(t, a, e.levels()[0])
@@ -38,15 +37,11 @@ func lostAfterGuard(t *testing.T, e *env) {
 	l := lock(t, c, "n")
 	for range 2 {
 		tx := beginTx(t, a, e.levels()[0])
-		if err := c.UnlockTx(t.Context(), tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.UnlockTx(t.Context(), tx, l))
 		rollback(t, tx)
 	}
 	tx := beginTx(t, a, e.levels()[0])
-	if err := c.Guard(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Guard(t.Context(), tx, l))
 	rollback(t, tx)
 	if n, err := e.client(t).Break(t.Context(), "n", "the test wants it"); n != 1 || err != nil {
 		t.Fatal(n, err)
@@ -63,14 +58,10 @@ func guardBeforeCommit(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
-	if err := c.Guard(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Guard(t.Context(), tx, l))
 	rollback(t, tx)
 	tx = beginTx(t, a, e.levels()[0])
-	if err := c.UnlockTx(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.UnlockTx(t.Context(), tx, l))
 	if err := c.Guard(brief(t), tx, l); err == nil {
 		t.Error("guarded what the same transaction has released")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var detaching = inPlaces(own{
@@ -35,9 +36,7 @@ var detachingGuarded = inPlaces(own{
 // detach detaches a lock.
 func detach(t testing.TB, l *dblock.Lock, d time.Duration) {
 	t.Helper()
-	if err := l.Detach(context.Background(), d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Detach(context.Background(), d))
 	if cause := context.Cause(l.Context()); !errors.Is(cause, dblock.ErrNotHeld) || errors.Is(cause, dblock.ErrLost) {
 		t.Errorf("its context ends with %v", cause)
 	}
@@ -47,9 +46,7 @@ func detach(t testing.TB, l *dblock.Lock, d time.Duration) {
 func resume(t testing.TB, c Client, name string, token int64) *dblock.Lock {
 	t.Helper()
 	l, err := c.Resume(context.Background(), name, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if l.Token() != token {
 		t.Errorf("token %d: want %d", l.Token(), token)
 	}
@@ -129,9 +126,7 @@ func notDetached(t *testing.T, e *env) {
 	l := lock(t, c, "n")
 	is(t, l.Detach(ctx, time.Second-1), dblock.ErrInvalidOption)
 	again, err := c.Lock(l.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	is(t, l.Detach(ctx, time.Hour), dblock.ErrUnsupported)
 	unlock(t, again)
 	live(t, l)
@@ -219,16 +214,12 @@ func nothingLeft(t *testing.T, e *env) {
 			is(t, l.Unlock(t.Context()), dblock.ErrLost)
 		},
 		"Downgrade": func(_ *relay, l *dblock.Lock) {
-			if err := l.Downgrade(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, l.Downgrade(t.Context()))
 			unlock(t, l)
 		},
 		"UnlockTx": func(r *relay, l *dblock.Lock) {
 			tx := beginTx(t, r.app, e.levels()[0])
-			if err := r.client.UnlockTx(t.Context(), tx, l); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.client.UnlockTx(t.Context(), tx, l))
 			commit(t, tx)
 			unlock(t, l)
 		},
@@ -361,9 +352,7 @@ func detachedBehindGuards(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, sql.LevelDefault)
-	if err := c.Guard(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Guard(t.Context(), tx, l))
 	done := make(chan error, 1)
 	tried, before := &u.changed, u.changed.Load()
 	if e.wiring.Kind == SQLite { // where the transaction has locked the whole database
@@ -377,9 +366,7 @@ func detachedBehindGuards(t *testing.T, e *env) {
 		return tried.Load() > before+1
 	})
 	e.commitOne(t, tx)
-	if err := within(t, patience, "Detach returns", done); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, within(t, patience, "Detach returns", done))
 	unlock(t, resume(t, e.client(t), "n", l.Token()))
 }
 
@@ -392,9 +379,7 @@ func guardedAfterResume(t *testing.T, e *env) {
 			first := lock(t, c, name)
 			if before { // it has a guard
 				tx := beginTx(t, a, level)
-				if err := c.Guard(t.Context(), tx, first); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.Guard(t.Context(), tx, first))
 				commit(t, tx)
 			}
 			detach(t, first, time.Hour)
@@ -412,9 +397,7 @@ func guardedAfterResume(t *testing.T, e *env) {
 			}
 			live(t, l)
 			tx := beginTx(t, a, level)
-			if err := c.Guard(t.Context(), tx, l); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Guard(t.Context(), tx, l))
 			e.commitOne(t, tx)
 			unlock(t, l)
 		}

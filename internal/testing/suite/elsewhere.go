@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/reaper"
@@ -21,9 +22,7 @@ import (
 func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], begin func(ctx context.Context) (tx TX, commit func() error, err error), places [2]string) {
 	client := func(place string) *dblock.Client[TX] {
 		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithLogger(testlog.New(t.Output(), t.Error)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			if err := c.Close(context.Background()); err != nil {
 				t.Error(err)
@@ -34,9 +33,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	a, b, other := client(places[0]), client(places[0]), client(places[1])
 	ctx, inspector := t.Context(), inspect.New(a)
 	held, err := a.Lock(ctx, "n", dblock.Metadata(map[string]string{"a": "b"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := b.TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("a name that is held: %v", err)
 	}
@@ -69,9 +66,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	did("Ask", b.Ask(ctx, "n", "please"))
 	did("Record", held.Record(ctx, "noted", "a detail"))
 	tx, commit, err := begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	did("Guard and UnlockTx", a.Guard(ctx, tx, held), a.UnlockTx(ctx, tx, held), commit(), held.Unlock(ctx))
 	l := within(t, patience, "the lock goes to the waiter", next)
 	if l == nil {
@@ -127,9 +122,7 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	did("CheckSchema", a.CheckSchema(ctx))
 	eventually(t, patience, "the events are written", func() bool {
 		for e, err := range inspector.Events(ctx, inspect.EventFilter{Name: "n"}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if e.Kind == "broken" {
 				return true
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -61,23 +62,17 @@ func unlockEnded(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	l, err := a.Lock(ctx, "deferred")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	line := e.line(t, "deferred", 1, []Client{b}, background)
 	cancel()
-	if err := l.Unlock(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Unlock(ctx))
 	next := granted(t, soon, line[0])
 	if err := next.Unlock(next.Context()); err != nil { // which ends in the middle of it
 		t.Fatal(err)
 	}
 	e.free(t, "deferred")
 	err = b.Do(t.Context(), "deferred", func(ctx context.Context, l *dblock.Lock) error { return l.Unlock(ctx) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e.free(t, "deferred")
 }
 
@@ -108,9 +103,7 @@ func closing(t *testing.T, e *env) {
 	held, waited := lock(t, a, "held"), lock(t, b, "waited for")
 	successor := e.line(t, "held", 1, []Client{b}, background)
 	waiters := e.line(t, "waited for", 3, []Client{a}, background)
-	if err := a.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Close(t.Context()))
 	next := granted(t, soon, successor[0])
 	ended(t, soon, held, dblock.ErrClosed)
 	rising(t, []int64{held.Token(), next.Token()})
@@ -154,9 +147,7 @@ func closeTwice(t *testing.T, e *env) {
 func closed(t *testing.T, e *env) {
 	c := e.client(t)
 	unlock(t, lock(t, c, "any"))
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Close(t.Context()))
 	_, err := c.Lock(t.Context(), "any")
 	is(t, err, dblock.ErrClosed)
 	_, err = c.TryLock(t.Context(), "any")
@@ -291,9 +282,7 @@ func tokens(t *testing.T, e *env) {
 		unlock(t, l)
 		eventually(t, soon, "the name is purged", func() bool {
 			report, err := reaper.Sweep(ctx, sweeper.Backend, reaper.Retention(0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			purged += report.Purged
 			return e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'purged'") == 0
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -90,9 +91,7 @@ func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	t.Helper()
 	log := testlog.New(t.Output(), t.Error)
 	c, err := newClient(a, slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options, e.timed(a))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -119,9 +118,7 @@ func (e *env) exec(t testing.TB, statement string, args ...any) int {
 		return err == nil
 	})
 	n, err := result.RowsAffected()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return int(n)
 }
 
@@ -280,9 +277,7 @@ func lock(t testing.TB, c Client, name string, options ...dblock.LockOption) *db
 // unlock unlocks what must be held.
 func unlock(t testing.TB, l *dblock.Lock) {
 	t.Helper()
-	if err := l.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Unlock(context.Background()))
 }
 
 // is checks an error against all that it must be.

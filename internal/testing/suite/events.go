@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var events = inPlaces(own{
@@ -23,9 +24,7 @@ func someEvents(t *testing.T, e *env) {
 	for i := range 7 {
 		records = append(records, driver.Event{Name: []string{"x", "y"}[i%2], Kind: []string{"one", "other"}[i/2%2], Token: int64(i)})
 	}
-	if err := e.app(t, 2).Backend.Record(brief(t), records[1:]); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.app(t, 2).Backend.Record(brief(t), records[1:]))
 	var ids [7]int64 // by token, as they are counted here
 	for _, event := range all(t, c.Events(t.Context(), inspect.EventFilter{})) {
 		ids[event.Token] = event.ID
@@ -86,9 +85,7 @@ func manyEvents(t *testing.T, e *env) {
 	for i := range 2100 { // two pages of each name, and more
 		records = append(records, driver.Event{Name: fmt.Sprint("n", i%2), Kind: "k", Token: int64(i)})
 	}
-	if err := e.app(t, 2).Backend.Record(t.Context(), records); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.app(t, 2).Backend.Record(t.Context(), records))
 	e.exec(t, "UPDATE dblock_events SET at = 1 WHERE token < 700")
 	for _, test := range []struct {
 		filter           inspect.EventFilter

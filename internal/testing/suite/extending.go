@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var extending = inPlaces(moving{
@@ -34,9 +35,7 @@ func extendLease(t *testing.T, e *env) {
 			t.Errorf("%s: it ended at %d, and does at %d: %v", table, first, ends(), err)
 		}
 		before := e.now(t)
-		if err := l.Extend(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Extend(t.Context(), time.Hour))
 		if after := e.now(t); ends() < before+time.Hour.Microseconds()-1000 || ends() > after+time.Hour.Microseconds()+1000 {
 			t.Errorf("%s: it ends at %d, extended by an hour between %d and %d", table, ends(), before, after)
 		}
@@ -64,9 +63,7 @@ func extendedEnds(t *testing.T, e *env) {
 		l := lock(t, a, "n", append(options, dblock.Lease(20*time.Second))...)
 		waiter := locking(context.Background(), b, "n")
 		e.queued(t, "n", 1)
-		if err := l.Extend(t.Context(), 3*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Extend(t.Context(), 3*time.Minute))
 		ends := e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'")
 		if left := time.Until(l.Until()); left > 3*time.Minute {
 			t.Errorf("%s: it has %v left", table, left)
@@ -147,9 +144,7 @@ func extendGuarded(t *testing.T, e *env) {
 	for _, options := range leasedKinds {
 		l := lock(t, c, "n", append(options, dblock.Lease(time.Minute))...)
 		tx := beginTx(t, app, e.levels()[0])
-		if err := c.Guard(t.Context(), tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Guard(t.Context(), tx, l))
 		if err := l.Extend(t.Context(), time.Hour); err != nil {
 			t.Error(err)
 		}

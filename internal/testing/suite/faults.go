@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var faults = inPlaces(own{
@@ -50,20 +51,14 @@ func (e *env) kill(t testing.TB, w which) int {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rows, err := e.look.QueryContext(ctx, "SELECT id FROM "+e.db.Processes()+" WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var ids []int64
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rows.Err())
 	for _, id := range ids {
 		if _, err := e.look.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)); err != nil {
 			t.Logf("connection %d has gone by itself: %v", id, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var guards = inPlaces(own{
@@ -46,25 +47,19 @@ var guards = inPlaces(own{
 func beginTx(t testing.TB, a App, level sql.IsolationLevel) Tx {
 	t.Helper()
 	tx, err := a.begin(context.Background(), level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.rollback() })
 	return tx
 }
 
 func commit(t testing.TB, tx Tx) {
 	t.Helper()
-	if err := tx.commit(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.commit(context.Background()))
 }
 
 func rollback(t testing.TB, tx Tx) {
 	t.Helper()
-	if err := tx.rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.rollback())
 }
 
 // snapshot has the transaction read, so that it sees from then on what was there then.
@@ -96,14 +91,10 @@ func guarded(t *testing.T, e *env) {
 		for kind, takeover := range takeovers {
 			t.Run(kind, func(t *testing.T) {
 				held, holder := e.takeFor(t, a, name+kind, takeover)
-				if err := a.makeGuard(t.Context(), held); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, a.makeGuard(t.Context(), held))
 				tx := beginTx(t, a, level)
 				snapshot(t, tx)
-				if err := a.guard(t.Context(), tx, held); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, a.guard(t.Context(), tx, held))
 				if e.wiring.Kind == SQLite { // the test could not write either: the transaction has locked the database
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 					_, _, err := drivertest.TakeOver(ctx, other.Backend, "", held.Name, holder)
@@ -124,9 +115,7 @@ func guarded(t *testing.T, e *env) {
 // commitOne writes something in the transaction and commits.
 func (e *env) commitOne(t testing.TB, tx Tx) {
 	t.Helper()
-	if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"))
 	commit(t, tx)
 }
 
@@ -140,9 +129,7 @@ func guardTooLate(t *testing.T, e *env) {
 				t.Run(kind+", guard made "+made, func(t *testing.T) {
 					held, holder := e.takeFor(t, a, name+kind+made, takeover)
 					makeGuard := func() {
-						if err := a.makeGuard(t.Context(), held); err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, a.makeGuard(t.Context(), held))
 					}
 					if made == "before the snapshot" {
 						makeGuard()
@@ -152,9 +139,7 @@ func guardTooLate(t *testing.T, e *env) {
 					if made == "after the snapshot" {
 						makeGuard()
 					}
-					if err := takeover.take(t, e, other, held, holder); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, takeover.take(t, e, other, held, holder))
 					if err := a.makeGuard(t.Context(), held); e.wiring.Kind != SQLite {
 						is(t, err, driver.ErrNotHeld)
 					}
@@ -179,15 +164,11 @@ func guardWholePool(t *testing.T, e *env) {
 	l := lock(t, c, "guarded")
 	for range 3 {
 		tx, err := a.begin(t.Context(), e.levels()[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer tx.rollback()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := c.Guard(ctx, tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Guard(ctx, tx, l))
 	}
 }
 
@@ -199,18 +180,12 @@ func guardAside(t *testing.T, e *env) {
 	other := e.clientOf(t, b)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		held, _ := e.takeFor(t, a, name, takeover{})
-		if err := a.makeGuard(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.makeGuard(t.Context(), held))
 		tx := beginTx(t, a, level)
 		snapshot(t, tx)
-		if err := a.guard(t.Context(), tx, held); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.guard(t.Context(), tx, held))
 		up, err := b.Backend.Upkeep(t.Context(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer up.Close()
 		if alive, err := up.Heartbeat(brief(t), held.Session, longTTL); err != nil || !alive {
 			t.Fatalf("a heartbeat beside a guarded transaction: %v, %v", alive, err)
@@ -235,9 +210,7 @@ func guardAside(t *testing.T, e *env) {
 			"UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = '" + held.Session + "'",
 			"UPDATE dblock_locks SET next_ticket = next_ticket + 1 WHERE name = '" + name + "'",
 		} {
-			if err := busy.exec(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, busy.exec(t.Context(), s))
 		}
 		tx = beginTx(t, a, level)
 		if err := a.guard(brief(t), tx, held); err != nil {
@@ -254,9 +227,7 @@ func guardRefused(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
 		tx := beginTx(t, a, level)
-		if err := c.Guard(t.Context(), tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Guard(t.Context(), tx, l))
 		e.usable(t, tx)
 
 		unlock(t, l)
@@ -304,9 +275,7 @@ func unlockTxCommitted(t *testing.T, e *env) {
 		waiter := locking(t.Context(), other, name)
 		e.queued(t, name, 1)
 		tx := beginTx(t, a, level)
-		if err := c.UnlockTx(t.Context(), tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.UnlockTx(t.Context(), tx, l))
 		live(t, l)
 		if holder := e.session(t, name); holder == "" {
 			t.Fatal("the lock was free before the commit")
@@ -333,9 +302,7 @@ func unlockTxRolledBack(t *testing.T, e *env) {
 		e.queued(t, name, 1)
 		for range 2 {
 			tx := beginTx(t, a, level)
-			if err := c.UnlockTx(t.Context(), tx, l); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.UnlockTx(t.Context(), tx, l))
 			rollback(t, tx)
 			live(t, l)
 			tx = beginTx(t, a, level)
@@ -404,9 +371,7 @@ func promoted(t *testing.T, e *env) {
 func (e *env) leased(t *testing.T, c Client, a App) (*dblock.Lock, Tx) {
 	t.Helper()
 	l, tx := lock(t, c, "n", dblock.Lease(longTTL)), beginTx(t, a, e.levels()[0])
-	if err := c.Guard(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Guard(t.Context(), tx, l))
 	return l, tx
 }
 

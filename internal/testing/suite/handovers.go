@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var handingOver = inPlaces(own{
@@ -43,9 +44,7 @@ func handOvers(t *testing.T, e *env) {
 	b := e.app(t, 3).Backend
 	sessions := map[bool][]string{false: {id(), id()}, true: {id(), id()}} // by whether they are dead
 	for _, s := range slices.Concat(sessions[false], sessions[true]) {
-		if err := b.OpenSession(t.Context(), driver.Session{ID: s, Host: "h", App: "test", TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.OpenSession(t.Context(), driver.Session{ID: s, Host: "h", App: "test", TTL: time.Hour}))
 	}
 	e.end(t, sessions[true][0])
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", sessions[true][1])
@@ -281,9 +280,7 @@ func (s *scene) served(t *testing.T, r driver.Removal) (is result) {
 	row, shares, places := s.rows()
 	names.Put(row, places, shares)
 	left, _, err := names.Run(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !left.Done() && s.leaves != nil {
 		t.Errorf("%s has nothing that leaves", s.name)
 	}
@@ -334,20 +331,14 @@ func (e *env) attempts(t *testing.T, query, name string) (list []string) {
 	t.Helper()
 	e.through(t, false, func() {
 		rows, err := e.look.QueryContext(t.Context(), e.db.Text(query), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer rows.Close()
 		for rows.Next() {
 			var attempt string
-			if err := rows.Scan(&attempt); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, rows.Scan(&attempt))
 			list = append(list, attempt)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rows.Err())
 	})
 	return list
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -150,9 +151,7 @@ func tablesLost(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithTTL(ttl)), e.client(t, dblock.WithTTL(ttl))
 	held := lock(t, a, "held")
 	line := e.line(t, "held", 1, []Client{b}, background)
-	if err := migrate.Down(t.Context(), e.look, e.db.Engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Down(t.Context(), e.look, e.db.Engine))
 	_, err := b.Lock(t.Context(), "other")
 	schema(t, err)
 	_, err = a.TryLock(t.Context(), "other")

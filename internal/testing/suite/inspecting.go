@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var inspecting = inPlaces(own{
@@ -35,9 +36,7 @@ func inspectLock(t *testing.T, e *env) {
 		waiters = append(waiters, locking(context.Background(), b, "n", options...))
 		e.queued(t, "n", i+1)
 	}
-	if err := b.Ask(t.Context(), "n", "to see"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Ask(t.Context(), "n", "to see"))
 	info, err := b.Inspect(t.Context(), "n")
 	if err != nil || len(info.Holders) != 1 || len(info.Waiters) != 3 || info.Token != l.Token() || info.Capacity != 3 {
 		t.Fatalf("%+v, %v", info, err)
@@ -81,18 +80,14 @@ func list(t *testing.T, e *env) {
 		names = append(names, fmt.Sprintf("list/%04d", i))
 	}
 	all, err := a.LockAll(t.Context(), names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	one := lock(t, a, "LIST/other", dblock.Owner("another host", "x"))
 	unlock(t, lock(t, a, "idle"))
 	r := lock(t, a, "read", dblock.Shared())
 	count := func(f inspect.Filter) (n int) {
 		last := ""
 		for info, err := range a.List(t.Context(), f) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if info.Name <= last {
 				t.Errorf("%q after %q", info.Name, last)
 			}
@@ -135,9 +130,7 @@ func list(t *testing.T, e *env) {
 	}
 	unlock(t, one)
 	unlock(t, r)
-	if err := all.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all.Unlock(t.Context()))
 }
 
 func watch(t *testing.T, e *env) {
@@ -172,9 +165,7 @@ func watch(t *testing.T, e *env) {
 	l := lock(t, a, "n")
 	mine := func(info inspect.Info) bool { return len(info.Holders) == 1 && info.Holders[0].Token == l.Token() }
 	for range 2 { // the second changes nothing that Inspect shows
-		if err := l.Record(t.Context(), "hello", "I have it"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Record(t.Context(), "hello", "I have it"))
 		until(soon, "the watcher is told", mine)
 	}
 	if _, err := a.Break(t.Context(), "n", "for the test"); err != nil {
@@ -204,12 +195,8 @@ func history(t *testing.T, e *env) {
 	e.told(t, b, "n", "granted", 3)
 	unlock(t, next)
 	all, err := a.LockAll(t.Context(), []string{"x", "y"}, dblock.Shared())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := all.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, all.Unlock(t.Context()))
 	e.told(t, b, "y", "released", 1)
 	last := int64(0)
 	for event, err := range b.Events(t.Context(), inspect.EventFilter{}) {
@@ -226,16 +213,10 @@ func history(t *testing.T, e *env) {
 func recordFenced(t *testing.T, e *env) {
 	a := e.client(t)
 	l := lock(t, a, "n")
-	if err := l.Record(t.Context(), "note", "mine"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Record(t.Context(), "note", "mine"))
 	again, err := a.Lock(l.Context(), "n") // to have entered it again is no obstacle
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Record(t.Context(), "other", ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, again.Record(t.Context(), "other", ""))
 	unlock(t, again)
 	is(t, l.Record(t.Context(), "no spaces", ""), dblock.ErrInvalidOption)
 	is(t, l.Record(t.Context(), "", ""), dblock.ErrInvalidOption)
@@ -245,9 +226,7 @@ func recordFenced(t *testing.T, e *env) {
 		t.Errorf("%+v", ev)
 	}
 	r := lock(t, a, "r", dblock.Shared())
-	if err := r.Record(t.Context(), "note", "a reader's"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Record(t.Context(), "note", "a reader's"))
 	unlock(t, r)
 	is(t, r.Record(t.Context(), "note", "too late"), dblock.ErrNotHeld)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // line is a name and its queue, at the level of the driver.
@@ -49,9 +50,7 @@ func endRest(ctx context.Context, b driver.Names, name string, token int64) (boo
 func (l *line) session() string {
 	l.t.Helper()
 	s := id()
-	if err := l.Backend.OpenSession(brief(l.t), driver.Session{ID: s, Host: "h", TTL: time.Hour}); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.Backend.OpenSession(brief(l.t), driver.Session{ID: s, Host: "h", TTL: time.Hour}))
 	return s
 }
 
@@ -200,9 +199,7 @@ func (l *line) shows(r driver.Request, g driver.Grant, waiters int) {
 func (l *line) claims(session string) map[string]int64 {
 	l.t.Helper()
 	list, err := l.Backend.Claims(brief(l.t), session, 1000)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	tokens := make(map[string]int64)
 	for _, c := range list {
 		tokens[c.Attempt] = c.Token
@@ -214,9 +211,7 @@ func (l *line) claims(session string) map[string]int64 {
 func (l *line) graph(from ...string) (list []string) {
 	l.t.Helper()
 	waits, err := l.Backend.WaitGraph(brief(l.t), from)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	for _, w := range waits {
 		if w.Holds {
 			w.Attempt = "[" + w.Attempt + "]"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var listing = inPlaces(own{
@@ -28,9 +29,7 @@ var listing = inPlaces(own{
 func all[T any](t testing.TB, seq iter.Seq2[T, error]) (list []T) {
 	t.Helper()
 	for v, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		list = append(list, v)
 	}
 	return list

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var looking = inPlaces(own{
@@ -49,9 +50,7 @@ func stats(t *testing.T, e *env) {
 	}
 	l := lock(t, c, "n")
 	again, err := c.Lock(l.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reader := lock(t, c, "r", dblock.Shared())
 	line := e.line(t, "n", 3, []Client{c}, background)
 	if !e.polled() {

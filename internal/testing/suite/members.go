@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // behind is the place of the members behind one of a cohort.
@@ -33,9 +34,7 @@ func detachedMember(t *testing.T, e *env) {
 		d.Token = g.First + int64(at)
 		alone := driver.Grant{First: d.Token, Token: d.Token}
 		for range 2 { // the answer may have been lost
-			if err := l.detach(s, g.Token, d); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, l.detach(s, g.Token, d))
 			l.shows(detached(r, d), alone, 2-at+2)
 			var queued []string
 			if at < 2 {
@@ -77,9 +76,7 @@ func detachedNot(t *testing.T, e *env) {
 	l.shows(r, g, 0)
 	d := behind(r, "rest", 1)
 	d.Token = g.First + 1
-	if err := l.detach(s, g.Token, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, d))
 	refused(s, g.Token, g.First) // another member has been detached
 	refused(s, g.Token, g.Token)
 	rest := l.release(s, d.Token, d.Behind)
@@ -97,9 +94,7 @@ func detachedWithFewer(t *testing.T, e *env) {
 	l.join(request(x, "x1"))
 	d := behind(r, "rest", 2) // of 4
 	d.Token = g.First
-	if err := l.detach(s, g.Token, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, d))
 	l.shows(detached(r, d), driver.Grant{First: d.Token, Token: d.Token}, 3)
 
 	// The rest is a cohort as any other, and so is detached.
@@ -107,9 +102,7 @@ func detachedWithFewer(t *testing.T, e *env) {
 	g = l.release(s, d.Token, d.Behind)
 	again := behind(d.Behind, "", 0)
 	again.Token = g.First
-	if err := l.detach(s, g.Token, again); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, again))
 	l.shows(detached(d.Behind, again), driver.Grant{First: again.Token, Token: again.Token}, 1)
 	l.handed(l.remove(protocol.Undo(s, "n", "rest")), request(x, "x1"))
 }
@@ -125,9 +118,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	l.shows(r, g, 0)
 	d := behind(r, "rest", 1)
 	d.Token = g.First + 1
-	if err := l.detach(s, g.Token, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, d))
 	for token, held := range map[int64]bool{g.First: false, g.First + 1: true, g.Token: false} {
 		h := l.held(s, token)
 		note := driver.Event{Name: "n", Kind: "note", Session: s}
@@ -148,9 +139,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	g = l.release(s, rest.Token, cohort(s, "s2", 2))
 	d = behind(cohort(s, "s2", 2), "rest2", 1)
 	d.Token = g.First
-	if err := l.detach(s, g.Token, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.detach(s, g.Token, d))
 	is(t, l.downgrade(l.held(s, d.Token)), nil)
 	share := driver.Held{Name: "n", Session: s, Token: d.Token, Shared: true}
 	upgraded, err := driver.Do(brief(t), l.Backend, protocol.Upgrade{Held: share, Attempt: "s2"})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -64,9 +65,7 @@ func oncePer(t *testing.T, e *env) {
 	all.Wait()
 	listed, late := map[int64]bool{}, map[int64]bool{}
 	for run, err := range clients[0].Runs(t.Context(), "job") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if listed[run.Slot] || run.Ended.IsZero() || run.Err != "" || run.Tries != 1 || run.Token == 0 || run.Began.Sub(run.SlotEnds) > soon {
 			t.Errorf("%+v", run)
 		}
@@ -243,9 +242,7 @@ func intervalChanges(t *testing.T, e *env) {
 	run("a minute shorter, then longer", day, false)
 	runs := 0
 	for _, err := range c.Runs(t.Context(), "a minute longer") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		runs++
 	}
 	if runs != 30 { // the new one stands where the one with its number stood

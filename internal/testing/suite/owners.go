@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var owners = inPlaces(own{
@@ -55,9 +56,7 @@ func waitsForItself(t *testing.T, e *env) {
 		e.idle(t, c.says)
 	}
 	all, err := one.LockAll(t.Context(), []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = two.Lock(all.Context(), "b")
 	is(t, err, dblock.ErrDeadlock)
 	_, err = two.LockAll(all.Context(), []string{"0", "a"})
@@ -104,9 +103,7 @@ func reentrancy(t *testing.T, e *env) {
 			enter = c.TryLock
 		}
 		l, err := enter(ctx, "again")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if l.Token() != first.Token() {
 			t.Errorf("entered again with token %d: want %d, the same", l.Token(), first.Token())
 		}
@@ -234,9 +231,7 @@ func ownerElsewhere(t *testing.T, e *env) {
 	// And with Unlock before anybody told it.
 	first = lock(t, b, "unlocked late", me)
 	third, err := a.TryLock(t.Context(), "unlocked late", me)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
 	within(t, soon, "the context ends", first.Context().Done()) // by Unlock, or because it was told after all
 	live(t, third)
@@ -337,9 +332,7 @@ func silentAgain(t *testing.T, e *env) {
 		}
 		for _, enter := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock, c.TryLock} {
 			again, err := enter(outer.Context(), what, options...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			unlock(t, again)
 		}
 		if n := sent.sent.Load() - before; n != 0 {

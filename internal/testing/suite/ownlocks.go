@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // OwnLocks is a client of a server's own locks.
@@ -65,9 +66,7 @@ func RunOwn(t *testing.T, w OwnWiring) {
 func (o owning) open(t *testing.T) OwnLocks {
 	t.Helper()
 	c, closing, err := o.Open(t, o.db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -80,17 +79,13 @@ func (o owning) open(t *testing.T) OwnLocks {
 func take(t testing.TB, c dblock.Locker, name string, options ...dblock.LockOption) dblock.Handle {
 	t.Helper()
 	l, err := c.Lock(brief(t), name, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
 func giveBack(t testing.TB, l dblock.Handle) {
 	t.Helper()
-	if err := l.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Unlock(context.Background()))
 }
 
 // othersHave checks that TryLock finds a name taken.
@@ -135,9 +130,7 @@ func ownNothingIsLeft(t *testing.T, o owning) {
 	giveBack(t, l)
 	take(t, c, o.name+" left to Close")
 	for _, c := range []OwnLocks{c, other, c} {
-		if err := c.Close(brief(t)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Close(brief(t)))
 	}
 	closing()
 	closingOther()
@@ -282,9 +275,7 @@ func ownDo(t *testing.T, o owning) {
 	said := errors.New("what the function says")
 	is(t, a.Do(t.Context(), o.name, func(ctx context.Context, l dblock.Handle) error {
 		again, err := a.TryLock(ctx, o.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		giveBack(t, again)
 		return said
 	}), said)
@@ -307,18 +298,14 @@ func ownClose(t *testing.T, o owning) {
 	a, b := o.open(t), o.open(t)
 	l := take(t, a, o.name)
 	waiting := ownWaiting(t.Context(), t, a, o.name)
-	if err := a.Close(brief(t)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Close(brief(t)))
 	ended(t, soon, l, dblock.ErrClosed)
 	is(t, l.Unlock(t.Context()), dblock.ErrClosed)
 	is(t, within(t, soon, "the waiter is called off", waiting), dblock.ErrClosed)
 	_, err := a.Lock(t.Context(), o.name)
 	is(t, err, dblock.ErrClosed)
 	next, err := b.TryLock(t.Context(), o.name) // Close has given it back
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	giveBack(t, next)
 }
 
@@ -395,9 +382,7 @@ func ownShared(t *testing.T, o owning) {
 	w := take(t, a, o.name)
 	othersHave(t, b, o.name, dblock.Shared())
 	entered, err := a.Lock(w.Context(), o.name, dblock.Shared()) // the whole holds a share
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	giveBack(t, entered)
 	giveBack(t, w)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var passing = inPlaces(own{
@@ -164,9 +165,7 @@ func usedAfterPassing(t *testing.T, e *env) {
 	for what, use := range map[string]func(t *testing.T, r *relay, l *dblock.Lock){
 		"again": func(t *testing.T, r *relay, l *dblock.Lock) {
 			again, err := r.client.Lock(l.Context(), "again")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if again.Token() != l.Token() {
 				t.Errorf("token %d within %d", again.Token(), l.Token())
 			}
@@ -186,9 +185,7 @@ func usedAfterPassing(t *testing.T, e *env) {
 		},
 		"Ask": func(t *testing.T, r *relay, l *dblock.Lock) {
 			asked := l.Asked()
-			if err := r.client.Ask(t.Context(), "Ask", "why not"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.client.Ask(t.Context(), "Ask", "why not"))
 			if reason := within(t, soon, "it is asked", asked); reason != "why not" {
 				t.Errorf("asked: %q", reason)
 			}
@@ -381,9 +378,7 @@ func ownerAlone(t *testing.T, e *env) {
 	r.gate, r.joined = make(chan struct{}), nil
 	r.came.Store(0)
 	outer, err := r.client.Lock(t.Context(), "outer", dblock.Owner("h", "t"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	waiting := []<-chan outcome{locking(t.Context(), r.client, "n")}
 	eventually(t, patience, "a request is being sent", func() bool { return r.came.Load() == 1 })
 	waiting = append(waiting,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by Guard that goes by the token from before alone. On servers it waits for the answer.
@@ -56,9 +57,7 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
 	tx := beginTx(t, r.app, e.readCommitted())
 	l := r.second(t)
-	if err := r.client.UnlockTx(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.client.UnlockTx(t.Context(), tx, l))
 	stillOpen(t, r.waiters[2])
 	commit(t, tx)
 	_, err := r.client.TryLock(l.Context(), "n") // the third waits
@@ -74,9 +73,7 @@ func (e *env) writer(t *testing.T, name string) (r *relay, l *dblock.Lock, tx Tx
 	r = e.relay(t, name, 4)
 	tx = beginTx(t, r.app, e.readCommitted())
 	l = r.second(t)
-	if err := tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"))
 	return r, l, tx
 }
 
@@ -86,9 +83,7 @@ func guardedByAWriter(t *testing.T, e *env) {
 	r, l, tx := e.writer(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	if err := r.client.Guard(ctx, tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.client.Guard(ctx, tx, l))
 	commit(t, tx)
 	live(t, l)
 	unlock(t, l)
@@ -102,9 +97,7 @@ func releasedByAWriter(t *testing.T, e *env) {
 		r, l, tx := e.writer(t, end)
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
-		if err := r.client.UnlockTx(ctx, tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.client.UnlockTx(ctx, tx, l))
 		stillOpen(t, r.waiters[2])
 		finish(t, tx)
 		live(t, l)

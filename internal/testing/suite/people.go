@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var people = inPlaces(own{
@@ -89,9 +90,7 @@ func (e *env) each(t testing.TB, query, arg string, f func(scan func(...any))) {
 			}
 		})
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rows.Err())
 }
 
 func whoAndQueue(t *testing.T, e *env) {

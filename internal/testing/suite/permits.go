@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var permits = inPlaces(own{
@@ -168,9 +169,7 @@ func growsInTx(t *testing.T, e *env) {
 	less, more := lock(t, b, "s", dblock.Permits(1, 2)), lock(t, c, "s", dblock.Permits(1, 4))
 	unlockTx(less)
 	rest, err := c.TryLock(t.Context(), "s", dblock.Permits(2, 4)) // nobody waits
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	unlock(t, rest)
 	less = lock(t, b, "s", dblock.Permits(1, 2))
 	next := locking(context.Background(), c, "s", dblock.Permits(3, 4))
@@ -241,9 +240,7 @@ func permitsAreNotEntered(t *testing.T, e *env) {
 	unlock(t, p)
 	all := lock(t, a, "s")
 	inner, err := a.Lock(all.Context(), "s", dblock.Permits(1, 3)) // a holder of all has one
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	unlock(t, inner)
 	unlock(t, all)
 	e.idle(t, "s")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -271,9 +272,7 @@ func oldHistory(t *testing.T, e *env) {
 	c := e.client(t)
 	l := lock(t, c, "n")
 	for range 3 {
-		if err := l.Record(t.Context(), "note", ""); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Record(t.Context(), "note", ""))
 	}
 	unlock(t, l)
 	l = lock(t, c, "n")
@@ -286,9 +285,7 @@ func oldHistory(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_events SET at = at - ?", 2*day.Microseconds())
 	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?", 2*day.Microseconds(), 2*day.Microseconds())
 	e.exec(t, "UPDATE dblock_runs SET slot_ends = slot_ends - ? WHERE name = 'job 1s'", 2*day.Microseconds())
-	if err := l.Record(t.Context(), "note", "young"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Record(t.Context(), "note", "young"))
 	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(day), reaper.Batch(2))
 	if err != nil || report.Deleted != 4 {
 		t.Errorf("%v, %v", report, err)
@@ -317,9 +314,7 @@ func historyOfTheHolder(t *testing.T, e *env) {
 	note := func(name string) *dblock.Lock {
 		t.Helper()
 		l := lock(t, c, name)
-		if err := l.Record(t.Context(), "note", ""); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Record(t.Context(), "note", ""))
 		return l
 	}
 	unlock(t, note("n"))

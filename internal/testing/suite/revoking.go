@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var revoking = inPlaces(own{
@@ -28,16 +29,12 @@ func ask(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
 	is(t, c.Ask(t.Context(), "n", "nobody has it"), dblock.ErrNotHeld)
 	w := lock(t, a, "n")
-	if err := c.Ask(t.Context(), "n", "I want it"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Ask(t.Context(), "n", "I want it"))
 	if why := within(t, soon, "the holder is asked", w.Asked()); why != "I want it" {
 		t.Errorf("asked %q", why)
 	}
 	live(t, w)
-	if err := c.Ask(t.Context(), "n", "still"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Ask(t.Context(), "n", "still"))
 	if why := within(t, soon, "the holder is asked again", w.Asked()); why != "still" {
 		t.Errorf("asked %q", why)
 	}
@@ -46,9 +43,7 @@ func ask(t *testing.T, e *env) {
 	if len(r1.Asked()) > 0 {
 		t.Error("the next holder was asked")
 	}
-	if err := c.Ask(t.Context(), "n", "both of you"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Ask(t.Context(), "n", "both of you"))
 	for _, r := range []*dblock.Lock{r1, r2} {
 		if why := within(t, soon, "a reader is asked", r.Asked()); why != "both of you" {
 			t.Errorf("asked %q", why)
@@ -102,9 +97,7 @@ func (e *env) told(t testing.TB, c Client, name, kind string, want int) (events 
 	eventually(t, soon, "the history is written", func() bool {
 		events = nil
 		for event, err := range c.Events(t.Context(), inspect.EventFilter{Name: name, Kinds: []string{kind}}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			events = append(events, event)
 		}
 		return len(events) == want
@@ -167,9 +160,7 @@ func breakGuarded(t *testing.T, e *env) {
 	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 		l := lock(t, a, "n", options...)
 		tx := beginTx(t, app, e.levels()[0])
-		if err := a.Guard(t.Context(), tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Guard(t.Context(), tx, l))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		n, err := c.Break(ctx, "n", "no patience")
 		cancel()
@@ -183,12 +174,8 @@ func breakGuarded(t *testing.T, e *env) {
 			_, err := c.Break(t.Context(), "n", "patience")
 			done <- err
 		}()
-		if err := tx.commit(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if err := within(t, soon, "the lock is broken", done); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tx.commit(context.Background()))
+		require.NoError(t, within(t, soon, "the lock is broken", done))
 		ended(t, soon, l, dblock.ErrLost)
 	}
 	e.idle(t, "n")
@@ -202,20 +189,14 @@ func breakGuardedAlone(t *testing.T, e *env) {
 	l := lock(t, a, "n")
 	lock(t, c, "other") // it has a session
 	tx := beginTx(t, app, e.levels()[0])
-	if err := a.Guard(t.Context(), tx, l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Guard(t.Context(), tx, l))
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.Break(t.Context(), "n", "patience")
 		done <- err
 	}()
-	if err := tx.commit(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if err := within(t, soon, "the lock is broken", done); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.commit(context.Background()))
+	require.NoError(t, within(t, soon, "the lock is broken", done))
 	ended(t, soon, l, dblock.ErrLost)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -32,9 +33,7 @@ func leastPrivileges(t *testing.T, e *env) {
 	s := newShop(t, e.wiring)
 	migrator, app, people := s.role(t, "migrate"), s.role(t, "app"), s.role(t, "people")
 	s.grant(t, "migrate")
-	if err := migrate.Up(t.Context(), migrator.SQL(t), migrator.Engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), migrator.SQL(t), migrator.Engine))
 	s.grant(t, "app")
 	s.grant(t, "people")
 	s.exec(t, "GRANT SELECT, INSERT ON "+s.table+" TO "+s.user("app"))

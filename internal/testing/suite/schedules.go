@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -120,9 +121,7 @@ func momentsOutage(t *testing.T, e *env) {
 	try(t, c, "n")
 	server.left.Store(fails)
 	all, err := c.TryLockAll(t.Context(), []string{"a", "b", "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	is(t, all.Unlock(t.Context()), nil)
 }
 
@@ -246,9 +245,7 @@ func (e *env) halfPast(t testing.TB) (minute time.Time) {
 func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, stop func()) {
 	t.Helper()
 	schedule, err := jobs.NewSchedule(time.UTC, minutely{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	slots = make(chan time.Time, 99)
 	ended := make(chan error, len(clients))

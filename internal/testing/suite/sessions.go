@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -18,9 +19,7 @@ var sessions = inPlaces(own{
 	{"a dead holder makes way for TryLock", func(t *testing.T, e *env) {
 		deadHolder(t, e, func(c Client) *dblock.Lock {
 			l, err := c.TryLock(context.Background(), "orphaned")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return l
 		})
 	}},
@@ -367,9 +366,7 @@ func tenThousand(t *testing.T, e *env) {
 	}
 	close(next)
 	for range workers {
-		if err := <-failed; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-failed)
 	}
 	held := "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL AND session_id = (SELECT session_id FROM dblock_heartbeats)"
 	if got := e.number(t, held); got != n {
@@ -410,9 +407,7 @@ func tenThousand(t *testing.T, e *env) {
 func beatOutOfOrder(t *testing.T, e *env) {
 	l := newLine(t, e)
 	up, err := l.Backend.Upkeep(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer up.Close()
 	for way, beat := range map[string]func(ctx context.Context, session string, ttl time.Duration) (bool, error){
 		"on a reserved connection": up.Heartbeat, "over the pool": l.Backend.Beat,

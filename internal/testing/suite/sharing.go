@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var sharing = inPlaces(own{
@@ -208,9 +209,7 @@ func readerEnters(t *testing.T, e *env) {
 	unlock(t, r)
 	w := lock(t, a, "n")
 	inner, err := a.Lock(w.Context(), "n", dblock.Shared()) // a holder of the whole name may read
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	unlock(t, inner)
 	unlock(t, w)
 	e.idle(t, "n")
@@ -224,9 +223,7 @@ func downgrade(t *testing.T, e *env) {
 	e.queued(t, "n", 1)
 	w2 := locking(context.Background(), b, "n")
 	e.queued(t, "n", 2)
-	if err := w.Downgrade(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Downgrade(context.Background()))
 	reader := granted(t, soon, r2)
 	live(t, w)
 	if w.Token() != token {
@@ -251,15 +248,11 @@ func regradedLease(t *testing.T, e *env) {
 	if left := time.Duration(ends-e.now(t)) * time.Microsecond; left < 50*time.Minute {
 		t.Fatalf("the lease has %v left", left)
 	}
-	if err := l.Downgrade(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Downgrade(t.Context()))
 	if now := e.number(t, "SELECT expires_at FROM dblock_shares WHERE name = 'n'"); now != ends {
 		t.Errorf("the reader's lease ends at %d, the writer's ended at %d", now, ends)
 	}
-	if err := l.TryUpgrade(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.TryUpgrade(t.Context()))
 	if now := e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = 'n'"); now != ends {
 		t.Errorf("the writer's lease ends at %d, the reader's ended at %d", now, ends)
 	}
@@ -277,9 +270,7 @@ func downgradeAmongFriends(t *testing.T, e *env) {
 			readers = append(readers, locking(context.Background(), a, "n", dblock.Shared()))
 			e.queued(t, "n", i+1)
 		}
-		if err := w.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Downgrade(t.Context()))
 		for _, r := range readers {
 			unlock(t, granted(t, soon, r))
 		}
@@ -313,9 +304,7 @@ func upgrade(t *testing.T, e *env) {
 	live(t, r1)
 	unlock(t, r2)
 	before := r1.Token()
-	if err := r1.TryUpgrade(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r1.TryUpgrade(context.Background()))
 	rising(t, []int64{before, r2.Token(), r1.Token()}[1:])
 	if err := r1.TryUpgrade(context.Background()); err != nil {
 		t.Errorf("of a writer: %v", err)
@@ -375,21 +364,13 @@ func readerInTransaction(t *testing.T, e *env) {
 		}
 		unlock(t, r2)
 		tx := beginTx(t, app, e.levels()[0])
-		if err := a.Guard(t.Context(), tx, r); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.UnlockTx(t.Context(), tx, r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Guard(t.Context(), tx, r))
+		require.NoError(t, a.UnlockTx(t.Context(), tx, r))
 		if end == "commit" {
-			if err := tx.commit(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tx.commit(context.Background()))
 			unlock(t, r)
 		} else {
-			if err := tx.rollback(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tx.rollback())
 			live(t, r)
 			if len(w) > 0 {
 				t.Fatal("the writer came in after a rollback")
@@ -407,29 +388,21 @@ func lockTxAndReaders(t *testing.T, e *env) {
 	r := lock(t, b, "n", dblock.Shared())
 	tx := beginTx(t, app, e.levels()[0])
 	is(t, a.TryLockTx(t.Context(), tx, "n"), dblock.ErrNotAcquired)
-	if err := tx.rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.rollback())
 	tx = beginTx(t, app, e.levels()[0])
 	defer tx.rollback()
 	done := make(chan error, 1)
 	go func() { done <- a.LockTx(t.Context(), tx, "n") }()
 	e.queued(t, "n", 1)
 	unlock(t, r)
-	if err := within(t, soon, "LockTx is granted", done); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.commit(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, within(t, soon, "LockTx is granted", done))
+	require.NoError(t, tx.commit(context.Background()))
 	e.idle(t, "n")
 	own := lock(t, a, "n", dblock.Shared())
 	tx = beginTx(t, app, e.levels()[0])
 	defer tx.rollback()
 	is(t, a.LockTx(own.Context(), tx, "n"), dblock.ErrDeadlock)
-	if err := tx.rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.rollback())
 	unlock(t, own)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var takingOver = inPlaces(own{
@@ -86,9 +87,7 @@ func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder
 func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (driver.Held, driver.Holder) {
 	t.Helper()
 	session := id()
-	if err := a.Backend.OpenSession(t.Context(), driver.Session{ID: session, Host: "h", TTL: longTTL}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Backend.OpenSession(t.Context(), driver.Session{ID: session, Host: "h", TTL: longTTL}))
 	return e.takeAs(t, a, name, session, w)
 }
 
@@ -134,13 +133,9 @@ func brief(t testing.TB) context.Context {
 // guardIn makes the guard of a lock, and has a new transaction guard it.
 func guardIn(t testing.TB, a App, level sql.IsolationLevel, h driver.Held) Tx {
 	t.Helper()
-	if err := a.makeGuard(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.makeGuard(t.Context(), h))
 	tx := beginTx(t, a, level)
-	if err := a.guard(t.Context(), tx, h); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.guard(t.Context(), tx, h))
 	return tx
 }
 
@@ -156,9 +151,7 @@ func guardedBeside(t *testing.T, e *env) {
 				guarded, holder := e.takeFor(t, a, name+kind+"/1", w)
 				free, freeHolder := e.takeAs(t, a, name+kind+"/2", guarded.Session, w)
 				tx := guardIn(t, a, level, guarded)
-				if err := a.makeGuard(t.Context(), free); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, a.makeGuard(t.Context(), free))
 				if err := w.take(t, e, other, free, freeHolder); err != nil {
 					t.Errorf("taking over what is not guarded: %v", err)
 				}
@@ -337,9 +330,7 @@ func guardUnmade(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
 		tx := beginTx(t, a, level)
-		if err := c.Guard(t.Context(), tx, l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Guard(t.Context(), tx, l))
 		rollback(t, tx)
 		e.exec(t, "DELETE FROM dblock_guards") // by an operator
 		tx = beginTx(t, a, level)

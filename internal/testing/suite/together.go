@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var together = inPlaces(own{
@@ -27,9 +28,7 @@ var together = inPlaces(own{
 func allAtOnce(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	all, err := a.LockAll(t.Context(), []string{"c", "a", "b", "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := fmt.Sprint(all.Names()); got != "[a b c]" || len(all.Tokens()) != 3 || all.Tokens()["b"] == 0 {
 		t.Errorf("%v, %v", got, all.Tokens())
 	}
@@ -42,9 +41,7 @@ func allAtOnce(t *testing.T, e *env) {
 	next := locking(context.Background(), b, "b")
 	e.queued(t, "b", 1)
 	for range 2 {
-		if err := all.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all.Unlock(t.Context()))
 	}
 	is(t, context.Cause(all.Context()), dblock.ErrNotHeld)
 	unlock(t, granted(t, soon, next))
@@ -117,15 +114,11 @@ func thousandNames(t *testing.T, e *env) {
 	}
 	for range 2 { // names without rows, and with
 		all, err := a.LockAll(t.Context(), names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1000 || len(all.Tokens()) != 1000 {
 			t.Errorf("%d are held, %d tokens", n, len(all.Tokens()))
 		}
-		if err := all.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all.Unlock(t.Context()))
 		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
 			t.Errorf("%d are left", n)
 		}
@@ -135,9 +128,7 @@ func thousandNames(t *testing.T, e *env) {
 func allLost(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	all, err := a.LockAll(t.Context(), []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n, err := b.Break(t.Context(), "b", "for the test"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -181,20 +172,14 @@ func allModes(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	options := []dblock.LocksOption{dblock.For("r", dblock.Shared()), dblock.For("s", dblock.Permits(1, 2))}
 	one, err := a.LockAll(t.Context(), []string{"r", "s", "w"}, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	two, err := b.LockAll(t.Context(), []string{"r", "s"}, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = b.TryLockAll(t.Context(), []string{"r", "s"}, options...)
 	is(t, err, dblock.ErrNotAcquired)
 	refused(t, b, "w")
 	for _, l := range []*dblock.Locks{one, two} {
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Unlock(t.Context()))
 	}
 	for _, name := range []string{"r", "s", "w"} {
 		e.idle(t, name)
@@ -205,20 +190,14 @@ func allReentrant(t *testing.T, e *env) {
 	a := e.client(t)
 	b := lock(t, a, "b")
 	all, err := a.LockAll(b.Context(), []string{"a", "b", "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if all.Tokens()["b"] != b.Token() {
 		t.Error("it was locked anew")
 	}
 	inner, err := a.Lock(all.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	unlock(t, inner)
-	if err := all.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all.Unlock(t.Context()))
 	live(t, b)
 	e.free(t, "a")
 	unlock(t, b)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var transactions = inPlaces(own{
@@ -32,9 +33,7 @@ func lockTx(t testing.TB, c Client, tx Tx, names ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := c.LockTx(ctx, tx, names...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.LockTx(ctx, tx, names...))
 }
 
 // Broken by a LockTx that locks nothing.
@@ -57,9 +56,7 @@ func lockTxHeld(t *testing.T, e *env) {
 				t.Fatalf("LockTx beside another: %v", err)
 			case <-time.After(50 * time.Millisecond):
 			}
-			if err := first.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, first.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"))
 			before := e.number(t, "SELECT count(*) FROM app")
 			end(t, first)
 			after := e.number(t, "SELECT count(*) FROM app")
@@ -69,9 +66,7 @@ func lockTxHeld(t *testing.T, e *env) {
 				rollback(t, second)
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if n, err := second.number(t.Context(), "SELECT count(*) FROM app"); err != nil || n != after {
 				t.Errorf("the second transaction sees %d of %d rows: not what was done under the lock before it (%v)", n, after, err)
 			}
@@ -209,9 +204,7 @@ func lockTxAgain(t *testing.T, e *env) {
 			e.usable(t, tx)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		// After its turn in the queue.
 		l := lock(t, other, name)
 		tx = beginTx(t, a, e.readCommitted())
@@ -221,14 +214,10 @@ func lockTxAgain(t *testing.T, e *env) {
 		waiting := locking(t.Context(), other, name)
 		e.queued(t, name, 2)
 		unlock(t, l)
-		if err := within(t, soon, "LockTx has its turn", locked); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, within(t, soon, "LockTx has its turn", locked))
 		lockTx(t, c, tx, name)
 		nested, err := tx.nested(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		lockTx(t, c, nested, name) // the same transaction, though its value is another
 		e.usable(t, tx)
 		unlock(t, granted(t, soon, waiting))

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -48,9 +49,7 @@ func (e *env) meet(t *testing.T) (Client, Tx) {
 func try(t *testing.T, c Client, name string, options ...dblock.LockOption) {
 	t.Helper()
 	l, err := c.TryLock(t.Context(), name, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	unlock(t, l)
 }
 
@@ -59,9 +58,7 @@ func momentarily(t *testing.T, e *env) {
 	for name, options := range map[string][]dblock.LockOption{"whole": nil, "shared": {dblock.Shared()}} {
 		c, tx := e.meet(t)
 		try(t, c, name, options...)
-		if err := tx.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = '"+name+"'"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tx.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = '"+name+"'"))
 		try(t, c, name, options...)
 	}
 }
@@ -74,9 +71,7 @@ func endedByAnother(t *testing.T, e *env) {
 	try(t, c, "orphaned")
 	e.exec(t, "DELETE FROM dblock_locks")
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
-	if err := tx.exec(t.Context(), "UPDATE dblock_sessions SET started_at = started_at WHERE id = 'deadsession'"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.exec(t.Context(), "UPDATE dblock_sessions SET started_at = started_at WHERE id = 'deadsession'"))
 	try(t, c, "orphaned")
 }
 

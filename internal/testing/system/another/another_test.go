@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -37,9 +38,7 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 					engine = postgres.NewSQL(pool)
 				}
 				client, err := dblock.New(engine)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err = client.TryLock(ctx, "n")

@@ -21,6 +21,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // patience is for anything that a browser does.
@@ -122,9 +123,7 @@ func silent(t *testing.T, width, height int64) *tab {
 	t.Cleanup(stop)
 	x := &tab{T: t, tab: own, ctx: ctx}
 	x.do(chromedp.EmulateViewport(width, height))
-	if err := chromedp.Listen(ctx, x.listen); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, chromedp.Listen(ctx, x.listen))
 	return x
 }
 
@@ -156,9 +155,7 @@ func (x *tab) said() []string {
 
 func (x *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	x.Helper()
-	if err := chromedp.Do(x.ctx, steps...); err != nil {
-		x.Fatal(err)
-	}
+	require.NoError(x, chromedp.Do(x.ctx, steps...))
 }
 
 // open loads a page, and waits until it settles.
@@ -276,9 +273,7 @@ func serve(t *testing.T, h http.Handler) string {
 func (w *world) lock(name string) *dblock.Lock {
 	w.Helper()
 	l, err := w.Client.Lock(w.Context(), name)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return l
 }
 

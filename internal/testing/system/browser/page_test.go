@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestAnUpdateArrivesByItself(t *testing.T) {
@@ -67,9 +68,7 @@ func TestABreakNeedsConfirmationAndTakesFromWhoWasSeen(t *testing.T) {
 		t.Fatalf("without confirmation: %v", err)
 	}
 	// The page follows: while a person writes, it says that the holder has gone.
-	if err := seen.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
 	x.shows("There is nothing to take away")
 
@@ -90,9 +89,7 @@ func TestABreakWithAStaleTokenIsRefused(t *testing.T) {
 	x.open(fmt.Sprintf("%sbreak?name=n&token=%d", w.url, seen.Token()))
 	x.types(`input[name=reason]`, "it looked dead")
 	value[bool](x, "disconnect() === undefined") // a page that does not hear of it, as with a network that is slow
-	if err := seen.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
 	x.submits(`button.danger`)
 	x.shows("does not have this lock any more. Nothing was taken away")

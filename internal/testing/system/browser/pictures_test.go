@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var pictures = flag.String("pictures", "", "the folder into which TestPictures writes")
@@ -36,9 +37,7 @@ func TestPictures(t *testing.T) {
 			x.scheme(p.scheme)
 			x.open(url + p.page)
 			png, err := chromedp.Run(x.ctx, chromedp.CaptureScreenshot())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if len(png) < 5000 || len(png) > largest {
 				t.Errorf("%d bytes", len(png))
 			}

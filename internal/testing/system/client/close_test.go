@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -194,9 +195,7 @@ func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {
 	engine := sqlite.New(db)
 	a.Backend = engine.Backend
 	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: a, Transactions: engine.Transactions})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return client, db
 }
 
@@ -205,9 +204,7 @@ func TestCloseBesideAnUnlockOfManyFindsNothingLost(t *testing.T) {
 	recorded := make(chan error, 1)
 	client, db := awkwardClient(t, a)
 	all, err := client.LockAll(t.Context(), []string{"a", "b", "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	go func() {
 		c, err := client.Lock(all.Context(), "c")
 		if err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -90,9 +91,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 		for then, follow := range next {
 			t.Run(what+", then "+then, func(t *testing.T) {
 				l, err := client.Lock(t.Context(), "n", change.options...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				d.lost.Store(&cancel)
 				if err := change.do(ctx, l); !errors.Is(err, dblock.ErrUnavailable) {
@@ -105,9 +104,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 					t.Error(err)
 				}
 				again, err := other.TryLock(t.Context(), "n")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if err := again.Unlock(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -126,9 +123,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 	nobody := context.CancelFunc(func() {})
 	for range 4 {
 		l, err := client.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		reader := make(chan error, 1)
 		go func() {
 			r, err := client.Lock(t.Context(), "n", dblock.Shared())
@@ -138,9 +133,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 			reader <- err
 		}()
 		for info, err := range inspect.New(client).Watch(t.Context(), "n") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if len(info.Waiters) == 1 {
 				break
 			}
@@ -149,9 +142,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 		if err := l.Downgrade(t.Context()); err != nil || !l.Shared() {
 			t.Fatalf("downgrade: %v", err)
 		}
-		if err := <-reader; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-reader)
 		d.lost.Store(&nobody)
 		if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() {
 			t.Fatalf("upgrade: %v", err)
@@ -160,9 +151,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 		if token, err := (*core.Lock)(l).Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
 			t.Fatalf("raise: %d, %v", token, err)
 		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Unlock(t.Context()))
 	}
 }
 
@@ -174,9 +163,7 @@ func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
 	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
 	const lease = time.Second
 	l, err := client.Lock(t.Context(), "n", dblock.Lease(lease))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	until := l.Until()
 	ctx, cancel := context.WithCancel(t.Context())
 	d.lost.Store(&cancel)
@@ -195,14 +182,10 @@ func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
 	}
 
 	l, err = client.Lock(t.Context(), "asked again", dblock.Lease(lease))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	nobody := context.CancelFunc(func() {})
 	d.lost.Store(&nobody)
-	if err := l.Extend(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Extend(t.Context(), time.Hour))
 	if left := time.Until(l.Until()); left < 2*lease {
 		t.Errorf("it has %v left", left)
 	}
@@ -234,9 +217,7 @@ func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
 	d := &answeredLate{Backend: engine.Backend}
 	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
 	l, err := client.Lock(t.Context(), "n", dblock.Lease(300*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d.until = l.Context().Done()
 	for range 2 { // the second is not sent: the database would keep the name for longer
 		if err := l.Extend(t.Context(), time.Second); !errors.Is(err, dblock.ErrLost) {
@@ -254,9 +235,7 @@ func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
 func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {
 	t.Helper()
 	client, err := dblock.New(engine, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := client.Close(context.Background()); err != nil {
 			t.Error(err)

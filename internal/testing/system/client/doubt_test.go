@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -82,9 +83,7 @@ func queued(t *testing.T, c sqlClient, name string, n int) {
 	t.Helper()
 	for {
 		info, err := inspect.New(c).Lock(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(info.Waiters) == n {
 			return
 		}
@@ -96,9 +95,7 @@ func queued(t *testing.T, c sqlClient, name string, n int) {
 func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	d, client, other := doubt(t)
 	l, err := client.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	held := driver.Held{Name: "n", Session: client.Stats().Session, Token: l.Token()}
 	d.downgrade.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -155,9 +152,7 @@ func TestWhoIsBehindSomebodyWhoGivesUpIsInAtOnceAlthoughTheAnswerWasLost(t *test
 func TestBreakCountsWhatItTookAlthoughTheAnswerWasLost(t *testing.T) {
 	d, client, other := doubt(t)
 	held, err := other.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := make(chan error, 1)
 	go func() {
 		_, err := client.Lock(t.Context(), "n")
@@ -218,9 +213,7 @@ func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
 func TestPermitsUnderLockAllDoNotWaitForThemselves(t *testing.T) {
 	_, client, _ := doubt(t)
 	all, err := client.LockAll(t.Context(), []string{"a", "b"}, dblock.Permits(1, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(all.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := client.Lock(ctx, "a", dblock.Permits(1, 1)); !errors.Is(err, dblock.ErrDeadlock) {

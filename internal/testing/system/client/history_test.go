@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -66,17 +67,11 @@ func TestAnOutageIsNoFloodOfLinesAboutEvents(t *testing.T) {
 	log := &journal{}
 	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: f, Transactions: engine.Transactions},
 		dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	began := time.Now()
-	if err := client.Do(t.Context(), "n", func(context.Context, *dblock.Lock) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.Do(t.Context(), "n", func(context.Context, *dblock.Lock) error { return nil }))
 	<-f.wrote
-	if err := client.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.Close(t.Context()))
 	if n, most := log.count("writing events fails"), 1+int(time.Since(began)/(10*time.Second)); n < 1 || n > most || most >= tries {
 		t.Errorf("%d lines of %d failures in %v: want %d\n%s", n, tries, time.Since(began), most, &log.text)
 	}
@@ -98,17 +93,11 @@ func TestEventsThatAreLostAreCounted(t *testing.T) {
 	log := &journal{}
 	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: f, Transactions: engine.Transactions},
 		dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range 3 {
-		if err := client.Do(t.Context(), fmt.Sprint(i), func(context.Context, *dblock.Lock) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.Do(t.Context(), fmt.Sprint(i), func(context.Context, *dblock.Lock) error { return nil }))
 	}
-	if err := client.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.Close(t.Context()))
 	if log.count("the last events were not written") != 1 || log.count("lost=6") == 0 {
 		t.Errorf("it says:\n%s", &log.text)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -17,9 +18,7 @@ func TestALockerLocksAsItsClientDoes(t *testing.T) {
 	client := newClient(t, sqlite.New(db))
 	locker := client.Locker()
 	l, err := locker.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, is := l.(*dblock.Lock); !is || l.Name() != "n" || l.Token() == 0 || l.Context().Err() != nil {
 		t.Errorf("%T %q, token %d, %v", l, l.Name(), l.Token(), l.Context().Err())
 	}

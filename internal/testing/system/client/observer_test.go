@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/sqlite"
@@ -46,20 +47,14 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if ran, err := jobs.New(client).OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 		t.Fatal(ran, err)
 	}
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Rollback()
-	if err := client.LockTx(t.Context(), tx, "b", "a"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.LockTx(t.Context(), tx, "b", "a"))
 	if _, err := client.Lock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) { // which is no attempt
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -29,16 +30,12 @@ func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 	client := newClient(t, driver.Engine[*sql.Tx]{Backend: engine.Backend, Transactions: s})
 	begin := func() *sql.Tx {
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = tx.Rollback() })
 		return tx
 	}
 	lockTx := func(tx *sql.Tx) {
-		if err := client.LockTx(t.Context(), tx, "n"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.LockTx(t.Context(), tx, "n"))
 	}
 	var attempt string
 	first := begin()

@@ -9,15 +9,14 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
 func TestAPingOpensNoSession(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	client := newClient(t, sqlite.New(db))
-	if err := client.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.Ping(t.Context()))
 	var sessions int
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_sessions").Scan(&sessions); err != nil || sessions != 0 {
 		t.Errorf("%d sessions, %v", sessions, err)
@@ -29,9 +28,7 @@ func TestAPingOpensNoSession(t *testing.T) {
 	if err := client.Ping(none); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("without a context: %v", err)
 	}
-	if err := client.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.Close(t.Context()))
 	if err := client.Ping(t.Context()); !errors.Is(err, dblock.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
@@ -48,9 +45,7 @@ func TestStatsCountTheEventsThatWereDropped(t *testing.T) {
 	client := newClient(t, engine, dblock.WithEvents())
 	for end := time.Now().Add(10 * time.Second); client.Stats().EventsDropped < 4; {
 		l, err := client.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := l.Unlock(t.Context()); err != nil || time.Now().After(end) {
 			t.Fatalf("%+v, %v", client.Stats(), err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -83,9 +84,7 @@ func TestAGrantThatComesAfterItsLeaseIsNotTakenForSomebody(t *testing.T) {
 		}
 		d.late.Store(0)
 		l, err := other.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := l.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -108,9 +107,7 @@ func lookAtOwnAttempt(t *testing.T, answer time.Duration) {
 	d.undo, d.answer = make(chan struct{}), answer
 	d.lost.Store(1)
 	l, err := client.TryLock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := l.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}

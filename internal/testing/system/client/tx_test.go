@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -74,9 +75,7 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 	engine := sqlite.New(db)
 	d := &dying{Backend: engine.Backend, Transactions: engine.Transactions}
 	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: d, Transactions: d})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() {
 		if err := client.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -84,17 +83,13 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 	}()
 	inTx := func(do func(tx *sql.Tx) error) error {
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer tx.Rollback()
 		return do(tx)
 	}
 	t.Run("Guard says that the lock is lost", func(t *testing.T) {
 		l, err := client.Lock(t.Context(), "guarded")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		d.due.Store(true)
 		if err := inTx(func(tx *sql.Tx) error { return client.Guard(t.Context(), tx, l) }); !errors.Is(err, dblock.ErrLost) {
 			t.Errorf("got %v", err)

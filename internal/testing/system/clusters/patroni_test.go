@@ -22,6 +22,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/program"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -259,9 +260,7 @@ server_connect_timeout = 2
 
 func TestTheDocumentHasWhatWasRun(t *testing.T) {
 	document, err := os.ReadFile("../../../../docs/clusters.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, text := range []string{haproxyConfig("127.0.0.1:5000"), pgbouncerConfig} {
 		if !strings.Contains(string(document), text) {
 			t.Errorf("docs/clusters.md does not have\n%s", text)

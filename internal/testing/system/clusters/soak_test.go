@@ -25,6 +25,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -112,22 +113,16 @@ func TestSoak(t *testing.T) {
 		t.Fatalf("no cluster %q", *kind)
 	}
 	c, err := find(*folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.close()
 	out, err := os.Create(*into)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer out.Close()
 	logger := slog.New(slog.NewTextHandler(out, nil))
 	r := &run{cluster: c, began: time.Now(), history: history{written: map[write]answer{}}}
 	r.until(t, "the cluster is healthy", 2*time.Minute, c.healthy)
 	probe, err := sql.Open(c.driver, c.door)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer probe.Close()
 	r.until(t, "the door is open", time.Minute, probe.PingContext)
 	r.tables(t, probe)
@@ -138,9 +133,7 @@ func TestSoak(t *testing.T) {
 	work.Go(func() { r.probe(working, probe) })
 	for i, start := range c.apps {
 		a, err := start(dblock.WithTTL(c.ttl), dblock.WithLogger(logger))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var mine sync.WaitGroup
 		for range workers {
 			mine.Go(func() { r.work(working, i, a) })
@@ -173,9 +166,7 @@ func (r *run) until(t *testing.T, what string, most time.Duration, is func(ctx c
 // tables makes those of dblock, and those of the workers.
 func (r *run) tables(t *testing.T, pool *sql.DB) {
 	t.Helper()
-	if err := migrate.Up(t.Context(), pool, r.engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), pool, r.engine))
 	statements := []string{ // of a run before, too
 		"DROP TABLE IF EXISTS counters", "DROP TABLE IF EXISTS increments", "DROP TABLE IF EXISTS probe",
 		"CREATE TABLE counters (name varchar(20) PRIMARY KEY, n bigint NOT NULL)",

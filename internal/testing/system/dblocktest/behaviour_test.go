@@ -16,6 +16,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // so that go mod tidy keeps it
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -26,20 +28,14 @@ const (
 // TestBehaviour passes -run on: go test -run 'TestBehaviour/memory/an_idle' runs these sentences.
 func TestBehaviour(t *testing.T) {
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", tested).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	driver, overlay := filepath.Join(t.TempDir(), "driver_test.go"), filepath.Join(t.TempDir(), "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{
 		"Replace": {filepath.Join(strings.TrimSpace(string(folder)), "driver_test.go"): driver},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for file, content := range map[string]string{driver: anImport, overlay: string(replace)} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	run := flag.Lookup("test.run").Value.String()
 	if !strings.Contains(run, "TestBehaviour") {

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -56,9 +57,7 @@ func TestCodeWithTransactionsIsTestedOnAFile(t *testing.T) {
 	d := dblocktest.SQLite(t)
 	b, second, stranger := newBank(t, d), d.Another(t), dblocktest.SQLite(t)
 	lock, err := b.locks.Lock(ctx, "bank")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	guarded := func(tx *sql.Tx) error { return b.locks.Guard(ctx, tx, lock) }
 	if err := b.pay(ctx, 1, guarded); err != nil {
 		t.Error(err)
@@ -116,9 +115,7 @@ func TestItHasTheTablesOfFenceAndOptimistic(t *testing.T) {
 func begin(t *testing.T, db *sql.DB) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }

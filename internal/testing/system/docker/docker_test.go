@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -28,9 +29,7 @@ func TestDockerIsAskedForTheRightServers(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			d := newFakeDaemon(t, "1")
 			var out strings.Builder
-			if err := run(strings.NewReader(""), &out, false, []string{kind, "--a-setting"}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, run(strings.NewReader(""), &out, false, []string{kind, "--a-setting"}))
 			if out.String() != want.image+" "+want.dsn+"\n" {
 				t.Errorf("said %q", out.String())
 			}
@@ -57,9 +56,7 @@ func TestDockerIsAskedForTheRightServers(t *testing.T) {
 func TestADaemonThatRefusesIsReported(t *testing.T) {
 	newFakeDaemon(t, "1")
 	var out strings.Builder
-	if err := run(strings.NewReader("dance\n"), &out, false, []string{dbtest.KindPostgres}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(strings.NewReader("dance\n"), &out, false, []string{dbtest.KindPostgres}))
 	if !strings.HasSuffix(out.String(), "\nwhat is \"dance\"?\n") {
 		t.Errorf("said %q", out.String())
 	}
@@ -97,9 +94,7 @@ func TestAContainerIsKilledStartedPausedAndRemoved(t *testing.T) {
 
 func TestADaemonThatDoesNotAnswerIsPassedOver(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
 	for name, host := range map[string]string{
 		"silent": "tcp://" + silent.Addr().String(), "nobody": "tcp://127.0.0.1:1", "no socket": "unix:///nowhere/docker.sock",

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestTheNextLeadsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
@@ -167,9 +168,7 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 			_ = p.Campaign(w.Context(), name, func(context.Context, *election.Term) error { panic("boom") })
 		}()
 		l, err := p.client.TryLock(w.Context(), name)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		_ = l.Unlock(w.Context())
 	})
 }
@@ -179,9 +178,7 @@ func TestALeaderThatIsBrokenStandsAgain(t *testing.T) {
 		a, b := w.party(dblock.WithTTL(2*time.Second)), w.party() // a client that never waited hears of it with a heartbeat
 		first := a.run(w, false)
 		one := first.leads()
-		if err := b.client.Ask(w.Context(), name, "please"); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, b.client.Ask(w.Context(), name, "please"))
 		if reason := receive(w, one.Asked()); reason != "please" {
 			w.Error(reason)
 		}
@@ -209,9 +206,7 @@ func TestGuardRefusesWhoLeadsNoMore(t *testing.T) {
 		e := c.leads()
 		guard := func() error {
 			tx, err := a.pool.BeginTx(w.Context(), nil)
-			if err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, err)
 			defer tx.Rollback()
 			return a.client.Guard(w.Context(), tx, e.Lock())
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -18,13 +19,9 @@ func TestWhatCannotWorkIsSaidAtOnce(t *testing.T) {
 		p, away, standby, closed := w.party(), w.party(), w.party(), w.party()
 		away.goAway(dblock.ErrUnavailable)
 		standby.goAway(dblock.ErrReadOnly)
-		if err := closed.client.Close(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, closed.client.Close(w.Context()))
 		bare, err := dblock.New(sqlite.New(dbtest.Empty(w, dbtest.KindSQLite).SQL(w)))
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer bare.Close(w.Context())
 		observed := func(p party, name string) error {
 			for _, err := range p.Observe(w.Context(), name) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -65,9 +66,7 @@ func TestAnObserverWhoWasBusyMissesNoTerm(t *testing.T) {
 		var want, got []int64
 		c := p.run(w, true)
 		for l, err := range observer.Observe(w.Context(), name) {
-			if err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, err)
 			if l.Token != 0 {
 				got = append(got, l.Token)
 			}
@@ -105,9 +104,7 @@ func TestTheFirstValueIsThePresentState(t *testing.T) {
 			w.Errorf("%+v, not %d", l, e.Token())
 		}
 		c.stop()
-		if err := c.ended(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, c.ended())
 		if l := receive(w, w.observe(observer)); l.Token != 0 {
 			w.Errorf("%+v", l)
 		}
@@ -138,9 +135,7 @@ func TestWhoOnlyLocksTheNameDoesNotLead(t *testing.T) {
 	one(t, func(w world) {
 		p, other := w.party(), w.party()
 		lock, err := other.client.Lock(w.Context(), name)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		seen := w.observe(other)
 		if l := receive(w, seen); l.Token != 0 {
 			w.Errorf("%+v", l)
@@ -148,9 +143,7 @@ func TestWhoOnlyLocksTheNameDoesNotLead(t *testing.T) {
 		c := p.run(w, false)
 		w.queued(p, 1)
 		<-time.After(1500 * time.Millisecond)
-		if err := lock.Unlock(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, lock.Unlock(w.Context()))
 		e := c.leads()
 		if l := receive(w, seen); l.Token != e.Token() {
 			w.Errorf("%+v, not %d", l, e.Token())

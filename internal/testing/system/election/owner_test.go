@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The former process is one that hangs: it neither renews its term nor stands again.
@@ -24,9 +25,7 @@ func TestALeaderThatWasRestartedTakesItsLockOverAtOnce(t *testing.T) {
 			w.Errorf("token %d after %d", two.Token(), one.Token())
 		}
 		tx, err := former.pool.BeginTx(w.Context(), nil)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		err = former.client.Guard(w.Context(), tx, one.Lock())
 		_ = tx.Rollback()
 		if !errors.Is(err, dblock.ErrLost) {

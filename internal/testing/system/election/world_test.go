@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -74,9 +75,7 @@ func (w world) party(options ...dblock.Option) party {
 	}
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
 	client, err := dblock.New(engine, append([]dblock.Option{dblock.WithTTL(longTTL), dblock.WithLogger(log)}, options...)...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -163,9 +162,7 @@ func (w world) queued(p party, n int) {
 	w.Helper()
 	for end := time.Now().Add(patience); ; {
 		info, err := inspect.New(p.client).Lock(w.Context(), name)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		if len(info.Waiters) == n {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // valve is a logger that stands still while it is shut.
@@ -176,14 +177,10 @@ func (a *application) leftOnConnections() {
 	for _, b := range a.branches {
 		pool := a.db.SQL(a) // the same settings, and no history
 		want, err := sessionState(a, pool.QueryContext)
-		if err != nil {
-			a.Fatal(err)
-		}
+		require.NoError(a, err)
 		for range b.pool.Stats().Idle {
 			conn, err := b.pool.Conn(a.Context()) // kept, so that the next one is another
-			if err != nil {
-				a.Fatal(err)
-			}
+			require.NoError(a, err)
 			defer conn.Close()
 			is, err := sessionState(a, conn.QueryContext)
 			if err != nil {

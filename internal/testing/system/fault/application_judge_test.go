@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Violations of the kind application.
@@ -86,22 +87,16 @@ func (j *judge) wrote(name string, token int64, seen int) {
 func (a *application) lateWrites() {
 	a.Helper()
 	rows, err := a.sql.QueryContext(a.Context(), "SELECT name, token FROM writes")
-	if err != nil {
-		a.Fatal(err)
-	}
+	require.NoError(a, err)
 	defer rows.Close()
 	written := map[string][]int64{}
 	for rows.Next() {
 		var name string
 		var token int64
-		if err := rows.Scan(&name, &token); err != nil {
-			a.Fatal(err)
-		}
+		require.NoError(a, rows.Scan(&name, &token))
 		written[name] = append(written[name], token)
 	}
-	if err := rows.Err(); err != nil {
-		a.Fatal(err)
-	}
+	require.NoError(a, rows.Err())
 	for _, tokens := range written {
 		slices.Sort(tokens)
 	}

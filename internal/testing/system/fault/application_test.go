@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/observe"
@@ -78,9 +79,7 @@ func newApplication(w *world) *application {
 	w.Helper()
 	a := &application{world: w, names: []string{"a", "b"}, judge: &judge{world: w}}
 	w.exec("CREATE TABLE writes (name varchar(64) NOT NULL, token bigint NOT NULL)")
-	if err := migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Fences, migrate.Versions); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Fences, migrate.Versions))
 	w.exec(refuseOne(w.db.Kind))
 	for range branches {
 		b := &branch{application: a, log: newValve()}
@@ -98,9 +97,7 @@ func newApplication(w *world) *application {
 		}
 		observer := observe.Observer{HoldEnd: func(observe.HoldResult) { b.log.pass() }}
 		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)), dblock.WithObserver(observer))
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		b.Client = client
 		a.branches = append(a.branches, b)
 	}

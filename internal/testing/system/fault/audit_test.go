@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The database's own record of the attempts that queued, left and were granted. For each name its
@@ -81,9 +82,7 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 		return nil
 	}
 	rows, err := w.sql.QueryContext(w.Context(), "SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0), COALESCE(tx, id) FROM audit ORDER BY id")
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer rows.Close()
 	queues := map[string][]*place{}
 	places := map[string]*place{}
@@ -96,9 +95,7 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 		var what, name, attempt, session string
 		var id, ticket, token, tx int64
 		var alive bool
-		if err := rows.Scan(&id, &what, &name, &ticket, &attempt, &session, &token, &alive, &tx); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, rows.Scan(&id, &what, &name, &ticket, &attempt, &session, &token, &alive, &tx))
 		p := places[attempt]
 		switch what {
 		case "join":
@@ -142,9 +139,7 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 			}
 		}
 	}
-	if err := rows.Err(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, rows.Err())
 	for name, queue := range queues {
 		for i, p := range queue {
 			if p.granted == 0 {

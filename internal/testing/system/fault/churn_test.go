@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -55,21 +56,15 @@ func churn(w *world) {
 func (w *world) allFree(names []string) {
 	w.Helper()
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer closePool()
 	client, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(ttl), dblock.WithoutReaper(), dblock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for _, name := range names {
 		l, err := client.Lock(ctx, name)
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		if err := l.Unlock(ctx); err != nil && !starvation(err.Error()) {
 			w.Error(err)
 		}
@@ -83,18 +78,14 @@ func (w *world) allFree(names []string) {
 func (w *world) nothingIsLeft() {
 	w.Helper()
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer closePool()
 	var left string
 	clean := within(patience, func() bool {
 		// On MySQL, LockTx keeps a row from the purge for minutes to come.
 		_, _ = w.sql.ExecContext(w.Context(), "UPDATE dblock_locks SET acquired_at = 0 WHERE acquired_at > "+w.now())
 		report, err := reaper.Sweep(w.Context(), backend, reaper.Retention(0), reaper.Logger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		if !report.Zero() {
 			w.Log(report)
 		}

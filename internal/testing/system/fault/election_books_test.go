@@ -2,7 +2,11 @@
 
 package fault
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
+)
 
 // agree compares what candidates believed, what the database has recorded, and what observers saw.
 func (b *ballot) agree() {
@@ -52,21 +56,15 @@ func (b *ballot) agree() {
 func (b *ballot) recorded() (tokens []int64) {
 	b.Helper()
 	rows, err := b.sql.QueryContext(b.Context(), "SELECT token FROM dblock_events WHERE name = 'office' AND kind = 'elected' ORDER BY id")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer rows.Close()
 	for rows.Next() {
 		var token int64
-		if err := rows.Scan(&token); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, rows.Scan(&token))
 		if len(tokens) == 0 || token != tokens[len(tokens)-1] { // a statement was repeated after its answer was lost
 			tokens = append(tokens, token)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, rows.Err())
 	return tokens
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -41,25 +42,15 @@ func newGates(t *world, n int) []*gate {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "template.db")
 	db := openFile(t, file)
-	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
+	require.NoError(t, db.Close())
 	template, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	gates := make([]*gate, n)
 	for i := range gates {
 		gates[i] = &gate{folder: t.TempDir(), template: template}
-		if err := gates[i].wipe(); err != nil {
-			t.Fatal(err)
-		}
-		if err := remember(openFile(t, gates[i].file)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, gates[i].wipe())
+		require.NoError(t, remember(openFile(t, gates[i].file)))
 	}
 	return gates
 }
@@ -73,9 +64,7 @@ func remember(db *sql.DB) error {
 func openFile(t *world, file string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return db
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -217,9 +218,7 @@ func left(w *world, pool *sql.DB) (names []string) {
 
 func (w *world) ok(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 }
 
 // A few cuts, of all that scripts/soak makes.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -76,9 +77,7 @@ func newBank(w *world, schemes map[string]int) *bank {
 		b.exec("INSERT INTO accounts (book, id, balance) VALUES " + strings.Join(rows, ", "))
 	}
 	if b.schemes[schemeOptimistic] > 0 {
-		if err := migrate.Up(b.Context(), b.sql, b.db.Engine, migrate.Versions); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, migrate.Up(b.Context(), b.sql, b.db.Engine, migrate.Versions))
 	}
 	for i := range b.running {
 		b.hire(i)
@@ -104,9 +103,7 @@ func (b *bank) hire(i int) {
 	b.Helper()
 	label := fmt.Sprintf("teller %d", len(b.all))
 	c := &clerk{journal: filepath.Join(b.dir, label)}
-	if err := os.WriteFile(c.journal, nil, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, os.WriteFile(c.journal, nil, 0o600))
 	config := tellerConfig{
 		Label: label, Journal: c.journal, Schemes: maps.Clone(b.schemes), Realm: b.realm, Bug: b.bug, Instant: 5 * time.Millisecond,
 	}
@@ -127,14 +124,10 @@ func (b *bank) hire(i int) {
 func (c *clerk) catchUp() []entry {
 	c.t.Helper()
 	file, err := os.Open(c.journal)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	text := make([]byte, info.Size()-c.read)
 	if _, err := file.ReadAt(text, c.read); err != nil && len(text) > 0 {
 		c.t.Fatal(err)
@@ -262,21 +255,15 @@ func (b *bank) check() {
 		}
 	}
 	rows, err := b.sql.QueryContext(b.Context(), "SELECT id FROM transfers")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer rows.Close()
 	there := map[string]bool{}
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, rows.Scan(&id))
 		there[id] = true
 	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, rows.Err())
 	tally, holds := map[string]map[string]int{}, []*hold(nil)
 	for _, c := range b.all {
 		for _, e := range c.catchUp() {

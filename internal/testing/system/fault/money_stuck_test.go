@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // locked are the names that tables lock.
@@ -66,9 +67,7 @@ func (b *bank) nothingIsStuck() {
 func (b *bank) freeForTransactions(names []string) {
 	b.Helper()
 	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	if !within(patience, func() bool {
 		err = d.within(b.Context(), func(tx *sql.Tx) error {
 			return d.client.TryLockTx(b.Context(), tx, names...)
@@ -120,15 +119,11 @@ func (b *bank) nativesAreFree() {
 	case len(names) == 0:
 	case b.db.Kind == dbtest.KindPostgres:
 		d, err := pgxDesk(config)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		takeAll(b, d, names)
 	default:
 		d, err := sqlDesk(config)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		takeAll(b, d, names)
 	}
 }

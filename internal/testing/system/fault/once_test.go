@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -139,21 +140,15 @@ type slotRun struct {
 func (w *world) runs(name string) map[int64]slotRun {
 	w.Helper()
 	rows, err := w.sql.QueryContext(w.Context(), fmt.Sprintf("SELECT slot, token, tries, ended_at IS NOT NULL FROM dblock_runs WHERE name = '%s'", name))
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	defer rows.Close()
 	all := map[int64]slotRun{}
 	for rows.Next() {
 		var slot int64
 		var r slotRun
-		if err := rows.Scan(&slot, &r.token, &r.tries, &r.ended); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, rows.Scan(&slot, &r.token, &r.tries, &r.ended))
 		all[slot] = r
 	}
-	if err := rows.Err(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, rows.Err())
 	return all
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // span is a time in which something was so.
@@ -73,9 +74,7 @@ func spawn(t *world, label string, config actorConfig) *process {
 func launch(t *world, label string, config actorConfig) *process {
 	t.Helper()
 	text, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &process{t: t, label: label, said: &tail{}, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text), "GOMAXPROCS="+strconv.Itoa(min(2, runtime.NumCPU())), "GORACE=atexit_sleep_ms=0")
@@ -86,13 +85,9 @@ func launch(t *world, label string, config actorConfig) *process {
 	p.in = json.NewEncoder(p.pipe)
 	// Not StdoutPipe: Wait closes that with lines unread.
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.cmd.Stdout = write
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.cmd.Start())
 	_ = write.Close()
 	go p.listen(read)
 	t.Cleanup(func() {
@@ -296,9 +291,7 @@ func (p *process) end() span {
 func (p *process) stop() time.Duration {
 	p.t.Helper()
 	at := session.Boottime()
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	p.stopped = at
 	p.t.tried("stops", 1)
 	eventually(p.t, p.label+" stands still", func() bool { return state(p.cmd.Process.Pid) == 'T' })
@@ -309,9 +302,7 @@ func (p *process) stop() time.Duration {
 func (p *process) resume() time.Duration {
 	p.t.Helper()
 	at := session.Boottime()
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stops = append(p.stops, span{p.stopped, at})

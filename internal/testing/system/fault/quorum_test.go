@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/quorum"
 )
 
@@ -48,9 +49,7 @@ type distant struct {
 func (w *world) distant() member {
 	w.Helper()
 	db := w.another(w.T)
-	if err := remember(db.SQL(w)); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, remember(db.SQL(w)))
 	proxy := dbtest.NewProxy(w, db.Addr(w))
 	return &distant{proxy, db.Kind, db.Through(w, proxy).DSN}
 }
@@ -80,9 +79,7 @@ func program(w *world, members []member, options ...quorum.Option) *quorum.Clien
 	var closing []func(context.Context)
 	for i, m := range members {
 		client, closePool, err := m.client()
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		closing = append(closing, func(ctx context.Context) {
 			_ = client.Close(ctx) // a session's database may be gone
 			closePool()
@@ -92,9 +89,7 @@ func program(w *world, members []member, options ...quorum.Option) *quorum.Clien
 	c, err := quorum.New(nodes, append([]quorum.Option{
 		quorum.WithNodeLimit(realLimit), quorum.WithQuarantine(realQuarantine), quorum.WithLogger(slog.New(slog.DiscardHandler)),
 	}, options...)...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -197,9 +192,7 @@ func plague(w *world, members []member) {
 		}
 		if w.bug == bugForgetsWipe { // the majority
 			for _, m := range members[:len(members)/2+1] {
-				if err := m.wipe(); err != nil {
-					w.Fatal(err)
-				}
+				require.NoError(w, m.wipe())
 			}
 			continue
 		}
@@ -214,9 +207,7 @@ func plague(w *world, members []member) {
 		case 1:
 			members[i].slow()
 		case 2:
-			if err := members[i].wipe(); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, members[i].wipe())
 		}
 	}
 	for _, m := range members {
@@ -277,9 +268,7 @@ func majorityGoes(w *world) {
 	c := program(w, []member{gates[0], gates[1], gates[2]}, quorum.WithPatience(realLimit))
 	r := newRecord(w)
 	first, err := c.Lock(w.Context(), "n")
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	r.granted(first)
 	gates[0].cut()
 	gates[1].cut()
@@ -311,13 +300,9 @@ func wipedMember(w *world) {
 	r.recovers(b, "other")
 	gates[2].cut()
 	l, err := a.Lock(w.Context(), "n")
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	r.granted(l)
-	if err := gates[0].wipe(); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, gates[0].wipe())
 	w.tried("wipes", 1)
 	gates[2].heal()
 	second, err := b.TryLock(w.Context(), "n")

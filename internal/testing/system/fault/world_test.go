@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	_ "modernc.org/sqlite"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -173,21 +175,15 @@ func (w *world) dump() {
 		"SELECT 'waiter', q.name, q.session_id, q.attempt, q.ticket, COALESCE(e.expires_at - %s, 0) FROM dblock_waiters q LEFT JOIN dblock_heartbeats e ON e.session_id = q.session_id ORDER BY q.name, q.ticket",
 	} {
 		rows, err := w.sql.QueryContext(w.Context(), fmt.Sprintf(query, w.now()))
-		if err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, err)
 		defer rows.Close()
 		for rows.Next() {
 			var what, name, session, attempt string
 			var n, left int64
-			if err := rows.Scan(&what, &name, &session, &attempt, &n, &left); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, rows.Scan(&what, &name, &session, &attempt, &n, &left))
 			w.Logf("%s %s: session %s, attempt %s, waiters or ticket %d, has %v", what, name, session, attempt, n, time.Duration(left)*time.Microsecond)
 		}
-		if err := rows.Err(); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, rows.Err())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -39,9 +40,7 @@ func TestNoEncodingTouchesAResource(t *testing.T) {
 	t.Parallel()
 	migrated := func(t testing.TB, encoding string) dbtest.Database {
 		db := dbtest.EncodedEmpty(t, encoding)
-		if err := migrate.Up(t.Context(), db.SQL(t), db.Engine, migrate.Fences); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, migrate.Up(t.Context(), db.SQL(t), db.Engine, migrate.Fences))
 		return db
 	}
 	txtest.EachEncoding(t, migrated, func(t *testing.T, db, changed dbtest.Database, names []string) {

@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrate"
@@ -20,9 +21,7 @@ func check(t *testing.T, tx *txtest.Tx, resource string, token int64) error {
 
 func passes(t *testing.T, tx *txtest.Tx, resource string, token int64) {
 	t.Helper()
-	if err := check(t, tx, resource, token); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, check(t, tx, resource, token))
 }
 
 // seen commits a transaction that checks a token.
@@ -105,9 +104,7 @@ func TestALowerTokenPassesAfterTheHigherOneIsRolledBack(t *testing.T) {
 		passes(t, high, resource, 8)
 		result := w.Waiting(t, low, func() error { return check(t, low, resource, 7) })
 		high.Rollback()
-		if err := result(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, result())
 		low.Commit()
 		tx := w.Begin(t)
 		isStale(t, check(t, tx, resource, 6), resource, 6, 7)
@@ -264,9 +261,7 @@ func TestTwoBringANewResourceAtOnceWithoutADeadlock(t *testing.T) {
 					results <- err
 				}()
 			}
-			if err := errors.Join(<-results, <-results); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(<-results, <-results))
 		}
 	}, migrate.Fences)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/migrate"
@@ -22,13 +23,9 @@ func TestACheckThatDidNothingIsAnError(t *testing.T) {
 		for _, known := range []int64{0, 50, 100} {
 			for nth, swallowed := 0, "yes"; swallowed != ""; nth++ {
 				tx, err := pool.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if known > 0 {
-					if err := fence.Check(t.Context(), tx, "r", known); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, fence.Check(t.Context(), tx, "r", known))
 				}
 				statements.Arm(func(_ string, n int) bool { return n == nth })
 				checked := fence.Check(t.Context(), tx, "r", 100)
@@ -41,9 +38,7 @@ func TestACheckThatDidNothingIsAnError(t *testing.T) {
 						t.Errorf("token 99 after 100: %v; swallowed: %q", err, swallowed)
 					}
 				}
-				if err := tx.Rollback(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, tx.Rollback())
 			}
 		}
 	})

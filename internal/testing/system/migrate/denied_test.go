@@ -9,6 +9,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -41,9 +42,7 @@ func readOnly(t *testing.T, db dbtest.Database) *sql.DB {
 	}
 	if db.Kind == dbtest.KindPostgres {
 		u, err := url.Parse(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		name := strings.TrimPrefix(u.Path, "/")
 		exec("CREATE ROLE " + name + " LOGIN")
 		t.Cleanup(func() { exec("DROP OWNED BY " + name); exec("DROP ROLE " + name) })
@@ -53,9 +52,7 @@ func readOnly(t *testing.T, db dbtest.Database) *sql.DB {
 		return db.SQL(t)
 	}
 	config, err := sqldriver.ParseDSN(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := config.DBName
 	exec("CREATE USER " + name + "@'%' IDENTIFIED BY 'x'")
 	t.Cleanup(func() { exec("DROP USER " + name + "@'%'") })

@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -53,9 +54,7 @@ func child(engine, dsn string) error {
 func processes(t *testing.T, n int, db dbtest.Database, dsn string) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var done sync.WaitGroup
 	for range n {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])

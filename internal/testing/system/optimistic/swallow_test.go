@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/migrate"
@@ -21,9 +22,7 @@ func TestABumpThatDidNothingIsAnError(t *testing.T) {
 		for name, version := range map[string]int64{"first": 0, "later": 1} {
 			for nth, swallowed := 0, "yes"; swallowed != ""; nth++ {
 				tx, err := pool.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				statements.Arm(func(_ string, n int) bool { return n == nth })
 				bumped := optimistic.Bump(t.Context(), tx, name, version)
 				swallowed = statements.Disarm()
@@ -36,9 +35,7 @@ func TestABumpThatDidNothingIsAnError(t *testing.T) {
 					t.Errorf("%s is at version %d, says Read; swallowed: %q", name, now, statements.Disarm())
 				}
 				statements.Disarm()
-				if err := tx.Rollback(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, tx.Rollback())
 			}
 		}
 	})

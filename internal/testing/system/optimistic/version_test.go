@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrate"
@@ -28,9 +29,7 @@ func bump(t *testing.T, tx *txtest.Tx, name string, version int64) error {
 
 func bumps(t *testing.T, tx *txtest.Tx, name string, version int64) {
 	t.Helper()
-	if err := bump(t, tx, name, version); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bump(t, tx, name, version))
 }
 
 func isConflict(t *testing.T, err error, name string, version int64) {
@@ -126,9 +125,7 @@ func TestTheSecondBumpWaitsForTheFirst(t *testing.T) {
 			result := w.Waiting(t, second, func() error { return bump(t, second, name, version) })
 			if end == "rollback" {
 				first.Rollback()
-				if err := result(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, result())
 			} else {
 				first.Commit()
 				if err := result(); !lost(w, err) {

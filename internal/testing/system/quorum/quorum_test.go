@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/quorum"
@@ -53,9 +54,7 @@ func onSQL(t *testing.T, db dbtest.Database, ttl time.Duration) *dblock.Client[*
 func newClient[TX any](t *testing.T, engine driver.Engine[TX], ttl time.Duration) *dblock.Client[TX] {
 	t.Helper()
 	client, err := dblock.New(engine, dblock.WithTTL(ttl))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own has ended
 		defer cancel()
@@ -86,9 +85,7 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 			t.Fatalf("the highest of nothing: %d, %v", clock.Floor, err)
 		}
 		l, err := c.TryLock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		raised, err := (*client.Lock)(l).Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
 		if err != nil || l.Token() != raised {
 			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
@@ -131,9 +128,7 @@ func TestEnginesMayDiffer(t *testing.T) {
 		t.Parallel()
 		nodes := []quorum.Node{onDatabase(t, db, realTTL), onDatabase(t, dbtest.SQLite(t), realTTL), onDatabase(t, dbtest.SQLite(t), realTTL)}
 		c, err := quorum.New(nodes, quorum.WithQuarantine(realQuarantine))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() {
 			if err := c.Close(t.Context()); err != nil {
 				t.Error(err)
@@ -151,15 +146,11 @@ func TestEnginesMayDiffer(t *testing.T) {
 				t.Fatalf("before Init: %v", err)
 			}
 		}
-		if err := quorum.Init(t.Context(), nodes...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, quorum.Init(t.Context(), nodes...))
 		var last int64
 		for range 20 {
 			l, err := c.Lock(t.Context(), "n") // at first it waits until the quarantine is over
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if l.Token() <= last {
 				t.Errorf("token %d after %d", l.Token(), last)
 			}

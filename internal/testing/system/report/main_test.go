@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // TestAReportSaysWhatAPersonWants on what go test -json wrote of a package that passes, one with a
@@ -50,9 +52,7 @@ func TestAReportSaysWhatAPersonWants(t *testing.T) {
 	var in strings.Builder
 	in.WriteString("go: downloading x/y v1.0.0\n")
 	for _, e := range events {
-		if err := json.NewEncoder(&in).Encode(e); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.NewEncoder(&in).Encode(e))
 	}
 	const want = `go: downloading x/y v1.0.0
 --- FAIL: TestA (0.50s)
@@ -80,9 +80,7 @@ failed:
 `
 	var got strings.Builder
 	r := newReport(&got, false, "x")
-	if err := r.read(strings.NewReader(in.String())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.read(strings.NewReader(in.String())))
 	r.end()
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
@@ -90,9 +88,7 @@ failed:
 
 	got.Reset()
 	r = newReport(&got, true, "x")
-	if err := r.read(strings.NewReader(in.String())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.read(strings.NewReader(in.String())))
 	if all := "=== RUN   TestA\n    a_test.go:3: wrong\n    --- FAIL: TestA/in (0.30s)\n    a_test.go:4: nothing to see\n--- FAIL: TestA (0.50s)\nFAIL\n"; !strings.Contains(got.String(), all) {
 		t.Errorf("all that was said:\n%s", got.String())
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -22,9 +23,7 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			for what, db := range map[string]dbtest.Database{"empty": dbtest.Empty(t, kind), "migrated": dbtest.Migrated(t, kind)} {
 				client, err := dblock.New(sqlite.New(db.SQL(t)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err = client.TryLock(ctx, "n")

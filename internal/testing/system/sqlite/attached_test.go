@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -20,7 +21,7 @@ func attach(t *testing.T, pool *sql.DB, path string) {
 	t.Helper()
 	pool.SetMaxOpenConns(1)
 	_, err := pool.ExecContext(t.Context(), "ATTACH ? AS \"a\"\"side\"", path)
-	must(t, err)
+	require.NoError(t, err)
 }
 
 // The tables are in a database that the application attaches to its own, which other processes open
@@ -52,7 +53,7 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 			f := on(t, openPool(t, newFile(t, journal), ""), locks.path)
 			attach(t, f.pool, locks.path)
 			held := f.take("n", f.session())
-			must(t, os.Rename(locks.path, locks.path+".old"))
+			require.NoError(t, os.Rename(locks.path, locks.path+".old"))
 			if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
 				t.Errorf("the attached file is gone: %v", err)
 			}
@@ -97,16 +98,16 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 
 			tx := f.begin()
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO data VALUES (1)") // first, so that only the other database is locked
-			must(t, err)
-			must(t, f.tx().Guard(t.Context(), tx, held, nil))
+			require.NoError(t, err)
+			require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil))
 			other.exec("PRAGMA busy_timeout = 0")
 			ctx, cancel := brief(t)
 			defer cancel()
 			if _, taken, err := drivertest.Break(ctx, other, "", "n", driver.Holder{Session: s, Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
 				t.Errorf("the guarded transaction is open, and the lock was taken away: %v", taken)
 			}
-			must(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
-			must(t, tx.Rollback())
+			require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+			require.NoError(t, tx.Rollback())
 			if state := other.look(s, "n"); state.Holder.Session != s {
 				t.Errorf("rolled back, and released: %+v", state)
 			}
@@ -133,7 +134,7 @@ func TestSettingsThatCannotKeepLocksAreRefused(t *testing.T) {
 				t.Errorf("%s: %s: %v", query, name, err)
 			}
 		}
-		must(t, f.pool.Close())
+		require.NoError(t, f.pool.Close())
 	}
 	f := open(t, newFixtureIn(t, "delete").path, "_pragma=locking_mode(EXCLUSIVE)")
 	f.pool.SetMaxOpenConns(1)
@@ -146,10 +147,10 @@ func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
 	for _, encoding := range []string{"UTF-8", "UTF-16le", "UTF-16be"} {
 		path := filepath.Join(t.TempDir(), "locks.db")
 		pool := openPool(t, path, "_pragma=encoding('"+encoding+"')&_pragma=journal_mode(WAL)&_pragma=trusted_schema(0)")
-		must(t, migrate.Up(t.Context(), pool, migrate.SQLite))
+		require.NoError(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 		use(t, pool)
 		var is string
-		must(t, pool.QueryRowContext(t.Context(), "PRAGMA encoding").Scan(&is))
+		require.NoError(t, pool.QueryRowContext(t.Context(), "PRAGMA encoding").Scan(&is))
 		if is != encoding {
 			t.Fatalf("the database is of %s, want %s", is, encoding)
 		}
@@ -167,7 +168,7 @@ func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
 		var listed []string // in the order of the database's own bytes
 		for range len(names) + 1 {
 			page, err := f.Names(t.Context(), filter, 2)
-			must(t, err)
+			require.NoError(t, err)
 			if listed = append(listed, page...); len(page) > 0 {
 				filter.After = page[len(page)-1]
 			}
@@ -187,7 +188,7 @@ func TestEveryOtherJournalKeepsLocks(t *testing.T) {
 				continue // each is tried with two of the others
 			}
 			pool := openPool(t, filepath.Join(t.TempDir(), "locks.db"), "_pragma="+query+"&_pragma=synchronous("+synchronous+")")
-			must(t, migrate.Up(t.Context(), pool, migrate.SQLite))
+			require.NoError(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 			use(t, pool)
 		}
 	}

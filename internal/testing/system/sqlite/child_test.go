@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -66,17 +67,13 @@ func start(t *testing.T, role, path string, rounds int) func(result any) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childRole+"="+role, childPath+"="+path, fmt.Sprintf("%s=%d", childRounds, rounds))
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	return func(result any) {
 		t.Helper()
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%v: %s", err, stderr.String())
 		}
-		if err := json.Unmarshal(stdout.Bytes(), result); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), result))
 	}
 }
 
@@ -237,9 +234,7 @@ func insist(ctx context.Context, statement func() error) error {
 // use goes through the life of a lock on a pool that has no tables yet or has them.
 func use(t *testing.T, pool *sql.DB) {
 	t.Helper()
-	if err := migrate.Up(t.Context(), pool, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 	f := on(t, pool, "")
 	a, b := f.session(), f.session()
 	held := f.take("n", a)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -37,17 +38,11 @@ func newApplication(t *testing.T, path, journal string, ttl time.Duration, setti
 	t.Helper()
 	settings = append(settings, "_pragma=synchronous(OFF)", "_pragma=busy_timeout(10000)", "_pragma=journal_mode("+journal+")")
 	pool, err := sql.Open("sqlite", "file:"+path+"?"+strings.Join(settings, "&"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = pool.Close() })
-	if err := migrate.Up(t.Context(), pool, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 	client, err := dblock.New(sqlite.New(pool), dblock.WithTTL(ttl))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close(context.Background()) })
 	return application{client, pool}
 }
@@ -60,17 +55,13 @@ func TestTheHolderInAFileThatWasDeletedLosesEverything(t *testing.T) {
 	const ttl = 5 * time.Minute // whose heartbeats must not be waited for, but asked for
 	a := newApplication(t, path, "WAL", ttl)
 	held, err := a.Lock(t.Context(), "held")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := a.Lock(context.Background(), "held")
 		waiting <- err
 	}()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	b := newApplication(t, path, "WAL", ttl)
 	if _, err := b.TryLock(t.Context(), "held"); err != nil {
 		t.Fatal(err) // the second holder
@@ -109,14 +100,10 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "locks.db")
 			a := newApplication(t, path, journal, 5*time.Minute)
 			tx, err := a.pool.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer tx.Rollback()
 			b := newApplication(t, path, journal, 5*time.Minute)
-			if err := a.LockTx(t.Context(), tx, "in a transaction"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, a.LockTx(t.Context(), tx, "in a transaction"))
 			locked := make(chan error, 1)
 			go func() {
 				_, err := b.Lock(context.Background(), "waited for")
@@ -152,9 +139,7 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 					t.Errorf("Watch did not wait: %v", err)
 				}
 			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tx.Commit())
 			if err := await(t, locked); err != nil {
 				t.Error(err)
 			}
@@ -188,9 +173,7 @@ func TestATransactionThatHasLockedTheDatabaseIsNotInTheWayOfItsOwnGuard(t *testi
 				}()
 			}
 			for range goroutines {
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, <-done)
 			}
 			var n, order int
 			err := a.pool.QueryRowContext(t.Context(), "SELECT count(*), count(*) FILTER (WHERE before >= token) FROM (SELECT token, lag(token) OVER (ORDER BY rowid) AS before FROM app)").Scan(&n, &order)

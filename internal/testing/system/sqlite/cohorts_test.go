@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // cohort has a session get a name as a cohort of so many, after another session has had it.
@@ -37,15 +38,13 @@ func (f *fixture) tables() string {
 		"SELECT concat_ws(' ', name, kind) FROM dblock_events ORDER BY id",
 	} {
 		rows, err := f.pool.QueryContext(f.t.Context(), query)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, err)
 		for rows.Next() {
 			var row string
-			must(f.t, rows.Scan(&row))
+			require.NoError(f.t, rows.Scan(&row))
 			all = append(all, row)
 		}
-		must(f.t, rows.Err())
+		require.NoError(f.t, rows.Err())
 	}
 	return strings.Join(all, "\n")
 }
@@ -152,15 +151,15 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 			d.Behind.Members = behind
 		}
 		tx := f.begin()
-		must(t, f.tx().Guard(t.Context(), tx, held, nil))
-		must(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
-		must(t, tx.Rollback())
+		require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil))
+		require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
+		require.NoError(t, tx.Rollback())
 		if after := f.tables(); after != before {
 			t.Fatalf("after a rollback:\n%s\nwas\n%s", after, before)
 		}
 		tx = f.begin()
-		must(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
-		must(t, tx.Commit())
+		require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
+		require.NoError(t, tx.Commit())
 		f.sound()
 		state := f.look(s, "n")
 		next := r

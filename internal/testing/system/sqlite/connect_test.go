@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // interrupting makes one connection, and then none before the context ends, of which it says what
@@ -51,9 +52,7 @@ func TestAConnectionThatWasCutOffInTheMakingIsNoError(t *testing.T) {
 	if _, _, err := drivertest.Take(ctx, g, request("n", "s")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Take: %v", err)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.Rollback())
 	if _, _, err := drivertest.Take(t.Context(), g, request("n", f.session())); errors.Is(err, driver.ErrUnavailable) {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -23,9 +24,7 @@ type pinned struct {
 func (f *fixture) pin() pinned {
 	f.t.Helper()
 	conn, err := f.pool.Conn(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	f.t.Cleanup(func() { conn.Close() })
 	return pinned{f.t, conn}
 }
@@ -130,9 +129,7 @@ func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
 				done <- err
 			}()
 			app.exec("COMMIT")
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-done)
 			if n := f.number("PRAGMA busy_timeout"); n != timeout {
 				t.Fatalf("the application's busy timeout is %d now", n)
 			}
@@ -186,9 +183,7 @@ func TestAReaderHoldsACommitUpInRollbackJournalMode(t *testing.T) {
 		done <- err
 	}()
 	rows.Close()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-done)
 }
 
 // While a commit is tried again, whoever reads already may go on, and nobody else can begin.
@@ -221,9 +216,7 @@ func TestACommitThatWaitsForAReaderKeepsOthersOut(t *testing.T) {
 		t.Error("the commit is not tried again")
 	}
 	rows.Close()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-done)
 }
 
 func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
@@ -269,9 +262,7 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 	for _, dsn := range []string{":memory:", ""} {
 		pool, err := sql.Open(driverName, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer pool.Close()
 		f := on(t, pool, "")
 		if err := f.EndSession(t.Context(), "s"); !errors.Is(err, driver.ErrSchema) {
@@ -281,9 +272,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		migrated := openPool(t, newFixture(t).path, "")
 		var tables string
 		err = migrated.QueryRowContext(t.Context(), "SELECT group_concat(sql, ';') FROM sqlite_schema WHERE name LIKE 'dblock%'").Scan(&tables)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		app.exec(tables)
 		app.exec("INSERT INTO dblock_schema (version, usable_from, database_id) VALUES (1, 1, 'its own')")
 		app.Close()
@@ -295,9 +284,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		}
 	}
 	pool, err := sql.Open(driverName, ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
 	use(t, pool)
@@ -305,9 +292,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 
 func TestAnInMemoryDatabaseWithASharedCacheIsOne(t *testing.T) {
 	pool, err := sql.Open(driverName, "file:shared?mode=memory&cache=shared")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer pool.Close()
 	use(t, pool)
 }
@@ -322,9 +307,7 @@ func TestWithoutAPoolThereIsNoEngine(t *testing.T) {
 	if err := sqlite.New(nil).Validate(); !errors.Is(err, driver.ErrConfig) {
 		t.Fatal(err)
 	}
-	if err := newFixture(t).Validate(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, newFixture(t).Validate())
 }
 
 func TestPurgeWithNothingIdleWaitsForNoWriter(t *testing.T) {

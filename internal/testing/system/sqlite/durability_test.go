@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // lost are the steps that may be lost with the machine. Each returns nothing to be released.
@@ -52,7 +53,7 @@ var lost = map[string]func(f *fixture, s string){
 var kept = map[string]func(f *fixture, s string){
 	"heartbeat": func(f *fixture, s string) { f.heartbeat(s, true) },
 	"history": func(f *fixture, _ string) {
-		must(f.t, f.Record(f.t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
+		require.NoError(f.t, f.Record(f.t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
 	},
 	"a run": func(f *fixture, s string) {
 		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s}, driver.Slot{Length: time.Hour}, driver.Retry{})
@@ -204,7 +205,7 @@ func TestATokenIsNotGivenAgainAfterACrashOfTheMachine(t *testing.T) {
 				if raise {
 					f.exec("UPDATE dblock_locks SET token = ?", time.Now().Add(time.Hour).UnixMicro())
 				}
-				must(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note"}})) // all before it is on the disk
+				require.NoError(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note"}})) // all before it is on the disk
 				token := grant(f, "n")
 				f = p.fail(t, f)
 				f.exec("UPDATE dblock_locks SET session_id = NULL, shared_units = 0, waiters = 0") // their processes are gone

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -18,9 +19,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 		t.Helper()
 		ctx := t.Context()
 		up, err := f.Upkeep(ctx, "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for name, call := range map[string]func() error{
 			"OpenSession": func() error { return f.OpenSession(ctx, driver.Session{ID: "s", TTL: time.Hour}) },
 			"EndSession":  func() error { return f.EndSession(ctx, "s") },
@@ -44,9 +43,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	}
 	version(0)
 	every("before the migrations", driver.ErrSchema)
-	if err := migrate.Up(t.Context(), f.pool, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
 	version(driver.SchemaVersion)
 	f.take("n", f.session())
 	f.exec("ALTER TABLE dblock_locks RENAME COLUMN metadata TO grasps")
@@ -70,9 +67,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 
 func TestDownLeavesNothing(t *testing.T) {
 	f := newFixture(t)
-	if err := migrate.Down(t.Context(), f.pool, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Down(t.Context(), f.pool, migrate.SQLite))
 	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?", migrate.Table); n != 0 {
 		t.Fatalf("%d tables, views and indexes are left", n)
 	}
@@ -102,9 +97,7 @@ func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
 		t.Errorf("no such folder: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(path, []byte("This is no database, but some text that is long enough to be read as the header of one, and then some."), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("This is no database, but some text that is long enough to be read as the header of one, and then some."), 0o600))
 	f = open(t, path, "")
 	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("no database: %v", err)

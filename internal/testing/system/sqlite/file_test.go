@@ -9,24 +9,18 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
 // removals are what people do to a file that is in use.
 var removals = map[string]func(t *testing.T, path string){
-	"deleted": func(t *testing.T, path string) { must(t, os.Remove(path)) },
-	"moved":   func(t *testing.T, path string) { must(t, os.Rename(path, path+".old")) },
+	"deleted": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+	"moved":   func(t *testing.T, path string) { require.NoError(t, os.Rename(path, path+".old")) },
 	"replaced": func(t *testing.T, path string) {
 		other := newFile(t, "wal")
-		must(t, os.Rename(other, path))
+		require.NoError(t, os.Rename(other, path))
 	},
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
@@ -38,9 +32,9 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 				held := f.take("held", s)
 				tx, late := f.begin(), f.begin()
 				_, err := tx.ExecContext(t.Context(), "SELECT 1")
-				must(t, err)
+				require.NoError(t, err)
 				up, err := f.Upkeep(t.Context(), "s")
-				must(t, err)
+				require.NoError(t, err)
 				remove(t, f.path)
 				for name, call := range map[string]func() error{
 					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
@@ -68,11 +62,11 @@ func TestAFileThatIsPutBackServesAgain(t *testing.T) {
 	f := newFixture(t)
 	f.pool.SetMaxOpenConns(1)
 	held := f.take("held", f.session())
-	must(t, os.Rename(f.path, f.path+".old"))
+	require.NoError(t, os.Rename(f.path, f.path+".old"))
 	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
 		t.Fatal(err)
 	}
-	must(t, os.Rename(f.path+".old", f.path))
+	require.NoError(t, os.Rename(f.path+".old", f.path))
 	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +76,7 @@ func TestAFileThatIsPutBackServesAgain(t *testing.T) {
 func TestADatabaseInMemoryHasNoFileToLose(t *testing.T) {
 	f := on(t, openPool(t, "", "mode=memory"), "")
 	f.pool.SetMaxOpenConns(1)
-	must(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
+	require.NoError(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
 	held := f.take("held", f.session())
 	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
 		t.Fatal(err)
@@ -102,17 +96,17 @@ func TestAPathThatIsPointedElsewhereServesNobody(t *testing.T) {
 				folder := t.TempDir()
 				path := filepath.Join(folder, link)
 				to := filepath.Join(folder, strings.Split(link, "/")[0])
-				must(t, os.Symlink(old, to))
+				require.NoError(t, os.Symlink(old, to))
 				f := open(t, path, "")
 				s := f.session()
 				held := f.take("held", s)
 				up, err := f.Upkeep(t.Context(), "s")
-				must(t, err)
+				require.NoError(t, err)
 				if alive, err := up.Heartbeat(t.Context(), s, patience); err != nil || !alive {
 					t.Fatal(alive, err)
 				}
-				must(t, os.Remove(to))
-				must(t, os.Symlink(other, to))
+				require.NoError(t, os.Remove(to))
+				require.NoError(t, os.Symlink(other, to))
 				b := open(t, path, "")
 				b.take("held", b.session()) // the second holder
 				for name, call := range map[string]func() error{

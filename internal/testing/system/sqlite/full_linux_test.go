@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // smallDisk is a file system of one megabyte.
@@ -35,9 +36,7 @@ func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for size := 4096; size > 0; size /= 2 {
 		for err = error(nil); err == nil; {
 			_, err = file.Write(make([]byte, size))
@@ -46,13 +45,9 @@ func fill(t *testing.T, dir string) (free func()) {
 			t.Fatal(err)
 		}
 	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Close())
 	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(path))
 	}
 }
 
@@ -67,9 +62,7 @@ func TestADiskThatIsFull(t *testing.T) {
 			b := newApplication(t, path, journal, patience)
 			var held []*dblock.Lock
 			first, err := a.Lock(t.Context(), "first")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			held = append(held, first)
 			waiting := make(chan error, 1)
 			var next *dblock.Lock
@@ -80,9 +73,7 @@ func TestADiskThatIsFull(t *testing.T) {
 			}()
 			for queue := 0; queue == 0; {
 				info, err := inspect.New(a.Client).Lock(t.Context(), "first")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				queue = len(info.Waiters)
 			}
 
@@ -111,17 +102,13 @@ func TestADiskThatIsFull(t *testing.T) {
 			free()
 
 			again, err := a.Lock(t.Context(), failed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, l := range append(held, again) {
 				info, err := inspect.New(b.Client).Lock(t.Context(), l.Name())
 				if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != l.Token() {
 					t.Fatalf("%q was granted with token %d: %+v, %v", l.Name(), l.Token(), info.Holders, err)
 				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, l.Unlock(t.Context()))
 			}
 			if err := await(t, waiting); err != nil || next.Token() <= first.Token() {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -17,21 +18,21 @@ import (
 // It gets the number of the grant and the attempt, without the attempt where the commit is to come.
 func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
 	folder, err := os.MkdirTemp("", "db") // the address of a socket is short
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(folder)) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
 	f := open(t, filepath.Join(folder, "locks.db"), "")
-	must(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
+	require.NoError(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
 	a, b := f.session(), f.session()
-	must(t, os.Mkdir(f.path+"-dblock", 0o700))
+	require.NoError(t, os.Mkdir(f.path+"-dblock", 0o700))
 	inbox, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(f.path+"-dblock", b)})
-	must(t, err)
+	require.NoError(t, err)
 	defer inbox.Close()
-	must(t, inbox.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, inbox.SetReadDeadline(time.Now().Add(patience)))
 	arrives := func(want string) {
 		t.Helper()
 		text := make([]byte, 512)
 		n, err := inbox.Read(text)
-		must(t, err)
+		require.NoError(t, err)
 		if got := string(text[:n]); got != want {
 			t.Fatalf("%q, want %q", got, want)
 		}
@@ -39,9 +40,9 @@ func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
 	held := f.take("n", a)
 	attempt := f.enqueue("n", b)
 	tx := f.begin()
-	must(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+	require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
 	arrives("1 ")
-	must(t, tx.Rollback())
+	require.NoError(t, tx.Rollback())
 	f.release(held, true)
 	arrives("1 " + attempt)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // listener listens for a session, and tells what it heard.
@@ -46,7 +47,7 @@ func (f *fixture) listen(session string) listener {
 // written.
 func (f *fixture) inboxless() {
 	f.t.Helper()
-	must(f.t, os.WriteFile(f.path+"-dblock", nil, 0o600))
+	require.NoError(f.t, os.WriteFile(f.path+"-dblock", nil, 0o600))
 }
 
 // lookInterval is how often a listener without an inbox looks.
@@ -290,13 +291,9 @@ func TestAChangeIsHeardByAllWhoWatchInAnyProcess(t *testing.T) {
 	f.inboxless()
 	s, distant := f.session(), f.session()
 	near, far := f.listen(s), f.listen(distant)
-	if err := errors.Join(f.Watch(t.Context(), s, "n", "near"), f.Watch(t.Context(), distant, "n", "far")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(f.Watch(t.Context(), s, "n", "near"), f.Watch(t.Context(), distant, "n", "far")))
 	for _, name := range []string{"n", "another"} {
-		if err := f.announce(f.take(name, s), driver.Event{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.announce(f.take(name, s), driver.Event{}))
 	}
 	near.hears("near")
 	far.hears("far")

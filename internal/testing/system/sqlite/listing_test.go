@@ -6,15 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // plan is how SQLite runs a generated query.
 func (f *fixture) plan(file, query string) string {
 	f.t.Helper()
 	text, err := os.ReadFile("../../../../gen/sqlitedb/" + file + ".sql.go")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	match := regexp.MustCompile("(?s)const " + query + " = `-- name: [^\n]*\n(.*?)`").FindSubmatch(text)
 	if match == nil {
 		f.t.Fatalf("no query %s in %s", query, file)
@@ -26,22 +26,16 @@ func (f *fixture) plan(file, query string) string {
 		}
 	}
 	rows, err := f.pool.QueryContext(f.t.Context(), "EXPLAIN QUERY PLAN "+string(match[1]), args...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	defer rows.Close()
 	var plan []string
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string
-		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, rows.Scan(&id, &parent, &unused, &detail))
 		plan = append(plan, detail)
 	}
-	if err := rows.Err(); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, rows.Err())
 	return strings.Join(plan, "\n")
 }
 

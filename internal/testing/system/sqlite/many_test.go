@@ -8,15 +8,14 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	f := newFixture(t)
 	s := f.session()
 	tx, err := open(t, f.path, "_txlock=immediate").pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Rollback()
 	r := request("n", s)
 	r.Wait = false
@@ -39,28 +38,20 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 	nobody := func(string, int, any) bool { return false }
 	for _, commit := range []bool{false, true} {
 		tx, err := f.pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		stale := held
 		stale.Shared = false
 		if err := inside.Guard(t.Context(), tx, stale, nil); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatalf("guarded as a whole: %v", err)
 		}
-		if err := inside.Guard(t.Context(), tx, held, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := inside.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, inside.Guard(t.Context(), tx, held, nil))
+		require.NoError(t, inside.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
 		if commit {
 			err = tx.Commit()
 		} else {
 			err = tx.Rollback()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f.sound()
 	}
 	state := f.look(s, "n")
@@ -68,9 +59,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 		t.Fatalf("%+v", state)
 	}
 	tx, err := f.pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Rollback()
 	// A share is in the way of a transaction, also one's own.
 	state, locked, err := inside.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return true }, false, nil)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // power is a machine whose disk has of a file what was there at the last commit that waited for it.
@@ -123,13 +125,13 @@ func (p *power) start(t *testing.T) *fixture {
 func (p *power) fail(t *testing.T, f *fixture) *fixture {
 	t.Helper()
 	disk := p.disk
-	must(t, f.pool.Close())
+	require.NoError(t, f.pool.Close())
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(p.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 		if content, ok := disk[suffix]; ok {
-			must(t, os.WriteFile(p.path+suffix, content, 0o600))
+			require.NoError(t, os.WriteFile(p.path+suffix, content, 0o600))
 		}
 	}
 	return p.start(t)

@@ -19,6 +19,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -49,8 +50,8 @@ func newFixtureIn(t *testing.T, journal string) *fixture {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.db")
 	migrated, err := templates[journal]()
-	must(t, err)
-	must(t, os.WriteFile(path, migrated, 0o600))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, migrated, 0o600))
 	return open(t, path, "")
 }
 
@@ -110,9 +111,7 @@ func openPool(t *testing.T, path, query string) *sql.DB {
 		query = unsynced + "&" + query
 	}
 	db, err := sql.Open(driverName, "file:"+path+"?"+query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -127,9 +126,7 @@ func (f *fixture) exec(query string, args ...any) {
 		_, err := f.pool.ExecContext(f.t.Context(), query, args...)
 		return err
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 }
 
 func (f *fixture) number(query string, args ...any) int64 {
@@ -138,9 +135,7 @@ func (f *fixture) number(query string, args ...any) int64 {
 	err := insist(f.t.Context(), func() error {
 		return f.pool.QueryRowContext(f.t.Context(), query, args...).Scan(&n)
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return n
 }
 
@@ -150,9 +145,7 @@ func (f *fixture) session() string {
 	err := insist(f.t.Context(), func() error {
 		return f.OpenSession(f.t.Context(), driver.Session{ID: id, Host: "here", PID: 1, App: "test", TTL: time.Hour})
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return id
 }
 
@@ -207,9 +200,7 @@ func (f *fixture) queue(r driver.Request) string {
 func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
 	f.t.Helper()
 	next, err := drivertest.Release(f.t.Context(), f, h, contended)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return f.only(next)
 }
 
@@ -247,9 +238,7 @@ func (f *fixture) expire(session string, want bool) {
 func (f *fixture) heartbeat(session string, want bool) {
 	f.t.Helper()
 	up, err := f.Upkeep(f.t.Context(), "s")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	alive, err := up.Heartbeat(f.t.Context(), session, time.Hour)
 	if err := errors.Join(err, up.Close()); err != nil || alive != want {
 		f.t.Fatalf("heartbeat: alive %v, %v; want %v", alive, err, want)
@@ -262,9 +251,7 @@ func (f *fixture) clean() {
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
 	conn, err := f.pool.Conn(ctx)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	defer conn.Close()
 	for _, statement := range []string{"BEGIN", "ROLLBACK"} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // modes are the ways in which an application may have its file and its transactions. With a
@@ -42,9 +43,7 @@ func (f *fixture) tx() driver.Transactions[*sql.Tx] { return f.Transactions }
 func (f *fixture) begin() *sql.Tx {
 	f.t.Helper()
 	tx, err := f.pool.BeginTx(context.Background(), nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
@@ -65,9 +64,7 @@ func (f *fixture) usable(tx *sql.Tx) {
 func read(t *testing.T, tx *sql.Tx) {
 	t.Helper()
 	var n int
-	if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_sessions").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_sessions").Scan(&n))
 }
 
 func nobody(string, int, any) bool { return false }
@@ -99,17 +96,13 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 					s := other.session()
 					held := other.take(name+end, s)
 					tx := f.begin()
-					if err := step(t.Context(), f, tx, held); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, step(t.Context(), f, tx, held))
 					r := request("other", s)
 					r.Wait = false
 					if _, taken, err := drivertest.Take(t.Context(), other, r); taken || !errors.Is(err, driver.ErrBusy) {
 						t.Fatalf("another wrote: %v, %v", taken, err)
 					}
-					if err := finish(tx); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, finish(tx))
 					other.release(other.take("other", s), false)
 				})
 			}
@@ -230,9 +223,7 @@ func TestAStepWaitsForAnotherWriterUntilItsContextEndsAndNoLonger(t *testing.T) 
 					}); err != nil {
 						t.Fatal(err)
 					}
-					if err := <-done; err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, <-done)
 					var n int64
 					if err := tx.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&n); err != nil || n != timeout {
 						t.Fatalf("the application's busy timeout is %d now, %v", n, err)
@@ -266,16 +257,12 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				<-ready
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
 					tx := f.begin()
-					if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
 					stays(t, woken)
 					if state := other.look("", whose); state.Holder.Grant.Token != held.Token {
 						t.Fatalf("before the end of the transaction: %+v", state)
 					}
-					if err := finish(tx); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, finish(tx))
 				}
 				select {
 				case <-woken:
@@ -399,9 +386,7 @@ func TestLockTxLocksFirstWhereThePoolHasNoSecondConnection(t *testing.T) {
 				t.Fatalf("of %d connections, LockTx of a lease: %v, %v", size, locked, err)
 			}
 			cancel()
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tx.Commit())
 			for _, c := range conns {
 				c.Close()
 			}
@@ -449,9 +434,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 			busy("behind one of its own that waits")
 			stays(t, waited)
 			writer.exec("ROLLBACK")
-			if err := <-waited; err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-waited)
 			f.usable(tx)
 			f.take("n", s)
 		})
@@ -469,9 +452,7 @@ func TestAStepSaysWhatIsWrongWithTheDatabaseOrTheTransaction(t *testing.T) {
 			bare.usable(tx)
 			f := newFixtureIn(t, "wal")
 			tx = f.begin()
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tx.Rollback())
 			err := step(t.Context(), f, tx, driver.Held{})
 			if !errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("after the transaction: %v", err)

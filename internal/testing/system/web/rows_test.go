@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -65,13 +66,9 @@ func (c *counting) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]d
 func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx]) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
-	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
 	now := time.Now().UnixMicro()
 	for _, statement := range []string{
 		`INSERT INTO dblock_sessions (id, host, pid, app, started_at) SELECT printf('s%05d', n), 'h', n, 'a', $now FROM n WHERE n < $sessions`,
@@ -101,9 +98,7 @@ func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx
 	counted := &counting{Backend: engine.Backend}
 	engine.Backend = counted
 	c, err := dblock.New(engine, dblock.WithoutReaper())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return counted, c
 }

@@ -4,18 +4,15 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestDblocktestWorksWithTheDriver(t *testing.T) {
 	d := dblocktest.SQLite(t)
 	lock, err := d.Client.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tx, err := d.DB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
 	if err := d.Client.Guard(t.Context(), tx, lock); err != nil {
 		t.Error(err)
