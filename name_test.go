@@ -61,8 +61,10 @@ func TestALongNameKeepsItsBeginningAndEndsInAHash(t *testing.T) {
 func FuzzName(f *testing.F) {
 	long := strings.Repeat("long/", 60)
 	for _, seed := range [][2]string{
-		{"a\x01b", "a/b"}, {"a%2Fb", "a/b"}, {"", "\x01"}, {"a\x01", "\x01a"}, {long, long + "x"}, {long + "\x01a", long + "/a"},
-		{strings.Repeat("x", 255), strings.Repeat("x", 256)}, {strings.Repeat("x", 300), dblock.Name(strings.Repeat("x", 300))},
+		{"a\x01b", "a/b"}, {"a%2Fb", "a/b"}, {"", "\x01"}, {"a\x01", "\x01a"}, {long, long + "x"},
+		{long + "\x01a", long + "/a"},
+		{strings.Repeat("x", 255), strings.Repeat("x", 256)}, {strings.Repeat("x", 300),
+			dblock.Name(strings.Repeat("x", 300))},
 		{"%", "%25"}, {"%#", "%25#"}, {strings.Repeat("\u00fc", 140), strings.Repeat("\u00fc", 141)},
 	} {
 		f.Add(seed[0], seed[1])
@@ -74,7 +76,8 @@ func FuzzName(f *testing.F) {
 			t.Errorf("%q is %q, and %q is %q", as, x, bs, y)
 		}
 		for parts, name := range map[*[]string]string{&as: x, &bs: y} {
-			if len(name) > 255 || utf8.ValidString(strings.Join(*parts, "")) != utf8.ValidString(name) && utf8.ValidString(strings.Join(*parts, "")) {
+			if len(name) > 255 || utf8.ValidString(strings.Join(*parts, "")) != utf8.ValidString(name) &&
+				utf8.ValidString(strings.Join(*parts, "")) {
 				t.Errorf("%q is %q, of %d bytes", *parts, name, len(name))
 			}
 		}

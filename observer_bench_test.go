@@ -62,10 +62,12 @@ func BenchmarkObserver(b *testing.B) {
 		name    string
 		options []dblock.Option
 	}{
-		{"none", nil}, {"empty", []dblock.Option{dblock.WithObserver(observe.Observer{})}}, {"full", []dblock.Option{dblock.WithObserver(all)}},
+		{"none", nil}, {"empty", []dblock.Option{dblock.WithObserver(observe.Observer{})}},
+		{"full", []dblock.Option{dblock.WithObserver(all)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			client, err := dblock.New(driver.Engine[*sync.Mutex]{Backend: &instant{}}, append(c.options, dblock.WithTTL(24*time.Hour), dblock.WithoutReaper())...)
+			client, err := dblock.New(driver.Engine[*sync.Mutex]{Backend: &instant{}},
+				append(c.options, dblock.WithTTL(24*time.Hour), dblock.WithoutReaper())...)
 			require.NoError(b, err)
 			defer client.Close(context.Background())
 			ctx := b.Context()

@@ -32,7 +32,8 @@ func TestALockThatEndsBeforeItJoinsTheQueueHasSeenTheOthers(t *testing.T) {
 			brief, stop := context.WithCancel(t.Context())
 			time.AfterFunc(5*time.Millisecond, stop)
 			_, err = f.Client.Lock(brief, "n", option...)
-			if !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.Canceled) || errors.Is(err, dblock.ErrUnavailable) {
+			if !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.Canceled) ||
+				errors.Is(err, dblock.ErrUnavailable) {
 				t.Errorf("%v: want ErrNotAcquired and the context's error", err)
 			}
 		}

@@ -194,7 +194,8 @@ func (c clientOf[TX]) lockAll(ctx context.Context, names []string) (unlocker, er
 func (c clientOf[TX]) inspector() *inspect.Inspector { return inspect.New(c.Client) }
 
 func newClient[TX any](engine driver.Engine[TX], options []dblock.Option) (client, error) {
-	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
+	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(slog.New(slog.DiscardHandler))},
+		options...)...)
 	return clientOf[TX]{c}, err
 }
 

@@ -147,7 +147,8 @@ func (d database) connections(b testing.TB, a *app) int {
 // TestVersions prints what the figures are of.
 func TestVersions(t *testing.T) {
 	for _, k := range kinds {
-		query := "SELECT concat(version(), ', innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit, ', sync_binlog=', @@sync_binlog)"
+		query := "SELECT concat(version(), ', innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit, " +
+			"', sync_binlog=', @@sync_binlog)"
 		db := (*sql.DB)(nil)
 		switch {
 		case k.engine == migrate.SQLite:

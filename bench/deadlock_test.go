@@ -28,27 +28,33 @@ func BenchmarkDeadlock(b *testing.B) {
 		require.NoError(b, engine.OpenSession(ctx, driver.Session{ID: "bench", Host: "h", TTL: time.Hour}))
 		var locks, waiters []string
 		for n := range benchQueues {
-			locks = append(locks, fmt.Sprintf("('n%d', 'bench', 'h', 'holder %[1]d', 'h%[1]d', 1, 1, 1, 1, '', %d, %d)", n, benchLine, benchLine+1))
+			locks = append(locks, fmt.Sprintf("('n%d', 'bench', 'h', 'holder %[1]d', 'h%[1]d', 1, 1, 1, 1, '', %d, %d)",
+				n, benchLine, benchLine+1))
 			for w := range benchLine {
 				thread := fmt.Sprintf("waiter %d/%d", n, w)
 				if w == 0 { // the holder of the name before it in its ring
 					ring := n / benchRing * benchRing
 					thread = fmt.Sprintf("holder %d", ring+(n+benchRing-1-ring)%benchRing)
 				}
-				waiters = append(waiters, fmt.Sprintf("('n%d', %d, 'bench', 'h', '%s', 'w%d.%d', 0, '', %d)", n, w+1, thread, n, w, n*benchLine+w))
+				waiters = append(waiters, fmt.Sprintf("('n%d', %d, 'bench', 'h', '%s', 'w%d.%d', 0, '', %d)", n, w+1,
+					thread, n, w, n*benchLine+w))
 			}
 		}
-		fill(b, a, "dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata, waiters, next_ticket)", locks)
-		fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)", waiters)
+		fill(b, a, "dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, "+
+			"acquired_at, metadata, waiters, next_ticket)", locks)
+		fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)",
+			waiters)
 		for _, table := range []string{"dblock_locks", "dblock_waiters"} {
-			if analyze := map[string]string{"postgres": "ANALYZE ", "mysql": "ANALYZE TABLE ", "mariadb": "ANALYZE TABLE "}[k.name]; analyze != "" {
+			if analyze := map[string]string{"postgres": "ANALYZE ", "mysql": "ANALYZE TABLE ",
+				"mariadb": "ANALYZE TABLE "}[k.name]; analyze != "" {
 				require.NoError(b, a.exec(ctx, analyze+table))
 			}
 		}
 		var times []time.Duration
 		for i := 0; b.Loop(); i++ {
 			times = append(times, timed(b, func(i int) error {
-				rows, err := engine.WaitGraph(context.WithoutCancel(ctx), []string{fmt.Sprintf("w%d.%d", i*7%benchQueues, benchLine-1)})
+				rows, err := engine.WaitGraph(context.WithoutCancel(ctx),
+					[]string{fmt.Sprintf("w%d.%d", i*7%benchQueues, benchLine-1)})
 				if err == nil && len(rows) < 2*benchRing {
 					err = fmt.Errorf("%d rows: want a ring of %d", len(rows), benchRing)
 				}

@@ -72,7 +72,8 @@ func benchmarkHandoff(b *testing.B, k kind, manner string) {
 	}
 	if naive.seconds > 0 {
 		b.ReportMetric(ours.rate()/naive.rate(), "naive-ratio")
-		b.ReportMetric(float64(len(ours.times))/float64(len(naive.times)), "naive-handoff-ratio") // a naive process may lock again before the others
+		// a naive process may lock again before the others
+		b.ReportMetric(float64(len(ours.times))/float64(len(naive.times)), "naive-handoff-ratio")
 		b.ReportMetric(naive.rate(), "naive/s")
 		b.ReportMetric(micros(quantile(naive.times, 0.5)), "naive-p50-µs")
 		b.ReportMetric(micros(quantile(naive.times, 0.99)), "naive-p99-µs")
@@ -182,7 +183,10 @@ func contend(b *testing.B, children []*child, manner string, each int, until tim
 			grants = append(grants, g)
 		}
 	}
-	slices.SortFunc(grants, func(a, b grant) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.token, b.token)) })
+	slices.SortFunc(grants, func(a, b grant) int {
+		return cmp.Or(cmp.Compare(a.name, b.name),
+			cmp.Compare(a.token, b.token))
+	})
 	return grants
 }
 
@@ -220,7 +224,10 @@ func handoffChild(ctx context.Context, d database) error {
 		case "many":
 			grants, err = onMany(ctx, d, name, until)
 		default:
-			grants, err = concurrently(each, func(int) ([]grant, error) { return contending(ctx, c, name, manner, until) })
+			grants, err = concurrently(each, func(int) ([]grant, error) {
+				return contending(ctx, c, name, manner,
+					until)
+			})
 		}
 		if err != nil {
 			return err

@@ -64,12 +64,15 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 			queued = 1
 			waiters = append(waiters, fmt.Sprintf("('n%06d', 1, 's0000', 'h', 'w%[1]d', 'w%[1]d', 0, '', 1)", i))
 		}
-		lockRows = append(lockRows, fmt.Sprintf("('n%06d', 's%04d', 'h', 't', 'a%[1]d', 1, 1, 1, 1, '', %[3]d)", i, i%sessions, queued))
+		lockRows = append(lockRows, fmt.Sprintf("('n%06d', 's%04d', 'h', 't', 'a%[1]d', 1, 1, 1, 1, '', %[3]d)", i,
+			i%sessions, queued))
 	}
 	fill(b, a, "dblock_sessions (id, host, pid, app, started_at)", sessionRows)
 	fill(b, a, "dblock_heartbeats (session_id, expires_at)", beats)
-	fill(b, a, "dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata, waiters)", lockRows)
-	fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)", waiters)
+	fill(b, a, "dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, "+
+		"metadata, waiters)", lockRows)
+	fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)",
+		waiters)
 	analyze := map[string]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE "}[k.engine]
 	for _, table := range []string{"dblock_locks", "dblock_waiters", "dblock_sessions", "dblock_heartbeats"} {
 		if analyze != "" {
@@ -87,9 +90,15 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 func (v view) look(int) error {
 	ctx := context.Background()
 	for what, n := range map[string]func() (int, error){
-		"names":              func() (int, error) { return count(v.List(ctx, inspect.Filter{Limit: shown})) },
-		"names with waiters": func() (int, error) { return count(v.List(ctx, inspect.Filter{Contended: true, Limit: queuesThere})) },
-		"sessions":           func() (int, error) { return count(v.Sessions(ctx, inspect.SessionFilter{Limit: fewSessions})) },
+		"names": func() (int, error) { return count(v.List(ctx, inspect.Filter{Limit: shown})) },
+		"names with waiters": func() (int,
+			error) {
+			return count(v.List(ctx, inspect.Filter{Contended: true, Limit: queuesThere}))
+		},
+		"sessions": func() (int,
+			error) {
+			return count(v.Sessions(ctx, inspect.SessionFilter{Limit: fewSessions}))
+		},
 	} {
 		want := map[string]int{"names": shown, "names with waiters": queuesThere, "sessions": fewSessions}[what]
 		if got, err := n(); err != nil || got != want {

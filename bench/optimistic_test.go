@@ -82,7 +82,8 @@ func benchmarkOptimistic(b *testing.B, a *app, n int, think time.Duration) strin
 		if err != nil {
 			return err
 		}
-		err = optimistic.Retry(ctx, func(ctx context.Context) error { // SQLite has one writer, and dblock's clients write too
+		// SQLite has one writer, and dblock's clients write too
+		err = optimistic.Retry(ctx, func(ctx context.Context) error {
 			return a.inTx(ctx, func(ctx context.Context, tx statements) error {
 				return increment(ctx, tx, func() error { return nil })
 			})

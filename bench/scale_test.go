@@ -118,15 +118,18 @@ func newPlace(b *testing.B, k kind, s size) *place {
 func holdMany(b *testing.B, a *app, locks int) {
 	b.Helper()
 	require.NoError(b, a.backend().OpenSession(b.Context(), driver.Session{ID: "bench", Host: "h", TTL: time.Hour}))
-	const digit = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL " +
+	const digit = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION " +
+		"ALL " +
 		"SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 	number, from := "0", []string{}
 	for i, tens := 0, 1; tens < locks; i, tens = i+1, tens*10 {
 		number += fmt.Sprintf(" + %d * d%d.d", tens, i)
 		from = append(from, fmt.Sprintf("%s AS d%d", digit, i))
 	}
-	fill := "INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata) " +
-		"SELECT concat('other/', n), 'bench', 'h', 't', concat('a', n), 1, 1, 1, 1, '' FROM (SELECT " + number + " AS n FROM " + strings.Join(from, ", ") + ") AS numbers"
+	fill := "INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, " +
+		"acquired_at, metadata) " +
+		"SELECT concat('other/', n), 'bench', 'h', 't', concat('a', n), 1, 1, 1, 1, '' FROM (SELECT " + number +
+		" AS n FROM " + strings.Join(from, ", ") + ") AS numbers"
 	analyze := "ANALYZE TABLE dblock_locks"
 	if a.pgx != nil {
 		analyze = "VACUUM ANALYZE dblock_locks"

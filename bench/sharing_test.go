@@ -18,7 +18,8 @@ const (
 // 8 permits, and work for 2 ms under it, against the same with the name as a mutex, in turns of
 // half a second.
 func BenchmarkSharing(b *testing.B) {
-	for name, option := range map[string]dblock.LockOption{"readers": dblock.Shared(), "permits": dblock.Permits(1, 8)} {
+	for name, option := range map[string]dblock.LockOption{"readers": dblock.Shared(), "permits": dblock.Permits(1,
+		8)} {
 		b.Run(name, func(b *testing.B) {
 			each(b, func(b *testing.B, k kind) {
 				c := k.create(b).mustOpen(b, poolSize, nil).mustClient(b)

@@ -88,7 +88,8 @@ func countRows(k kind) []string {
 	action := count
 	switch k.engine {
 	case migrate.Postgres:
-		statements = append(statements, "CREATE FUNCTION bench_count() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+count+"; RETURN NULL; END $$")
+		statements = append(statements, "CREATE FUNCTION bench_count() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+
+			count+"; RETURN NULL; END $$")
 		action = "EXECUTE FUNCTION bench_count()"
 	case migrate.SQLite:
 		action = "BEGIN " + count + "; END"
@@ -116,9 +117,11 @@ func rowsWritten(b *testing.B, a *app) int {
 	query := "SELECT n FROM bench_written"
 	switch a.kind.name {
 	case "mysql":
-		query = "SELECT CAST(SUM(`COUNT`) AS SIGNED) FROM information_schema.INNODB_METRICS WHERE NAME IN ('dml_inserts', 'dml_updates', 'dml_deletes')"
+		query = "SELECT CAST(SUM(`COUNT`) AS SIGNED) FROM information_schema.INNODB_METRICS WHERE NAME IN " +
+			"('dml_inserts', 'dml_updates', 'dml_deletes')"
 	case "mariadb": // which has these metrics no more, and counts what it writes into temporary tables apart
-		query = "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('HANDLER_WRITE', 'HANDLER_UPDATE', 'HANDLER_DELETE')"
+		query = "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS WHERE " +
+			"VARIABLE_NAME IN ('HANDLER_WRITE', 'HANDLER_UPDATE', 'HANDLER_DELETE')"
 	}
 	n, err := a.number(b.Context(), query)
 	require.NoError(b, err)

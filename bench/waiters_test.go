@@ -141,7 +141,8 @@ func lockTimeouts(b *testing.B, a *app, count *counter) int {
 	case migrate.Postgres:
 		return count.lockTimeouts()
 	}
-	n, err := a.number(b.Context(), "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_timeouts'")
+	n, err := a.number(b.Context(),
+		"SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_timeouts'")
 	require.NoError(b, err)
 	return n
 }

@@ -131,7 +131,11 @@ func TestAJobRunsOnceInEachSlot(t *testing.T) {
 		ran := 0
 		for range 3 {
 			for _, c := range []client{f.Client, second.Client, f.Client} {
-				if _, err := jobs.New(c).OncePer(t.Context(), "job", time.Hour, func(context.Context, lock, time.Time) error { ran++; return nil }); err != nil {
+				if _, err := jobs.New(c).OncePer(t.Context(), "job", time.Hour, func(context.Context, lock,
+					time.Time) error {
+					ran++
+					return nil
+				}); err != nil {
 					t.Error(err)
 				}
 			}

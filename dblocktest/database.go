@@ -108,8 +108,10 @@ func (d *database) holders(name string) (all []holder) {
 // seen returns a holder as a statement reads it, or a waiter, which has no token.
 func (d *database) seen(h holder) inspection.Row {
 	r := inspection.Row{
-		SessionID: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Token: h.Token, FirstToken: h.first, Units: int64(h.Units),
-		Since: h.Since, ExpiresAt: h.Ends, SessionExpiresAt: d.expiry(h.Session), Capacity: int64(h.Of), NowUs: d.now(), Metadata: h.Metadata, Asked: h.Asked,
+		SessionID: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Token: h.Token, FirstToken: h.first,
+		Units: int64(h.Units),
+		Since: h.Since, ExpiresAt: h.Ends, SessionExpiresAt: d.expiry(h.Session), Capacity: int64(h.Of), NowUs: d.now(),
+		Metadata: h.Metadata, Asked: h.Asked,
 	}
 	if s := d.sessions[h.Session]; s != nil {
 		r.App, r.Pid = s.App, int64(s.PID)

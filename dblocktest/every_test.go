@@ -40,12 +40,14 @@ func (l *log) expect(t *testing.T, want ...string) {
 }
 
 // every begins a loop, and returns what ends it.
-func every(t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job func(ctx context.Context, slot time.Time) error, options ...jobs.Option) (stop func() error) {
+func every(t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job func(ctx context.Context,
+	slot time.Time) error, options ...jobs.Option) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- jobs.New(f.Client).Every(ctx, "job", interval, func(ctx context.Context, _ *dblock.Lock, slot time.Time) error {
+		ended <- jobs.New(f.Client).Every(ctx, "job", interval, func(ctx context.Context, _ *dblock.Lock,
+			slot time.Time) error {
 			return job(ctx, slot)
 		}, options...)
 	}()
@@ -79,7 +81,8 @@ func TestEveryTriesAgainAfterABackoffThatDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		runs, trouble := newLog(), errors.New("trouble")
-		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, jobs.RetryFailed(2, time.Minute))
+		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble },
+			jobs.RetryFailed(2, time.Minute))
 		time.Sleep(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -92,7 +95,8 @@ func TestEveryTriesAgainAtOnceWithoutABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		runs, trouble := newLog(), errors.New("trouble")
-		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, jobs.RetryFailed(2, 0))
+		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble },
+			jobs.RetryFailed(2, 0))
 		time.Sleep(time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -106,7 +110,11 @@ func TestEverySurvivesAnOutage(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		f.Down()
 		var runs sync.Map
-		stop := every(t, f, time.Minute, func(_ context.Context, slot time.Time) error { runs.Store(slot, true); return nil })
+		stop := every(t, f, time.Minute, func(_ context.Context, slot time.Time) error {
+			runs.Store(slot,
+				true)
+			return nil
+		})
 		time.Sleep(5 * time.Minute)
 		f.Up()
 		time.Sleep(2 * time.Minute)
@@ -125,10 +133,12 @@ func TestEveryEndsWhereItCannotGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
-		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Millisecond, job); !errors.Is(err, dblock.ErrInvalidOption) {
+		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Millisecond, job); !errors.Is(err,
+			dblock.ErrInvalidOption) {
 			t.Error(err)
 		}
-		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Second, job, jobs.RetryFailed(0, 0)); !errors.Is(err, dblock.ErrInvalidOption) {
+		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Second, job,
+			jobs.RetryFailed(0, 0)); !errors.Is(err, dblock.ErrInvalidOption) {
 			t.Error(err)
 		}
 		ended := make(chan error, 1)
@@ -170,10 +180,11 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		told.began = time.Now()
 		run := func(takes time.Duration, err error) {
-			if ran, got := jobs.New(f.Client).OncePer(t.Context(), "job", time.Minute, func(context.Context, *dblock.Lock, time.Time) error {
-				time.Sleep(takes)
-				return err
-			}); !ran || !errors.Is(got, err) {
+			if ran, got := jobs.New(f.Client).OncePer(t.Context(), "job", time.Minute,
+				func(context.Context, *dblock.Lock, time.Time) error {
+					time.Sleep(takes)
+					return err
+				}); !ran || !errors.Is(got, err) {
 				t.Error(ran, got)
 			}
 		}
@@ -186,6 +197,7 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 		time.Sleep(time.Minute)  // one went by during the run
 		run(0, nil)
 		synctest.Wait()
-		told.expect(t, "1s ran for 1s", "2m31s failed", "2m31s ran for 0s", "5m31s missed 2", "6m32s ran for 1m1s", "7m32s skipped", "7m32s ran for 0s")
+		told.expect(t, "1s ran for 1s", "2m31s failed", "2m31s ran for 0s", "5m31s missed 2", "6m32s ran for 1m1s",
+			"7m32s skipped", "7m32s ran for 0s")
 	})
 }

@@ -61,14 +61,17 @@ func (d *database) delays(awaited, name string) bool {
 	})
 }
 
-func (l *line) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
+func (l *line) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail,
+	error) {
 	return get(ctx, l, func() (details []driver.SessionDetail) {
 		for _, id := range slices.Sorted(maps.Keys(l.sessions)) {
 			s := l.sessions[id]
-			if id <= after || f.Host != "" && s.Host != f.Host || f.App != "" && s.App != f.App || !f.Dead && !l.alive(id) || len(details) == limit {
+			if id <= after || f.Host != "" && s.Host != f.Host || f.App != "" && s.App != f.App || !f.Dead &&
+				!l.alive(id) || len(details) == limit {
 				continue
 			}
-			detail := inspection.Session{ID: id, Host: s.Host, Pid: int64(s.PID), App: s.App, StartedAt: s.started, NowUs: l.now(), ExpiresAt: l.expiry(id)}
+			detail := inspection.Session{ID: id, Host: s.Host, Pid: int64(s.PID), App: s.App, StartedAt: s.started,
+				NowUs: l.now(), ExpiresAt: l.expiry(id)}
 			for _, c := range l.claims(id) {
 				if c.Token > 0 {
 					detail.Held++

@@ -20,7 +20,8 @@ func (d *database) shownRuns(name string) []slots.Row {
 	return rows
 }
 
-func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (begun driver.Run, ours bool, err error) {
+func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (begun driver.Run,
+	ours bool, err error) {
 	err = l.do(ctx, func() (err error) {
 		begun, ours, err = slots.Begin(runTables{l.database}, r, slot, retry)
 		return err
@@ -35,13 +36,17 @@ func (d runTables) Clock() (int64, error) { return d.now(), nil }
 func (d runTables) About(a slots.About) ([]slots.Row, error) { return d.shownRuns(a.Name), nil }
 
 func (d runTables) Claim(r slots.Row, _ int64) (bool, error) {
-	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name], func(other *slots.Row) bool { return other.Slot == r.Slot }), &r)
+	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name],
+		func(other *slots.Row) bool { return other.Slot == r.Slot }), &r)
 	return true, nil
 }
 
 func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 	return l.do(ctx, func() error {
-		i := slices.IndexFunc(l.runs[r.Name], func(other *slots.Row) bool { return other.Slot == r.Slot && other.Token == r.Token })
+		i := slices.IndexFunc(l.runs[r.Name], func(other *slots.Row) bool {
+			return other.Slot == r.Slot &&
+				other.Token == r.Token
+		})
 		if i < 0 {
 			return driver.ErrNotHeld
 		}

@@ -43,7 +43,8 @@ func (m *mirror) in(look *sql.DB, f func()) {
 }
 
 func (m *mirror) write() {
-	for _, table := range []string{"sessions", "heartbeats", "locks", "shares", "waiters", "watchers", "events", "runs"} {
+	for _, table := range []string{"sessions", "heartbeats", "locks", "shares", "waiters", "watchers", "events",
+		"runs"} {
 		m.exec("DELETE FROM dblock_" + table)
 	}
 	for _, s := range m.sessions {
@@ -56,15 +57,21 @@ func (m *mirror) write() {
 		row, _ := m.names.Row(name)
 		m.insert(`locks (name, session_id, host, thread, attempt, token, acquired_at, expires_at, waiters, next_ticket, metadata,
 			shared_units, capacity, mixed, rests_until, asked, first_token, last_token)`,
-			name, sql.NullString{String: row.Session, Valid: row.Session != ""}, row.Host, row.Thread, row.Attempt, row.Token, row.Since,
-			orNull(row.Ends), row.Waiters, row.Next, row.Metadata, row.Units, row.Capacity, row.Mixed, row.Rests, row.Asked, row.First, row.Last)
+			name, sql.NullString{String: row.Session, Valid: row.Session != ""}, row.Host, row.Thread, row.Attempt,
+			row.Token, row.Since,
+			orNull(row.Ends), row.Waiters, row.Next, row.Metadata, row.Units, row.Capacity, row.Mixed, row.Rests,
+			row.Asked, row.First, row.Last)
 		for _, s := range m.names.Shares(name) {
-			m.insert("shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)",
-				name, s.Token, s.Session, s.Host, s.Thread, s.Attempt, s.Units, s.Of, s.Since, orNull(s.Ends), s.Metadata, s.Asked)
+			m.insert("shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, "+
+				"expires_at, metadata, asked)",
+				name, s.Token, s.Session, s.Host, s.Thread, s.Attempt, s.Units, s.Of, s.Since, orNull(s.Ends),
+				s.Metadata, s.Asked)
 		}
 		for _, p := range m.names.Places(name) {
-			m.insert("waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)",
-				name, p.Ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.Since, p.Units, p.Of, micros(p.MinHold), max(p.Members, 1))
+			m.insert("waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, "+
+				"units, capacity, min_hold, members)",
+				name, p.Ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.Since, p.Units,
+				p.Of, micros(p.MinHold), max(p.Members, 1))
 		}
 	}
 	for name, watches := range m.watchers {
@@ -78,8 +85,10 @@ func (m *mirror) write() {
 	}
 	for _, runs := range m.runs {
 		for _, r := range runs {
-			m.insert("runs (name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends)",
-				r.Name, r.Slot, r.Token, r.SessionID, r.Host, r.Thread, r.BeganAt, orNull(r.EndedAt), r.Failed, r.Detail, r.Tries, r.SlotEnds)
+			m.insert("runs (name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, "+
+				"slot_ends)",
+				r.Name, r.Slot, r.Token, r.SessionID, r.Host, r.Thread, r.BeganAt, orNull(r.EndedAt), r.Failed,
+				r.Detail, r.Tries, r.SlotEnds)
 		}
 	}
 }
@@ -108,13 +117,15 @@ func (m *mirror) read() {
 	m.rows(`SELECT name, token, session_id, host, thread, attempt, units, capacity, acquired_at, COALESCE(expires_at, 0), metadata, asked
 		FROM dblock_shares`, func(scan func(...any)) {
 		s, name := protocol.Share{}, ""
-		scan(&name, &s.Token, &s.Session, &s.Host, &s.Thread, &s.Attempt, &s.Units, &s.Of, &s.Since, &s.Ends, &s.Metadata, &s.Asked)
+		scan(&name, &s.Token, &s.Session, &s.Host, &s.Thread, &s.Attempt, &s.Units, &s.Of, &s.Since, &s.Ends,
+			&s.Metadata, &s.Asked)
 		shares[name] = append(shares[name], s)
 	})
 	m.rows(`SELECT name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members
 		FROM dblock_waiters`, func(scan func(...any)) {
 		p, lease, rest := protocol.Place{}, int64(0), int64(0)
-		scan(&p.Name, &p.Ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.Since, &p.Units, &p.Of, &rest, &p.Members)
+		scan(&p.Name, &p.Ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.Since, &p.Units,
+			&p.Of, &rest, &p.Members)
 		p.Lease, p.MinHold = duration(lease), duration(rest)
 		places[p.Name] = append(places[p.Name], p)
 	})
@@ -134,18 +145,21 @@ func (m *mirror) read() {
 		m.watchers[is][watch] = session
 	})
 	m.events = nil
-	m.rows("SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events ORDER BY id", func(scan func(...any)) {
-		var e driver.Event
-		var at int64
-		scan(&e.ID, &at, &e.Name, &e.Kind, &e.Token, &e.Session, &e.Host, &e.Thread, &e.Detail, &e.Metadata)
-		e.At = timeOf(at)
-		m.events = append(m.events, e)
-	})
+	m.rows(
+		"SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events ORDER BY id",
+		func(scan func(...any)) {
+			var e driver.Event
+			var at int64
+			scan(&e.ID, &at, &e.Name, &e.Kind, &e.Token, &e.Session, &e.Host, &e.Thread, &e.Detail, &e.Metadata)
+			e.At = timeOf(at)
+			m.events = append(m.events, e)
+		})
 	clear(m.runs)
 	m.rows(`SELECT name, slot, token, session_id, host, thread, began_at, COALESCE(ended_at, 0), failed, detail, tries, slot_ends
 		FROM dblock_runs`, func(scan func(...any)) {
 		r := &slots.Row{}
-		scan(&r.Name, &r.Slot, &r.Token, &r.SessionID, &r.Host, &r.Thread, &r.BeganAt, &r.EndedAt, &r.Failed, &r.Detail, &r.Tries, &r.SlotEnds)
+		scan(&r.Name, &r.Slot, &r.Token, &r.SessionID, &r.Host, &r.Thread, &r.BeganAt, &r.EndedAt, &r.Failed, &r.Detail,
+			&r.Tries, &r.SlotEnds)
 		m.runs[r.Name] = append(m.runs[r.Name], r)
 	})
 }
@@ -159,7 +173,8 @@ func (m *mirror) exec(statement string, args ...any) {
 
 func (m *mirror) insert(into string, values ...any) {
 	m.t.Helper()
-	m.exec(fmt.Sprintf("INSERT INTO dblock_%s VALUES (%s)", into, strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")), values...)
+	m.exec(fmt.Sprintf("INSERT INTO dblock_%s VALUES (%s)", into, strings.TrimSuffix(strings.Repeat("?, ", len(values)),
+		", ")), values...)
 }
 
 func (m *mirror) rows(query string, each func(scan func(...any))) {

@@ -29,7 +29,8 @@ func (o *other) get() *dblock.Client[any] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.client == nil {
-		o.client = clientOn[any](o.t, o.line, []dblock.Option{dblock.WithHost("somebody-else"), dblock.WithApp("dblocktest")})
+		o.client = clientOn[any](o.t, o.line, []dblock.Option{dblock.WithHost("somebody-else"),
+			dblock.WithApp("dblocktest")})
 	}
 	return o.client
 }

@@ -24,7 +24,8 @@ func TestAHolderThatDoesNotGetOnIsSucceeded(t *testing.T) {
 			t.Errorf("succeeded after %v", took)
 		}
 		for _, kind := range []error{dblock.ErrStalled, dblock.ErrLost} {
-			if err := stuck.Unlock(t.Context()); !errors.Is(err, kind) || !errors.Is(context.Cause(stuck.Context()), kind) {
+			if err := stuck.Unlock(t.Context()); !errors.Is(err, kind) || !errors.Is(context.Cause(stuck.Context()),
+				kind) {
 				t.Errorf("%v, %v", err, context.Cause(stuck.Context()))
 			}
 		}
@@ -61,7 +62,8 @@ func TestAHolderThatGetsOnKeepsItsLock(t *testing.T) {
 		if err := all.Unlock(t.Context()); !errors.Is(err, dblock.ErrStalled) {
 			t.Error(err)
 		}
-		if _, err := f.Client.Lock(t.Context(), "n", dblock.Progress(time.Millisecond)); !errors.Is(err, dblock.ErrInvalidOption) {
+		if _, err := f.Client.Lock(t.Context(), "n", dblock.Progress(time.Millisecond)); !errors.Is(err,
+			dblock.ErrInvalidOption) {
 			t.Error(err)
 		}
 	})

@@ -33,7 +33,8 @@ func TestPermitsThatRunOutAreARate(t *testing.T) {
 			}
 			if i == 0 {
 				defer context.AfterFunc(l.Context(), func() {
-					if err := context.Cause(l.Context()); !errors.Is(err, dblock.ErrLost) || time.Since(began) > time.Second {
+					if err := context.Cause(l.Context()); !errors.Is(err, dblock.ErrLost) ||
+						time.Since(began) > time.Second {
 						t.Errorf("a permit ended with %v after %v", err, time.Since(began))
 					}
 				})()
@@ -44,7 +45,8 @@ func TestPermitsThatRunOutAreARate(t *testing.T) {
 		close(ends)
 		told := 0
 		for r := range ends {
-			if told++; observe.Outcome(r.Err) != "expired" || !errors.Is(r.Err, dblock.ErrLost) || r.Held > time.Second {
+			if told++; observe.Outcome(r.Err) != "expired" || !errors.Is(r.Err, dblock.ErrLost) ||
+				r.Held > time.Second {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -27,7 +27,8 @@ func (d *database) record(e driver.Event) {
 func (l *line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
 	return get(ctx, l, func() (events []driver.Event) {
 		for _, e := range l.events {
-			if e.ID > f.After && e.ID < f.Below() && (f.Name == "" || e.Name == f.Name) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) {
+			if e.ID > f.After && e.ID < f.Below() && (f.Name == "" || e.Name == f.Name) &&
+				(len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) {
 				events = append(events, e)
 			}
 		}

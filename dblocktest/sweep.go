@@ -54,7 +54,8 @@ func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
 }
 
 // Purge keeps a name whose token is ahead of the clock: a new one could not rise above it.
-func (l *line) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
+func (l *line) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string,
+	err error) {
 	err = l.do(ctx, func() error {
 		now, above := l.now(), l.names.All()
 		above = slices.DeleteFunc(above, func(name string) bool { return name <= after })
@@ -108,8 +109,10 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 		for name, all := range l.runs {
 			l.runs[name] = slices.DeleteFunc(all, func(r *slots.Row) bool {
 				over := r.EndedAt != 0 && r.EndedAt < before || r.EndedAt == 0 && !l.alive(r.SessionID)
-				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all, func(other *slots.Row) bool { return other.Slot > r.Slot })
-				gone := runs < limit && r.SlotEnds < before && over && !latest // a slot without its row would be run again
+				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all,
+					func(other *slots.Row) bool { return other.Slot > r.Slot })
+				// a slot without its row would be run again
+				gone := runs < limit && r.SlotEnds < before && over && !latest
 				if gone {
 					runs++
 				}

@@ -103,7 +103,8 @@ func reason(q query) (string, error) {
 	text := strings.TrimSpace(q.get("reason"))
 	switch {
 	case text == "":
-		return "", badRequest("There is no reason: it is written into the history, and the holder is told. Nothing was done.")
+		return "", badRequest("There is no reason: it is written into the history, and the holder is told. Nothing " +
+			"was done.")
 	case q.access.By != "":
 		return q.access.By + ": " + text, nil
 	}
@@ -118,7 +119,8 @@ func postAsk(ctx context.Context, q query) (outcome, error) {
 	err = q.of.Ask(ctx, q.get("name"), why)
 	switch {
 	case errors.Is(err, dblock.ErrNotHeld):
-		return outcome{q.get("name"), "Nobody holds this lock any more: there was nobody to ask.", http.StatusConflict}, nil
+		return outcome{q.get("name"), "Nobody holds this lock any more: there was nobody to ask.", http.StatusConflict},
+			nil
 	case err != nil:
 		return outcome{Text: unconfirmed(ctx, err, "the holder may have been asked")}, err
 	}
@@ -137,7 +139,8 @@ func postBreak(ctx context.Context, q query) (outcome, error) {
 	holders, err := q.of.Break(ctx, q.get("name"), why, token)
 	switch {
 	case err != nil && holders > 0:
-		return outcome{Text: fmt.Sprintf("The lock was taken away from the holder with token %d. What comes after that is not confirmed: look at the lock.", token)}, err
+		return outcome{Text: fmt.Sprintf("The lock was taken away from the holder with token %d. What comes after "+
+			"that is not confirmed: look at the lock.", token)}, err
 	case err != nil:
 		text := unconfirmed(ctx, err, "the lock may have been taken away")
 		if ctx.Err() != nil {
@@ -145,7 +148,9 @@ func postBreak(ctx context.Context, q query) (outcome, error) {
 		}
 		return outcome{Text: text}, err
 	case holders == 0:
-		return outcome{q.get("name"), fmt.Sprintf("The holder with token %d does not have this lock any more. Nothing was taken away.", token), http.StatusConflict}, nil
+		return outcome{q.get("name"), fmt.Sprintf("The holder with token %d does not have this lock any more. "+
+			"Nothing was taken away.", token), http.StatusConflict}, nil
 	}
-	return outcome{q.get("name"), fmt.Sprintf("The lock was taken away from the holder with token %d. It is told, and the next waiter has the lock.", token), http.StatusOK}, nil
+	return outcome{q.get("name"), fmt.Sprintf("The lock was taken away from the holder with token %d. It is told, "+
+		"and the next waiter has the lock.", token), http.StatusOK}, nil
 }

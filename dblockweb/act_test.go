@@ -21,7 +21,8 @@ func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
 	w := newWorld(t, dblockweb.Authorize(operator))
 	seen := w.lock("n")
 	confirm := w.linkTo(w.get("lock?name=n"), "break?")
-	w.contains(w.get(confirm), "there:", fmt.Sprint(seen.Token()), `method="post"`, "pass the lock on in memory, this token stands for all of them")
+	w.contains(w.get(confirm), "there:", fmt.Sprint(seen.Token()), `method="post"`,
+		"pass the lock on in memory, this token stands for all of them")
 	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
 	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(seen.Token())}, "reason": {"it looked dead"}}
@@ -81,7 +82,8 @@ func TestAskTellsTheHolder(t *testing.T) {
 	}
 	w.contains(w.get("lock?name=n"), "asked to release it: alice: a deployment")
 	require.NoError(t, held.Unlock(t.Context()))
-	if a := w.do("POST", "ask", url.Values{"name": {"n"}, "reason": {"a deployment"}}); a.status != http.StatusConflict {
+	if a := w.do("POST", "ask", url.Values{"name": {"n"},
+		"reason": {"a deployment"}}); a.status != http.StatusConflict {
 		t.Errorf("%d: %s", a.status, a.body)
 	}
 }
@@ -131,11 +133,16 @@ func TestAnInterventionThatFailsClaimsNoMoreThanIsKnown(t *testing.T) {
 		page, says, lacks string
 		act               func(ctx context.Context) (int, error)
 	}{
-		{"break", "Not confirmed within 15s: the lock may have been taken away, or not. Look at the lock.", "was not taken away", ended},
+		{"break", "Not confirmed within 15s: the lock may have been taken away, or not. Look at the lock.",
+			"was not taken away", ended},
 		{"break", "can be the cause, or a slow database", "did not end", ended},
-		{"break", "Not confirmed: the lock may have been taken away", "within", func(context.Context) (int, error) { return 0, dblock.ErrUnavailable }},
+		{"break", "Not confirmed: the lock may have been taken away", "within", func(context.Context) (int,
+			error) {
+			return 0, dblock.ErrUnavailable
+		}},
 		{
-			"break", "was taken away from the holder with token 7. What comes after that is not confirmed", "may have been",
+			"break", "was taken away from the holder with token 7. What comes after that is not confirmed",
+			"may have been",
 			func(context.Context) (int, error) { return 1, dblock.ErrNotAcquired },
 		},
 		{"ask", "Not confirmed within 15s: the holder may have been asked", "guards", ended},

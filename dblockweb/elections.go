@@ -35,7 +35,8 @@ type election struct {
 
 // loadElections finds elections by the latest events of terms.
 func loadElections(ctx context.Context, q query) (any, error) {
-	terms, err := take(q.of.Events(ctx, inspect.EventFilter{Kinds: []string{elected, resigned}, Newest: true, Limit: readTerms}), readTerms)
+	terms, err := take(q.of.Events(ctx, inspect.EventFilter{Kinds: []string{elected, resigned}, Newest: true,
+		Limit: readTerms}), readTerms)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,10 @@ func loadElections(ctx context.Context, q query) (any, error) {
 		}
 		one.Candidates = one.Info.Queued
 		for _, holder := range one.Info.Holders {
-			j := slices.IndexFunc(one.Terms, func(t inspect.Event) bool { return t.Kind == elected && t.Token == holder.Token })
+			j := slices.IndexFunc(one.Terms, func(t inspect.Event) bool {
+				return t.Kind == elected &&
+					t.Token == holder.Token
+			})
 			if j >= 0 {
 				one.Leader = &one.Terms[j]
 			}

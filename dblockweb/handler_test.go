@@ -25,7 +25,8 @@ var everywhere = []string{"", "lock?name=n", "sessions", "jobs", "job?name=j", "
 func TestThePageIsReadOnlyUnlessItIsSaidWhoMayAct(t *testing.T) {
 	lookers := func(*http.Request) dblockweb.Access { return dblockweb.Access{Look: true} }
 	for name, options := range map[string][]dblockweb.Option{
-		"by default": nil, "no hook": {dblockweb.Authorize(nil)}, "a hook for looking": {nil, dblockweb.Authorize(lookers)},
+		"by default": nil, "no hook": {dblockweb.Authorize(nil)}, "a hook for looking": {nil,
+			dblockweb.Authorize(lookers)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, options...)
@@ -62,7 +63,8 @@ func TestTheApplicationDecidesWhoMayLook(t *testing.T) {
 	w.lock("secret")
 	for _, page := range append(everywhere, "style.css", "nothing") {
 		for _, accept := range []string{"text/html", "text/event-stream"} {
-			if a := w.do("GET", page, nil, "Accept", accept, "User", "eve"); a.status != http.StatusForbidden || strings.Contains(a.body, "secret") {
+			if a := w.do("GET", page, nil, "Accept", accept, "User", "eve"); a.status != http.StatusForbidden ||
+				strings.Contains(a.body, "secret") {
 				t.Errorf("GET %s: %d: %s", page, a.status, a.body)
 			}
 		}
@@ -84,7 +86,8 @@ func TestEveryAnswerSaysWhatABrowserMayDo(t *testing.T) {
 	for _, page := range append(everywhere, "style.css", "live.js", "icon.svg", "nothing") {
 		a := w.do("GET", page, nil)
 		for key, value := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src " +
+				"'self'; img-src 'self' data:; " +
 				"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 			"Cross-Origin-Resource-Policy": "same-origin",
@@ -103,10 +106,12 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 	held := w.lock("n")
 	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(held.Token())}, "reason": {"because"}}
 	for name, headers := range map[string][]string{
-		"a form of another site": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
-		"a form of another port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
-		"an old browser":         {"Origin", "http://evil.example"},
-		"no origin to speak of":  {"Origin", "null"},
+		"a form of another site": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+			"document"},
+		"a form of another port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+			"document"},
+		"an old browser":        {"Origin", "http://evil.example"},
+		"no origin to speak of": {"Origin", "null"},
 	} {
 		if a := w.do("POST", "break", form, headers...); a.status != http.StatusForbidden {
 			t.Errorf("%s: %d: %s", name, a.status, a.body)
@@ -116,11 +121,12 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 		t.Fatalf("the holder: %v", err)
 	}
 	for name, headers := range map[string][]string{
-		"fetch":           {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
-		"from a port":     {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
-		"an image":        {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
-		"a frame":         {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
-		"a stream":        {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty", "Accept", "text/event-stream"},
+		"fetch":       {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
+		"from a port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
+		"an image":    {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
+		"a frame":     {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
+		"a stream": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty",
+			"Accept", "text/event-stream"},
 		"a linked script": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "script"},
 	} {
 		if a := w.do("GET", "", nil, headers...); a.status != http.StatusForbidden {
@@ -128,7 +134,8 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 		}
 	}
 	for name, headers := range map[string][]string{
-		"a link":            {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
+		"a link": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+			"document"},
 		"its own script":    {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
 		"typed by a person": {"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
 	} {
@@ -147,7 +154,8 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 	w := newWorld(t, dblockweb.Authorize(operator))
 	w.lock("orders/1")
 	w.waits("orders/1", 1)
-	if ran, err := jobs.New(w.Client).OncePer(t.Context(), "report/daily", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
+	if ran, err := jobs.New(w.Client).OncePer(t.Context(), "report/daily", time.Hour,
+		func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
 		t.Fatal(ran, err)
 	}
 	page := dblockweb.Handler(w.Client, dblockweb.Authorize(operator))
@@ -186,7 +194,8 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 				}
 			}
 		}
-		for _, needed := range []string{"style.css", "live.js", "lock?name=orders%2f1", "job?name=report%2fdaily", "lock?name=once%2freport%2fdaily", "ask?name=orders%2f1"} {
+		for _, needed := range []string{"style.css", "live.js", "lock?name=orders%2f1", "job?name=report%2fdaily",
+			"lock?name=once%2freport%2fdaily", "ask?name=orders%2f1"} {
 			if !seen[server.URL+root+needed] {
 				t.Errorf("below %s: no way to %s: %v", root, needed, seen)
 			}
@@ -211,7 +220,8 @@ func TestAPathWithoutItsSlashLeadsToThePage(t *testing.T) {
 	whole.RequestURI = "http://example.com"
 	made := httptest.NewRequest("GET", "/admin/locks", nil)
 	made.RequestURI = "" // as in a test, or of a router that makes requests
-	for r, status := range map[*http.Request]int{post: http.StatusMethodNotAllowed, whole: http.StatusOK, made: http.StatusOK} {
+	for r, status := range map[*http.Request]int{post: http.StatusMethodNotAllowed, whole: http.StatusOK,
+		made: http.StatusOK} {
 		w := httptest.NewRecorder()
 		if page.ServeHTTP(w, r); w.Code != status || w.Header().Get("Location") != "" {
 			t.Errorf("%s %q: %d %v", r.Method, r.RequestURI, w.Code, w.Header())
@@ -221,8 +231,10 @@ func TestAPathWithoutItsSlashLeadsToThePage(t *testing.T) {
 
 // hostile are names that others may have written into the tables.
 var hostile = []string{
-	"<script>alert(1)</script>", "../", "../../etc/passwd", "%2f", "%", "a\nb", "a\r\ndata: x", "?name=x&token=1#y", `" onmouseover="alert(1)`, "'", "`",
-	"javascript:alert(1)", "//evil.example/", "\\\\evil", "+ +", " ", "\u202eevil", "ünïcödé", "{{.}}", "</time>", strings.Repeat("é", 127) + "x",
+	"<script>alert(1)</script>", "../", "../../etc/passwd", "%2f", "%", "a\nb", "a\r\ndata: x", "?name=x&token=1#y",
+	`" onmouseover="alert(1)`, "'", "`",
+	"javascript:alert(1)", "//evil.example/", "\\\\evil", "+ +", " ", "\u202eevil", "ünïcödé", "{{.}}", "</time>",
+	strings.Repeat("é", 127) + "x",
 }
 
 // named is a Source of names that no client takes.
@@ -242,7 +254,8 @@ func (n named) List(_ context.Context, f inspect.Filter) iter.Seq2[inspect.Info,
 }
 
 func (n named) info(name string) inspect.Info {
-	return inspect.Info{Name: name, Token: 7, Holders: []inspect.Participant{{Host: name, Thread: name, App: name, Session: name, Token: 7, Metadata: map[string]string{name: name}, Asked: name}}}
+	return inspect.Info{Name: name, Token: 7, Holders: []inspect.Participant{{Host: name, Thread: name, App: name,
+		Session: name, Token: 7, Metadata: map[string]string{name: name}, Asked: name}}}
 }
 
 func (n named) Lock(_ context.Context, name string) (inspect.Info, error) { return n.info(name), nil }
@@ -264,7 +277,8 @@ func (n named) Events(context.Context, inspect.EventFilter) iter.Seq2[inspect.Ev
 func TestAnyNameIsShownAndFound(t *testing.T) {
 	for _, name := range append(hostile, "\xff\xfe<b>", "a\x00b") {
 		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
-			w := &world{T: t, server: serve(t, dblockweb.HandlerOf(named{names: []string{name}}, dblockweb.Authorize(operator)))}
+			w := &world{T: t, server: serve(t, dblockweb.HandlerOf(named{names: []string{name}},
+				dblockweb.Authorize(operator)))}
 			for _, page := range []string{"", "events", "elections"} {
 				found := w.linkTo(w.get(page), "lock?")
 				to, err := url.Parse(found)
@@ -285,7 +299,8 @@ func TestAnyNameIsShownAndFound(t *testing.T) {
 
 func TestANameThatIsNoneIsRefused(t *testing.T) {
 	w := newWorld(t)
-	for _, page := range []string{"lock", "lock?name=", "lock?name=%ff", "lock?name=" + strings.Repeat("n", 256), "job", "events?before=x", "?older=soon"} {
+	for _, page := range []string{"lock", "lock?name=", "lock?name=%ff", "lock?name=" + strings.Repeat("n", 256), "job",
+		"events?before=x", "?older=soon"} {
 		if a := w.do("GET", page, nil); a.status != http.StatusBadRequest {
 			t.Errorf("%s: %d", page, a.status)
 		}
@@ -337,6 +352,7 @@ func TestAPageSaysSoonThatTheDatabaseDoesNotAnswer(t *testing.T) {
 		if took := time.Since(began); took != 3*time.Second || w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%d after %v", w.Code, took)
 		}
-		(&world{T: t}).contains(w.Body.String(), "No answer within 3s: a failover may be under way. connecting: first: context deadline exceeded")
+		(&world{T: t}).contains(w.Body.String(),
+			"No answer within 3s: a failover may be under way. connecting: first: context deadline exceeded")
 	})
 }

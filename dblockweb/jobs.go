@@ -166,7 +166,8 @@ func slotOf(runs []jobs.Run, begins, ends time.Time) (class, title string) {
 		}
 	}
 	for _, r := range runs {
-		if r.Began.Before(begins) && (!r.Ended.IsZero() && r.Ended.After(ends) || r.Ended.IsZero() && r.Err == "" && r.SlotEnds.Equal(runs[0].SlotEnds)) {
+		if r.Began.Before(begins) && (!r.Ended.IsZero() && r.Ended.After(ends) || r.Ended.IsZero() && r.Err == "" &&
+			r.SlotEnds.Equal(runs[0].SlotEnds)) {
 			return "missed", "no run began: the one before went on"
 		}
 	}

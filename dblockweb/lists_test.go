@@ -64,7 +64,8 @@ func strip(t *testing.T, runs []jobs.Run) (all []string) {
 func slot(every time.Duration, ago int64, err string) jobs.Run {
 	number := time.Now().UnixMicro()/every.Microseconds() - ago
 	begins := time.UnixMicro(number * every.Microseconds())
-	return jobs.Run{Name: "j", Slot: number, SlotEnds: begins.Add(every), Began: begins.Add(time.Second), Ended: begins.Add(2 * time.Second), Err: err}
+	return jobs.Run{Name: "j", Slot: number, SlotEnds: begins.Add(every), Began: begins.Add(time.Second),
+		Ended: begins.Add(2 * time.Second), Err: err}
 }
 
 // The slots are days: the test must not run into the next one.
@@ -114,7 +115,10 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 	w := newWorld(t)
 	for _, every := range []time.Duration{100 * time.Millisecond, 7 * time.Second, 90 * time.Minute, day} {
 		name := "every " + every.String()
-		ran, err := jobs.New(w.Client).OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock, time.Time) error { return errors.New("the disk is full") })
+		ran, err := jobs.New(w.Client).OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return errors.New("the disk is full")
+		})
 		if !ran {
 			t.Fatal(err)
 		}
@@ -122,9 +126,13 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 		if strings.HasSuffix(every.String(), "h0m0s") {
 			text += "h"
 		}
-		w.contains(w.get("job?name="+strings.ReplaceAll(name, " ", "+")), "One run every "+text+".", "the disk is full", "1 failed")
+		w.contains(w.get("job?name="+strings.ReplaceAll(name, " ", "+")), "One run every "+text+".", "the disk is full",
+			"1 failed")
 	}
-	ran, err := jobs.New(w.Client).OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock, time.Time) error { return nil })
+	ran, err := jobs.New(w.Client).OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	})
 	if !ran || err != nil {
 		t.Fatal(ran, err)
 	}
@@ -136,7 +144,8 @@ func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
 func TestJobsLeadFromPageToPage(t *testing.T) {
 	w := newWorld(t)
 	for i := range 25 {
-		_, err := jobs.New(w.Client).OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+		_, err := jobs.New(w.Client).OncePer(t.Context(), fmt.Sprintf("j%02d", i), day,
+			func(context.Context, *dblock.Lock, time.Time) error { return nil })
 		require.NoError(t, err)
 	}
 	first := w.get("jobs")

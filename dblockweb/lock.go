@@ -36,7 +36,8 @@ func loadLock(ctx context.Context, q query) (any, error) {
 	if l.Job == name {
 		l.Job = ""
 	}
-	l.Events, err = take(q.of.Events(ctx, inspect.EventFilter{Name: name, Newest: true, Limit: shownHistory}), shownHistory)
+	l.Events, err = take(q.of.Events(ctx, inspect.EventFilter{Name: name, Newest: true, Limit: shownHistory}),
+		shownHistory)
 	l.Full = len(l.Events) == shownHistory
 	return l, err
 }
@@ -63,7 +64,10 @@ func (w waiting) Waits() bool {
 
 // HasCycle reports whether the chain leads back into itself.
 func (w waiting) HasCycle() bool {
-	return w.Cycle || slices.ContainsFunc(w.By, func(b blocker) bool { return slices.ContainsFunc(b.For, waiting.HasCycle) })
+	return w.Cycle || slices.ContainsFunc(w.By, func(b blocker) bool {
+		return slices.ContainsFunc(b.For,
+			waiting.HasCycle)
+	})
 }
 
 // chainOf makes a tree of what Why has returned.

@@ -65,7 +65,8 @@ type answer struct {
 // do sends a request to a page. Headers are pairs.
 func (w *world) do(method, page string, form url.Values, headers ...string) answer {
 	w.Helper()
-	r, err := http.NewRequestWithContext(w.Context(), method, w.server.URL+"/admin/locks/"+strings.TrimPrefix(page, "./"), strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(w.Context(), method, w.server.URL+"/admin/locks/"+strings.TrimPrefix(page,
+		"./"), strings.NewReader(form.Encode()))
 	require.NoError(w, err)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

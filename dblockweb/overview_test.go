@@ -82,10 +82,12 @@ func TestANameWithWaitersStandsOnALaterPageToo(t *testing.T) {
 
 func TestALockShowsItsHoldersItsQueueAndItsHistory(t *testing.T) {
 	w := newWorld(t)
-	held := w.lock("n", dblock.Permits(2, 5), dblock.Owner("there", "worker-7"), dblock.Metadata(map[string]string{"order": "4711"}))
+	held := w.lock("n", dblock.Permits(2, 5), dblock.Owner("there", "worker-7"),
+		dblock.Metadata(map[string]string{"order": "4711"}))
 	w.waits("n", 1, dblock.Permits(4, 5))
 	require.NoError(t, held.Record(t.Context(), "checked", "half of it"))
-	w.contains(w.get("lock?name=n"), "worker-7", "2 of 5", "2 of 5 permits given out", "waits for 4 of 5 permits", "order</span> 4711", fmt.Sprint(held.Token()),
+	w.contains(w.get("lock?name=n"), "worker-7", "2 of 5", "2 of 5 permits given out", "waits for 4 of 5 permits",
+		"order</span> 4711", fmt.Sprint(held.Token()),
 		"1 holder, 1 waiter, 5 permits", "checked", "half of it", "<svg class=\"queue\"")
 }
 
@@ -104,7 +106,8 @@ func TestTheChainOfWaitingLeadsToWhoBlocksEverybody(t *testing.T) {
 
 func TestACycleIsMarked(t *testing.T) {
 	w := newWorld(t)
-	a, b := inspect.Participant{Host: "h", Thread: "a", Session: "s", Token: 1}, inspect.Participant{Host: "h", Thread: "b", Session: "s", Token: 2}
+	a, b := inspect.Participant{Host: "h", Thread: "a", Session: "s", Token: 1}, inspect.Participant{Host: "h",
+		Thread: "b", Session: "s", Token: 2}
 	infos := []inspect.Info{
 		{Name: "x", Holders: []inspect.Participant{a}, Waiters: []inspect.Participant{b}, Queued: 1},
 		{Name: "y", Holders: []inspect.Participant{b}, Waiters: []inspect.Participant{a}, Queued: 1},

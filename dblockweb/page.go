@@ -47,7 +47,8 @@ func pages() map[string]*page {
 	}
 	named := map[string]*page{}
 	for _, p := range all {
-		p.text = template.Must(template.New(p.name).Funcs(functions).ParseFS(templates, "templates/base.html", "templates/parts.html", "templates/"+p.name+".html"))
+		p.text = template.Must(template.New(p.name).Funcs(functions).ParseFS(templates, "templates/base.html",
+			"templates/parts.html", "templates/"+p.name+".html"))
 		named[p.name] = p
 	}
 	named[""] = named["overview"]
@@ -77,7 +78,8 @@ func status(err error) int {
 	switch {
 	case err == nil:
 		return http.StatusOK
-	case errors.As(err, new(badRequest)), errors.Is(err, dblock.ErrInvalidName), errors.Is(err, dblock.ErrInvalidOption):
+	case errors.As(err, new(badRequest)), errors.Is(err, dblock.ErrInvalidName),
+		errors.Is(err, dblock.ErrInvalidOption):
 		return http.StatusBadRequest
 	}
 	return http.StatusServiceUnavailable
@@ -102,9 +104,11 @@ func (p *page) read(ctx context.Context, q query) (view, error) {
 	if err != nil {
 		v.Problem = err.Error()
 		if ctx.Err() == context.DeadlineExceeded {
-			v.Problem = fmt.Sprintf("No answer within %v: a failover may be under way. %s", loadTime, strings.Join(strings.Fields(v.Problem), " "))
+			v.Problem = fmt.Sprintf("No answer within %v: a failover may be under way. %s", loadTime,
+				strings.Join(strings.Fields(v.Problem), " "))
 		}
-		v.Live = v.Live && status(err) == http.StatusServiceUnavailable // what the request asks for does not come with time
+		// what the request asks for does not come with time
+		v.Live = v.Live && status(err) == http.StatusServiceUnavailable
 		return v, err
 	}
 	v.Data = data
@@ -150,7 +154,9 @@ func (e entry) Is(page string) bool { return slices.Contains(e.pages, page) }
 
 func entries() []entry {
 	return []entry{
-		{"./", "Locks", []string{"overview", "lock", "ask", "break", "done"}}, {"sessions", "Sessions", []string{"sessions"}},
-		{"jobs", "Jobs", []string{"jobs", "job"}}, {"elections", "Elections", []string{"elections"}}, {"events", "Events", []string{"events"}},
+		{"./", "Locks", []string{"overview", "lock", "ask", "break", "done"}},
+		{"sessions", "Sessions", []string{"sessions"}},
+		{"jobs", "Jobs", []string{"jobs", "job"}}, {"elections", "Elections", []string{"elections"}},
+		{"events", "Events", []string{"events"}},
 	}
 }

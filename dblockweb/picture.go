@@ -53,9 +53,11 @@ func pictureOf(i inspect.Info) picture {
 		}
 		before = dot
 		p.Boxes = append(p.Boxes, box{
-			Class: class, Place: place, X: boxLeft, Y: y, W: pictureWidth - boxLeft - 2, H: boxHeight, Title: first + ", " + second,
-			First: cut(first, boxLetters-4), Second: cut(second, boxLetters), TextX: boxLeft + 12, FirstY: y + 18, SecondY: y + 34,
-			DotX: boxLeft / 2, DotY: dot, PlaceY: dot + 4, Line: line,
+			Class: class, Place: place, X: boxLeft, Y: y, W: pictureWidth - boxLeft - 2, H: boxHeight,
+			Title: first + ", " + second,
+			First: cut(first, boxLetters-4), Second: cut(second, boxLetters), TextX: boxLeft + 12, FirstY: y + 18,
+			SecondY: y + 34,
+			DotX:    boxLeft / 2, DotY: dot, PlaceY: dot + 4, Line: line,
 		})
 		y += boxStep
 	}
@@ -80,7 +82,8 @@ func pictureOf(i inspect.Info) picture {
 		}
 		w := pictureWidth - boxLeft - 2
 		p.Permits = &permits{
-			X: boxLeft, Y: y - 4, W: w, Used: min(w*used/i.Capacity, w), TextY: y + 16, Text: fmt.Sprintf("%d of %d permits given out", used, i.Capacity),
+			X: boxLeft, Y: y - 4, W: w, Used: min(w*used/i.Capacity, w), TextY: y + 16,
+			Text: fmt.Sprintf("%d of %d permits given out", used, i.Capacity),
 		}
 		y += 30
 	}

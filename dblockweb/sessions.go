@@ -18,7 +18,8 @@ type sessions struct {
 func loadSessions(ctx context.Context, q query) (any, error) {
 	s := sessions{Host: q.get("host"), App: q.get("app"), After: q.get("after"), Dead: q.get("dead") != ""}
 	var err error
-	s.List, err = take(q.of.Sessions(ctx, inspect.SessionFilter{Host: s.Host, App: s.App, Dead: s.Dead, After: s.After, Limit: shownSessions}), shownSessions)
+	s.List, err = take(q.of.Sessions(ctx, inspect.SessionFilter{Host: s.Host, App: s.App, Dead: s.Dead, After: s.After,
+		Limit: shownSessions}), shownSessions)
 	if len(s.List) == shownSessions {
 		s.Next = s.List[len(s.List)-1].ID
 	}

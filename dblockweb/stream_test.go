@@ -51,7 +51,8 @@ func TestAStreamGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 func TestAStreamEndsWhenItsViewerMayNotLookAnyMore(t *testing.T) {
 	var may atomic.Bool
 	may.Store(true)
-	w := newWorld(t, dblockweb.Authorize(func(*http.Request) dblockweb.Access { return dblockweb.Access{Look: may.Load()} }))
+	w := newWorld(t,
+		dblockweb.Authorize(func(*http.Request) dblockweb.Access { return dblockweb.Access{Look: may.Load()} }))
 	next, _ := w.stream("lock?name=n")
 	w.until(next, "main", "Nobody")
 	may.Store(false)

@@ -15,7 +15,8 @@ import (
 )
 
 var functions = template.FuncMap{
-	"age": age, "left": left, "clock": clock, "span": span, "every": every, "milli": time.Time.UnixMilli, "text": printable, "claim": claim, "process": process,
+	"age": age, "left": left, "clock": clock, "span": span, "every": every, "milli": time.Time.UnixMilli,
+	"text": printable, "claim": claim, "process": process,
 	"pairs": pairs, "dict": dict, "add": func(a, b int) int { return a + b }, "result": result, "entries": entries,
 }
 

@@ -94,7 +94,8 @@ type StaleError struct {
 
 // Error names the resource, the token and the highest one seen.
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("dblock: fence %q: stale token %d: it has seen %d: the lock went to another holder, which has written", e.Resource, e.Token, e.Highest)
+	return fmt.Sprintf("dblock: fence %q: stale token %d: it has seen %d: the lock went to another holder, which "+
+		"has written", e.Resource, e.Token, e.Highest)
 }
 
 // Unwrap makes errors.Is find ErrStale.
@@ -125,7 +126,8 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 		return err
 	}
 	if token <= 0 {
-		return fmt.Errorf("%w: token %d: those of a lock are positive, and advisory and named locks have none", ErrInvalid, token)
+		return fmt.Errorf("%w: token %d: those of a lock are positive, and advisory and named locks have none",
+			ErrInvalid, token)
 	}
 	t, err := transaction.Of(tx)
 	if err != nil {

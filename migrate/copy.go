@@ -88,7 +88,9 @@ func history(dir string) (last time.Time, names map[string]bool, err error) {
 		names[name] = true
 		at, err := time.Parse(timestamp, version)
 		if err != nil && number > 1e13 {
-			return last, nil, fmt.Errorf("%s: its version is neither a time nor below any: nothing can be put behind it", entry.Name())
+			return last, nil,
+				fmt.Errorf("%s: its version is neither a time nor below any: nothing can be put behind it",
+					entry.Name())
 		}
 		if err == nil && at.After(last) {
 			last = at

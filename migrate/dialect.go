@@ -74,7 +74,8 @@ func (p postgres) makeSchema(ctx context.Context, conn *sql.Conn) error {
 		return nil
 	}
 	var there bool
-	err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", p.in.String()).Scan(&there)
+	err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)",
+		p.in.String()).Scan(&there)
 	if err == nil && !there {
 		_, err = conn.ExecContext(ctx, `CREATE SCHEMA "`+p.in.String()+`"`)
 	}
@@ -128,7 +129,8 @@ func (m mysql) tableExists(ctx context.Context, db database.DBTxConn, store data
 	if m.in == nil {
 		return gooseTableExists(ctx, db, store)
 	}
-	err = db.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?", m.in.String(), Table).Scan(&there)
+	err = db.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = ? AND "+
+		"table_name = ?", m.in.String(), Table).Scan(&there)
 	return there, err
 }
 
@@ -173,7 +175,8 @@ func (sqlite) store(table string) (database.Store, error) {
 
 func (sqlite) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
 	var there bool
-	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)", store.Tablename()).Scan(&there)
+	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)",
+		store.Tablename()).Scan(&there)
 	return there, err
 }
 

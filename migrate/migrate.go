@@ -70,7 +70,8 @@ func (m *migrator) up(ctx context.Context) error {
 			continue
 		}
 		if err := m.apply(ctx, s.Version, true); err != nil {
-			return fmt.Errorf("dblock: migrate %s up to version %d: %w", m.set, s.Version, errors.Join(err, m.foreign(ctx, s.Version)))
+			return fmt.Errorf("dblock: migrate %s up to version %d: %w", m.set, s.Version,
+				errors.Join(err, m.foreign(ctx, s.Version)))
 		}
 	}
 	if last := statuses[len(statuses)-1]; last.File == "" && m.set == Locks {
@@ -84,7 +85,8 @@ func (m *migrator) up(ctx context.Context) error {
 // check returns an error if this build cannot work with the tables that a newer build has migrated.
 func (m *migrator) check(ctx context.Context) error {
 	var schema driver.Schema
-	err := m.db.QueryRowContext(ctx, m.dialect.placed("SELECT version, usable_from FROM dblock_schema")).Scan(&schema.Version, &schema.UsableFrom)
+	err := m.db.QueryRowContext(ctx,
+		m.dialect.placed("SELECT version, usable_from FROM dblock_schema")).Scan(&schema.Version, &schema.UsableFrom)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,8 @@ func (m *migrator) down(ctx context.Context, to int64) error {
 	}
 	for _, s := range slices.Backward(statuses) {
 		if s.Applied && s.File == "" {
-			return fmt.Errorf("dblock: migrate %s down: %s is at version %d, which this build does not know: run Down of the newer build", m.set, m.set.Table(), s.Version)
+			return fmt.Errorf("dblock: migrate %s down: %s is at version %d, which this build does not know: run "+
+				"Down of the newer build", m.set, m.set.Table(), s.Version)
 		}
 		if !s.Applied || s.Version <= to {
 			continue
@@ -263,7 +266,8 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 		}
 		statuses = statuses[:0]
 		for _, s := range p.ListSources() {
-			statuses = append(statuses, Migration{Set: m.set, Version: s.Version, File: s.Path, Applied: applied[s.Version]})
+			statuses = append(statuses, Migration{Set: m.set, Version: s.Version, File: s.Path,
+				Applied: applied[s.Version]})
 			delete(applied, s.Version)
 		}
 		for version := range applied {
@@ -279,7 +283,8 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 func (m *migrator) mismatch(err error) error {
 	of := map[string]string{Postgres: "PostgreSQL", MySQL: "MySQL or MariaDB", SQLite: "SQLite"}
 	if server := transaction.Server(err); server != "" && server != of[m.engine] {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the engine is %q, and the pool is of %s: %w", m.engine, server, err))
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the engine is %q, and the pool is of %s: %w", m.engine, server,
+			err))
 	}
 	return err
 }
@@ -319,13 +324,15 @@ var tablesVersion = map[Set]string{
 // in the first only.
 func (m *migrator) foreign(ctx context.Context, version int64) error {
 	var there int64
-	if err := m.db.QueryRowContext(ctx, m.dialect.placed(tablesVersion[m.set])).Scan(&there); err != nil || there < version {
+	if err := m.db.QueryRowContext(ctx, m.dialect.placed(tablesVersion[m.set])).Scan(&there); err != nil ||
+		there < version {
 		return nil
 	}
 	if applied, err := m.applied(ctx); err != nil || applied[version] {
 		return nil
 	}
-	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them", there, m.set.Table())
+	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them",
+		there, m.set.Table())
 }
 
 // wait calls try until it does anything but lose a race: for the migration lock, or against

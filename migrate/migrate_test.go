@@ -16,9 +16,12 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 // later are the versions of a made-up build. SQLite's tables go the same way, and its driver is in
 // another module.
 var later = fstest.MapFS{
-	"00001_one.sql":   step("CREATE TABLE dblock_schema (version int, usable_from int);\nINSERT INTO dblock_schema (version, usable_from) VALUES (1, 1);", "DROP TABLE dblock_schema;"),
-	"00002_two.sql":   step("ALTER TABLE dblock_schema ADD COLUMN two int;\nUPDATE dblock_schema SET version = 2;", "ALTER TABLE dblock_schema DROP COLUMN two;\nUPDATE dblock_schema SET version = 1;"),
-	"00003_three.sql": step("UPDATE dblock_schema SET version = 3, usable_from = 3;", "UPDATE dblock_schema SET version = 2, usable_from = 1;"),
+	"00001_one.sql": step("CREATE TABLE dblock_schema (version int, usable_from int);\nINSERT INTO dblock_schema "+
+		"(version, usable_from) VALUES (1, 1);", "DROP TABLE dblock_schema;"),
+	"00002_two.sql": step("ALTER TABLE dblock_schema ADD COLUMN two int;\nUPDATE dblock_schema SET version = 2;",
+		"ALTER TABLE dblock_schema DROP COLUMN two;\nUPDATE dblock_schema SET version = 1;"),
+	"00003_three.sql": step("UPDATE dblock_schema SET version = 3, usable_from = 3;",
+		"UPDATE dblock_schema SET version = 2, usable_from = 1;"),
 }
 
 func step(up, down string) *fstest.MapFile {
@@ -34,7 +37,9 @@ func TestTablesGoBackToAnOlderVersionAndForthAgain(t *testing.T) {
 				t.Helper()
 				require.NoError(t, err)
 				var there, from int
-				if err := pool.QueryRowContext(t.Context(), "SELECT version, usable_from FROM dblock_schema").Scan(&there, &from); err != nil || there != version || from != usable {
+				if err := pool.QueryRowContext(t.Context(),
+					"SELECT version, usable_from FROM dblock_schema").Scan(&there, &from); err != nil ||
+					there != version || from != usable {
 					t.Errorf("version %d, usable from %d, %v: want %d, %d", there, from, err, version, usable)
 				}
 			}

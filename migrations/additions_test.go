@@ -52,7 +52,8 @@ func faults(version int, text string) (faults []string) {
 		if strings.Contains(definition, "NOT NULL") && !strings.Contains(definition, "DEFAULT") {
 			faults = append(faults, add[1]+" wants a value, which older builds do not give")
 		}
-		if regexp.MustCompile(`(?i)^(UNIQUE|CHECK|FOREIGN|CONSTRAINT|PRIMARY)$`).MatchString(add[1]) || strings.Contains(definition, "UNIQUE") {
+		if regexp.MustCompile(`(?i)^(UNIQUE|CHECK|FOREIGN|CONSTRAINT|PRIMARY)$`).MatchString(add[1]) ||
+			strings.Contains(definition, "UNIQUE") {
 			faults = append(faults, add[1]+" refuses what older builds write")
 		}
 	}

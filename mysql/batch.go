@@ -58,7 +58,8 @@ func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Resul
 
 // tryBatch is batch of the names that have rows. With ask it does nothing where there are names to
 // be taken that have none, and returns them: fresh.
-func (e *engine) tryBatch(ctx context.Context, ops []protocol.Op, ask bool) (results []protocol.Result, fresh []string, err error) {
+func (e *engine) tryBatch(ctx context.Context, ops []protocol.Op, ask bool) (results []protocol.Result, fresh []string,
+	err error) {
 	var names []string
 	for _, op := range ops {
 		names = append(names, op.On())
@@ -140,7 +141,8 @@ func writeBatch(ctx context.Context, db mysqldb.DBTX, takes []taken, whole []str
 
 // missing are the names to be taken that have no row. The row of a name that is not among the
 // locked ones may be locked by another.
-func missing(ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows map[string]mysqldb.LockRowRow) ([]string, error) {
+func missing(ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows map[string]mysqldb.LockRowRow) ([]string,
+	error) {
 	var names []string
 	for _, op := range ops {
 		if take, takes := op.(protocol.Take); takes {
@@ -165,8 +167,9 @@ func missing(ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows ma
 // takenBy is a free row that was locked, once a request has taken it.
 func takenBy(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
 	t := taken{
-		Name: hex.EncodeToString([]byte(r.Name)), Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Token: max(row.Token+1, now), Rests: row.RestsUntil, Metadata: plainJSON(r.Metadata),
+		Name: hex.EncodeToString([]byte(r.Name)), Session: r.Session, Host: r.Host, Thread: r.Thread,
+		Attempt: r.Attempt,
+		Token:   max(row.Token+1, now), Rests: row.RestsUntil, Metadata: plainJSON(r.Metadata),
 	}
 	if r.Lease > 0 {
 		ends := now + r.Lease.Microseconds()
@@ -201,7 +204,8 @@ func ascii(list any) string {
 
 // lockRows locks those rows that are there and that nobody else has locked. now is a time before
 // that.
-func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked map[string]mysqldb.LockRowRow, now int64, err error) {
+func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked map[string]mysqldb.LockRowRow, now int64,
+	err error) {
 	locked = make(map[string]mysqldb.LockRowRow, len(names))
 	for some := range chunks(names) {
 		rows, err := q.LockRows(ctx, some)
@@ -211,8 +215,10 @@ func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked m
 		for _, row := range rows {
 			now = row.NowUs
 			locked[row.Name] = mysqldb.LockRowRow{
-				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, FirstToken: row.FirstToken, LastToken: row.LastToken, ExpiresAt: row.ExpiresAt,
-				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, Mixed: row.Mixed, RestsUntil: row.RestsUntil,
+				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
+				FirstToken: row.FirstToken, LastToken: row.LastToken, ExpiresAt: row.ExpiresAt,
+				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, Mixed: row.Mixed,
+				RestsUntil: row.RestsUntil,
 			}
 		}
 	}

@@ -59,22 +59,27 @@ func TestABatchTakesWhatIsFreeAndPassesOverTheRest(t *testing.T) {
 		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'locked' FOR UPDATE")
 		rs := b.requests(append(names, "new", "n\x00e\xffw", "Ä")...)
 		last := &rs[len(rs)-1]
-		last.Host, last.Thread, last.Metadata, last.Lease, last.MinHold = "höst", "thr'\"\\ead", `{"k":"ü"}`, time.Hour, time.Minute
+		last.Host, last.Thread, last.Metadata, last.Lease, last.MinHold = "höst", "thr'\"\\ead", `{"k":"ü"}`, time.Hour,
+			time.Minute
 		got := s.batch(t, b, rs, nil)
 		for i, r := range rs {
-			row := s.number(t, "SELECT token FROM dblock_locks WHERE name = ? AND session_id = ? AND host = ? AND thread = ? AND attempt = ?",
+			row := s.number(t, "SELECT token FROM dblock_locks WHERE name = ? AND session_id = ? AND host = ? AND "+
+				"thread = ? AND attempt = ?",
 				r.Name, b.session, r.Host, r.Thread, r.Attempt)
-			if want := i >= slices.Index(names, "ahead"); want != (row > 0) || row > 0 && row != got.grants[i].Token || !want && got.grants[i].Token != 0 {
+			if want := i >= slices.Index(names, "ahead"); want != (row > 0) || row > 0 && row != got.grants[i].Token ||
+				!want && got.grants[i].Token != 0 {
 				t.Errorf("%q: token %d in the row, %+v returned: want it taken: %v", r.Name, row, got.grants[i], want)
 			}
 		}
 		if got.grants[5].Token != farAhead+1 || got.grants[len(rs)-1].Lease != time.Hour {
 			t.Errorf("%+v", got.grants)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE metadata <> '' AND expires_at = acquired_at + 3600000000 AND rests_until = acquired_at + 60000000"); n != 1 {
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE metadata <> '' AND expires_at = acquired_at + "+
+			"3600000000 AND rests_until = acquired_at + 60000000"); n != 1 {
 			t.Errorf("%d rows have the lease, the cool-down and the metadata", n)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE token <> ? AND token > (SELECT now_us FROM dblock_clock)", farAhead+1); n != 0 {
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE token <> ? AND token > (SELECT now_us FROM "+
+			"dblock_clock)", farAhead+1); n != 0 {
 			t.Errorf("%d tokens are ahead of the clock", n)
 		}
 		require.NoError(t, row.Commit())
@@ -84,7 +89,8 @@ func TestABatchTakesWhatIsFreeAndPassesOverTheRest(t *testing.T) {
 func TestABatchReleasesWhatIsHeldAndNobodyWaitsFor(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		idle, contended, locked, again := a.take(t, "idle"), a.take(t, "contended"), a.take(t, "locked"), a.take(t, "again")
+		idle, contended, locked, again := a.take(t, "idle"), a.take(t, "contended"), a.take(t, "locked"),
+			a.take(t, "again")
 		b.enqueue(t, "contended")
 		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'locked' FOR UPDATE")
 		others, old := idle, again
@@ -92,7 +98,8 @@ func TestABatchReleasesWhatIsHeldAndNobodyWaitsFor(t *testing.T) {
 		old.Token--
 		releases := []driver.Held{locked, contended, idle, others, {Name: "missing", Session: a.session, Token: 1}}
 		got := s.batch(t, a, a.requests("m", "l"), releases)
-		if want := []bool{false, false, true, false, false}; !slices.Equal(got.released, want) || got.grants[0].Token == 0 || got.grants[1].Token == 0 {
+		if want := []bool{false, false, true, false, false}; !slices.Equal(got.released, want) ||
+			got.grants[0].Token == 0 || got.grants[1].Token == 0 {
 			t.Fatalf("%+v, want %v", got, want)
 		}
 		if got := s.batch(t, a, nil, []driver.Held{old}); got.released[0] {

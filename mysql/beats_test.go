@@ -37,7 +37,8 @@ func TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack(t *testing.T) {
 					t.Fatalf("%+v", got)
 				}
 			}
-			if s.number(t, "SELECT expires_at - (SELECT now_us FROM dblock_clock) FROM dblock_heartbeats WHERE session_id = ?", a.session) < (3 * time.Hour).Microseconds() {
+			if s.number(t, "SELECT expires_at - (SELECT now_us FROM dblock_clock) FROM dblock_heartbeats WHERE "+
+				"session_id = ?", a.session) < (3 * time.Hour).Microseconds() {
 				back++
 			}
 			require.NoError(t, a.pool.Close())
@@ -53,6 +54,7 @@ func TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack(t *testing.T) {
 func (s server) heldUp(t *testing.T, a actor) {
 	t.Helper()
 	eventually(t, "the statement to wait for its table", func() bool {
-		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = ? AND state LIKE '%metadata lock%'", a.conn) == 1
+		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = ? AND state LIKE '%metadata lock%'",
+			a.conn) == 1
 	})
 }

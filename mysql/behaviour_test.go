@@ -27,18 +27,20 @@ func TestBehaviour(t *testing.T) {
 func TestContracts(t *testing.T) {
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {
-			contracts.Run(t, kind, func(t testing.TB, db dbtest.Database) driver.Backend { return mysql.New(db.SQL(t)).Backend })
+			contracts.Run(t, kind,
+				func(t testing.TB, db dbtest.Database) driver.Backend { return mysql.New(db.SQL(t)).Backend })
 		})
 	}
 }
 
 func TestNamedBehaviour(t *testing.T) {
 	for name, kind := range map[string]string{"MySQL": suite.MySQL, "MariaDB": suite.MariaDB} {
-		suite.RunOwn(t, suite.OwnWiring{Name: name, Kind: kind, Open: func(t testing.TB, db dbtest.Database) (suite.OwnLocks, func(), error) {
-			pool := db.SQL(t)
-			pool.SetMaxOpenConns(6)
-			c, err := mysql.Named(pool)
-			return c, func() { _ = pool.Close() }, err
-		}})
+		suite.RunOwn(t, suite.OwnWiring{Name: name, Kind: kind,
+			Open: func(t testing.TB, db dbtest.Database) (suite.OwnLocks, func(), error) {
+				pool := db.SQL(t)
+				pool.SetMaxOpenConns(6)
+				c, err := mysql.Named(pool)
+				return c, func() { _ = pool.Close() }, err
+			}})
 	}
 }

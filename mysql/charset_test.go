@@ -59,7 +59,8 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 			_, err = odd.pool.Exec("SET sql_mode = '" + mode + "'")
 			require.NoError(t, err)
 			_, taken, err := drivertest.Take(t.Context(), odd, odd.request("über"))
-			if taken || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "character_set_connection") {
+			if taken || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(),
+				"character_set_connection") {
 				t.Errorf("%t, %v", taken, err)
 			}
 			r := odd.request("ü")

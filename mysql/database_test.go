@@ -23,7 +23,8 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			db := dbtest.Empty(t, kind)
 			var places [2]string
 			for i := range places {
-				require.NoError(t, dbtest.Empty(t, kind).SQL(t).QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&places[i]))
+				require.NoError(t, dbtest.Empty(t, kind).SQL(t).QueryRowContext(t.Context(),
+					"SELECT DATABASE()").Scan(&places[i]))
 			}
 			pool := db.SQL(t)
 			for _, place := range places {
@@ -33,7 +34,10 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			}
 			t.Run("all", func(t *testing.T) {
 				app := db.SQL(t)
-				suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return mysql.New(app, mysql.Database(place)) },
+				suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] {
+					return mysql.New(app,
+						mysql.Database(place))
+				},
 					func(ctx context.Context) (*sql.Tx, func() error, error) {
 						tx, err := app.BeginTx(ctx, nil)
 						return tx, func() error { return tx.Commit() }, err
@@ -43,7 +47,8 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			client, err := dblock.New(mysql.New(pool, mysql.Database(places[0])))
 			require.NoError(t, err)
 			defer client.Close(context.Background())
-			if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), places[0]) {
+			if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) ||
+				!strings.Contains(err.Error(), places[0]) {
 				t.Errorf("%v", err)
 			}
 			all, err := migrate.In(places[1]).Status(t.Context(), pool, migrate.MySQL)
@@ -53,7 +58,8 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			missing, err := dblock.New(mysql.New(pool, mysql.Database("no_such_database")))
 			require.NoError(t, err)
 			defer missing.Close(context.Background())
-			if _, err := missing.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), "no_such_database") {
+			if _, err := missing.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) ||
+				!strings.Contains(err.Error(), "no_such_database") {
 				t.Errorf("a database that is missing: %v", err)
 			}
 			refused := mysql.New(pool, mysql.Database("a`b"))

@@ -21,10 +21,14 @@ func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 				t.Fatal(taken, err)
 			}
 			held := driver.Held{Name: name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
-			taking := s.transaction(t, "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token = token WHERE name = ?", name)
+			taking := s.transaction(t, "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token "+
+				"= token WHERE name = ?", name)
 			_, err = taking.Exec("UPDATE dblock_shares SET token = token + 1 WHERE name = ?", name)
 			require.NoError(t, err)
-			extending := start(t, func(ctx context.Context) (time.Duration, error) { return a.extend(ctx, held, time.Hour) })
+			extending := start(t, func(ctx context.Context) (time.Duration, error) {
+				return a.extend(ctx, held,
+					time.Hour)
+			})
 			s.blocked(t, a)
 			require.NoError(t, taking.Commit())
 			got := <-extending
@@ -50,7 +54,8 @@ func TestALeaseThatEndsWhileItsExtensionWaitsIsOver(t *testing.T) {
 		if err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		ending := s.transaction(t, "UPDATE dblock_locks SET expires_at = (SELECT now_us FROM dblock_clock) + 1 WHERE name = 'n'")
+		ending := s.transaction(t, "UPDATE dblock_locks SET expires_at = (SELECT now_us FROM dblock_clock) + 1 "+
+			"WHERE name = 'n'")
 		extending := start(t, func(ctx context.Context) (time.Duration, error) {
 			return a.extend(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, time.Hour)
 		})

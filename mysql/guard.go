@@ -68,9 +68,12 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	case err != nil:
 		return err
 	case look.Wanted:
-		return driver.Fail(driver.ErrRetry, stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the transaction anew"))
+		return driver.Fail(driver.ErrRetry,
+			stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the "+
+				"transaction anew"))
 	case !look.Made:
-		return driver.Fail(driver.ErrRetry, stale("the guard of the lock was deleted: roll back, and begin the transaction anew"))
+		return driver.Fail(driver.ErrRetry,
+			stale("the guard of the lock was deleted: roll back, and begin the transaction anew"))
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -81,14 +84,16 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	case !there || guard.Takeovers > 0:
 		return driver.ErrNotHeld
 	case here != other:
-		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, other))
+		return driver.Fail(driver.ErrUnavailable,
+			fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, other))
 	}
 	return nil
 }
 
 // lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or
 // its session is dead.
-func (t transactions) lookGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) (look mysqldb.LookGuardRow, err error) {
+func (t transactions) lookGuard(ctx context.Context, h driver.Held,
+	onSideConn driver.OnSideConn) (look mysqldb.LookGuardRow, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		look, err = lookGuard(ctx, up.(upkeep).q, h)
 		return err
@@ -100,10 +105,12 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mys
 	var there bool
 	if h.Shared {
 		var share mysqldb.LookShareGuardRow
-		share, there, err = find(ctx, q.LookShareGuard, mysqldb.LookShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		share, there, err = find(ctx, q.LookShareGuard, mysqldb.LookShareGuardParams{Name: h.Name, Session: h.Session,
+			Token: h.Token})
 		look = mysqldb.LookGuardRow(share)
 	} else {
-		look, there, err = find(ctx, q.LookGuard, mysqldb.LookGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		look, there, err = find(ctx, q.LookGuard, mysqldb.LookGuardParams{Name: h.Name, Session: h.Session,
+			Token: h.Token})
 	}
 	if err != nil || !there || !look.Held.Bool {
 		return look, mysqlserver.Interpret(notHeld(err))

@@ -16,7 +16,8 @@ import (
 // Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions/0013-guards.md
 // lists the interleavings.
 
-var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
+	sql.LevelSerializable}
 
 // guardian is a lock that is to be taken over while a transaction guards it.
 type guardian struct {
@@ -42,7 +43,8 @@ var takes = map[string]take{
 		return taken(drivertest.TakeOver(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(-1)))
 	},
 	"by Break": func(t *testing.T, g guardian) error {
-		return taken(drivertest.Break(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(0), driver.Event{Name: g.held.Name, Kind: "broken"}))
+		return taken(drivertest.Break(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(0),
+			driver.Event{Name: g.held.Name, Kind: "broken"}))
 	},
 	"by the owner": func(t *testing.T, g guardian) error {
 		again := g.taker.request(g.held.Name)
@@ -70,7 +72,8 @@ func taken(_ []driver.Handoff, ok bool, err error) error {
 }
 
 func (g guardian) holder(lease int) driver.Holder {
-	h := driver.Holder{Session: g.held.Session, Attempt: g.by.Attempt, Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}
+	h := driver.Holder{Session: g.held.Session, Attempt: g.by.Attempt, Units: g.by.Units,
+		Grant: driver.Grant{Token: g.held.Token}}
 	if lease < 0 {
 		h.Grant.Lease = -1
 	}
@@ -90,7 +93,8 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 				}
 				kind := map[int]string{0: "/whole", 1: "/share"}[units]
 				t.Run(name+kind, func(t *testing.T) {
-					g := guardian{server: s, engine: e, beside: beside, pool: pool, taker: taker, by: driver.Request{Units: units}}
+					g := guardian{server: s, engine: e, beside: beside, pool: pool, taker: taker,
+						by: driver.Request{Units: units}}
 					test(t, g.anew(t), take)
 				})
 			}
@@ -229,7 +233,8 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.over(t) // for who takes over what is over
 		making := g.transaction(t, "SELECT name FROM dblock_locks WHERE name = ? FOR UPDATE", g.held.Name)
-		_, err := making.Exec("INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, ?, ?)", g.by.Attempt, g.held.Name, g.held.Session)
+		_, err := making.Exec("INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, ?, ?)", g.by.Attempt,
+			g.held.Name, g.held.Session)
 		require.NoError(t, err)
 		taking := start(t, func(context.Context) (int, error) { return 0, take(t, g) })
 		g.blocked(t, g.taker)
@@ -253,7 +258,8 @@ func TestAGuardThatFailedLocksNothing(t *testing.T) {
 		g.exec(t, "DELETE FROM dblock_guards WHERE attempt = ?", g.by.Attempt)
 		is(t, g.guard(t, tx), driver.ErrNotHeld)
 		got := <-start(t, func(ctx context.Context) (sql.Result, error) {
-			return g.server.pool.ExecContext(ctx, "INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, '', '')", g.by.Attempt)
+			return g.server.pool.ExecContext(ctx,
+				"INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, '', '')", g.by.Attempt)
 		})
 		require.NoError(t, got.err)
 	})

@@ -20,13 +20,15 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names [
 		}
 		if f.Host != "" || f.Older > 0 {
 			names, err = q.NamesHeld(ctx, mysqldb.NamesHeldParams{
-				After: f.After, First: f.Prefix, Bounded: number01(last != ""), Last: last, Host: f.Host, Older: f.Older.Microseconds(),
+				After: f.After, First: f.Prefix, Bounded: number01(last != ""), Last: last, Host: f.Host,
+				Older:     f.Older.Microseconds(),
 				Contended: number01(f.Contended), Limit: count(limit),
 			})
 			return err
 		}
 		names, err = q.Names(ctx, mysqldb.NamesParams{
-			After: f.After, First: f.Prefix, Bounded: number01(last != ""), Last: last, Idle: number01(f.Idle), Limit: count(limit),
+			After: f.After, First: f.Prefix, Bounded: number01(last != ""), Last: last, Idle: number01(f.Idle),
+			Limit: count(limit),
 		})
 		return err
 	})
@@ -48,9 +50,11 @@ func number01(b bool) int64 {
 	return 0
 }
 
-func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) (sessions []driver.SessionDetail, err error) {
+func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string,
+	limit int) (sessions []driver.SessionDetail, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
-		rows, err := q.Sessions(ctx, mysqldb.SessionsParams{After: after, Dead: number01(f.Dead), Host: f.Host, App: f.App, Limit: count(limit)})
+		rows, err := q.Sessions(ctx, mysqldb.SessionsParams{After: after, Dead: number01(f.Dead), Host: f.Host,
+			App: f.App, Limit: count(limit)})
 		for _, row := range rows {
 			sessions = append(sessions, inspection.Session(row).Detail())
 		}

@@ -67,7 +67,8 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 		return mysqlserver.Interpret(err)
 	}
 	defer mysqlserver.Discard(conn)
-	l := &listener{engine: e, conn: conn, session: session, sleepLock: u.sleepLock, prepared: e.prepared.onConn(conn), nap: e.nap}
+	l := &listener{engine: e, conn: conn, session: session, sleepLock: u.sleepLock, prepared: e.prepared.onConn(conn),
+		nap: e.nap}
 	if err := conn.Raw(func(raw any) error {
 		l.nap = min(e.nap, napWithin(mysqlserver.TraitsOf(raw).ReadTimeout))
 		return nil
@@ -163,7 +164,8 @@ func (l *listener) open(ctx context.Context) error {
 		return err
 	}
 	if l.engine.info.Load().mariaDB && l.sleepLock == "" {
-		return driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats got no named lock, beside which a listener waits on MariaDB"))
+		return driver.Fail(driver.ErrUnavailable,
+			errors.New("the connection of the heartbeats got no named lock, beside which a listener waits on MariaDB"))
 	}
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {
@@ -175,13 +177,15 @@ func (l *listener) open(ctx context.Context) error {
 		return err
 	}
 	if !locked {
-		return driver.Fail(driver.ErrUnavailable, errors.New("an earlier listener of this session still holds its named lock"))
+		return driver.Fail(driver.ErrUnavailable,
+			errors.New("an earlier listener of this session still holds its named lock"))
 	}
 	ended, killing := make(chan struct{}), make(chan error, 1)
 	go func() { killing <- l.interruptUntil(ended, l.engine.proof) }()
 	outcome, err := l.sleep(ctx, l.engine.proof, func(ctx context.Context) (outcome int64, err error) {
 		if l.sleepLock != "" {
-			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock, l.engine.proof.Seconds())).Scan(&outcome)
+			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock,
+				l.engine.proof.Seconds())).Scan(&outcome)
 			return checkSleepLock(outcome, err)
 		}
 		err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT 2 * SLEEP(%f)", l.engine.proof.Seconds())).Scan(&outcome)
@@ -193,7 +197,8 @@ func (l *listener) open(ctx context.Context) error {
 	case err != nil || outcome == interrupted:
 		return err
 	case cause == nil:
-		return driver.Fail(driver.ErrUnsupported, errors.New("KILL QUERY does not reach the listener: is a proxy in between?"))
+		return driver.Fail(driver.ErrUnsupported,
+			errors.New("KILL QUERY does not reach the listener: is a proxy in between?"))
 	case errors.Is(cause, driver.ErrUnsupported):
 		return cause
 	}
@@ -225,14 +230,16 @@ func (l *listener) doze(ctx context.Context) (outcome int64, err error) {
 			})
 			return checkSleepLock(outcome, err)
 		}
-		return l.q.SleepUntilUnseen(ctx, mysqldb.SleepUntilUnseenParams{Session: l.session, Known: known, Micros: length.Microseconds()})
+		return l.q.SleepUntilUnseen(ctx, mysqldb.SleepUntilUnseenParams{Session: l.session, Known: known,
+			Micros: length.Microseconds()})
 	})
 }
 
 // sleep runs a statement that sleeps. The driver answers the end of a context by closing the
 // connection, on whose other end the server would sleep on and keep the named lock: so the
 // statement is interrupted instead.
-func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (outcome int64, err error)) (outcome int64, err error) {
+func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (outcome int64,
+	err error)) (outcome int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

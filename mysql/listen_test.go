@@ -39,14 +39,16 @@ func (s server) listen(t *testing.T, pool *sql.DB) *ear {
 // listenIn has each statement of the listener sleep for nap, or less where reads time out.
 func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	t.Helper()
-	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}, wakes: make(chan string, 10_000), ended: make(chan error, 1)}
+	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool},
+		wakes: make(chan string, 10_000), ended: make(chan error, 1)}
 	mysql.Nap(e.Backend, nap)
 	require.NoError(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
 	go func() {
-		e.ended <- drivertest.Listen(ctx, e, e.session, func() { close(ready) }, func(h dblock.Hint) { e.wakes <- h.Attempt })
+		e.ended <- drivertest.Listen(ctx, e, e.session, func() { close(ready) },
+			func(h dblock.Hint) { e.wakes <- h.Attempt })
 	}()
 	t.Cleanup(e.stop)
 	select {
@@ -130,7 +132,9 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			all.Wait()
 			waiter.hear(t, attempts)
 			for name, token := range tokens {
-				require.NoError(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: name, Session: waiter.session, Token: token}, false)))
+				require.NoError(t,
+					second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: name, Session: waiter.session,
+						Token: token}, false)))
 			}
 		}
 		is(t, waiter.end(t), context.Canceled)
@@ -149,7 +153,9 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 			next, err := sole(drivertest.Release(t.Context(), granter, held, true))
 			require.NoError(t, err)
 			waiter.hear(t, map[string]bool{attempt: true})
-			require.NoError(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
+			require.NoError(t,
+				second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: "n", Session: waiter.session,
+					Token: next.Grant.Token}, false)))
 		}
 	})
 }
@@ -255,7 +261,8 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- drivertest.Listen(ctx, waiter, waiter.session, func() { close(again) }, func(h dblock.Hint) { t.Errorf("woken for %q", h.Attempt) })
+			ended <- drivertest.Listen(ctx, waiter, waiter.session, func() { close(again) },
+				func(h dblock.Hint) { t.Errorf("woken for %q", h.Attempt) })
 		}()
 		<-again
 		cancel()
@@ -267,7 +274,9 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 func (e *ear) runs(t *testing.T, s server, text string) {
 	t.Helper()
 	eventually(t, "the listener's statement", func() bool {
-		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = IS_USED_LOCK(?) AND command = 'Execute' AND info LIKE ?", "dblock:"+e.session, "%"+text+"%") == 1
+		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+
+			" WHERE id = IS_USED_LOCK(?) AND command = 'Execute' AND info LIKE ?", "dblock:"+e.session,
+			"%"+text+"%") == 1
 	})
 }
 
@@ -280,7 +289,8 @@ func (s server) listening() int {
 func (e *ear) sleeps(t *testing.T, s server) {
 	t.Helper()
 	eventually(t, "the listener to sleep", func() bool {
-		asleep := s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = IS_USED_LOCK(?) AND info LIKE '%IF(GET_LOCK(%'", "dblock:"+e.session)
+		asleep := s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+
+			" WHERE id = IS_USED_LOCK(?) AND info LIKE '%IF(GET_LOCK(%'", "dblock:"+e.session)
 		return asleep == 1 && e.pool.Stats().InUse == s.listening()
 	})
 }
@@ -313,7 +323,8 @@ func (s server) asleep(t *testing.T) (waiter *ear, attempt string, grant func(),
 	conn, err := s.pool.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return waiter, attempt, func() { require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true))) }, conn
+	return waiter, attempt, func() { require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true))) },
+		conn
 }
 
 // Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the
@@ -433,7 +444,8 @@ func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
 	s := server{db, db.SQL(t)}
 	s.migrate(t)
 	waiter := s.listen(t, s.open(t, nil))
-	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id <> CONNECTION_ID()")
+	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = " +
+		"'Sleep' AND id <> CONNECTION_ID()")
 	require.NoError(t, err)
 	var idle []int64 // the sleep lock's among them
 	for rows.Next() {
@@ -527,7 +539,8 @@ func TestAGrantWithoutAWakeUpIsHeardOfAfterTheSleep(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		b := s.listenIn(t, s.open(t, nil), 200*time.Millisecond)
 		b.take(t, "n")
-		_, err := s.pool.ExecContext(t.Context(), "UPDATE dblock_locks SET attempt = 'granted', unseen = 1 WHERE name = 'n'")
+		_, err := s.pool.ExecContext(t.Context(),
+			"UPDATE dblock_locks SET attempt = 'granted', unseen = 1 WHERE name = 'n'")
 		require.NoError(t, err)
 		b.hear(t, map[string]bool{"granted": true})
 		is(t, b.end(t), context.Canceled)

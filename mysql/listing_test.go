@@ -52,12 +52,14 @@ func (s server) fill(t *testing.T, insert string, n int, row func(i int) string)
 func TestAPageReadsWhatItShows(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		s.fill(t, "INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id, host, thread, attempt, metadata)", 100000,
+		s.fill(t, "INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id, host, "+
+			"thread, attempt, metadata)", 100000,
 			func(i int) string {
 				return fmt.Sprintf("('n%06d', 1, 1, 1, 1, 's%d', 'h', '', 'a%d', '')", i, i%2000, i)
 			})
 		s.exec(t, "UPDATE dblock_locks SET waiters = 10000 WHERE name = 'n050003'")
-		s.fill(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)", 10000,
+		s.fill(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, "+
+			"enqueued_at)", 10000,
 			func(i int) string {
 				return fmt.Sprintf("('n050003', %d, 's%d', 'h', 't', 'w%d', 0, '', 1)", i+1, i%2000, i)
 			})
@@ -65,9 +67,11 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 			func(i int) string { return fmt.Sprintf("('s%d', 'h', 1, 'a', 1)", i) })
 		s.fill(t, "INSERT INTO dblock_heartbeats (session_id, expires_at)", 2000,
 			func(i int) string { return fmt.Sprintf("('s%d', 9000000000000000)", i) })
-		s.fill(t, "INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)", 20000,
+		s.fill(t, "INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)",
+			20000,
 			func(i int) string { return fmt.Sprintf("(%d, 'n%d', 'k', 1, '', '', '', '', '')", i+1, i%10) })
-		s.fill(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)", 9000,
+		s.fill(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)",
+			9000,
 			func(i int) string { return fmt.Sprintf("('job%06d', %d, 1, '', '', '', %d, '', 1)", i/3, i%3, i) })
 		for _, table := range []string{"locks", "waiters", "sessions", "heartbeats", "events", "runs"} {
 			s.exec(t, "ANALYZE TABLE dblock_"+table) // as the server does by itself, somewhat later
@@ -100,7 +104,8 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 			{"names behind one", names(driver.Filter{After: "n050000"}), 100, 110},
 			{"names with a prefix", names(driver.Filter{Prefix: "n05", After: "n050000"}), 100, 110},
 			{"names of a host", names(driver.Filter{Host: "h", After: "n050000"}), 100, 210},
-			{"names that are held for long", names(driver.Filter{Older: time.Second, After: "n050000"}), 100, 310}, // the clock's row too
+			// the clock's row too
+			{"names that are held for long", names(driver.Filter{Older: time.Second, After: "n050000"}), 100, 310},
 			{"names with waiters and a prefix", names(driver.Filter{Contended: true, Prefix: "n0500"}), 1, 110},
 			{"names, each with its holder and 10 waiters", func() (int, error) {
 				states, err := a.Read(t.Context(), "", page, 10)

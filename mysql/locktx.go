@@ -21,16 +21,22 @@ const (
 )
 
 var (
-	errPurged = driver.Fail(driver.ErrRetry, errors.New("the lock's row was purged in the same moment, and its place may be locked: roll back"))
-	errTaken  = driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
-	errRests  = driver.Fail(driver.ErrRetry, errors.New("another had the lock in the same moment, and nobody gets it yet for the sake of MinHold: roll back"))
+	errPurged = driver.Fail(driver.ErrRetry,
+		errors.New("the lock's row was purged in the same moment, and its place may be locked: roll back"))
+	errTaken = driver.Fail(driver.ErrRetry,
+		errors.New("another took the lock in the same moment, and must wait for this transaction to release it: "+
+			"roll back"))
+	errRests = driver.Fail(driver.ErrRetry,
+		errors.New(
+			"another had the lock in the same moment, and nobody gets it yet for the sake of MinHold: roll back"))
 )
 
 // LockTx looks beside the transaction before it locks anything in it, since a row lock cannot be
 // given back. The row is made there too, and kept from a purge: in the transaction, at REPEATABLE
 // READ and above, to look for a row that is missing locks the gap where it would be, and every
 // insert there waits for the transaction.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn) (driver.State, bool, error) {
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool,
+	onSideConn driver.OnSideConn) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
 		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
 	}
@@ -79,13 +85,15 @@ func (t plainTx) QueryRowContext(ctx context.Context, text string, args ...any) 
 func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	id, err := mysqldb.New(plainTx{tx, t.engine.prepared.in}).Database(quiet) // no statement of the engine's: tx may be of another pool
+	// no statement of the engine's: tx may be of another pool
+	id, err := mysqldb.New(plainTx{tx, t.engine.prepared.in}).Database(quiet)
 	return id, ended(quiet, err)
 }
 
 // open reports whether a name is free for LockTx, and if so has made sure that its row is there and
 // stays. Otherwise it returns the state.
-func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool, onSideConn driver.OnSideConn) (state driver.State, open bool, err error) {
+func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used,
+	waiters int32) bool, onSideConn driver.OnSideConn) (state driver.State, open bool, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
 		return mysqlserver.Interpret(err)
@@ -96,7 +104,8 @@ func (t transactions) open(ctx context.Context, name string, free func(session, 
 // open comes back to a row that is locked while it ought to be kept from a purge: for as long as a
 // purge takes. Whatever has it locked for longer is the application's, and what that has locked
 // nobody purges.
-func (e *engine) open(ctx context.Context, up upkeep, name string, free func(session, attempt string, used, waiters int32) bool) (driver.State, bool, error) {
+func (e *engine) open(ctx context.Context, up upkeep, name string, free func(session, attempt string, used,
+	waiters int32) bool) (driver.State, bool, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		row, err := up.q.FindRow(ctx, mysqldb.FindRowParams{Name: name, Enough: enough.Microseconds()})
@@ -150,7 +159,8 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	limit := transaction.Turn
-	if info := t.engine.info.Load(); !wait && info.undoes && info.mariaDB { // a refused NOWAIT would end the transaction
+	// a refused NOWAIT would end the transaction
+	if info := t.engine.info.Load(); !wait && info.undoes && info.mariaDB {
 		limit = t.engine.rowTimeout
 	} else if !wait {
 		row, err := t.queries(tx).LockRowNow(quiet, transaction.Hex(name))

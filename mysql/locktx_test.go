@@ -18,7 +18,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-var levels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+var levels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
+	sql.LevelSerializable}
 
 // application is one whose transactions a test scripts.
 type application struct {
@@ -31,7 +32,8 @@ func (s server) application(t *testing.T) application {
 	t.Helper()
 	pool := s.open(t, nil)
 	e := mysql.New(pool)
-	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e, onSideConn(t, e.Backend)}
+	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e,
+		onSideConn(t, e.Backend)}
 	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
@@ -58,7 +60,9 @@ func nobody(string, int, any) bool { return false }
 // idle makes a name's row one that every purge takes.
 func (s server) idle(t *testing.T, name string) {
 	t.Helper()
-	s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", name)
+	s.exec(t,
+		"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')",
+		name)
 }
 
 // Whoever makes a row or a share beside a name must not wait for a transaction that has to do with
@@ -102,7 +106,8 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 			}
 		},
 		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
-			require.NoError(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), driver.Detachment{}, a.beside))
+			require.NoError(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), driver.Detachment{},
+				a.beside))
 		},
 		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			held := a.share(t, a.reader(name))
@@ -112,7 +117,8 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			for _, shared := range []bool{false, true} {
 				gone := driver.Held{Name: name, Session: a.session, Token: 1, Shared: shared}
-				is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, a.beside), driver.ErrNotHeld)
+				is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, a.beside),
+					driver.ErrNotHeld)
 			}
 		},
 	}
@@ -124,7 +130,8 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 		require.NoError(t, err)
 		for what, step := range steps {
 			for _, level := range levels {
-				for _, neighbours := range [][]string{nil, {"l", "n"}} { // without any, the gap would be the whole table
+				// without any, the gap would be the whole table
+				for _, neighbours := range [][]string{nil, {"l", "n"}} {
 					t.Run(fmt.Sprintf("%s at %v beside %d", what, level, len(neighbours)), func(t *testing.T) {
 						s.exec(t, "DELETE FROM dblock_shares")
 						s.exec(t, "DELETE FROM dblock_locks")
@@ -146,17 +153,22 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 func (s server) noGaps(t *testing.T, on *sql.Conn) {
 	t.Helper()
 	for _, near := range []string{"k", "l+", "m+", "n+"} {
-		_, err := on.ExecContext(t.Context(), "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", near)
+		_, err := on.ExecContext(t.Context(),
+			"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')",
+			near)
 		if err != nil {
 			t.Errorf("the row of %q cannot be made: %v", near, err)
 		}
-		_, err = on.ExecContext(t.Context(), "INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata) VALUES (?, 1, '', '', '', ?, 1, 1, '')", near, id())
+		_, err = on.ExecContext(t.Context(),
+			"INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, "+
+				"metadata) VALUES (?, 1, '', '', '', ?, 1, 1, '')", near, id())
 		if err != nil {
 			t.Errorf("a share of %q cannot be made: %v", near, err)
 		}
 	}
 	if s.Kind == dbtest.KindMySQL { // where it can be seen
-		if n := s.number(t, "SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() AND lock_type = 'RECORD' AND lock_mode NOT LIKE '%,REC_NOT_GAP%'"); n != 0 {
+		if n := s.number(t, "SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() "+
+			"AND lock_type = 'RECORD' AND lock_mode NOT LIKE '%,REC_NOT_GAP%'"); n != 0 {
 			t.Errorf("%d gaps are locked", n)
 		}
 	}
@@ -229,7 +241,8 @@ func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
 		a.beside = a.OnSideConn // whose connections wait for a row no longer than a second
-		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')")
+		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
+			"VALUES ('n', '', '', 1, 1, '')")
 		tx, _ := a.begin(t, sql.LevelRepeatableRead)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -251,7 +264,8 @@ func TestLockTxLocksARowThatAnotherMakesInTheSameMoment(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
 		a.beside = a.OnSideConn
-		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')")
+		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
+			"VALUES ('n', '', '', 1, 1, '')")
 		tx, _ := a.begin(t, sql.LevelReadCommitted)
 		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
 		eventually(t, "the statement to wait", func() bool {
@@ -271,13 +285,15 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 		a := s.application(t)
 		for _, contended := range []bool{false, true} {
 			held := a.take(t, id())
-			require.NoError(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside)) // so that it does not look again
+			// so that it does not look again
+			require.NoError(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside))
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() {
 				require.NoError(t, second(drivertest.Release(t.Context(), a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 			})
-			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context,
+				do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				meanwhile()
 				return err
@@ -303,7 +319,8 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 			other, _ := a.begin(t, sql.LevelRepeatableRead)
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() { a.guard(t, other, held) })
-			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context,
+				do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				meanwhile()
 				return err
@@ -372,7 +389,8 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			tx, _ = a.begin(t, sql.LevelRepeatableRead)
 			_, err = tx.Exec("INSERT INTO work VALUES (8)")
 			require.NoError(t, err)
-			is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside), driver.ErrGuarded)
+			is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside),
+				driver.ErrGuarded)
 			require.NoError(t, tx.Commit())
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 15 {
 				t.Fatalf("rows whose sum is %d, want 15: refused, UnlockTx has undone the transaction", n)

@@ -111,11 +111,12 @@ const (
 )
 
 type engine struct {
-	db           *sql.DB
-	prepared     *prepared
-	side         *connpool.Pool[upkeep]
-	reads        atomic.Int32               // what a plain SELECT of this pool sees: unknown, committed, dirty
-	info         atomic.Pointer[serverInfo] // of the server that the latest reserved connection is on; nil before the first
+	db       *sql.DB
+	prepared *prepared
+	side     *connpool.Pool[upkeep]
+	reads    atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
+	// of the server that the latest reserved connection is on; nil before the first
+	info         atomic.Pointer[serverInfo]
 	rowTimeout   time.Duration
 	nap          time.Duration // the most that a statement of a listener sleeps
 	proof        time.Duration // how long a listener waits for its own first KILL
@@ -190,7 +191,10 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 // be stopped, and its transaction would keep the name's row locked: there the server ends it after
 // a TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
-	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transactWith(ctx, work) }))
+	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error {
+		return u.transactWith(ctx,
+			work)
+	}))
 }
 
 // errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be

@@ -39,14 +39,17 @@ func TestAStatementThatDidNothingIsNotBelieved(t *testing.T) {
 		e := mysql.New(pool).Backend
 		t.Cleanup(e.Attend("test", ttl))
 		mysql.Patient(e, func() {}) // a ROLLBACK may take long on a busy machine
-		swallowing := &oracle.Swallowing{Engine: e, Statements: &statements, Unproven: driver.ErrRetry, Count: map[string]int{}, Spare: func(text string) bool {
-			return strings.Contains(text, "-- name: LockRows ") || strings.Contains(text, "-- name: RowsExist ") // a batch passes over what it does not see
-		}}
+		swallowing := &oracle.Swallowing{Engine: e, Statements: &statements, Unproven: driver.ErrRetry,
+			Count: map[string]int{}, Spare: func(text string) bool {
+				// a batch passes over what it does not see
+				return strings.Contains(text, "-- name: LockRows ") || strings.Contains(text, "-- name: RowsExist ")
+			}}
 		for seed := range uint64(soak(2, 20)) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) { oracle.Compare(t, swallowing, seed, 250) })
 		}
 		for _, name := range []string{
-			"WriteRow", "PutShare", "DropShare", "AddWaiter", "DropWaiter", "AddPlace", "NextWaiters", "Shares", "AddEvent",
+			"WriteRow", "PutShare", "DropShare", "AddWaiter", "DropWaiter", "AddPlace", "NextWaiters", "Shares",
+			"AddEvent",
 			"TakeRows", "FreeLocks", "OpenSession", "OpenHeartbeat", "EndSession", "DropHeartbeat",
 		} {
 			if swallowing.Count[name] == 0 {

@@ -51,7 +51,8 @@ func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
 		purger := server{s.Through(t, proxy), s.pool}.engine(t)
 		a := s.actor(t)
 		for i := range 40 {
-			s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", fmt.Sprintf("n%02d", i))
+			s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', "+
+				"'', 1, 1, '')", fmt.Sprintf("n%02d", i))
 		}
 		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
 		purging := start(t, func(ctx context.Context) (int, error) {
@@ -85,7 +86,8 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 			s.expire(t, dead)
 			require.NoError(t, second(b.Expire(t.Context(), dead.session)))
 		}
-		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
+		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session,
+			Grant: driver.Grant{Token: held.Token}})))
 		is(t, e.Transactions.MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
@@ -116,7 +118,8 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
-				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string, int, any) bool { return false }, true, beside)
+				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string, int, any) bool { return false },
+					true, beside)
 				return locked, err
 			})
 		}

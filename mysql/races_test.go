@@ -34,7 +34,8 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			t.Fatalf("%+v, want the token after the row's", got)
 		}
 
-		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, last_token = token WHERE name = 'n'", a.session)
+		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = "+
+			"token, last_token = token WHERE name = 'n'", a.session)
 		taking = start(t, func(ctx context.Context) (driver.Grant, error) {
 			grant, taken, err := drivertest.Take(ctx, b, b.request("n"))
 			if taken {
@@ -59,7 +60,8 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, units := range []int{0, 1} {
 			a, name := s.actor(t), id()
-			making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", name)
+			making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
+				"VALUES (?, '', '', 1, 1, '')", name)
 			taking := start(t, func(ctx context.Context) (driver.Grant, error) {
 				r := a.request(name)
 				r.Units, r.Of = units, 2*units
@@ -103,7 +105,9 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			held := a.take(t, name)
 			attempt := id()
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
-			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 1)", name, b.session, attempt)
+			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, "+
+				"lease, metadata, enqueued_at, units, min_hold, members) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, "+
+				"0, 1)", name, b.session, attempt)
 			require.NoError(t, err)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, contended))
@@ -111,7 +115,8 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			s.blocked(t, a)
 			require.NoError(t, joining.Commit())
 			got := <-releasing
-			if got.err != nil || got.value.Session != b.session || got.value.Attempt != attempt || got.value.Grant.Token <= held.Token {
+			if got.err != nil || got.value.Session != b.session || got.value.Attempt != attempt ||
+				got.value.Grant.Token <= held.Token {
 				t.Fatalf("contended %v: %+v, want the lock to go to %s", contended, got, b.session)
 			}
 		}
@@ -141,13 +146,16 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 		held := a.take(t, "n")
 		// The first in line has its ticket and has not committed: the second must not get one
 		// before.
-		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
+		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 "+
+			"WHERE name = 'n'")
 		second := start(t, func(ctx context.Context) (protocol.Outcome, error) {
 			_, outcome, err := drivertest.Join(ctx, c, c.request("n"))
 			return outcome, err
 		})
 		s.blocked(t, c)
-		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, "+
+			"metadata, enqueued_at, units, min_hold, members) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)",
+			b.session)
 		require.NoError(t, err)
 		require.NoError(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != protocol.Queued {
@@ -165,7 +173,8 @@ func TestAHeartbeatInFlightSavesItsSession(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
 		s.expire(t, a)
-		beating := s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = ?", farAhead, a.session)
+		beating := s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = ?", farAhead,
+			a.session)
 		expiring := start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, a.session) })
 		s.blocked(t, b)
 		require.NoError(t, beating.Commit())
@@ -182,7 +191,8 @@ func TestAHeartbeatThatComesTooLateFindsItselfDead(t *testing.T) {
 		require.NoError(t, err)
 		defer u.Close()
 		s.expire(t, a)
-		killing := s.transaction(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ? FOR UPDATE", a.session)
+		killing := s.transaction(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ? FOR UPDATE",
+			a.session)
 		beating := start(t, func(ctx context.Context) (bool, error) { return u.Heartbeat(ctx, a.session, ttl) })
 		s.blocked(t, a)
 		_, err = killing.Exec("UPDATE dblock_sessions SET dead = 1 WHERE id = ?", a.session)
@@ -234,7 +244,8 @@ func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 		if dead, err := c.Expire(t.Context(), a.session); err != nil || !dead {
 			t.Fatal(dead, err)
 		}
-		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, last_token = token WHERE name = 'n'", c.session)
+		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, "+
+			"last_token = token WHERE name = 'n'", c.session)
 		reclaiming := start(t, func(ctx context.Context) (bool, error) {
 			_, taken, err := drivertest.TakeOver(ctx, b, b.session, "n", holder)
 			return taken, err
@@ -293,7 +304,10 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
 		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+		got := <-start(t, func(ctx context.Context) (driver.Handoff,
+			error) {
+			return sole(drivertest.Release(ctx, a, held, true))
+		})
 		if got.err != nil || got.value.Attempt != attempt {
 			t.Fatalf("%+v, want %s", got, attempt)
 		}
@@ -330,7 +344,8 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx, onSideConn driver.OnSideConn) (bool, error) {
-			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false }, true, onSideConn)
+			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false },
+				true, onSideConn)
 			return locked, err
 		}
 		tx, err := pool.Begin()
@@ -344,7 +359,8 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 			if require.NoError(t, failed); !taken {
 				t.Error("not taken")
 			}
-			require.NoError(t, second(drivertest.Release(ctx, a, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, false)))
+			require.NoError(t, second(drivertest.Release(ctx, a, driver.Held{Name: "n", Session: a.session,
+				Token: grant.Token}, false)))
 			return err
 		})
 		is(t, err, driver.ErrRetry)
@@ -404,16 +420,21 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 					r.Lease, r.MinHold = time.Hour, time.Minute
 				}
 				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
-				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead, r.Name)
+				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead,
+					r.Name)
 				grant, taken, err := drivertest.Take(t.Context(), a, r)
 				if err != nil || !taken || grant.Token != farAhead+1 || grant.Lease != r.Lease {
 					t.Fatal(grant, taken, err)
 				}
 				const minute = 60_000_000
-				if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks CROSS JOIN dblock_clock WHERE name = ? AND session_id = ? AND host = ? AND thread = ? AND attempt = ?"+
-					" AND metadata <> '' AND token = ? AND first_token = token AND last_token = token AND acquired_at BETWEEN now_us - ? AND now_us"+
-					" AND COALESCE(expires_at - acquired_at, 0) = ? AND IF(rests_until = 0, 0, rests_until - acquired_at) = ?",
-					r.Name, r.Session, r.Host, r.Thread, r.Attempt, farAhead+1, minute, r.Lease.Microseconds(), r.MinHold.Microseconds()); n != 1 {
+				if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks CROSS JOIN dblock_clock WHERE name = ? AND "+
+					"session_id = ? AND host = ? AND thread = ? AND attempt = ?"+
+					" AND metadata <> '' AND token = ? AND first_token = token AND last_token = token AND "+
+					"acquired_at BETWEEN now_us - ? AND now_us"+
+					" AND COALESCE(expires_at - acquired_at, 0) = ? AND IF(rests_until = 0, 0, rests_until - "+
+					"acquired_at) = ?",
+					r.Name, r.Session, r.Host, r.Thread, r.Attempt, farAhead+1, minute, r.Lease.Microseconds(),
+					r.MinHold.Microseconds()); n != 1 {
 					t.Errorf("timed %v: the name's row is not as it should be", timed)
 				}
 			}

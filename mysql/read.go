@@ -123,7 +123,8 @@ func (e *engine) learn(ctx context.Context, on querier) error {
 // variable is a variable of the connection, "" where the server has none of these names.
 func variable(ctx context.Context, on querier, name, alias string) (string, error) {
 	var value string
-	err := on.QueryRowContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('"+name+"', '"+alias+"')").Scan(&name, &value)
+	err := on.QueryRowContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('"+name+"', '"+alias+
+		"')").Scan(&name, &value)
 	_, err = found(err)
 	return value, err
 }

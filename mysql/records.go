@@ -27,7 +27,8 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 
 func addEvent(ctx context.Context, q *mysqldb.Queries, e driver.Event) error {
 	return q.AddEvent(ctx, mysqldb.AddEventParams{
-		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread, Detail: e.Detail, Metadata: plainJSON(e.Metadata),
+		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread,
+		Detail: e.Detail, Metadata: plainJSON(e.Metadata),
 	})
 }
 
@@ -49,8 +50,9 @@ func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) (e
 		}
 		for _, row := range rows {
 			events = append(events, driver.Event{
-				ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token, Session: row.SessionID,
-				Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
+				ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token,
+				Session: row.SessionID,
+				Host:    row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
 			})
 		}
 		return err
@@ -104,7 +106,10 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 // Incarnation begins where there is none: the insert id says whose it is.
 func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in driver.Incarnation, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		row, there, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.IncarnationRow, error) { return q.Incarnation(ctx) }, struct{}{})
+		row, there, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.IncarnationRow,
+			error) {
+			return q.Incarnation(ctx)
+		}, struct{}{})
 		if err != nil {
 			return nil, err
 		}

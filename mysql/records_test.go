@@ -48,7 +48,8 @@ func TestOfManyOneBeginsARun(t *testing.T) {
 			for i, a := range actors {
 				go func() {
 					_, claimed, err := retried(func() (driver.Run, bool, error) {
-						return a.BeginRun(t.Context(), driver.Run{Name: fmt.Sprint(round), Token: int64(i + 1), Session: a.session}, driver.Slot{Length: interval}, driver.Retry{Most: 9})
+						return a.BeginRun(t.Context(), driver.Run{Name: fmt.Sprint(round), Token: int64(i + 1),
+							Session: a.session}, driver.Slot{Length: interval}, driver.Retry{Most: 9})
 					})
 					if err != nil {
 						t.Error(err)
@@ -79,7 +80,8 @@ func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 		require.NoError(t, b.OpenSession(t.Context(), driver.Session{ID: b.session, TTL: ttl}))
 		begin := func(a actor, token int64) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
-				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session}, driver.Slot{Length: interval}, driver.Retry{Most: 9})
+				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session},
+					driver.Slot{Length: interval}, driver.Retry{Most: 9})
 				return claimed, err
 			})
 		}
@@ -107,7 +109,8 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 		claiming := s.transaction(t, `INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
 			VALUES ('j', ?, 1, 'x', '', '', ?, '', ?)`, moment, moment, moment)
 		second := start(t, func(ctx context.Context) (bool, error) {
-			_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: 2, Session: a.session}, driver.Slot{Moment: moment}, driver.Retry{})
+			_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: 2, Session: a.session},
+				driver.Slot{Moment: moment}, driver.Retry{})
 			return claimed, err
 		})
 		time.Sleep(100 * time.Millisecond) // it waits for the key, or comes after the commit: either way there is one

@@ -42,7 +42,8 @@ func (l *listener) sleepTied(ctx context.Context) (outcome int64, err error) {
 		sleep = fmt.Sprintf("COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock, l.nap.Seconds())
 	}
 	var untied any
-	err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT IF(GET_LOCK('%s', 0) = 1, %s, NULL), RELEASE_LOCK('%[1]s')", l.tag.Name(), sleep)).Scan(&outcome, &untied)
+	err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT IF(GET_LOCK('%s', 0) = 1, %s, NULL), RELEASE_LOCK('%[1]s')",
+		l.tag.Name(), sleep)).Scan(&outcome, &untied)
 	return checkSleepLock(outcome, err)
 }
 

@@ -18,7 +18,9 @@ func TestAListenerThatSleepsHoldsUpNoLockOfTheTables(t *testing.T) {
 		waiter, attempt, grant, conn := s.asleep(t)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, err := conn.ExecContext(ctx, "FLUSH TABLES dblock_locks, dblock_shares, dblock_waiters, dblock_sessions, dblock_heartbeats WITH READ LOCK")
+		_, err := conn.ExecContext(ctx,
+			"FLUSH TABLES dblock_locks, dblock_shares, dblock_waiters, dblock_sessions, dblock_heartbeats WITH READ "+
+				"LOCK")
 		require.NoError(t, err)
 		_, err = conn.ExecContext(ctx, "UNLOCK TABLES")
 		require.NoError(t, err)

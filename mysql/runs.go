@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/slots"
 )
 
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool,
+	error) {
 	run, ours, err := slots.Begin(runTables{ctx, e}, r, slot, retry)
 	return run, ours, mysqlserver.Interpret(err)
 }
@@ -41,7 +42,8 @@ func (t runTables) Claim(r slots.Row, over int64) (bool, error) {
 	err := t.e.transact(t.ctx, func(q *mysqldb.Queries) (_ []string, err error) {
 		if over == 0 {
 			claimed, err = q.MakeRun(t.ctx, mysqldb.MakeRunParams{
-				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread, BeganAt: r.BeganAt, SlotEnds: r.SlotEnds,
+				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
+				BeganAt: r.BeganAt, SlotEnds: r.SlotEnds,
 			})
 		} else {
 			claimed, err = q.TakeRun(t.ctx, mysqldb.TakeRunParams{

@@ -23,12 +23,14 @@ type serverInfo struct {
 
 // askServer asks a server.
 func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
-	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"version", "innodb_rollback_on_timeout"}, mysqlserver.WriterVariables...))
+	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"version", "innodb_rollback_on_timeout"},
+		mysqlserver.WriterVariables...))
 	if err != nil {
 		return nil, err
 	}
 	return &serverInfo{
-		undoes: mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]), writers: mysqlserver.SeveralWriters(variables),
+		undoes:  mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]),
+		writers: mysqlserver.SeveralWriters(variables),
 		mariaDB: strings.Contains(variables["version"], "MariaDB"),
 	}, nil
 }
@@ -37,7 +39,8 @@ func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 // KILL on one node ends no sleep on another.
 func (e *engine) wakes() error {
 	if f := e.info.Load(); f.writers != "" && !e.singleWriter {
-		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("the server is %s, whose nodes do not wake each other's clients", f.writers))
+		return driver.Fail(driver.ErrUnsupported,
+			fmt.Errorf("the server is %s, whose nodes do not wake each other's clients", f.writers))
 	}
 	return nil
 }
@@ -56,8 +59,10 @@ func (t transactions) oneWriter(ctx context.Context, what string, onSideConn dri
 		}
 	}
 	if f := e.info.Load(); f.writers != "" {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("%s relies on a row lock, and the server is %s, where a row lock holds on one node only: "+
-			"have all clients use one node and say so, mysql.New(db, mysql.SingleWriter()); or use Lock, whose leases exclude across nodes, with fence.Check", what, f.writers))
+		return driver.Fail(driver.ErrConfig,
+			fmt.Errorf("%s relies on a row lock, and the server is %s, where a row lock holds on one node only: "+
+				"have all clients use one node and say so, mysql.New(db, mysql.SingleWriter()); or use Lock, whose "+
+				"leases exclude across nodes, with fence.Check", what, f.writers))
 	}
 	return nil
 }

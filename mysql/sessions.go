@@ -25,7 +25,8 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
-	row, _, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) { return q.Schema(ctx) }, struct{}{})
+	row, _, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) { return q.Schema(ctx) },
+		struct{}{})
 	if err = mysqlserver.Interpret(err); errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
@@ -229,8 +230,10 @@ func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) 
 // locked: TryLock comes back to a locked row for no longer than that.
 const purged = 8
 
-func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
-	page, err := e.queries().PurgePage(ctx, mysqldb.PurgePageParams{Idle: idle.Microseconds(), After: after, Limit: int32(limit)})
+func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string,
+	err error) {
+	page, err := e.queries().PurgePage(ctx, mysqldb.PurgePageParams{Idle: idle.Microseconds(), After: after,
+		Limit: int32(limit)})
 	if err != nil {
 		return 0, "", mysqlserver.Interpret(err)
 	}

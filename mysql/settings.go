@@ -43,7 +43,8 @@ func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	var completion, mode, client, connection, results string
 	var limit uint64
 	var now, later string // of two statements, in microseconds
-	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &logged, &completion, &mode, &limit, &client, &connection, &results, &now); err != nil {
+	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &logged, &completion, &mode, &limit, &client,
+		&connection, &results, &now); err != nil {
 		return "", err
 	}
 	if err := on.QueryRowContext(ctx, "SELECT @@timestamp").Scan(&later); err != nil {
@@ -56,19 +57,26 @@ func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	case !autocommit:
 		return refuse("autocommit off, so that no statement of dblock would commit: leave it on in the DSN")
 	case !logged:
-		return refuse("sql_log_bin off, so that no other node of a cluster, and no replica, would have the locks: leave it on")
+		return refuse("sql_log_bin off, so that no other node of a cluster, and no replica, would have the locks: " +
+			"leave it on")
 	case completion != "NO_CHAIN":
-		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what comes next is not committed: leave it at NO_CHAIN", completion)
+		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what "+
+			"comes next is not committed: leave it at NO_CHAIN", completion)
 	case limit < math.MaxInt32:
-		return refuse("sql_select_limit = %d, as --safe-updates sets it: the server would cut lists short without a word: leave it at its default", limit)
+		return refuse("sql_select_limit = %d, as --safe-updates sets it: the server would cut lists short without a "+
+			"word: leave it at its default", limit)
 	case now == later:
-		return refuse("timestamp = %s, where the clock stands still, and a lease is over at once or never: leave it at its default", now)
+		return refuse("timestamp = %s, where the clock stands still, and a lease is over at once or never: leave it "+
+			"at its default", now)
 	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
 		return refuse("EMPTY_STRING_IS_NULL in sql_mode, and dblock writes empty strings: take it out, in the DSN say")
 	case client != connection && client != "binary":
-		return refuse("character_set_client = %s and character_set_connection = %s: the server would convert names of locks, and one lock become two: set them by charset in the DSN or SET NAMES, both to one", client, connection)
+		return refuse("character_set_client = %s and character_set_connection = %s: the server would convert names "+
+			"of locks, and one lock become two: set them by charset in the DSN or SET NAMES, both to one", client,
+			connection)
 	case client != results && results != "binary":
-		return refuse("character_set_client = %s and character_set_results = %s: owners would not be recognised: set them by charset in the DSN or SET NAMES, both to one", client, results)
+		return refuse("character_set_client = %s and character_set_results = %s: owners would not be recognised: "+
+			"set them by charset in the DSN or SET NAMES, both to one", client, results)
 	}
 	return client, nil
 }

@@ -125,8 +125,10 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 				s.migrate(t)
 				return s
 			}
-			s := start(t, "--innodb-rollback-on-timeout=ON", "--default-time-zone=+05:45", "--innodb-lock-wait-timeout=1", "--transaction-isolation=SERIALIZABLE",
-				"--init-connect=SET NAMES latin1; SET SESSION sql_mode = 'ANSI'; SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+			s := start(t, "--innodb-rollback-on-timeout=ON", "--default-time-zone=+05:45",
+				"--innodb-lock-wait-timeout=1", "--transaction-isolation=SERIALIZABLE",
+				"--init-connect=SET NAMES latin1; SET SESSION sql_mode = 'ANSI'; SET SESSION TRANSACTION ISOLATION "+
+					"LEVEL SERIALIZABLE")
 			t.Run("rollback on timeout, another time zone", func(t *testing.T) {
 				s.lifeOfALock(t, func(*sqldriver.Config) {})
 				handOver(t, s.client(t, s.open(t, nil)), s.client(t, s.open(t, nil)), 4)
@@ -143,7 +145,8 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 			t.Run("the hour that a time zone has twice", s.hourTwice)
 			t.Run("statements in the binary log", func(t *testing.T) {
 				s := start(t, "--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT")
-				err := mysql.New(s.open(t, nil)).Backend.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
+				err := mysql.New(s.open(t, nil)).Backend.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h",
+					TTL: ttl})
 				is(t, err, driver.ErrConfig)
 			})
 		})
@@ -157,8 +160,10 @@ func (s server) hourTwice(t *testing.T) {
 	for _, row := range []string{
 		"INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (9999, 'N')",
 		"INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Twice', 9999)",
-		"INTO mysql.time_zone_transition_type (Time_zone_id, Transition_type_id, `Offset`, Is_DST, Abbreviation) VALUES (9999, 0, 7200, 1, 'S'), (9999, 1, 3600, 0, 'W')",
-		fmt.Sprintf("INTO mysql.time_zone_transition (Time_zone_id, Transition_time, Transition_type_id) VALUES (9999, 0, 0), (9999, %d, 1)", back),
+		"INTO mysql.time_zone_transition_type (Time_zone_id, Transition_type_id, `Offset`, Is_DST, Abbreviation) " +
+			"VALUES (9999, 0, 7200, 1, 'S'), (9999, 1, 3600, 0, 'W')",
+		fmt.Sprintf("INTO mysql.time_zone_transition (Time_zone_id, Transition_time, Transition_type_id) VALUES "+
+			"(9999, 0, 0), (9999, %d, 1)", back),
 	} {
 		s.exec(t, "INSERT "+row)
 	}
@@ -171,7 +176,8 @@ func (s server) hourTwice(t *testing.T) {
 		require.NoError(t, err)
 		var wall string
 		var now int64
-		require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT DATE_FORMAT(NOW(), '%H:%i'), now_us FROM dblock_clock").Scan(&wall, &now))
+		require.NoError(t, conn.QueryRowContext(t.Context(),
+			"SELECT DATE_FORMAT(NOW(), '%H:%i'), now_us FROM dblock_clock").Scan(&wall, &now))
 		if walls = append(walls, wall); now != at*1_000_000 {
 			t.Errorf("at %d, which is %s, dblock's clock says %d", at, wall, now)
 		}
@@ -211,7 +217,8 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 		held, err := first.Lock(t.Context(), "n")
 		require.NoError(t, err)
 		_, err = second.Lock(t.Context(), "m")
-		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "the pool allows 4 connections, and the 2 clients") {
+		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+			"the pool allows 4 connections, and the 2 clients") {
 			t.Errorf("the second client: %v", err)
 		}
 		require.NoError(t, pool.PingContext(t.Context()))

@@ -46,7 +46,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				if err := a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", TTL: ttl}); err == nil {
 					t.Error("a session was opened")
 					r := a.request("n")
-					if _, taken, err := drivertest.Take(t.Context(), a, r); err != nil || taken && s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE attempt = ?", r.Attempt) == 0 {
+					if _, taken, err := drivertest.Take(t.Context(), a, r); err != nil || taken &&
+						s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE attempt = ?", r.Attempt) == 0 {
 						t.Error("a grant was not committed:", err)
 					}
 				} else {
@@ -85,7 +86,8 @@ func TestALimitOfRowsCutsNoListShort(t *testing.T) {
 // A clock that stands still ends a fixed lease at once for everybody else, or never.
 func TestAClockThatStandsStillIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		for _, value := range []string{"1000000000", "UNIX_TIMESTAMP() + 86400", "UNIX_TIMESTAMP()", "UNIX_TIMESTAMP(SYSDATE(6))"} {
+		for _, value := range []string{"1000000000", "UNIX_TIMESTAMP() + 86400", "UNIX_TIMESTAMP()",
+			"UNIX_TIMESTAMP(SYSDATE(6))"} {
 			e := mysql.New(s.open(t, variable("timestamp", value))).Backend
 			err := e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
 			if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "timestamp") {
@@ -94,7 +96,8 @@ func TestAClockThatStandsStillIsRefused(t *testing.T) {
 			u, err := e.Upkeep(t.Context(), "s")
 			require.NoError(t, err)
 			var now, really float64
-			require.NoError(t, mysql.ConnOf(u).QueryRowContext(t.Context(), "SELECT @@timestamp, UNIX_TIMESTAMP(SYSDATE(6))").Scan(&now, &really))
+			require.NoError(t, mysql.ConnOf(u).QueryRowContext(t.Context(),
+				"SELECT @@timestamp, UNIX_TIMESTAMP(SYSDATE(6))").Scan(&now, &really))
 			if now-really > 60 || really-now > 60 {
 				t.Errorf("%s: a connection of the engine's own stands at %f, at %f", value, now, really)
 			}
@@ -160,11 +163,13 @@ func TestSubqueriesNeedNotBeJoins(t *testing.T) {
 func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, params := range []string{
-			"charset=utf8", "charset=utf8&interpolateParams=true", "charset=utf8&sql_mode=''", "charset=latin1", "charset=ascii", "charset=binary",
+			"charset=utf8", "charset=utf8&interpolateParams=true", "charset=utf8&sql_mode=''", "charset=latin1",
+			"charset=ascii", "charset=binary",
 		} {
 			t.Run(params, func(t *testing.T) {
 				a := actor{Backend: mysql.New(s.open(t, s.with(t, params))).Backend, session: id()}
-				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test",
+					TTL: ttl}))
 				want := map[string]string{"wer": "Jürgen 😀", "“was”": "日本\t\\"}
 				text, err := json.Marshal(want)
 				require.NoError(t, err)
@@ -182,7 +187,8 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 				}
 				r = a.request("plain " + params)
 				r.Thread = "😀"
-				if _, _, err = drivertest.Take(t.Context(), a, r); strings.HasPrefix(params, "charset=utf8") && !strings.Contains(params, "sql_mode") &&
+				if _, _, err = drivertest.Take(t.Context(), a, r); strings.HasPrefix(params, "charset=utf8") &&
+					!strings.Contains(params, "sql_mode") &&
 					(!errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "charset=utf8mb4")) {
 					t.Error(err)
 				}

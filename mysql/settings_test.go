@@ -33,7 +33,9 @@ var settings = []setting{
 	{"latin1", "", variable("NAMES", "latin1")},
 	{"east", "", variable("time_zone", "'+13:00'")},
 	{"west", "", variable("time_zone", "'-11:00'")},
-	{"ANSI", "", variable("sql_mode", "'ANSI,STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_BACKSLASH_ESCAPES,IGNORE_SPACE'")},
+	{"ANSI", "",
+		variable("sql_mode",
+			"'ANSI,STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_BACKSLASH_ESCAPES,IGNORE_SPACE'")},
 	{"no mode", "", variable("sql_mode", "''")},
 	{"simultaneous assignment", dbtest.KindMariaDB, variable("sql_mode", "'SIMULTANEOUS_ASSIGNMENT'")},
 	{"safe updates", "", variable("sql_safe_updates", "1")},
@@ -78,7 +80,8 @@ func (s server) apply(change func(*sqldriver.Config)) func(*sqldriver.Config) {
 		change(c)
 		if level, there := c.Params["isolation"]; there {
 			delete(c.Params, "isolation")
-			c.Params[map[string]string{dbtest.KindMySQL: "transaction_isolation", dbtest.KindMariaDB: "tx_isolation"}[s.Kind]] = level
+			c.Params[map[string]string{dbtest.KindMySQL: "transaction_isolation",
+				dbtest.KindMariaDB: "tx_isolation"}[s.Kind]] = level
 		}
 	}
 }
@@ -102,7 +105,8 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	a, b := actor{Backend: e, session: id()}, actor{Backend: e, session: id()}
 	name := "ü" + id()
 	for _, a := range []actor{a, b} {
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "hôte", App: "app", TTL: ttl}))
+		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "hôte", App: "app",
+			TTL: ttl}))
 	}
 	u, err := e.Upkeep(t.Context(), "s")
 	require.NoError(t, err)
@@ -121,7 +125,8 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 		t.Fatal(taken, err)
 	}
 	h := b.look(t, name).Holder
-	if time.Since(h.Since).Abs() > time.Minute || h.Left > ttl || h.Left < ttl-10*time.Second || h.Grant.Token != first.Token {
+	if time.Since(h.Since).Abs() > time.Minute || h.Left > ttl || h.Left < ttl-10*time.Second ||
+		h.Grant.Token != first.Token {
 		t.Fatalf("%+v", h)
 	}
 	require.NoError(t, second(drivertest.Release(t.Context(), a, first, false)))
@@ -146,7 +151,10 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 			for j := range 20 {
 				name := fmt.Sprintf("%s-%d-%d", id(), i, j)
 				r := b.request(name)
-				_, taken, err := retried(func() (driver.Grant, bool, error) { return drivertest.Take(t.Context(), e, r) })
+				_, taken, err := retried(func() (driver.Grant, bool, error) {
+					return drivertest.Take(t.Context(), e,
+						r)
+				})
 				if err != nil || !taken {
 					t.Error(taken, err)
 				}
@@ -161,7 +169,8 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	all.Wait()
 
 	s.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", a.session)
-	if _, taken, err := drivertest.TakeOver(t.Context(), b, b.session, name, b.look(t, name).Holder); err != nil || !taken {
+	if _, taken, err := drivertest.TakeOver(t.Context(), b, b.session, name, b.look(t, name).Holder); err != nil ||
+		!taken {
 		t.Fatal(taken, err)
 	}
 	if n, _, err := b.Purge(t.Context(), -time.Hour, "", 1000); err != nil || n == 0 {
@@ -186,7 +195,8 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		pool := s.open(t, s.apply(isolation("READ-UNCOMMITTED")))
 		e := mysql.New(pool).Backend
-		granting := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, attempt = ?, waiters = 0 WHERE name = 'n'", b.session, attempt)
+		granting := s.transaction(t,
+			"UPDATE dblock_locks SET session_id = ?, attempt = ?, waiters = 0 WHERE name = 'n'", b.session, attempt)
 		_, err := granting.Exec("DELETE FROM dblock_waiters WHERE name = 'n'")
 		require.NoError(t, err)
 		states, err := e.Read(t.Context(), b.session, []string{"n"}, 0)
@@ -205,7 +215,8 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 
 func TestAReadOnlyServerIsToldApart(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		readOnly := map[string]string{dbtest.KindMySQL: "transaction_read_only", dbtest.KindMariaDB: "tx_read_only"}[s.Kind]
+		readOnly := map[string]string{dbtest.KindMySQL: "transaction_read_only",
+			dbtest.KindMariaDB: "tx_read_only"}[s.Kind]
 		e := mysql.New(s.open(t, variable(readOnly, "1"))).Backend
 		_, _, err := drivertest.Take(t.Context(), e, driver.Request{Name: "n", Session: "s", Attempt: "a"})
 		is(t, err, driver.ErrReadOnly)

@@ -32,7 +32,8 @@ func TestSchema(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		e := s.engine(t)
 		s.migrate(t) // again, as after one that was cut off
-		if schema, err := e.Schema(t.Context()); err != nil || schema.Version != driver.SchemaVersion || schema.Check() != nil {
+		if schema, err := e.Schema(t.Context()); err != nil || schema.Version != driver.SchemaVersion ||
+			schema.Check() != nil {
 			t.Fatal(schema, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_schema"); n != 1 {

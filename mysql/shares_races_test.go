@@ -32,7 +32,8 @@ func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) 
 			return err == nil, ignore(err, driver.ErrNotHeld)
 		})
 		reclaiming := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := drivertest.TakeOver(ctx, c, c.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token, Lease: -1}})
+			_, taken, err := drivertest.TakeOver(ctx, c, c.session, "n", driver.Holder{Session: a.session,
+				Grant: driver.Grant{Token: held.Token, Lease: -1}})
 			return taken, err
 		})
 		s.blocked(t, a)
@@ -78,7 +79,8 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 				}
 			}
 			require.NoError(t, second(drivertest.Release(t.Context(), b, hb, true)))
-			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
+			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded ||
+				s.used(t, name) != 0 {
 				t.Fatal(upgraded, err)
 			}
 		}
@@ -88,7 +90,8 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 func TestAReaderThatWaitedForTheRowDecidesByItAsItIsThen(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		for _, change := range []string{"waiters = 1", "session_id = 'x'", "rests_until = token + 3600000000", "capacity = 7", "shared_units = capacity"} {
+		for _, change := range []string{"waiters = 1", "session_id = 'x'", "rests_until = token + 3600000000",
+			"capacity = 7", "shared_units = capacity"} {
 			name := id()
 			a.share(t, a.reader(name))
 			meanwhile := s.transaction(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
@@ -129,7 +132,10 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		} {
 			s.transaction(t, text)
 		}
-		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) { return drivertest.Release(ctx, a, held, true) })
+		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) {
+			return drivertest.Release(ctx, a, held,
+				true)
+		})
 		if got.err != nil || !slices.Equal(attempts(got.value), want) {
 			t.Fatalf("%+v, want the readers", got)
 		}
@@ -143,7 +149,10 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		for _, h := range got.value {
 			all = append(all, driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
 		}
-		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) { return drivertest.ReleaseAll(ctx, a, all) })
+		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) {
+			return drivertest.ReleaseAll(ctx, a,
+				all)
+		})
 		if rest.err != nil || len(rest.value) != 3 {
 			t.Fatalf("%+v, want all of them, since somebody waits", rest)
 		}
@@ -187,7 +196,8 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 						}
 					}
 					for len(held) > 0 {
-						if held, err = drivertest.ReleaseAll(t.Context(), a, held); err != nil && !errors.Is(err, driver.ErrRetry) {
+						if held, err = drivertest.ReleaseAll(t.Context(), a, held); err != nil &&
+							!errors.Is(err, driver.ErrRetry) {
 							t.Error(err)
 							return
 						}
@@ -218,7 +228,8 @@ func onSideConn(t *testing.T, b driver.Backend) driver.OnSideConn {
 
 func TestAShareInATransactionOfTheApplication(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead,
+			sql.LevelSerializable} {
 			pool := s.open(t, nil)
 			e := mysql.New(pool)
 			a := actor{Backend: e.Backend, session: id()}
@@ -251,8 +262,10 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			}
 
 			tx = begin()
-			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name, func(string, int, any) bool { return true }, true, beside)
-			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 || state.Holder.Units != 2 {
+			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name,
+				func(string, int, any) bool { return true }, true, beside)
+			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 ||
+				state.Holder.Units != 2 {
 				t.Fatalf("%+v %v %v", state, locked, err)
 			}
 			require.NoError(t, tx.Rollback())
@@ -355,11 +368,13 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 			}
 			for what, sleep := range map[string]func() error{
 				"sleep": func() error {
-					_, err := q.SleepUntilUnseen(t.Context(), mysqldb.SleepUntilUnseenParams{Session: b.session, Known: known, Micros: nap.Microseconds()})
+					_, err := q.SleepUntilUnseen(t.Context(), mysqldb.SleepUntilUnseenParams{Session: b.session,
+						Known: known, Micros: nap.Microseconds()})
 					return err
 				},
 				"sleepLock": func() error {
-					_, err := q.SleepAtLock(t.Context(), mysqldb.SleepAtLockParams{Session: b.session, Known: known, SleepLock: sleepLock, Micros: nap.Microseconds()})
+					_, err := q.SleepAtLock(t.Context(), mysqldb.SleepAtLockParams{Session: b.session, Known: known,
+						SleepLock: sleepLock, Micros: nap.Microseconds()})
 					return err
 				},
 			} {
@@ -391,7 +406,8 @@ func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
 						t.Error(taken, err)
 						return
 					}
-					if _, err := drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: grant.Token, Shared: true}, false); err != nil {
+					if _, err := drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session,
+						Token: grant.Token, Shared: true}, false); err != nil {
 						t.Error(err)
 					}
 				}

@@ -32,7 +32,8 @@ func (a actor) pass(t *testing.T, s server, name string, to actor) driver.Held {
 	attempt := to.enqueue(t, name)
 	next, err := sole(drivertest.Release(t.Context(), a, held, true))
 	require.NoError(t, err)
-	if next.Attempt != attempt || next.Session != to.session || next.Grant.Token <= held.Token || next.Grant.Contended || s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name) != 0 {
+	if next.Attempt != attempt || next.Session != to.session || next.Grant.Token <= held.Token ||
+		next.Grant.Contended || s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name) != 0 {
 		t.Fatalf("%+v, want %s, and no place left", next, attempt)
 	}
 	return driver.Held{Name: name, Session: to.session, Token: next.Grant.Token}
@@ -43,7 +44,8 @@ func (s server) waits(t *testing.T, query string) {
 	t.Helper()
 	var a actor
 	eventually(t, query+" to run", func() bool {
-		a.conn = s.number(t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE ?", "-- name: "+query+" %")
+		a.conn = s.number(t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = "+
+			"DATABASE() AND info LIKE ?", "-- name: "+query+" %")
 		return a.conn >= 0
 	})
 	a.locked = new(atomic.Bool)
@@ -61,8 +63,10 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 			t.Fatal(outcome, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters w JOIN dblock_locks l ON l.name = w.name"+
-			" WHERE w.name = 'n' AND w.ticket = 7 AND w.session_id = ? AND w.host = ? AND w.thread = ? AND w.attempt = ? AND w.lease = 3600000000 AND w.min_hold = 0"+
-			" AND w.units = 0 AND w.metadata <> '' AND w.enqueued_at > l.acquired_at AND l.waiters = 1 AND l.next_ticket = 8",
+			" WHERE w.name = 'n' AND w.ticket = 7 AND w.session_id = ? AND w.host = ? AND w.thread = ? AND "+
+			"w.attempt = ? AND w.lease = 3600000000 AND w.min_hold = 0"+
+			" AND w.units = 0 AND w.metadata <> '' AND w.enqueued_at > l.acquired_at AND l.waiters = 1 AND "+
+			"l.next_ticket = 8",
 			r.Session, r.Host, r.Thread, r.Attempt); n != 1 {
 			t.Fatal("the place, or the name's row, is not as it should be")
 		}
@@ -76,12 +80,16 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		if _, outcome, err := drivertest.Join(t.Context(), b, rests); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
-		next, err = sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: next.Grant.Token}, true))
-		if err != nil || next.Attempt != rests.Attempt || s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE rests_until > acquired_at") != 1 {
+		next, err = sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session,
+			Token: next.Grant.Token}, true))
+		if err != nil || next.Attempt != rests.Attempt ||
+			s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE rests_until > acquired_at") != 1 {
 			t.Fatal(next, err)
 		}
-		require.NoError(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true)))
-		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
+		require.NoError(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session,
+			Token: next.Grant.Token}, true)))
+		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t,
+			"SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
 			t.Fatal("somebody is left in the queue")
 		}
 	})
@@ -92,14 +100,16 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		a, b, c := s.attending(t), s.attending(t), s.attending(t)
 		held := a.take(t, "n")
 		first, last := b.enqueue(t, "n"), c.enqueue(t, "n")
-		s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = token, last_token = token, asked = 'please', metadata = '{}'", farAhead)
+		s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = token, last_token = token, asked = 'please', "+
+			"metadata = '{}'", farAhead)
 		held.Token = farAhead
 		next, err := sole(drivertest.Release(t.Context(), a, held, true))
 		if err != nil || next.Attempt != first || next.Grant.Token != farAhead+1 || !next.Grant.Contended {
 			t.Fatal(next, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id = ? AND attempt = ? AND waiters = 1"+
-			" AND first_token = token AND last_token = token AND unseen = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
+			" AND first_token = token AND last_token = token AND unseen = 1 AND asked IS NULL AND metadata = '' AND "+
+			"expires_at IS NULL", b.session, first); n != 1 {
 			t.Fatal("the name's row is not as it should be")
 		}
 		if claims, err := a.Claims(t.Context(), a.session, 10); err != nil || len(claims) != 0 {
@@ -108,7 +118,8 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		if claims, err := a.Claims(t.Context(), b.session, 10); err != nil || len(claims) != 1 {
 			t.Fatal(claims, err)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE first_ticket = (SELECT MIN(ticket) FROM dblock_waiters)"); n != 1 {
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE first_ticket = (SELECT MIN(ticket) FROM "+
+			"dblock_waiters)"); n != 1 {
 			t.Fatal("the queue does not begin with the place behind")
 		}
 		if state := c.look(t, "n"); state.Waiters != 1 || len(state.Queued) != 1 || state.Queued[0] != last {
@@ -117,7 +128,8 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		// Its own waiter needs no wake-up.
 		own := b.enqueue(t, "n")
 		require.NoError(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
-		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: farAhead + 1}, true))
+		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session,
+			Token: farAhead + 1}, true))
 		if err != nil || next.Attempt != own || s.number(t, "SELECT unseen FROM dblock_locks") != 0 {
 			t.Fatal(next, err)
 		}
@@ -127,15 +139,19 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for what, change := range map[string]string{
-			"another holder":  "UPDATE dblock_locks SET session_id = 'another' WHERE name = ?",
-			"another token":   "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token = token WHERE name = ?",
+			"another holder": "UPDATE dblock_locks SET session_id = 'another' WHERE name = ?",
+			"another token": "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token = token " +
+				"WHERE name = ?",
 			"nobody holds it": "UPDATE dblock_locks SET session_id = NULL WHERE name = ?",
 		} {
 			a, b, name := s.attending(t), s.attending(t), id()
 			held := a.take(t, name)
 			b.enqueue(t, name)
 			changing := s.transaction(t, change, name)
-			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+			releasing := start(t, func(ctx context.Context) (driver.Handoff,
+				error) {
+				return sole(drivertest.Release(ctx, a, held, true))
+			})
 			s.waits(t, "HandToHead")
 			require.NoError(t, changing.Commit())
 			got := <-releasing
@@ -160,7 +176,10 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		held = a.take(t, name)
 		b.enqueue(t, name)
 		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
-		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+		releasing := start(t, func(ctx context.Context) (driver.Handoff,
+			error) {
+			return sole(drivertest.Release(ctx, a, held, true))
+		})
 		s.waits(t, "HandToHead")
 		require.NoError(t, resting.Commit())
 		if got := <-releasing; got.err != nil || got.value.Session != "" {
@@ -177,7 +196,10 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		held := a.take(t, "n")
 		left, stays := b.enqueue(t, "n"), b.enqueue(t, "n")
 		stopped, goOn := stopAt(t, proxy, "-- name: HandToHead", 1)
-		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+		releasing := start(t, func(ctx context.Context) (driver.Handoff,
+			error) {
+			return sole(drivertest.Release(ctx, a, held, true))
+		})
 		soon(t, "the release to be stopped", stopped)
 		if _, taken, err := drivertest.Take(t.Context(), b, b.request("m")); err != nil || !taken {
 			t.Fatal(taken, err)
@@ -211,7 +233,8 @@ func TestAShortHandOverPassesNobodyOver(t *testing.T) {
 		if _, outcome, err := drivertest.Join(t.Context(), a, reader); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
-		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true))
+		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session,
+			Token: next.Grant.Token}, true))
 		if err != nil || next.Attempt != reader.Attempt || s.number(t, "SELECT COUNT(*) FROM dblock_shares") != 1 {
 			t.Fatal(next, err)
 		}
@@ -223,8 +246,11 @@ func TestAShortPlaceHasItsTicketFromTheLockedRow(t *testing.T) {
 		a, b := s.attending(t), s.attending(t)
 		held := a.pass(t, s, "n", b)
 		s.exec(t, "UPDATE dblock_locks SET capacity = 5, next_ticket = 10")
-		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
-		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
+		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 "+
+			"WHERE name = 'n'")
+		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, "+
+			"metadata, enqueued_at, units, min_hold, members) "+
+			"VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
 		require.NoError(t, err)
 		second := start(t, func(ctx context.Context) (protocol.Outcome, error) {
 			_, outcome, err := drivertest.Join(ctx, a, a.request("n"))
@@ -235,7 +261,8 @@ func TestAShortPlaceHasItsTicketFromTheLockedRow(t *testing.T) {
 		if got := <-second; got.err != nil || got.value != protocol.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE waiters = 2 AND next_ticket = 12 AND capacity = 5"); n != 1 {
+		if n := s.number(t,
+			"SELECT COUNT(*) FROM dblock_locks WHERE waiters = 2 AND next_ticket = 12 AND capacity = 5"); n != 1 {
 			t.Fatal("the name's row is not as it should be")
 		}
 		next, err := sole(drivertest.Release(t.Context(), b, held, true))
@@ -256,7 +283,8 @@ func TestAShortEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 		})
 		s.waits(t, "TakeTicket")
 		require.NoError(t, freeing.Commit())
-		if got := <-joining; got.err != nil || got.value != protocol.Done || s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
+		if got := <-joining; got.err != nil || got.value != protocol.Done ||
+			s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
 			t.Fatalf("%+v, want granted", got)
 		}
 	})
@@ -270,7 +298,10 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		queued := a.enqueue(t, "n")
 		b.pass(t, s, "m", a)
 		row := s.transaction(t, "SELECT name FROM dblock_locks FOR UPDATE")
-		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, b, held, true)) })
+		releasing := start(t, func(ctx context.Context) (driver.Handoff,
+			error) {
+			return sole(drivertest.Release(ctx, b, held, true))
+		})
 		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
 			_, outcome, err := drivertest.Join(ctx, b, b.request("m"))
 			return outcome, err
@@ -295,7 +326,8 @@ func TestAHandOverKeepsNothingInAFile(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		q := mysqldb.New(conn)
 		files := func() (n int64) {
-			require.NoError(t, conn.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").Scan(new(string), &n))
+			require.NoError(t, conn.QueryRowContext(t.Context(),
+				"SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").Scan(new(string), &n))
 			return n
 		}
 		none := func(what string, do func() (int64, error)) {
@@ -312,13 +344,15 @@ func TestAHandOverKeepsNothingInAFile(t *testing.T) {
 		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		var token int64
 		none("to take", func() (int64, error) {
-			token, err = q.TakeRow(t.Context(), mysqldb.TakeRowParams{Name: "n", Session: a.session, Host: "h", Thread: "t", Attempt: id()})
+			token, err = q.TakeRow(t.Context(), mysqldb.TakeRowParams{Name: "n", Session: a.session, Host: "h",
+				Thread: "t", Attempt: id()})
 			return token, err
 		})
 		a.enqueue(t, "n") // ticket 1
 		none("to hand over", func() (int64, error) {
 			token, err = q.HandToHead(t.Context(), mysqldb.HandToHeadParams{
-				Name: "n", Holder: a.session, Token: token, Ticket: 1, Members: 1, Session: a.session, Host: "h", Thread: "t", Attempt: id(),
+				Name: "n", Holder: a.session, Token: token, Ticket: 1, Members: 1, Session: a.session, Host: "h",
+				Thread: "t", Attempt: id(),
 			})
 			return token, err
 		})
@@ -374,7 +408,8 @@ func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 				}
 			}
 			if got != [2]int64{c.short, c.general} {
-				t.Errorf("%s: %d round trips, the general way %d; want %d and %d", says, got[0], got[1], c.short, c.general)
+				t.Errorf("%s: %d round trips, the general way %d; want %d and %d", says, got[0], got[1], c.short,
+					c.general)
 			}
 		}
 	})

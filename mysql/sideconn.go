@@ -30,7 +30,8 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 			if err != nil {
 				return upkeep{}, err
 			}
-			if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil { // in seconds; there is no less
+			// in seconds; there is no less
+			if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
 				mysqlserver.Discard(conn)
 				return upkeep{}, err
 			}
@@ -51,7 +52,8 @@ func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up
 func (e *engine) exhausted(ctx context.Context, err error) error {
 	if s := e.db.Stats(); ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
 		return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see mysql.New): %w", s.MaxOpenConnections, err))
+			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see "+
+				"mysql.New): %w", s.MaxOpenConnections, err))
 	}
 	return err
 }

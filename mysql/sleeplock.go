@@ -32,7 +32,8 @@ func takeSleepLock(ctx context.Context, conn *sql.Conn) string {
 // has it now, has nothing more to wait for.
 func checkSleepLock(outcome int64, err error) (int64, error) {
 	if err == nil && outcome == sleepLockFree {
-		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats, beside which the listener waited, was lost"))
+		err = driver.Fail(driver.ErrUnavailable,
+			errors.New("the connection of the heartbeats, beside which the listener waited, was lost"))
 	}
 	return outcome, err
 }

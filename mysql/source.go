@@ -24,8 +24,10 @@ type source struct {
 func rowOf(name string, row mysqldb.LockRowRow) protocol.Row {
 	return protocol.Row{
 		Name: name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-		First: row.FirstToken, Last: row.LastToken, Token: row.Token, Since: row.AcquiredAt, Ends: row.ExpiresAt.Int64, Rests: row.RestsUntil,
-		Metadata: row.Metadata, Asked: row.Asked.String, Units: int(row.SharedUnits), Capacity: int(row.Capacity), Mixed: row.Mixed,
+		First: row.FirstToken, Last: row.LastToken, Token: row.Token, Since: row.AcquiredAt, Ends: row.ExpiresAt.Int64,
+		Rests:    row.RestsUntil,
+		Metadata: row.Metadata, Asked: row.Asked.String, Units: int(row.SharedUnits), Capacity: int(row.Capacity),
+		Mixed:   row.Mixed,
 		Waiters: int(row.Waiters), Head: row.FirstTicket, Next: row.NextTicket,
 	}
 }
@@ -36,23 +38,28 @@ func (s *source) Places(after int64, limit int) ([]protocol.Place, error) {
 	places := make([]protocol.Place, len(rows))
 	for i, row := range rows {
 		places[i] = s.place(mysqldb.FindWaiterRow{
-			Ticket: row.Ticket, SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Lease: row.Lease,
-			Metadata: row.Metadata, EnqueuedAt: row.EnqueuedAt, Units: row.Units, Capacity: row.Capacity, MinHold: row.MinHold, Members: row.Members,
+			Ticket: row.Ticket, SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+			Lease:    row.Lease,
+			Metadata: row.Metadata, EnqueuedAt: row.EnqueuedAt, Units: row.Units, Capacity: row.Capacity,
+			MinHold: row.MinHold, Members: row.Members,
 		})
 		places[i].Alive = row.Alive != 0
 	}
 	return places, err
 }
 
-func nextWaiters(ctx context.Context, q *mysqldb.Queries, p mysqldb.NextWaitersParams) ([]mysqldb.NextWaitersRow, error) {
+func nextWaiters(ctx context.Context, q *mysqldb.Queries, p mysqldb.NextWaitersParams) ([]mysqldb.NextWaitersRow,
+	error) {
 	rows, err := q.NextWaiters(ctx, p)
 	return whole(rows, err, func(r mysqldb.NextWaitersRow) bool { return r.SessionID == "" })
 }
 
 func (s *source) place(row mysqldb.FindWaiterRow) protocol.Place {
 	return protocol.Place{Ticket: row.Ticket, Since: row.EnqueuedAt, Request: protocol.Request{
-		Name: s.name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Members: int(row.Members),
-		Lease: microseconds(row.Lease), MinHold: microseconds(row.MinHold), Metadata: row.Metadata, Units: int(row.Units), Of: int(row.Capacity),
+		Name: s.name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+		Members: int(row.Members),
+		Lease:   microseconds(row.Lease), MinHold: microseconds(row.MinHold), Metadata: row.Metadata,
+		Units: int(row.Units), Of: int(row.Capacity),
 	}}
 }
 
@@ -68,7 +75,8 @@ func (s *source) Share(session string, token int64, attempt string) (protocol.Sh
 		row, there, err := find(s.ctx, s.q.FindShare, mysqldb.FindShareParams{Name: s.name, Token: token})
 		return share(row), there && row.SessionID == session, err
 	}
-	row, there, err := find(s.ctx, s.q.FindShareOfAttempt, mysqldb.FindShareOfAttemptParams{Name: s.name, Attempt: attempt})
+	row, there, err := find(s.ctx, s.q.FindShareOfAttempt, mysqldb.FindShareOfAttemptParams{Name: s.name,
+		Attempt: attempt})
 	return share(mysqldb.FindShareRow(row)), there && row.SessionID == session, err
 }
 
@@ -85,8 +93,10 @@ func (s *source) Shares() ([]protocol.Share, error) {
 
 func share(row mysqldb.FindShareRow) protocol.Share {
 	return protocol.Share{
-		Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, Units: int(row.Units),
-		Of: int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt.Int64, Metadata: row.Metadata, Asked: row.Asked.String,
+		Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
+		Units: int(row.Units),
+		Of:    int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt.Int64, Metadata: row.Metadata,
+		Asked: row.Asked.String,
 	}
 }
 
@@ -94,7 +104,8 @@ func share(row mysqldb.FindShareRow) protocol.Share {
 func (s *source) Tally() (protocol.Tally, error) {
 	row, err := s.q.Tally(s.ctx, mysqldb.TallyParams{Name: s.name})
 	return protocol.Tally{
-		Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest, Smallest: int(row.Smallest), Largest: int(row.Largest),
+		Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest,
+		Smallest: int(row.Smallest), Largest: int(row.Largest),
 	}, err
 }
 

@@ -59,7 +59,8 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	for _, name := range []string{"max_execution_time", "max_statement_time"} {
-		if _, err := conn.ExecContext(ctx, "SET SESSION "+name+" = 0"); err != nil && mysqlserver.Number(err) != mysqlserver.UnknownVariable {
+		if _, err := conn.ExecContext(ctx, "SET SESSION "+name+" = 0"); err != nil &&
+			mysqlserver.Number(err) != mysqlserver.UnknownVariable {
 			return err
 		}
 	}

@@ -22,8 +22,10 @@ func (e *engine) WaitGraph(ctx context.Context, attempts []string) (waits []driv
 					row.Capacity = row.Need + row.Room
 				}
 				waits = append(waits, driver.Wait{
-					Name: row.Name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Holds: row.Holds,
-					Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),
+					Name: row.Name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+					Holds: row.Holds,
+					Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need),
+					Since: time.UnixMicro(row.Since),
 				})
 			}
 		}

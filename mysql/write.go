@@ -12,7 +12,8 @@ import (
 // write writes what a transition has left of a name, of which it found a row, and returns whom to
 // wake. The name's row is first: a reader of uncommitted data must not find more counted than there
 // are.
-func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self string, was mysqldb.LockRowRow) (wake []string, err error) {
+func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self string,
+	was mysqldb.LockRowRow) (wake []string, err error) {
 	if n.Changed() {
 		if err := q.WriteRow(ctx, written(n, self, was)); err != nil {
 			return nil, err
@@ -27,8 +28,9 @@ func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self strin
 	for _, s := range n.PutShares {
 		if err := q.PutShare(ctx, mysqldb.PutShareParams{
 			Name: n.Row.Name, Token: s.Token, Session: s.Session, Host: s.Host, Thread: s.Thread, Attempt: s.Attempt,
-			Units: int32(s.Units), Capacity: int32(s.Of), AcquiredAt: s.Since, ExpiresAt: nullable(s.Ends), Metadata: plainJSON(s.Metadata),
-			Asked: text0(s.Asked), Unseen: unseen(self, s.Session),
+			Units: int32(s.Units), Capacity: int32(s.Of), AcquiredAt: s.Since, ExpiresAt: nullable(s.Ends),
+			Metadata: plainJSON(s.Metadata),
+			Asked:    text0(s.Asked), Unseen: unseen(self, s.Session),
 		}); err != nil {
 			return nil, err
 		}
@@ -41,8 +43,9 @@ func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self strin
 	for _, p := range n.PutPlaces {
 		if err := q.AddWaiter(ctx, mysqldb.AddWaiterParams{
 			Name: n.Row.Name, Ticket: p.Ticket, Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt,
-			Lease: p.Lease.Microseconds(), Metadata: plainJSON(p.Metadata), EnqueuedAt: p.Since, Units: int32(p.Units), Capacity: int32(p.Of),
-			MinHold: p.MinHold.Microseconds(), Members: int32(max(p.Members, 1)),
+			Lease: p.Lease.Microseconds(), Metadata: plainJSON(p.Metadata), EnqueuedAt: p.Since, Units: int32(p.Units),
+			Capacity: int32(p.Of),
+			MinHold:  p.MinHold.Microseconds(), Members: int32(max(p.Members, 1)),
 		}); err != nil {
 			return nil, err
 		}
@@ -70,8 +73,10 @@ func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self strin
 func written(n *protocol.Name, self string, was mysqldb.LockRowRow) mysqldb.WriteRowParams {
 	p := mysqldb.WriteRowParams{
 		Name: n.Row.Name, Session: text0(n.Session), Host: n.Host, Thread: n.Thread, Attempt: n.Attempt,
-		Token: n.Token, FirstToken: n.First, LastToken: n.Last, AcquiredAt: n.Since, ExpiresAt: nullable(n.Ends), RestsUntil: n.Rests,
-		Metadata: plainJSON(n.Metadata), Asked: text0(n.Asked), SharedUnits: int32(n.Units), Capacity: int32(n.Capacity), Mixed: n.Mixed,
+		Token: n.Token, FirstToken: n.First, LastToken: n.Last, AcquiredAt: n.Since, ExpiresAt: nullable(n.Ends),
+		RestsUntil: n.Rests,
+		Metadata:   plainJSON(n.Metadata), Asked: text0(n.Asked), SharedUnits: int32(n.Units),
+		Capacity: int32(n.Capacity), Mixed: n.Mixed,
 		Waiters: int32(n.Waiters), FirstTicket: n.Head, NextTicket: n.Next,
 	}
 	if n.Session != was.SessionID || n.Attempt != was.Attempt {

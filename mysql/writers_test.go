@@ -34,7 +34,8 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers
 				require.NoError(t, e.Transactions.MakeGuard(t.Context(), held, a.beside))
-				if err := mysql.Wakes(e.Backend); (several == "" || options != nil) != (err == nil) || err != nil && !errors.Is(err, driver.ErrUnsupported) {
+				if err := mysql.Wakes(e.Backend); (several == "" || options != nil) != (err == nil) || err != nil &&
+					!errors.Is(err, driver.ErrUnsupported) {
 					t.Errorf("%q, %d options: wakes %v", several, len(options), err)
 				}
 				tx, _ := a.begin(t, sql.LevelRepeatableRead)
@@ -89,7 +90,8 @@ func TestOnSeveralWriters(t *testing.T) {
 		}
 		eventually(t, "the tables on every node", func() bool {
 			var version int
-			return pool.QueryRow("SELECT version FROM dblock_schema").Scan(&version) == nil && version == driver.SchemaVersion
+			return pool.QueryRow("SELECT version FROM dblock_schema").Scan(&version) == nil &&
+				version == driver.SchemaVersion
 		})
 		pools = append(pools, pool)
 	}
@@ -113,7 +115,8 @@ func TestOnSeveralWriters(t *testing.T) {
 	require.NoError(t, err)
 	is(t, one.TryLockTx(t.Context(), second, "doc"), dblock.ErrNotAcquired)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	if err := one.LockTx(ctx, second, "doc"); !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, driver.ErrRetry) {
+	if err := one.LockTx(ctx, second, "doc"); !errors.Is(err, dblock.ErrNotAcquired) &&
+		!errors.Is(err, driver.ErrRetry) {
 		t.Errorf("%v: want a wait that is over, or, as Galera has it, the transaction", err)
 	}
 	cancel()

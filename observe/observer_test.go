@@ -76,7 +76,8 @@ func TestACallbackThatNoObserverHasStaysNil(t *testing.T) {
 			}
 			for j := range full.NumField() {
 				if there := !reflect.ValueOf(all).Field(j).IsNil(); there != (i == j) {
-					t.Errorf("with %s alone, first %v: %s is there: %v", full.Field(i).Name, first, full.Field(j).Name, there)
+					t.Errorf("with %s alone, first %v: %s is there: %v", full.Field(i).Name, first, full.Field(j).Name,
+						there)
 				}
 			}
 		}

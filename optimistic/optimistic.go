@@ -116,7 +116,8 @@ type ConflictError struct {
 
 // Error names the name and the version.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("dblock: bump %q: it is not at version %d any more: read it anew and repeat the work", e.Name, e.Version)
+	return fmt.Sprintf("dblock: bump %q: it is not at version %d any more: read it anew and repeat the work", e.Name,
+		e.Version)
 }
 
 // Unwrap makes errors.Is find ErrConflict.

@@ -81,7 +81,8 @@ func TestRetryGivesUpAndSaysAfterHowManyAttempts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
 			err := optimistic.Retry(t.Context(), after(99, errConflict, &calls), c.options...)
-			if calls != c.want || !errors.Is(err, optimistic.ErrConflict) || !strings.Contains(err.Error(), fmt.Sprintf("after %d attempts", c.want)) {
+			if calls != c.want || !errors.Is(err, optimistic.ErrConflict) || !strings.Contains(err.Error(),
+				fmt.Sprintf("after %d attempts", c.want)) {
 				t.Errorf("%d calls: %v", calls, err)
 			}
 		})
@@ -127,11 +128,13 @@ func TestTheContextEndsRetryWithItsCauseAndTheLastError(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(cause) })
 		calls := 0
 		err := optimistic.Retry(ctx, after(1<<30, errConflict, &calls), optimistic.Attempts(1<<30))
-		if !errors.Is(err, cause) || !errors.Is(err, optimistic.ErrConflict) || !strings.Contains(err.Error(), fmt.Sprintf("after %d attempts", calls)) {
+		if !errors.Is(err, cause) || !errors.Is(err, optimistic.ErrConflict) || !strings.Contains(err.Error(),
+			fmt.Sprintf("after %d attempts", calls)) {
 			t.Error(err)
 		}
 		calls = 0
-		if err := optimistic.Retry(ctx, after(9, errConflict, &calls)); !errors.Is(err, context.Canceled) || calls != 0 {
+		if err := optimistic.Retry(ctx, after(9, errConflict, &calls)); !errors.Is(err, context.Canceled) ||
+			calls != 0 {
 			t.Errorf("%d calls with a context that had ended: %v", calls, err)
 		}
 	})
@@ -141,7 +144,8 @@ func TestWrongOptionsAreRefusedBeforeTheFirstAttempt(t *testing.T) {
 	calls := 0
 	fn := after(9, nil, &calls)
 	for _, option := range []optimistic.Option{
-		optimistic.Attempts(0), optimistic.Attempts(-1), optimistic.Backoff(0, time.Second), optimistic.Backoff(-1, time.Second),
+		optimistic.Attempts(0), optimistic.Attempts(-1), optimistic.Backoff(0, time.Second),
+		optimistic.Backoff(-1, time.Second),
 		optimistic.Backoff(2*time.Second, time.Second), optimistic.Backoff(time.Second, 2*time.Hour),
 	} {
 		if err := optimistic.Retry(t.Context(), fn, option); !errors.Is(err, optimistic.ErrInvalid) || calls != 0 {

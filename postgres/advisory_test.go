@@ -36,8 +36,9 @@ func TestAdvisoryRefusesBadInput(t *testing.T) {
 	}
 	pool := dbtest.Empty(t, dbtest.KindPostgres).Pool(t)
 	for what, option := range map[string]postgres.AdvisoryOption{
-		"nil": nil, "a TTL of nothing": postgres.AdvisoryTTL(0), "a TTL of two days": postgres.AdvisoryTTL(48 * time.Hour),
-		"no name": postgres.AdvisoryApp(""), "no logger": postgres.AdvisoryLogger(nil),
+		"nil": nil, "a TTL of nothing": postgres.AdvisoryTTL(0),
+		"a TTL of two days": postgres.AdvisoryTTL(48 * time.Hour),
+		"no name":           postgres.AdvisoryApp(""), "no logger": postgres.AdvisoryLogger(nil),
 	} {
 		if c, err := postgres.Advisory(pool, option); c != nil || !errors.Is(err, dblock.ErrInvalidOption) {
 			t.Errorf("%s: %v, %v", what, c, err)

@@ -69,12 +69,14 @@ func TestABatchPassesOverALockedRow(t *testing.T) {
 	}
 	held := []driver.Held{s.have(requests("a", "m")[0]), s.have(requests("a", "n")[0])}
 	s.begin()
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "k", Session: "a", Attempt: "k", LockTimeout: "10s"}))
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "k", Session: "a", Attempt: "k",
+		LockTimeout: "10s"}))
 	s.do(query(postgresdb.LockRow, "m"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	grants, released, err := drivertest.Batch(ctx, s, requests("a", "k", "l", "new"), held)
-	if err != nil || grants[0].Token != 0 || grants[1].Token == 0 || grants[2].Token == 0 || released[0] || !released[1] {
+	if err != nil || grants[0].Token != 0 || grants[1].Token == 0 || grants[2].Token == 0 || released[0] ||
+		!released[1] {
 		t.Errorf("%+v, %v, %v", grants, released, err)
 	}
 	s.commit()
@@ -93,11 +95,14 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	}
 	shares := []driver.Request{units(request("a", "s1"), 1, 2), units(request("a", "s2"), 1, 2)}
 	shares[0].Name, shares[1].Name = "joined", "joined"
-	held := []driver.Held{s.have(requests("a", "held")[0]), s.have(requests("a", "queued")[0]), s.have(shares[0]), s.have(shares[1])}
+	held := []driver.Held{s.have(requests("a", "held")[0]), s.have(requests("a", "queued")[0]), s.have(shares[0]),
+		s.have(shares[1])}
 	// The statement reads the clock before it locks a row.
-	s.alone("CREATE FUNCTION clock_of_the_test() RETURNS bigint LANGUAGE sql AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$")
+	s.alone("CREATE FUNCTION clock_of_the_test() RETURNS bigint LANGUAGE sql AS $$ SELECT (extract(epoch FROM " +
+		"clock_timestamp()) * 1000000)::bigint $$")
 	s.alone("CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN " +
-		"IF current_query() LIKE '%BatchRows%' THEN PERFORM pg_advisory_xact_lock_shared(4711); END IF; RETURN clock_of_the_test(); END $$")
+		"IF current_query() LIKE '%BatchRows%' THEN PERFORM pg_advisory_xact_lock_shared(4711); END IF; RETURN " +
+		"clock_of_the_test(); END $$")
 	s.begin()
 	if _, err := s.tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)"); err != nil {
 		t.Fatal(err)
@@ -106,15 +111,18 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	var released []bool
 	done := s.blocked(func() {
 		var err error
-		if grants, released, err = drivertest.Batch(t.Context(), s, requests("a", "free", "rests", "shared", "waits"), held); err != nil {
+		if grants, released, err = drivertest.Batch(t.Context(), s, requests("a", "free", "rests", "shared", "waits"),
+			held); err != nil {
 			t.Error(err)
 		}
 	})
-	s.alone("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name = 'free'")
+	s.alone("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1, first_token = token + 1, " +
+		"last_token = token + 1 WHERE name = 'free'")
 	s.alone("UPDATE dblock_locks SET rests_until = 9000000000000000 WHERE name = 'rests'")
 	s.alone("UPDATE dblock_locks SET shared_units = 1, capacity = 2 WHERE name = 'shared'")
 	s.alone("UPDATE dblock_locks SET waiters = 1 WHERE name IN ('waits', 'queued', 'joined')")
-	s.alone("UPDATE dblock_locks SET token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name = 'held'")
+	s.alone("UPDATE dblock_locks SET token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name " +
+		"= 'held'")
 	s.commit()
 	<-done
 	for i, g := range grants {
@@ -136,7 +144,8 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 		h := s.have(r)
 		s.enqueue(request("b", "b1"))
 		breakIt := func() ([]driver.Handoff, bool, error) {
-			return drivertest.Break(t.Context(), s, "b", "n", driver.Holder{Session: "a", Attempt: "a1", Grant: driver.Grant{Token: h.Token}},
+			return drivertest.Break(t.Context(), s, "b", "n", driver.Holder{Session: "a", Attempt: "a1",
+				Grant: driver.Grant{Token: h.Token}},
 				driver.Event{Name: "n", Kind: "broken", Token: h.Token, Session: "a"})
 		}
 		events := func() int64 {
@@ -181,10 +190,12 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	require.NoError(t, s.EndRun(t.Context(), run))
 	s.begin()
 	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
-		Name: "n", Slot: run.Slot, Token: 2, Session: "b", BeganAt: run.Began.UnixMicro(), Tries: 2, SlotEnds: run.SlotEnds.UnixMicro(), Replaced: 1,
+		Name: "n", Slot: run.Slot, Token: 2, Session: "b", BeganAt: run.Began.UnixMicro(), Tries: 2,
+		SlotEnds: run.SlotEnds.UnixMicro(), Replaced: 1,
 	}))
 	done := s.blocked(func() {
-		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, slot, driver.Retry{Most: 9})
+		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, slot,
+			driver.Retry{Most: 9})
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
 			t.Errorf("got %+v, %v, %v", is, mine, err)
 		}
@@ -200,9 +211,11 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 	s.session("b", time.Minute)
 	moment := s.number("SELECT dblock_now()")
 	s.begin()
-	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "n", Slot: moment, Token: 1, Session: "a", BeganAt: moment, Tries: 1, SlotEnds: moment}))
+	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "n", Slot: moment, Token: 1, Session: "a",
+		BeganAt: moment, Tries: 1, SlotEnds: moment}))
 	done := s.blocked(func() {
-		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"}, driver.Slot{Moment: moment}, driver.Retry{Most: 9})
+		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"},
+			driver.Slot{Moment: moment}, driver.Retry{Most: 9})
 		if err != nil || mine || run.Token != 1 || run.Slot != moment {
 			t.Errorf("got %+v, %v, %v", run, mine, err)
 		}
@@ -215,7 +228,8 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 func TestARunThatEndedWellIsNotTakenOver(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
-	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, driver.Retry{})
+	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"},
+		driver.Slot{Length: 1000 * time.Hour}, driver.Retry{})
 	require.NoError(t, err)
 	require.NoError(t, s.EndRun(t.Context(), run))
 	row := slots.Row{Name: "n", Slot: run.Slot, Token: 2, SessionID: "a", SlotEnds: run.SlotEnds.UnixMicro()}

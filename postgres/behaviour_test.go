@@ -16,23 +16,27 @@ import (
 
 func TestBehaviour(t *testing.T) {
 	suite.Run(t, suite.Wiring{
-		Name: "pgx", Kind: suite.Postgres, Open: suite.OnPgx(func(pool *pgxpool.Pool) driver.Engine[pgx.Tx] { return postgres.New(pool) }),
+		Name: "pgx", Kind: suite.Postgres,
+		Open:     suite.OnPgx(func(pool *pgxpool.Pool) driver.Engine[pgx.Tx] { return postgres.New(pool) }),
 		Settings: suite.PostgresSettings, ReadOnly: suite.PostgresReadOnly,
 	})
 	suite.Run(t, suite.Wiring{
-		Name: "database/sql", Kind: suite.Postgres, Open: suite.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }), Again: true,
+		Name: "database/sql", Kind: suite.Postgres,
+		Open: suite.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }), Again: true,
 		Settings: suite.PostgresSettings, ReadOnly: suite.PostgresReadOnly,
 	})
 }
 
 func TestContracts(t *testing.T) {
-	contracts.Run(t, dbtest.KindPostgres, func(t testing.TB, db dbtest.Database) driver.Backend { return postgres.New(db.Pool(t)).Backend })
+	contracts.Run(t, dbtest.KindPostgres,
+		func(t testing.TB, db dbtest.Database) driver.Backend { return postgres.New(db.Pool(t)).Backend })
 }
 
 func TestAdvisoryBehaviour(t *testing.T) {
-	suite.RunOwn(t, suite.OwnWiring{Name: "advisory", Kind: suite.Postgres, Shares: true, Open: func(t testing.TB, db dbtest.Database) (suite.OwnLocks, func(), error) {
-		pool := db.Pool(t)
-		c, err := postgres.Advisory(pool)
-		return c, pool.Close, err
-	}})
+	suite.RunOwn(t, suite.OwnWiring{Name: "advisory", Kind: suite.Postgres, Shares: true,
+		Open: func(t testing.TB, db dbtest.Database) (suite.OwnLocks, func(), error) {
+			pool := db.Pool(t)
+			c, err := postgres.Advisory(pool)
+			return c, pool.Close, err
+		}})
 }

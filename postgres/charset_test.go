@@ -43,7 +43,8 @@ func TestNoEncodingMakesTwoLocksOfOne(t *testing.T) {
 			for _, name := range names {
 				l, err := usual.Lock(t.Context(), name)
 				require.NoError(t, err)
-				if _, err := other.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) && !refused(err) || refused(err) != converts(t, odd) {
+				if _, err := other.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) &&
+					!refused(err) || refused(err) != converts(t, odd) {
 					t.Errorf("%s, %s: taken twice, or: %v", what, name, err)
 				}
 				require.NoError(t, l.Unlock(t.Context()))
@@ -102,23 +103,26 @@ func TestNoEncodingTouchesANameInATransaction(t *testing.T) {
 	txtest.EachEncoding(t, dbtest.Encoded, func(t *testing.T, db, odd dbtest.Database, names []string) {
 		pool, overSQL := odd.Pool(t), odd.SQL(t)
 		t.Run("pgx", func(t *testing.T) {
-			inTransactions(t, postgres.New(db.Pool(t)), names[len(names)-1], converts(t, odd), func() (pgx.Tx, func() error) {
-				tx, err := pool.Begin(t.Context())
-				require.NoError(t, err)
-				return tx, func() error { return tx.Commit(t.Context()) }
-			})
+			inTransactions(t, postgres.New(db.Pool(t)), names[len(names)-1], converts(t, odd),
+				func() (pgx.Tx, func() error) {
+					tx, err := pool.Begin(t.Context())
+					require.NoError(t, err)
+					return tx, func() error { return tx.Commit(t.Context()) }
+				})
 		})
 		t.Run("sql", func(t *testing.T) {
-			inTransactions(t, postgres.NewSQL(db.SQL(t)), names[len(names)-1], converts(t, odd), func() (*sql.Tx, func() error) {
-				tx, err := overSQL.BeginTx(t.Context(), nil)
-				require.NoError(t, err)
-				return tx, tx.Commit
-			})
+			inTransactions(t, postgres.NewSQL(db.SQL(t)), names[len(names)-1], converts(t, odd),
+				func() (*sql.Tx, func() error) {
+					tx, err := overSQL.BeginTx(t.Context(), nil)
+					require.NoError(t, err)
+					return tx, tx.Commit
+				})
 		})
 	})
 }
 
-func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string, converts bool, begin func() (TX, func() error)) {
+func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string, converts bool,
+	begin func() (TX, func() error)) {
 	c, waiting := clientOf(t, engine), clientOf(t, engine)
 	is := func(what string, err, want error) {
 		t.Helper()
@@ -180,13 +184,15 @@ func TestTextsThatAnEncodingDoesNotHave(t *testing.T) {
 			},
 			"owner": func() (dblock.Handle, error) { return c.TryLock(t.Context(), "o", dblock.Owner("h", "日")) },
 		} {
-			if _, err := try(); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "encoding of the database") {
+			if _, err := try(); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+				"encoding of the database") {
 				t.Errorf("%s: %s: %v", what, text, err)
 			}
 		}
 		require.NoError(t, held.Unlock(t.Context()))
 	}
-	if _, err := clientOf(t, postgres.New(db.Pool(t)), dblock.WithApp("日本")).TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrConfig) {
+	if _, err := clientOf(t, postgres.New(db.Pool(t)), dblock.WithApp("日本")).TryLock(t.Context(), "n"); !errors.Is(err,
+		dblock.ErrConfig) {
 		t.Error(err)
 	}
 }

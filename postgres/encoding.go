@@ -23,7 +23,8 @@ func readable(client, server string) error {
 		return nil
 	}
 	return driver.Fail(driver.ErrConfig, fmt.Errorf(
-		"a connection has client_encoding=%s, in a database of encoding %s, and texts would arrive as others: set client_encoding=UTF8 in the DSN, or for the role",
+		"a connection has client_encoding=%s, in a database of encoding %s, and texts would arrive as others: set "+
+			"client_encoding=UTF8 in the DSN, or for the role",
 		client, server))
 }
 

@@ -43,7 +43,8 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 	}
 	check(l.Record(t.Context(), "behind", ""))
 	check(c.Ask(t.Context(), "n", "why"))
-	check(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"}, {Name: "n", Kind: "other"}}))
+	check(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"},
+		{Name: "n", Kind: "other"}}))
 	if n, err := c.Break(t.Context(), "n", "why"); n != 1 || err != nil {
 		t.Errorf("Break: %d, %v", n, err)
 	}

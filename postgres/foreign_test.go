@@ -35,7 +35,8 @@ func TestAServerThatOnlySpeaksTheProtocolIsRefused(t *testing.T) {
 	own, err := Advisory(pool)
 	require.NoError(t, err)
 	defer own.Close(t.Context())
-	if _, err = own.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "CockroachDB") {
+	if _, err = own.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+		"CockroachDB") {
 		t.Errorf("%v", err)
 	}
 }

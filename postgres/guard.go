@@ -26,9 +26,11 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideCo
 	var made bool
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		return pgserver.Interpret(up.(upkeep).conn.transact(ctx,
-			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: usualLockTimeout, Name: h.Name}),
+			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: usualLockTimeout,
+				Name: h.Name}),
 			query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}),
-			query(postgresdb.FindGuard, postgresdb.FindGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &made),
+			query(postgresdb.FindGuard, postgresdb.FindGuardParams{Name: h.Name, Session: h.Session,
+				Token: h.Token}).found(&attempt, &made),
 		))
 	})
 	if err == nil && !made {
@@ -45,7 +47,8 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 	var row postgresdb.IsHeldRow
 	err := t.behind(ctx, t.of(tx),
 		borrowLockTimeout(guardLockTimeout),
-		query(postgresdb.ShareGuard, postgresdb.ShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &shared),
+		query(postgresdb.ShareGuard, postgresdb.ShareGuardParams{Name: h.Name, Session: h.Session,
+			Token: h.Token}).found(&attempt, &shared),
 		isHeld(h).found(&row, &answered),
 		restoreLockTimeout,
 		release,
@@ -56,9 +59,11 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 	case row.Held && shared:
 		return nil
 	case row.Held && row.Wanted:
-		return pgserver.Interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the transaction anew"))
+		return pgserver.Interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back, " +
+			"and begin the transaction anew"))
 	case row.Held:
-		return pgserver.Interpret(stale("the transaction's snapshot may be older than the guard of the lock: roll back and begin it anew"))
+		return pgserver.Interpret(stale("the transaction's snapshot may be older than the guard of the lock: roll " +
+			"back and begin it anew"))
 	case row.Unseen:
 		return pgserver.Interpret(tooOld)
 	}

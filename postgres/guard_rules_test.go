@@ -33,7 +33,8 @@ func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 
 // tryGuard makes the guard of a hold.
 func (s *script) tryGuard(h driver.Held) error {
-	return transactions[pgx.Tx]{of: ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+	return transactions[pgx.Tx]{of: ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context,
+		do func(context.Context, driver.Upkeep) error) error {
 		up, err := s.Upkeep(ctx, "s")
 		if err != nil {
 			return err
@@ -61,23 +62,29 @@ type take func(g guardian) (bool, error)
 
 var takes = map[string]take{
 	"reclaim from the dead": func(g guardian) (bool, error) {
-		if _, err := g.pool.Exec(g.Context(), "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'a'"); err != nil {
+		if _, err := g.pool.Exec(g.Context(),
+			"UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'a'"); err != nil {
 			return false, err
 		}
-		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}})
+		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units,
+			Grant: driver.Grant{Token: g.held.Token}})
 		return taken, err
 	},
 	"reclaim of a fixed lease": func(g guardian) (bool, error) {
 		for _, table := range []string{"dblock_locks", "dblock_shares"} {
-			if _, err := g.pool.Exec(g.Context(), "UPDATE "+table+" SET expires_at = 1 WHERE attempt = 'a1' AND expires_at IS DISTINCT FROM 1"); err != nil {
+			if _, err := g.pool.Exec(g.Context(),
+				"UPDATE "+table+
+					" SET expires_at = 1 WHERE attempt = 'a1' AND expires_at IS DISTINCT FROM 1"); err != nil {
 				return false, err
 			}
 		}
-		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token, Lease: -1}})
+		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units,
+			Grant: driver.Grant{Token: g.held.Token, Lease: -1}})
 		return taken, err
 	},
 	"theft": func(g guardian) (bool, error) {
-		_, taken, err := drivertest.Break(g.Context(), g, "b", "n", driver.Holder{Session: "a", Attempt: "a1", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}, driver.Event{})
+		_, taken, err := drivertest.Break(g.Context(), g, "b", "n", driver.Holder{Session: "a", Attempt: "a1",
+			Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}, driver.Event{})
 		return taken, err
 	},
 	"return of the same owner": func(g guardian) (bool, error) {
@@ -107,7 +114,8 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 // stands checks that the hold is as it was.
 func (g guardian) stands() {
 	g.Helper()
-	if n := g.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND token = $1", g.held.Token); n != 1 {
+	if n := g.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND token = $1",
+		g.held.Token); n != 1 {
 		g.Errorf("it is not held any more")
 	}
 	g.sound()
@@ -145,7 +153,8 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
-	guarded, free := s.have(request("a", "a1")), s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t", Attempt: "a2"})
+	guarded, free := s.have(request("a", "a1")), s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t",
+		Attempt: "a2"})
 	s.makeGuard(guarded)
 	s.begin()
 	require.NoError(t, s.inside("Guard", s.tx, guarded))
@@ -189,7 +198,8 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) {
 				t.Errorf("guarded with no guard: %v", err)
 			}
-			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, LockTimeout: "10s"}))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token,
+				LockTimeout: "10s"}))
 			s.commit()
 			if err := s.tryGuard(h); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("made after the takeover: %v", err)
@@ -211,7 +221,8 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 		g.do(query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: "n", Session: "a", Token: g.held.Token}))
 		done := g.blockedTake(take, func() {
 			g.commit()
-			if _, err := tx.Exec(t.Context(), "SELECT 1 FROM dblock_guards WHERE attempt = 'a1' FOR SHARE"); err != nil {
+			if _, err := tx.Exec(t.Context(),
+				"SELECT 1 FROM dblock_guards WHERE attempt = 'a1' FOR SHARE"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -261,13 +272,15 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 			s.do(query(postgresdb.LockRow, "n"))
 			s.do(query(postgresdb.LockGuard, "a1"))
 			s.do(query(postgresdb.TouchGuard, "a1"))
-			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, LockTimeout: "10s"}))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token,
+				LockTimeout: "10s"}))
 			done := s.blocked(func() {
 				err := s.inside("Guard", tx, h)
 				switch {
 				case level == pgx.ReadCommitted && !errors.Is(err, driver.ErrNotHeld):
 					t.Errorf("guarded: %v", err)
-				case level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || pgserver.State(err) != pgserver.SerializationFailure):
+				case level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) ||
+					pgserver.State(err) != pgserver.SerializationFailure):
 					t.Errorf("guarded with a snapshot from before: %v", err)
 				}
 			})
@@ -295,7 +308,8 @@ func TestASnapshotFromBeforeATakeoverGuardsNothing(t *testing.T) {
 		for level, tx := range old {
 			err := g.inside("Guard", tx, g.held)
 			_ = tx.Rollback(t.Context())
-			if level == pgx.ReadCommitted && !errors.Is(err, driver.ErrNotHeld) || level != pgx.ReadCommitted && !errors.Is(err, driver.ErrRetry) {
+			if level == pgx.ReadCommitted && !errors.Is(err, driver.ErrNotHeld) || level != pgx.ReadCommitted &&
+				!errors.Is(err, driver.ErrRetry) {
 				t.Errorf("%s: %v", level, err)
 			}
 			if err := g.inside("Guard", g.snapshot(level), g.held); !errors.Is(err, driver.ErrNotHeld) {
@@ -315,7 +329,8 @@ func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
 			tx := s.snapshot(level)
 			s.makeGuard(h)
 			err := s.inside("Guard", tx, h)
-			if level == pgx.ReadCommitted && err != nil || level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || pgserver.State(err) != pgserver.SerializationFailure) {
+			if level == pgx.ReadCommitted && err != nil || level != pgx.ReadCommitted &&
+				(!errors.Is(err, driver.ErrRetry) || pgserver.State(err) != pgserver.SerializationFailure) {
 				t.Errorf("%s: %v", level, err)
 			}
 			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
@@ -330,7 +345,8 @@ func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
 func TestAGuardThatFailedKeepsNobodyFromWhatTheDeadHad(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.makeGuard(g.held)
-		for _, s := range []string{"UPDATE dblock_sessions SET dead = true WHERE id = 'a'", "DELETE FROM dblock_heartbeats WHERE session_id = 'a'"} {
+		for _, s := range []string{"UPDATE dblock_sessions SET dead = true WHERE id = 'a'",
+			"DELETE FROM dblock_heartbeats WHERE session_id = 'a'"} {
 			if _, err := g.pool.Exec(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
@@ -367,7 +383,8 @@ func TestAGuardOutlivesAnUpgradeAndADowngrade(t *testing.T) {
 	if _, err := s.downgrade(h); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !errors.Is(err, driver.ErrGuarded) {
+	if _, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !errors.Is(err,
+		driver.ErrGuarded) {
 		t.Errorf("after the downgrade: %v", err)
 	}
 	s.commit()

@@ -22,7 +22,8 @@ func (s *script) sent(sql string) (sent bool) {
 	s.Helper()
 	for _, conn := range s.db.(pgxDB).pool.AcquireAllIdle(s.Context()) {
 		var n int
-		err := conn.QueryRow(s.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1", sql).Scan(&n)
+		err := conn.QueryRow(s.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1",
+			sql).Scan(&n)
 		conn.Release()
 		require.NoError(s, err)
 		sent = sent || n > 0
@@ -45,7 +46,8 @@ func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
 		s.release(driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
 	}
 	if !s.sent(postgresdb.HandToHead) || s.sent(postgresdb.ReadName) {
-		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead), s.sent(postgresdb.ReadName))
+		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead),
+			s.sent(postgresdb.ReadName))
 	}
 }
 
@@ -181,7 +183,8 @@ func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 		return err
 	})
 	done := s.blocked(func() {
-		if next, err := drivertest.Release(t.Context(), s, h, true); !errors.Is(err, driver.ErrNotHeld) || len(next) > 0 {
+		if next, err := drivertest.Release(t.Context(), s, h, true); !errors.Is(err, driver.ErrNotHeld) ||
+			len(next) > 0 {
 			t.Errorf("handed on %+v, %v", next, err)
 		}
 	})
@@ -270,7 +273,8 @@ func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	var lasting string
-	if err := s.db.(pgxDB).pool.QueryRow(t.Context(), "SELECT current_setting('lock_timeout')").Scan(&lasting); err != nil || lasting != "0" {
+	if err := s.db.(pgxDB).pool.QueryRow(t.Context(),
+		"SELECT current_setting('lock_timeout')").Scan(&lasting); err != nil || lasting != "0" {
 		t.Errorf("the connection went back to the pool with a lock timeout of %s, %v", lasting, err)
 	}
 }

@@ -16,7 +16,8 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]strin
 func names(f driver.Filter, limit int) statement {
 	if f.ContendedAlone() {
 		return query(postgresdb.Contended, postgresdb.ContendedParams{
-			Lowest: max(f.After, f.Prefix), After: f.After, Prefix: f.Prefix, Below: behind(f.Prefix), Most: int32(limit),
+			Lowest: max(f.After, f.Prefix), After: f.After, Prefix: f.Prefix, Below: behind(f.Prefix),
+			Most: int32(limit),
 		})
 	}
 	return query(postgresdb.Names, postgresdb.NamesParams{
@@ -39,7 +40,8 @@ func (e *engine) Why(ctx context.Context, name string, limit int) ([]string, err
 	return e.list(ctx, query(postgresdb.Why, postgresdb.WhyParams{Most: int32(limit), Name: name}))
 }
 
-func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
+func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail,
+	error) {
 	var row inspection.Session
 	var sessions []driver.SessionDetail
 	err := e.db.exec(ctx, query(postgresdb.Sessions, postgresdb.SessionsParams{
@@ -49,9 +51,11 @@ func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after str
 }
 
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Watch, postgresdb.WatchParams{Name: name, Watch: watch, Session: session})))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Watch, postgresdb.WatchParams{Name: name, Watch: watch,
+		Session: session})))
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Unwatch, postgresdb.UnwatchParams{Name: name, Watch: watch})))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Unwatch, postgresdb.UnwatchParams{Name: name,
+		Watch: watch})))
 }

@@ -52,14 +52,16 @@ func TestATakeoverThatWaitedForAnExtensionLeavesTheLock(t *testing.T) {
 	h := s.have(r)
 	s.exec("UPDATE dblock_locks SET expires_at = 1") // to others it is over
 	s.begin()
-	s.do(statement{sql: "UPDATE dblock_locks SET expires_at = dblock_now() + 3600000000"}) // as an extension that came in time
+	// as an extension that came in time
+	s.do(statement{sql: "UPDATE dblock_locks SET expires_at = dblock_now() + 3600000000"})
 	states, err := s.Read(t.Context(), "", []string{"n"}, 0)
 	if err != nil || len(states) != 1 || states[0].Holder.Left >= 0 {
 		t.Fatal(states, err)
 	}
 	holder := states[0].Holder
 	done := s.blocked(func() {
-		if next, left, err := drivertest.Remove(t.Context(), s, protocol.TakeOver("b", "n", holder)); left || len(next) > 0 || err != nil {
+		if next, left, err := drivertest.Remove(t.Context(), s, protocol.TakeOver("b", "n", holder)); left ||
+			len(next) > 0 || err != nil {
 			t.Errorf("taken over: %v, %v, %v", next, left, err)
 		}
 	})

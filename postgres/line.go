@@ -114,7 +114,8 @@ func (l *line) beginWait(ctx context.Context, until time.Time) error {
 	case l.conn.IsClosed():
 		return driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats was closed"))
 	}
-	if err := l.conn.PgConn().Conn().SetReadDeadline(until); err != nil { // a heartbeat would wait for the listener for ever
+	// a heartbeat would wait for the listener for ever
+	if err := l.conn.PgConn().Conn().SetReadDeadline(until); err != nil {
 		return driver.Fail(driver.ErrUnsupported, err)
 	}
 	l.waiting = true

@@ -52,11 +52,13 @@ func (e *engine) announce(ctx context.Context, channel string) error {
 }
 
 // errUnheard: a listener did not hear its own notification, on a connection that answers.
-var errUnheard = driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
+var errUnheard = driver.Fail(driver.ErrUnsupported,
+	errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
 
 // errFull: hints are left out, since the COMMIT of a transaction with a notification would fail.
 var errFull = driver.Fail(driver.ErrUnavailable, errors.New(
-	"the server's queue of notifications is full: a session listens and stays in a transaction (pg_stat_activity, pg_notification_queue_usage)"))
+	"the server's queue of notifications is full: a session listens and stays in a transaction (pg_stat_activity, "+
+		"pg_notification_queue_usage)"))
 
 // check asks whether the connection lives, and whether notifications are sent.
 func (l *line) check(ctx context.Context) error {
@@ -73,7 +75,8 @@ func (l *line) check(ctx context.Context) error {
 // listen proves that it hears before it says that it is ready: behind a pooler that lends
 // connections by the transaction, LISTEN succeeds and nothing ever arrives. So it has a
 // notification sent to itself, over another connection.
-func (l *line) listen(ctx context.Context, channel string, through *engine, ready func(), wake func(driver.Hint)) error {
+func (l *line) listen(ctx context.Context, channel string, through *engine, ready func(),
+	wake func(driver.Hint)) error {
 	if l.conn == nil {
 		return driver.ErrCannotListen
 	}

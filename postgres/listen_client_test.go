@@ -164,7 +164,8 @@ func TestAClientOverSQLSaysOnceWhyItPolls(t *testing.T) {
 		open  func(*testing.T, dbtest.Database) *sql.DB
 		level slog.Level
 	}{
-		"another driver": {func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 4, hidden) }, slog.LevelDebug},
+		"another driver": {func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 4, hidden) },
+			slog.LevelDebug},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := dbtest.Postgres(t)

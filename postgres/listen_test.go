@@ -164,9 +164,12 @@ func overPgxPool(t *testing.T, db dbtest.Database, most int) *sql.DB {
 // Broken by giving the connection back without closing it: a pgxpool below keeps it, listening.
 func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatListens(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, dbtest.Database) *sql.DB{
-		"pgx's stdlib":              func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 3) },
-		"a pool without a limit":    func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 0) },
-		"a wrapper that shows it":   func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 3, wrappable) },
+		"pgx's stdlib":           func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 3) },
+		"a pool without a limit": func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 0) },
+		"a wrapper that shows it": func(t *testing.T, db dbtest.Database) *sql.DB {
+			return openWrapped(t, db, 3,
+				wrappable)
+		},
 		"a pgxpool of known size":   func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 3) },
 		"a pgxpool of unknown size": func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) },
 	} {
@@ -193,7 +196,8 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 				require.NoError(t, err)
 				defer conn.Close()
 				var channels int
-				require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_listening_channels()").Scan(&channels))
+				require.NoError(t, conn.QueryRowContext(t.Context(),
+					"SELECT count(*) FROM pg_listening_channels()").Scan(&channels))
 				if channels != 0 {
 					t.Error("a connection of the pool listens")
 				}
@@ -434,7 +438,8 @@ func TestAHintIsReadOrNot(t *testing.T) {
 
 func TestAListenerKnowsItsChannel(t *testing.T) {
 	db := dbtest.Postgres(t)
-	pool := limited(t, stdlib.OpenDB(configOf(t, db), stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+	pool := limited(t, stdlib.OpenDB(configOf(t, db), stdlib.OptionAfterConnect(func(ctx context.Context,
+		conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "LISTEN news")
 		return err
 	})), 4)

@@ -132,7 +132,8 @@ func TestABatchLooksAtItsOwnRows(t *testing.T) {
 			}{
 				{"BatchRows", query(postgresdb.BatchRows, list(changes)), 4 * 3000},
 				{"EnsureRows", query(postgresdb.EnsureRows, list(names)), 4 * 3000},
-				{"DropPlaces", query(postgresdb.DropPlaces, postgresdb.DropPlacesParams{Name: "n1", Tickets: list(tickets)}), 4 * 3000},
+				{"DropPlaces", query(postgresdb.DropPlaces, postgresdb.DropPlacesParams{Name: "n1",
+					Tickets: list(tickets)}), 4 * 3000},
 			} {
 				n := int(s.plan(c.statement, mode).seen(len(names)))
 				if n > c.most || n < half {
@@ -178,8 +179,10 @@ func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
 						name string // the row of this name is locked before
 						statement
 					}{
-						{"HandToHead", "held", query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "held", Session: "s1", Token: 1})},
-						{"Places", "held", query(postgresdb.Places, postgresdb.PlacesParams{Name: "held", Lowest: math.MinInt64, Most: firstPage})},
+						{"HandToHead", "held", query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "held",
+							Session: "s1", Token: 1})},
+						{"Places", "held", query(postgresdb.Places, postgresdb.PlacesParams{Name: "held",
+							Lowest: math.MinInt64, Most: firstPage})},
 						{"Read", "", query(postgresdb.Read, postgresdb.ReadParams{Names: list([]string{"free"})})},
 						{"ReadAll", "", query(postgresdb.ReadAll, postgresdb.ReadAllParams{
 							Names: list([]string{"held"}), Most: 10,
@@ -187,7 +190,8 @@ func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
 					} {
 						var before []statement
 						if c.name != "" {
-							before = append(before, query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: "1s", Name: c.name}))
+							before = append(before, query(postgresdb.LockRowWithin,
+								postgresdb.LockRowWithinParams{LockTimeout: "1s", Name: c.name}))
 						}
 						most := 100 + 10*waiting
 						p := s.plan(c.statement, mode, before...)
@@ -257,7 +261,8 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		{"events of a name", eventsOf(of, 100), 100},
 		{"the newest events of a name", eventsOf(newestOf, 100), 100},
 		{"where a time begins", query(postgresdb.EventsSince, int64(50000)), 1000},
-		{"the runs of a job", query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: "job001500", Most: 10}), 2 * (30 + 4)},
+		{"the runs of a job", query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: "job001500", Most: 10}),
+			2 * (30 + 4)},
 	} {
 		for _, mode := range []string{"force_custom_plan", "auto"} {
 			n := int(s.plan(c.statement, mode).read())

@@ -23,7 +23,8 @@ import (
 // called counts a database's connections by application_name, without that of the test.
 func called(t *testing.T, look *sql.DB) map[string]int {
 	t.Helper()
-	rows, err := look.QueryContext(t.Context(), "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	rows, err := look.QueryContext(t.Context(),
+		"SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	require.NoError(t, err)
 	defer rows.Close()
 	names := map[string]int{}
@@ -59,7 +60,8 @@ func eventually(t *testing.T, look *sql.DB, ours int, what string) {
 // library's own connections would find no tables.
 func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 	db := dbtest.Postgres(t)
-	if _, err := db.SQL(t).ExecContext(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(path(t, db), "/")+" SET search_path = nowhere"); err != nil {
+	if _, err := db.SQL(t).ExecContext(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(path(t, db), "/")+
+		" SET search_path = nowhere"); err != nil {
 		t.Fatal(err)
 	}
 	prepare := func(ctx context.Context, conn *pgx.Conn) (bool, error) {
@@ -85,7 +87,10 @@ func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return client.Guard(t.Context(), tx, l) }); err != nil {
+		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			return client.Guard(t.Context(), tx,
+				l)
+		}); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		require.NoError(t, l.Unlock(t.Context()))

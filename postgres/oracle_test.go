@@ -41,7 +41,8 @@ func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
 	pool := statements.Pool(swallow.Connector(db.SQL(t).Driver(), db.DSN))
 	t.Cleanup(func() { _ = pool.Close() })
 	swallowing := &oracle.Swallowing{
-		Engine: NewSQL(pool).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed, Count: map[string]int{},
+		Engine: NewSQL(pool).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed,
+		Count: map[string]int{},
 		Spare: func(text string) bool { return !transaction.MustAct(text) },
 	}
 	oracle.Compare(t, swallowing, 0, 250)
@@ -68,11 +69,14 @@ func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
 		exec("CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
 		for table, events := range map[string]string{"dblock_locks": "UPDATE", "dblock_shares": "INSERT"} {
 			r := driver.Request{Name: name + table, Session: session.ID, Attempt: name + table, Units: 1, Of: 2}
-			exec("CREATE TRIGGER swallow BEFORE " + events + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION swallow()")
+			exec("CREATE TRIGGER swallow BEFORE " + events + " ON " + table +
+				" FOR EACH ROW EXECUTE FUNCTION swallow()")
 			_, err := backend.Run(t.Context(), drivertest.General{Op: protocol.Take{Request: r}})
 			exec("DROP TRIGGER swallow ON " + table)
 			var units int
-			if err := look.QueryRowContext(t.Context(), "SELECT shared_units + (SELECT count(*) FROM dblock_shares) FROM dblock_locks WHERE name = $1", r.Name).Scan(&units); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			if err := look.QueryRowContext(t.Context(),
+				"SELECT shared_units + (SELECT count(*) FROM dblock_shares) FROM dblock_locks WHERE name = $1",
+				r.Name).Scan(&units); err != nil && !errors.Is(err, sql.ErrNoRows) {
 				t.Fatal(err)
 			}
 			if !errors.Is(err, transaction.ErrSwallowed) || units != 0 {

@@ -22,7 +22,8 @@ import (
 func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
 	db := dbtest.Postgres(t)
 	through := db.PgBouncer(t, dbtest.PoolTransactions)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+		pgx.QueryExecModeCacheDescribe} {
 		t.Run(mode.String(), func(t *testing.T) {
 			open := func() *dblock.Client[pgx.Tx] { return newClient(t, New(poolIn(t, through, mode))) }
 			handOver(t, db, open(), open(), mode.String(), func() {})
@@ -43,7 +44,8 @@ func TestAPoolerOfStatementsIsRefused(t *testing.T) {
 			return err
 		},
 	} {
-		if err := try(); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "let it pool sessions or transactions") {
+		if err := try(); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+			"let it pool sessions or transactions") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -85,7 +87,8 @@ func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
 
 func TestAnAddressToListenAtThatCannotBeReadIsRefused(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
-	for _, option := range []Option{Listen("host=h port=many"), Listen((*pgx.ConnConfig)(nil)), Listen((*pgxpool.Pool)(nil))} {
+	for _, option := range []Option{Listen("host=h port=many"), Listen((*pgx.ConnConfig)(nil)),
+		Listen((*pgxpool.Pool)(nil))} {
 		if _, err := dblock.New(New(pool, option)); !errors.Is(err, dblock.ErrConfig) {
 			t.Errorf("%v", err)
 		}
@@ -128,7 +131,8 @@ func listening(t *testing.T, stats func() dblock.Stats) {
 
 // handOver has a lock go from one client to another that waits for it. queued is called before the
 // first gives it back.
-func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A], two *dblock.Client[B], name string, queued func()) {
+func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A], two *dblock.Client[B], name string,
+	queued func()) {
 	t.Helper()
 	held, err := one.Lock(t.Context(), name)
 	require.NoError(t, err)
@@ -148,7 +152,8 @@ func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A],
 	}()
 	direct := db.Pool(t)
 	for deadline, places := time.After(10*time.Second), 0; places != 1; {
-		require.NoError(t, direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters WHERE name = $1", name).Scan(&places))
+		require.NoError(t, direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters WHERE name = $1",
+			name).Scan(&places))
 		select {
 		case <-deadline:
 			t.Fatal("nobody queues")

@@ -47,7 +47,9 @@ func spareOf(most int) int {
 func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 	lent, err := d.pool.Acquire(ctx)
 	if err != nil && ctx.Err() != nil {
-		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf("the pool gave no connection, and dblock needs one of its own: see postgres.WithinPool: %w", err))
+		return nil, driver.Fail(driver.ErrUnavailable,
+			fmt.Errorf("the pool gave no connection, and dblock needs one of its own: see postgres.WithinPool: %w",
+				err))
 	}
 	if err != nil {
 		return nil, err

@@ -38,24 +38,29 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 	require.NoError(t, err)
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	if err := errors.Join(client.Guard(t.Context(), tx, l), client.UnlockTx(t.Context(), tx, l), tx.Commit(t.Context())); err != nil {
+	if err := errors.Join(client.Guard(t.Context(), tx, l), client.UnlockTx(t.Context(), tx, l),
+		tx.Commit(t.Context())); err != nil {
 		t.Error(err)
 	}
 	s := pool.Stat()
 	if s.AcquiredConns() != 2 || s.TotalConns() > 4 {
-		t.Errorf("%d of %d connections are in use: want that of the heartbeats and one beside", s.AcquiredConns(), s.TotalConns())
+		t.Errorf("%d of %d connections are in use: want that of the heartbeats and one beside", s.AcquiredConns(),
+			s.TotalConns())
 	}
 	if err := errors.Join(client.Close(t.Context()), other.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() > 0; time.Sleep(time.Millisecond) { // pgxpool ends them beside
+	// pgxpool ends them beside
+	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections are lost", pool.Stat().AcquiredConns())
 		}
 	}
 	for deadline := time.Now().Add(patience()); ; time.Sleep(time.Millisecond) { // and the server its side
 		var named int
-		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dblock%'").Scan(&named)
+		err := pool.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE "+
+				"'dblock%'").Scan(&named)
 		if err == nil && named == 0 {
 			return
 		}

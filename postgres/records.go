@@ -29,8 +29,9 @@ func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([
 	var events []driver.Event
 	err := e.db.exec(ctx, eventsOf(f, limit).into(&row, func() {
 		events = append(events, driver.Event{
-			ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token, Session: row.SessionID,
-			Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
+			ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token,
+			Session: row.SessionID,
+			Host:    row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
 		})
 	}))
 	return events, pgserver.Interpret(err)
@@ -50,7 +51,8 @@ func eventsOf(f driver.EventFilter, limit int) statement {
 	if f.Newest {
 		text = postgresdb.NewestEventsOf
 	}
-	return query(text, postgresdb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds, Most: int32(limit)})
+	return query(text, postgresdb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds,
+		Most: int32(limit)})
 }
 
 func (e *engine) EventsSince(ctx context.Context, since time.Time) (int64, error) {
@@ -68,8 +70,10 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 	var id int64
 	count := func() { deleted++ }
 	for _, purge := range []statement{
-		query(postgresdb.PurgeEvents, postgresdb.PurgeEventsParams{Keep: keep.Microseconds(), Most: int32(limit)}).into(&id, count),
-		query(postgresdb.PurgeRuns, postgresdb.PurgeRunsParams{Keep: keep.Microseconds(), Most: int32(limit)}).into(&id, count),
+		query(postgresdb.PurgeEvents, postgresdb.PurgeEventsParams{Keep: keep.Microseconds(),
+			Most: int32(limit)}).into(&id, count),
+		query(postgresdb.PurgeRuns, postgresdb.PurgeRunsParams{Keep: keep.Microseconds(), Most: int32(limit)}).into(&id,
+			count),
 	} {
 		if err := e.db.exec(ctx, purge); err != nil {
 			return deleted, pgserver.Interpret(err)

@@ -19,7 +19,8 @@ func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	g := s.take(request("a", "a1"))
-	if _, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, false); err != nil {
+	if _, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	s.begin()
@@ -42,7 +43,8 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	s.session("b", time.Minute)
 	s.begin()
 	s.do(query(postgresdb.EnsureRow, "n"))
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1", LockTimeout: "10s"}))
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1",
+		LockTimeout: "10s"}))
 	done := s.blocked(func() {
 		if _, taken, err := drivertest.Take(t.Context(), s, request("b", "b1")); taken || err != nil {
 			t.Errorf("took what another had just taken: %v, %v", taken, err)
@@ -122,9 +124,11 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s.session("b", time.Minute)
 	g := s.take(request("a", "a1"))
 	s.begin()
-	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token, LockTimeout: "10s"}))
+	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token,
+		LockTimeout: "10s"}))
 	done := s.blocked(func() {
-		if _, outcome, err := drivertest.Join(t.Context(), s, request("b", "b1")); outcome != protocol.Done || err != nil {
+		if _, outcome, err := drivertest.Join(t.Context(), s, request("b", "b1")); outcome != protocol.Done ||
+			err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})
@@ -184,7 +188,8 @@ func TestAHeartbeatInFlightKeepsASessionAlive(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Microsecond) // over at once
 	s.begin()
-	s.do(query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}))
+	s.do(query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(),
+		Build: driver.SchemaVersion}))
 	done := s.blocked(func() {
 		if dead, err := s.Expire(t.Context(), "a"); dead || err != nil {
 			t.Errorf("expired under a heartbeat: %v, %v", dead, err)
@@ -223,13 +228,16 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	shared.Name, shared.Units, shared.Of, shared.Lease = "s", 1, 2, time.Minute
 	s.take(shared)
 	for name, grant := range map[string]statement{
-		"take":        query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", LockTimeout: "10s"}),
-		"hand-off":    query(postgresdb.Tell, postgresdb.TellParams{Hints: "[]"}),
-		"to the head": query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "n", Session: "a", Token: g.Token}),
+		"take": query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3",
+			LockTimeout: "10s"}),
+		"hand-off": query(postgresdb.Tell, postgresdb.TellParams{Hints: "[]"}),
+		"to the head": query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "n", Session: "a",
+			Token: g.Token}),
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, LockTimeout: "10s"}),
-		"run":       query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "j", Session: "a"}),
-		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}),
+		"run": query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "j", Session: "a"}),
+		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a",
+			Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}),
 	} {
 		var commits string
 		var found bool

@@ -106,7 +106,8 @@ func (e *engine) refused(ctx context.Context, s *source) {
 		_, _ = e.Expire(ctx, s.expired)
 	}
 	if s.wanted != "" {
-		_ = e.db.exec(ctx, query(postgresdb.WantHold, postgresdb.WantHoldParams{Attempt: s.wanted, Announced: announced.Microseconds()}))
+		_ = e.db.exec(ctx, query(postgresdb.WantHold, postgresdb.WantHoldParams{Attempt: s.wanted,
+			Announced: announced.Microseconds()}))
 	}
 }
 

@@ -29,7 +29,10 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	}
 	t.Run("pgx", func(t *testing.T) {
 		app := db.Pool(t)
-		suite.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] { return postgres.New(app, postgres.Schema(place)) },
+		suite.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] {
+			return postgres.New(app,
+				postgres.Schema(place))
+		},
 			func(ctx context.Context) (pgx.Tx, func() error, error) {
 				tx, err := app.Begin(ctx)
 				return tx, func() error { return tx.Commit(ctx) }, err
@@ -37,7 +40,10 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		app := db.SQL(t)
-		suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return postgres.NewSQL(app, postgres.Schema(place)) },
+		suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] {
+			return postgres.NewSQL(app,
+				postgres.Schema(place))
+		},
 			func(ctx context.Context) (*sql.Tx, func() error, error) {
 				tx, err := app.BeginTx(ctx, nil)
 				return tx, func() error { return tx.Commit() }, err
@@ -49,7 +55,8 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 		defer client.Close(context.Background())
 		l, err := client.Lock(t.Context(), "guarded")
 		require.NoError(t, err)
-		if _, err := pool.ExecContext(t.Context(), `SELECT "Of-others".dblock_guard($1, $2)`, "guarded", l.Token()); err != nil {
+		if _, err := pool.ExecContext(t.Context(), `SELECT "Of-others".dblock_guard($1, $2)`, "guarded",
+			l.Token()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -58,7 +65,8 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 		client, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(places[0])))
 		require.NoError(t, err)
 		defer client.Close(context.Background())
-		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), `migrate.In("locks").Up`) {
+		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) ||
+			!strings.Contains(err.Error(), `migrate.In("locks").Up`) {
 			t.Errorf("%v", err)
 		}
 		all, err := migrate.In(places[1]).Status(t.Context(), pool, migrate.Postgres)

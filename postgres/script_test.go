@@ -96,7 +96,8 @@ func (s *script) blocked(call func(), nth ...int64) <-chan struct{} {
 	go func() { defer close(done); call() }()
 	deadline := time.After(10 * time.Second)
 	for {
-		if s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= waiting {
+		if s.number(
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= waiting {
 			return done
 		}
 		select {
@@ -205,7 +206,8 @@ func (s *script) went(next []driver.Handoff, contended bool, attempts ...string)
 		s.Fatalf("handed on to %+v, want %q", next, attempts)
 	}
 	for i, n := range next {
-		if n.Attempt != attempts[i] || n.Grant.Contended != contended || i > 0 && n.Grant.Token <= next[i-1].Grant.Token {
+		if n.Attempt != attempts[i] || n.Grant.Contended != contended || i > 0 &&
+			n.Grant.Token <= next[i-1].Grant.Token {
 			s.Fatalf("hand-off %d of %+v, want %q, contended %v", i, next, attempts[i], contended)
 		}
 	}

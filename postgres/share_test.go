@@ -21,8 +21,10 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 		want error
 		says string
 	}{
-		"a pool of 4":       {func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 4) }, dblock.ErrConfig, "the pool allows 4 connections, and the 2 clients"},
-		"a pgxpool of four": {func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) }, dblock.ErrUnavailable, "of the 3 that a client needs"},
+		"a pool of 4": {func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 4) },
+			dblock.ErrConfig, "the pool allows 4 connections, and the 2 clients"},
+		"a pgxpool of four": {func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) },
+			dblock.ErrUnavailable, "of the 3 that a client needs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := dbtest.Postgres(t)

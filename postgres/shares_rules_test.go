@@ -99,7 +99,8 @@ func TestAQueueIsForReadersOrForPermitsWhoeverComesFirst(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "n"))
 	s.do(join(units(request("a", "a2"), 2, 5)))
 	done := s.blocked(func() {
-		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1, driver.Readers)); !errors.Is(err, driver.ErrCapacity) {
+		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1,
+			driver.Readers)); !errors.Is(err, driver.ErrCapacity) {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})
@@ -121,10 +122,12 @@ func TestAReleaseSeesTheNumberThatAnotherStatesMeanwhile(t *testing.T) {
 	s.enqueue(units(request("b", "b1"), 3, 8))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
-	s.do(statement{sql: "INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at) VALUES ('n', 9, 'b', '', '', 'b2', 1, 4, 0)"})
+	s.do(statement{sql: "INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, " +
+		"capacity, acquired_at) VALUES ('n', 9, 'b', '', '', 'b2', 1, 4, 0)"})
 	s.do(statement{sql: "UPDATE dblock_locks SET shared_units = shared_units + 1"})
 	done := s.blocked(func() {
-		if next, _, err := drivertest.Remove(t.Context(), s, protocol.Release(small, true, false)); err != nil || next != nil {
+		if next, _, err := drivertest.Remove(t.Context(), s, protocol.Release(small, true, false)); err != nil ||
+			next != nil {
 			t.Errorf("of 4 units 2 are used, and 3 were given: %+v, %v", next, err)
 		}
 	})
@@ -157,7 +160,8 @@ func TestNobodyQueuesForUnitsThatWereGivenUpMeanwhile(t *testing.T) {
 	s.begin()
 	s.leaves(protocol.Release(h, true, false))
 	done := s.blocked(func() {
-		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1, 2)); outcome != protocol.Done || err != nil {
+		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1,
+			2)); outcome != protocol.Done || err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})

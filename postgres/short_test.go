@@ -27,7 +27,10 @@ func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 		"a take":                       {func(s *scene) protocol.Op { s.free(); return s.take("a") }, 1, 2},
 		"a take of a name without row": {func(s *scene) protocol.Op { return s.take("a") }, 2, 5},
 		"a place in a queue":           {func(s *scene) protocol.Op { s.held("a"); return s.join("b") }, 1, 2},
-		"a release":                    {func(s *scene) protocol.Op { return protocol.Release(s.held("a"), false, false) }, 1, 2},
+		"a release": {func(s *scene) protocol.Op {
+			return protocol.Release(s.held("a"), false,
+				false)
+		}, 1, 2},
 		"a hand-over": {func(s *scene) protocol.Op {
 			h := s.held("a")
 			s.run(s.join("b"))

@@ -51,7 +51,8 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 // would wait for the process.
 func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
 	db := dbtest.Postgres(t)
-	for name, engine := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(db.SQL(t)).Backend} {
+	for name, engine := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend,
+		"sql": NewSQL(db.SQL(t)).Backend} {
 		t.Run(name, func(t *testing.T) {
 			r := driver.Request{Name: name, Session: "a", Attempt: "a", Wait: true}
 			if _, err := engine.Run(t.Context(), protocol.Take{Request: r}); err != nil {
@@ -69,7 +70,8 @@ func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
 				done <- err
 			}()
 			<-locked
-			if _, err := db.SQL(t).Exec("UPDATE dblock_locks SET asked = 'why' WHERE name = $1", name); err != nil { // waits for the row, without limit
+			// waits for the row, without limit
+			if _, err := db.SQL(t).Exec("UPDATE dblock_locks SET asked = 'why' WHERE name = $1", name); err != nil {
 				t.Fatal(err)
 			}
 			close(goOn)

@@ -18,7 +18,8 @@ import (
 // Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot
 // from before the waiter.
 func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
-	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} { // rule 10: whatever the application's default
+	// rule 10: whatever the application's default
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			s := newScript(t, "default_transaction_isolation", isolation)
 			s.session("a", time.Minute)
@@ -28,7 +29,8 @@ func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 			s.do(query(postgresdb.LockRow, "n"))
 			s.do(join(request("b", "b1")))
 			done := s.blocked(func() {
-				next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+				next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token},
+					true)
 				if err != nil || first(next).Attempt != "b1" {
 					t.Errorf("the lock went to %+v, %v", next, err)
 				}
@@ -55,11 +57,13 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	var n int
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n))
-	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
+	if _, err := s.pool.Exec(t.Context(),
+		"UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
 		t.Fatal(err)
 	}
 	of := transactions[pgx.Tx]{of: ofPgx}
-	require.NoError(t, of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}, driver.Detachment{}, nil))
+	require.NoError(t, of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token},
+		driver.Detachment{}, nil))
 	require.NoError(t, tx.Commit(t.Context()))
 	if h := s.holder(); h.Attempt != "b1" {
 		t.Errorf("the lock went to %+v", h)
@@ -130,7 +134,8 @@ func TestUnlockTxPassesOverTheDeadAtReadUncommitted(t *testing.T) {
 	h := s.have(request("a", "a1"))
 	s.enqueue(request("b", "b1"))
 	s.enqueue(request("c", "c1"))
-	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'b'"); err != nil {
+	if _, err := s.pool.Exec(t.Context(),
+		"UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'b'"); err != nil {
 		t.Fatal(err)
 	}
 	tx := s.snapshot(pgx.ReadUncommitted)
@@ -164,7 +169,8 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 						s.release(old)
 					}
 					h := s.have(request("a", "a1"))
-					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrNotHeld) || pgserver.State(err) != pgserver.SerializationFailure {
+					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrRetry) ||
+						errors.Is(err, driver.ErrNotHeld) || pgserver.State(err) != pgserver.SerializationFailure {
 						t.Errorf("it is held, and %s says: %v", what, err)
 					}
 					if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
@@ -183,7 +189,8 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 // Broken by taking every lock that is not held for a newer one: who runs the transaction again
 // would do so for ever.
 func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
-	for _, level := range []pgx.TxIsoLevel{pgx.ReadUncommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadUncommitted, pgx.ReadCommitted, pgx.RepeatableRead,
+		pgx.Serializable} {
 		for _, what := range []string{"Guard", "ReleaseTx"} {
 			t.Run(string(level)+"/"+what, func(t *testing.T) {
 				s := newScript(t)
@@ -206,10 +213,12 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 					s.release(other)
 				}
 				h := s.have(request("a", "a3"))
-				if _, err := s.pool.Exec(t.Context(), "DELETE FROM dblock_heartbeats WHERE session_id = 'a'"); err != nil {
+				if _, err := s.pool.Exec(t.Context(),
+					"DELETE FROM dblock_heartbeats WHERE session_id = 'a'"); err != nil {
 					t.Fatal(err)
 				}
-				if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
+				if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", driver.Holder{Session: "a",
+					Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
 					t.Fatal(next, taken, err)
 				}
 				lost(h)

@@ -55,7 +55,8 @@ func (s *source) read() *protocol.Name {
 	if s.locked {
 		s.before = protocol.Row{
 			Name: s.name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			First: r.FirstToken, Last: r.LastToken, Token: r.Token, Since: r.AcquiredAt, Ends: r.ExpiresAt, Rests: r.RestsUntil,
+			First: r.FirstToken, Last: r.LastToken, Token: r.Token, Since: r.AcquiredAt, Ends: r.ExpiresAt,
+			Rests:    r.RestsUntil,
 			Metadata: r.Metadata, Asked: r.Asked, Units: int(r.SharedUnits), Capacity: int(r.Capacity), Mixed: r.Mixed,
 			Waiters: int(r.Waiters), Head: r.FirstTicket, Next: r.NextTicket,
 		}
@@ -69,7 +70,8 @@ func (s *source) exec(statements ...statement) error {
 
 // page reads places from a ticket on.
 func (s *source) page(lowest int64, limit int, places *[]protocol.Place) statement {
-	return readPlaces(query(postgresdb.Places, postgresdb.PlacesParams{Name: s.name, Lowest: lowest, Most: int32(limit)}), places)
+	return readPlaces(query(postgresdb.Places, postgresdb.PlacesParams{Name: s.name, Lowest: lowest,
+		Most: int32(limit)}), places)
 }
 
 // readPlaces has a statement, whose rows are those of Places, append what it reads.
@@ -78,8 +80,9 @@ func readPlaces(s statement, places *[]protocol.Place) statement {
 	return s.into(&row, func() {
 		*places = append(*places, protocol.Place{
 			Request: protocol.Request{
-				Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Members: int(row.Members),
-				Lease: microseconds(row.Lease), Metadata: row.Metadata, MinHold: microseconds(row.MinHold),
+				Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+				Members: int(row.Members),
+				Lease:   microseconds(row.Lease), Metadata: row.Metadata, MinHold: microseconds(row.MinHold),
 				Units: int(row.Units), Of: int(row.Capacity),
 			},
 			Ticket: row.Ticket, Since: row.EnqueuedAt, Alive: row.Alive,
@@ -131,7 +134,8 @@ func (s *source) shares(p postgresdb.SharesParams) (shares []protocol.Share, err
 	err = s.exec(query(postgresdb.Shares, p).into(&row, func() {
 		shares = append(shares, protocol.Share{
 			Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
-			Units: int(row.Units), Of: int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt, Metadata: row.Metadata, Asked: row.Asked,
+			Units: int(row.Units), Of: int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt,
+			Metadata: row.Metadata, Asked: row.Asked,
 		})
 	}))
 	return shares, err
@@ -142,7 +146,8 @@ func (s *source) Tally() (t protocol.Tally, err error) {
 	var row postgresdb.TallyRow
 	err = s.exec(query(postgresdb.Tally, s.name).into(&row, func() {
 		t = protocol.Tally{
-			Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest, Smallest: int(row.Smallest), Largest: int(row.Largest),
+			Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest,
+			Smallest: int(row.Smallest), Largest: int(row.Largest),
 		}
 	}))
 	return t, err

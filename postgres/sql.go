@@ -180,7 +180,8 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 	conn, err := d.db.Conn(ctx)
 	if most, full := d.full(); err != nil && ctx.Err() != nil && full {
 		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see postgres.NewSQL): %w", most, err))
+			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see "+
+				"postgres.NewSQL): %w", most, err))
 	}
 	if err != nil {
 		return nil, err
@@ -211,7 +212,8 @@ func (d sqlDB) room(ctx context.Context, side *connpool.Pool[upkeep]) error {
 		conn, err := d.db.Conn(within)
 		if err != nil && within.Err() != nil && ctx.Err() == nil {
 			return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-				"the pool gave %d connections of the 3 that a client needs, and has %d: see postgres.NewSQL on stdlib.OpenDBFromPool: %w",
+				"the pool gave %d connections of the 3 that a client needs, and has %d: see postgres.NewSQL on "+
+					"stdlib.OpenDBFromPool: %w",
 				kept, d.db.Stats().OpenConnections, err))
 		}
 		if err != nil {
@@ -283,7 +285,8 @@ func (c sqlConn) close() error {
 	done := make(chan error, 1)
 	go func() {
 		_ = c.conn.Raw(func(raw any) error {
-			if conn, _ := below(raw); conn != nil { // behind stdlib.OpenDBFromPool it would go back to a pgxpool as it is
+			// behind stdlib.OpenDBFromPool it would go back to a pgxpool as it is
+			if conn, _ := below(raw); conn != nil {
 				_ = pgserver.Close(conn)
 			}
 			return sqldriver.ErrBadConn

@@ -38,12 +38,14 @@ func borrowLockTimeout(timeout string) statement {
 // ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,
 // with the commit. When that reaches the disk is the caller's to say. The session itself is told,
 // too: nobody else tells it.
-func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Detachment, _ driver.OnSideConn) error {
+func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Detachment,
+	_ driver.OnSideConn) error {
 	x := t.of(tx)
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	s := &source{ctx: quiet, tx: x, name: h.Name}
-	if err := t.waiting(ctx, x, true, append(s.open(query(postgresdb.LockRow, h.Name)), restoreLockTimeout)...); err != nil {
+	if err := t.waiting(ctx, x, true, append(s.open(query(postgresdb.LockRow, h.Name)),
+		restoreLockTimeout)...); err != nil {
 		return pgserver.Interpret(err)
 	}
 	n := s.read()
@@ -71,7 +73,8 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 	return driver.ErrNotHeld
 }
 
-func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may driver.Pass, wait bool, _ driver.OnSideConn) (driver.State, bool, error) {
+func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may driver.Pass, wait bool,
+	_ driver.OnSideConn) (driver.State, bool, error) {
 	x := t.of(tx)
 	var row postgresdb.LockRowTxRow
 	var there bool
@@ -103,7 +106,8 @@ func (t transactions[TX]) Database(ctx context.Context, tx TX) (id string, err e
 	x := t.of(tx)
 	var there bool
 	err = t.behind(ctx, x,
-		borrowLockTimeout(briefly), query(postgresdb.Database, struct{}{}).found(&id, &there), restoreLockTimeout, release)
+		borrowLockTimeout(briefly), query(postgresdb.Database, struct{}{}).found(&id, &there), restoreLockTimeout,
+		release)
 	return id, pgserver.Interpret(err)
 }
 

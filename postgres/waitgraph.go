@@ -14,7 +14,8 @@ func (e *engine) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wai
 	var waits []driver.Wait
 	err := e.db.exec(ctx, query(postgresdb.WaitGraph, list(attempts)).into(&row, func() {
 		waits = append(waits, driver.Wait{
-			Name: row.Name, Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Holds: row.Holds,
+			Name: row.Name, Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+			Holds: row.Holds,
 			Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),
 		})
 	}))

@@ -14,8 +14,10 @@ func write(n *protocol.Name, addEvent string) (statements []statement) {
 	if n.Changed() {
 		statements = append(statements, query(postgresdb.WriteName, postgresdb.WriteNameParams{
 			Name: name, Session: n.Session, Host: n.Host, Thread: n.Thread, Attempt: n.Attempt,
-			FirstToken: n.First, LastToken: n.Last, Token: n.Token, AcquiredAt: n.Since, ExpiresAt: n.Ends, RestsUntil: n.Rests,
-			Metadata: n.Metadata, Asked: n.Asked, SharedUnits: int32(n.Units), Capacity: int32(n.Capacity), Mixed: n.Mixed,
+			FirstToken: n.First, LastToken: n.Last, Token: n.Token, AcquiredAt: n.Since, ExpiresAt: n.Ends,
+			RestsUntil: n.Rests,
+			Metadata:   n.Metadata, Asked: n.Asked, SharedUnits: int32(n.Units), Capacity: int32(n.Capacity),
+			Mixed:   n.Mixed,
 			Waiters: int32(n.Waiters), FirstTicket: n.Head, NextTicket: n.Next,
 		}))
 	}
@@ -24,20 +26,24 @@ func write(n *protocol.Name, addEvent string) (statements []statement) {
 		for i, p := range n.GonePlaces {
 			tickets[i] = p.Ticket
 		}
-		statements = append(statements, query(postgresdb.DropPlaces, postgresdb.DropPlacesParams{Name: name, Tickets: list(tickets)}))
+		statements = append(statements, query(postgresdb.DropPlaces, postgresdb.DropPlacesParams{Name: name,
+			Tickets: list(tickets)}))
 	}
 	if len(n.PutPlaces) > 0 {
-		statements = append(statements, query(postgresdb.PutPlaces, postgresdb.PutPlacesParams{Name: name, Places: list(placesOf(n.PutPlaces))}))
+		statements = append(statements, query(postgresdb.PutPlaces, postgresdb.PutPlacesParams{Name: name,
+			Places: list(placesOf(n.PutPlaces))}))
 	}
 	if len(n.GoneShares) > 0 {
 		tokens := make([]int64, len(n.GoneShares))
 		for i, s := range n.GoneShares {
 			tokens[i] = s.Token
 		}
-		statements = append(statements, query(postgresdb.DropShares, postgresdb.DropSharesParams{Name: name, Tokens: list(tokens)}))
+		statements = append(statements, query(postgresdb.DropShares, postgresdb.DropSharesParams{Name: name,
+			Tokens: list(tokens)}))
 	}
 	if len(n.PutShares) > 0 {
-		statements = append(statements, query(postgresdb.PutShares, postgresdb.PutSharesParams{Name: name, Shares: list(n.PutShares)}))
+		statements = append(statements, query(postgresdb.PutShares, postgresdb.PutSharesParams{Name: name,
+			Shares: list(n.PutShares)}))
 	}
 	if len(n.Events) > 0 {
 		statements = append(statements, query(addEvent, list(n.Events)))
@@ -59,7 +65,8 @@ func placesOf(places []protocol.Place) []place {
 	put := make([]place, len(places))
 	for i, p := range places {
 		put[i] = place{
-			p.Ticket, p.Since, p.Lease.Microseconds(), p.MinHold.Microseconds(), p.Session, p.Host, p.Thread, p.Attempt, p.Metadata,
+			p.Ticket, p.Since, p.Lease.Microseconds(), p.MinHold.Microseconds(), p.Session, p.Host, p.Thread, p.Attempt,
+			p.Metadata,
 			max(p.Members, 1), p.Units, p.Of,
 		}
 	}
@@ -73,7 +80,8 @@ func placesOf(places []protocol.Place) []place {
 // was recorded.
 func reversible(before protocol.Row, n *protocol.Name) bool {
 	return n.Token == before.Token && len(n.PutShares) == 0 && len(n.Events) == 0 &&
-		(n.Session == "" || n.Session == before.Session && n.First == before.First && n.Last == before.Last && n.Ends == before.Ends)
+		(n.Session == "" || n.Session == before.Session && n.First == before.First && n.Last == before.Last &&
+			n.Ends == before.Ends)
 }
 
 // notification is a hint as Tell sends it.

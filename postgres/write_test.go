@@ -8,7 +8,8 @@ import (
 
 // A grant that a crash takes back would be granted again, while its holder believes in it.
 func TestOnlyWhatACrashMayTakeBackIsLazy(t *testing.T) {
-	held := protocol.Row{Name: "n", Session: "a", Attempt: "a1", First: 3, Last: 5, Token: 5, Ends: 100, Waiters: 1, Head: 1, Next: 2}
+	held := protocol.Row{Name: "n", Session: "a", Attempt: "a1", First: 3, Last: 5, Token: 5, Ends: 100, Waiters: 1,
+		Head: 1, Next: 2}
 	for what, c := range map[string]struct {
 		change func(n *protocol.Name)
 		lazy   bool

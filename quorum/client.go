@@ -32,8 +32,9 @@ type Client struct {
 
 	background context.Context // ends when Close begins
 	stop       context.CancelCauseFunc
-	calls      sync.WaitGroup // calls, locks, and releases in the background; added to with mu locked or from within one
-	down       chan struct{}  // closed when no goroutine of the client runs any more
+	// calls, locks, and releases in the background; added to with mu locked or from within one
+	calls sync.WaitGroup
+	down  chan struct{} // closed when no goroutine of the client runs any more
 
 	mu     sync.Mutex // protects what follows
 	closed bool
@@ -55,7 +56,8 @@ func New(nodes []Node, options ...Option) (*Client, error) {
 	}
 	for i, n := range nodes {
 		if 2*n.ttl > config.quarantine {
-			err := fmt.Errorf("%w: the TTL of its client, %v, is more than half of WithQuarantine(%v)", dblock.ErrConfig, n.ttl, config.quarantine)
+			err := fmt.Errorf("%w: the TTL of its client, %v, is more than half of WithQuarantine(%v)",
+				dblock.ErrConfig, n.ttl, config.quarantine)
 			return nil, fmt.Errorf("quorum: %w", NodeError{i + 1, n.name, err})
 		}
 	}

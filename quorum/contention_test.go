@@ -56,10 +56,12 @@ func TestANodeThatHangsDoesNotStopThoseWhoContend(t *testing.T) {
 			dead, deadFailed := contend(clients)
 			s.set(down, 2)
 			hangs, failed := contend(clients)
-			t.Logf("%d contenders in 8 s: %d locks when all is well, %d with a dead node (%d failures), %d with one that hangs (%d failures)",
+			t.Logf("%d contenders in 8 s: %d locks when all is well, %d with a dead node (%d failures), %d with one "+
+				"that hangs (%d failures)",
 				contenders, well, dead, deadFailed, hangs, failed)
 			if hangs < dead/2 || failed > deadFailed+hangs/10 {
-				t.Errorf("%d locks and %d failures with a node that hangs, %d and %d with one that is dead", hangs, failed, dead, deadFailed)
+				t.Errorf("%d locks and %d failures with a node that hangs, %d and %d with one that is dead", hangs,
+					failed, dead, deadFailed)
 			}
 			s.set(up, 2)
 		})
@@ -189,7 +191,8 @@ func TestThePauseBetweenRoundsGrowsWithTheFailuresAndWithTheRounds(t *testing.T)
 	for _, c := range []struct {
 		tries      int
 		took, want time.Duration
-	}{{1, ms, 20 * ms}, {2, ms, 40 * ms}, {1, 30 * ms, 60 * ms}, {50, ms, 250 * ms}, {50, 0, 250 * ms}, {50, 100 * ms, 800 * ms}, {1, 300 * ms, 600 * ms}} {
+	}{{1, ms, 20 * ms}, {2, ms, 40 * ms}, {1, 30 * ms, 60 * ms}, {50, ms, 250 * ms}, {50, 0, 250 * ms},
+		{50, 100 * ms, 800 * ms}, {1, 300 * ms, 600 * ms}} {
 		if got := backoff(c.tries, c.took); got != c.want {
 			t.Errorf("after %d rounds of %v: %v, not %v", c.tries, c.took, got, c.want)
 		}

@@ -66,15 +66,17 @@ func (e NodeError) Unwrap() error { return e.Err }
 
 var (
 	errLate       = fmt.Errorf("%w: no answer within the node's time limit", dblock.ErrUnavailable)
-	errLateBefore = fmt.Errorf("%w: it did not answer the last request within its time limit, and the next one not yet", dblock.ErrUnavailable)
-	errCalledOff  = errors.New("was not waited for")
-	errLostAgain  = errors.New("was locked, and lost again before a majority was")
+	errLateBefore = fmt.Errorf("%w: it did not answer the last request within its time limit, and the next one not yet",
+		dblock.ErrUnavailable)
+	errCalledOff = errors.New("was not waited for")
+	errLostAgain = errors.New("was locked, and lost again before a majority was")
 )
 
 // permanent reports whether asking a node again is of no use.
 func permanent(err error) bool {
 	for _, kind := range []error{
-		dblock.ErrInvalidName, dblock.ErrInvalidOption, dblock.ErrSchema, dblock.ErrConfig, dblock.ErrUnsupported, dblock.ErrClosed,
+		dblock.ErrInvalidName, dblock.ErrInvalidOption, dblock.ErrSchema, dblock.ErrConfig, dblock.ErrUnsupported,
+		dblock.ErrClosed,
 	} {
 		if errors.Is(err, kind) {
 			return true
@@ -116,9 +118,11 @@ func (c *Client) verdict(op, name string, failures []error) (e *Error, held, fin
 		e.Err = dblock.ErrNotAcquired
 		return e, true, false
 	case hopeless+away <= spare:
-		e.Err = fmt.Errorf("%w: %d of %d nodes are %w", dblock.ErrUnavailable, quarantined, len(c.nodes), ErrQuarantined)
+		e.Err = fmt.Errorf("%w: %d of %d nodes are %w", dblock.ErrUnavailable, quarantined, len(c.nodes),
+			ErrQuarantined)
 	default:
-		e.Err = fmt.Errorf("%w: %d of %d nodes are not available, and %d are needed", dblock.ErrUnavailable, hopeless+away+quarantined, len(c.nodes), c.majority)
+		e.Err = fmt.Errorf("%w: %d of %d nodes are not available, and %d are needed", dblock.ErrUnavailable,
+			hopeless+away+quarantined, len(c.nodes), c.majority)
 		if quarantined > 0 {
 			e.Err = fmt.Errorf("%w (%d are %w)", e.Err, quarantined, ErrQuarantined)
 		}

@@ -130,7 +130,8 @@ func (l *Lock) leave(ctx context.Context) error {
 	case cap(answers)-lost < l.c.majority:
 		e.Err = dblock.ErrLost
 	default:
-		e.Err = fmt.Errorf("%w: %d of %d nodes have released it; the others will do so, at the latest when the TTL is over", dblock.ErrUnavailable, released, len(l.c.nodes))
+		e.Err = fmt.Errorf("%w: %d of %d nodes have released it; the others will do so, at the latest when the TTL "+
+			"is over", dblock.ErrUnavailable, released, len(l.c.nodes))
 	}
 	return e
 }
@@ -204,9 +205,11 @@ func (l *Lock) left(i int, m nodeLock) {
 	l.mu.Unlock()
 	cause := context.Cause(m.Context())
 	if n < l.c.majority {
-		l.end(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it: %w", l.name, dblock.ErrLost, n, len(l.c.nodes), l.c.node(i, cause)))
+		l.end(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it: %w", l.name, dblock.ErrLost, n,
+			len(l.c.nodes), l.c.node(i, cause)))
 	}
-	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", l.c.node(i, cause).place(), "left", n, "because", cause)
+	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", l.c.node(i, cause).place(), "left", n,
+		"because", cause)
 }
 
 // end ends the lock, and releases it on every node. Each node answers once. It returns nil if the

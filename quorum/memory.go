@@ -37,7 +37,8 @@ func (c *Client) excluded(i int) error {
 		return quarantined(left)
 	}
 	if c.states[i].stalled >= maxStalled {
-		return fmt.Errorf("%w: %d earlier requests have been called off, and have not returned", dblock.ErrUnavailable, c.states[i].stalled)
+		return fmt.Errorf("%w: %d earlier requests have been called off, and have not returned", dblock.ErrUnavailable,
+			c.states[i].stalled)
 	}
 	return nil
 }
@@ -89,7 +90,8 @@ func (c *Client) asked(i int) {
 }
 
 func quarantined(left time.Duration) error {
-	return fmt.Errorf("%w for another %v: it may have lost its data", ErrQuarantined, max(left, time.Millisecond).Round(time.Millisecond))
+	return fmt.Errorf("%w for another %v: it may have lost its data", ErrQuarantined,
+		max(left, time.Millisecond).Round(time.Millisecond))
 }
 
 // trust returns the floor of a node, or an error if the node does not count. A node counts when its
@@ -108,7 +110,8 @@ func (c *Client) trust(ctx context.Context, i int) (floor int64, err error) {
 		return 0, quarantined(left)
 	case m.floor <= 0:
 		c.startHealing(i)
-		return 0, fmt.Errorf("%w: it does not know the tokens that were granted before, and learns them from %d others; at the first start of all call Init", ErrQuarantined, c.majority)
+		return 0, fmt.Errorf("%w: it does not know the tokens that were granted before, and learns them from %d "+
+			"others; at the first start of all call Init", ErrQuarantined, c.majority)
 	case m.floor == math.MaxInt64:
 		return 0, fmt.Errorf("%w: its tokens are used up", dblock.ErrConfig)
 	}
@@ -138,7 +141,8 @@ func (c *Client) startHealing(i int) {
 			c.log.Warn("quorum: a node that lost its data could not be healed yet", "error", c.node(i, err))
 			return
 		}
-		c.log.Info("quorum: a node that lost its data knows the tokens again", "node", c.node(i, nil).place(), "floor", floor, "counts in", c.quarantine)
+		c.log.Info("quorum: a node that lost its data knows the tokens again", "node", c.node(i, nil).place(), "floor",
+			floor, "counts in", c.quarantine)
 	})
 }
 

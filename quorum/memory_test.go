@@ -80,7 +80,8 @@ func TestARestoredNodeIsQuarantined(t *testing.T) {
 		s.set(func(s *server) { s.data = before }, 0)
 		require.NoError(t, Quarantine(t.Context(), c.nodes[0]))
 		s.set(down, 1)
-		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) || !errors.Is(err, dblock.ErrUnavailable) {
+		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) ||
+			!errors.Is(err, dblock.ErrUnavailable) {
 			t.Error(err)
 		}
 		s.set(up, 1)
@@ -109,7 +110,8 @@ func TestInitIsNeededOnceAndForAllNodes(t *testing.T) {
 		}
 		s.set(func(s *server) { s.down = true }, 4)
 		var e *Error
-		if err := Init(t.Context(), nodes...); !errors.As(err, &e) || len(e.Nodes) != 1 || e.Nodes[0].Node != 5 || !errors.Is(err, dblock.ErrUnavailable) {
+		if err := Init(t.Context(), nodes...); !errors.As(err, &e) || len(e.Nodes) != 1 || e.Nodes[0].Node != 5 ||
+			!errors.Is(err, dblock.ErrUnavailable) {
 			t.Errorf("a node is away: %v", err)
 		}
 		s.set(up, 4)

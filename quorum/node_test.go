@@ -77,9 +77,11 @@ func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
 			if i == long {
 				ttl += time.Millisecond
 			}
-			nodes = append(nodes, On(dblocktest.New[*struct{}](t, dblock.WithTTL(ttl)).Client).Named([]string{"berlin", "paris", "rome"}[i]))
+			nodes = append(nodes, On(dblocktest.New[*struct{}](t, dblock.WithTTL(ttl)).Client).Named([]string{"berlin",
+				"paris", "rome"}[i]))
 		}
-		if _, err := New(nodes, WithQuarantine(4*time.Second)); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), nodes[long].name) {
+		if _, err := New(nodes, WithQuarantine(4*time.Second)); !errors.Is(err, dblock.ErrConfig) ||
+			!strings.Contains(err.Error(), nodes[long].name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := New(nodes, WithQuarantine(4*time.Second+2*time.Millisecond)); err != nil {

@@ -56,9 +56,11 @@ func newConfig(options []Option) (config, error) {
 	case c.patience < 0:
 		return c, fmt.Errorf("quorum: %w: WithPatience(%v): want 0 or more", dblock.ErrInvalidOption, c.patience)
 	case c.quarantine < 2*time.Second:
-		return c, fmt.Errorf("quorum: %w: WithQuarantine(%v): want at least 2s, twice the shortest TTL there is", dblock.ErrInvalidOption, c.quarantine)
+		return c, fmt.Errorf("quorum: %w: WithQuarantine(%v): want at least 2s, twice the shortest TTL there is",
+			dblock.ErrInvalidOption, c.quarantine)
 	case c.log == nil:
-		return c, fmt.Errorf("quorum: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence", dblock.ErrInvalidOption)
+		return c, fmt.Errorf("quorum: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence",
+			dblock.ErrInvalidOption)
 	}
 	return c, nil
 }
@@ -66,7 +68,8 @@ func newConfig(options []Option) (config, error) {
 // check returns an error if the nodes cannot make a quorum.
 func check(nodes []Node) error {
 	if len(nodes) < minNodes || len(nodes)%2 == 0 {
-		return fmt.Errorf("quorum: %w: %d nodes: want 3 or 5 (one more than an odd number survives no more failures)", dblock.ErrInvalidOption, len(nodes))
+		return fmt.Errorf("quorum: %w: %d nodes: want 3 or 5 (one more than an odd number survives no more failures)",
+			dblock.ErrInvalidOption, len(nodes))
 	}
 	seen := map[any]int{}
 	for i, n := range nodes {

@@ -49,8 +49,9 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 	n := len(c.nodes)
 	r := &round{
 		c: c, lock: newLock(ctx, c, name), caller: ctx, answers: make(chan answer, 2*n), grants: make([]nodeLock, n),
-		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), late: make([]bool, n), outcome: make(chan bool, 1),
-		began: time.Now(),
+		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), late: make([]bool, n),
+		outcome: make(chan bool, 1),
+		began:   time.Now(),
 	}
 	// Without the caller's values: with them, a lock that the caller has on one node alone would
 	// make it reentrant there.

@@ -23,7 +23,8 @@ type scene struct {
 // scripted runs a test in fake time on some servers.
 func scripted(t *testing.T, servers int, b bugs, f func(t *testing.T, s scene)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{rng: &dice{calm: true, r: rand.New(rand.NewPCG(1, 1))}, bugs: b, began: time.Now(), highest: map[string]int64{}}
+		w := &world{rng: &dice{calm: true, r: rand.New(rand.NewPCG(1, 1))}, bugs: b, began: time.Now(),
+			highest: map[string]int64{}}
 		for range servers {
 			s := newServer(&w.bugs, 0)
 			s.data.since, s.data.floor = time.Now().Add(-time.Hour), 1
@@ -111,7 +112,8 @@ func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
 			t.Errorf("valid for %v", until)
 		}
 		var e *Error
-		if _, err := b.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) || errors.Is(err, dblock.ErrUnavailable) || !errors.As(err, &e) || len(e.Nodes) < 3 {
+		if _, err := b.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) ||
+			errors.Is(err, dblock.ErrUnavailable) || !errors.As(err, &e) || len(e.Nodes) < 3 {
 			t.Errorf("the second holder: %v", err)
 		}
 		s.unlock(l)
@@ -149,13 +151,15 @@ func TestWithAMajorityGoneItFailsInTimeNamesTheNodesAndRecovers(t *testing.T) {
 		}
 		began = time.Now()
 		_, err = c.Lock(t.Context(), "n")
-		if took := time.Since(began); !errors.Is(err, dblock.ErrUnavailable) || took < 3*time.Second || took > 3*time.Second+2*fakeLimit {
+		if took := time.Since(began); !errors.Is(err, dblock.ErrUnavailable) || took < 3*time.Second ||
+			took > 3*time.Second+2*fakeLimit {
 			t.Errorf("Lock after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = c.Lock(ctx, "n")
-		if !errors.Is(err, dblock.ErrUnavailable) || !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, dblock.ErrUnavailable) || !errors.Is(err, dblock.ErrNotAcquired) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a second is over: %v", err)
 		}
 		if n := s.holders(); n != 0 {
@@ -223,7 +227,8 @@ func TestANodeThatComesLateDoesNotReviveALostLock(t *testing.T) {
 		}
 		time.Sleep(2 * fakeLimit)
 		if err := context.Cause(l.Context()); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("token %d lives on after token %d, for %v: %v", l.Token(), next.Token(), time.Until(l.Until()), err)
+			t.Errorf("token %d lives on after token %d, for %v: %v", l.Token(), next.Token(), time.Until(l.Until()),
+				err)
 		}
 		_ = l.Unlock(t.Context())
 	})
@@ -262,7 +267,8 @@ func TestCloseGivesBackAndCallsOff(t *testing.T) {
 		if err := <-waits; !errors.Is(err, dblock.ErrClosed) {
 			t.Errorf("the waiter: %v", err)
 		}
-		if err := a.Close(t.Context()); err != nil || !errors.Is(context.Cause(l.Context()), dblock.ErrClosed) || s.holders() != 0 {
+		if err := a.Close(t.Context()); err != nil || !errors.Is(context.Cause(l.Context()), dblock.ErrClosed) ||
+			s.holders() != 0 {
 			t.Errorf("%v, %v, %d nodes hold it", err, context.Cause(l.Context()), s.holders())
 		}
 		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrClosed) {
@@ -299,7 +305,8 @@ func TestNoRoundIsBegunAfterTheContextHasEnded(t *testing.T) {
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Duration(i)*13*time.Millisecond)
 			node.ctx.Store(&ctx)
-			if _, err := a.Lock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := a.Lock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) ||
+				!errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 			cancel()

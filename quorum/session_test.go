@@ -30,7 +30,8 @@ func (n *peer) living(ctx context.Context) (*fakeSession, error) {
 	s = &fakeSession{id: fmt.Sprintf("%d/%d", n.p.id, n.p.rng.n(1<<40))}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	sent := time.Now()
-	if err := n.call(ctx, func() error { n.s.data.sessions[s.id] = time.Now().Add(fakeTTL); return nil }, nil); err != nil {
+	if err := n.call(ctx, func() error { n.s.data.sessions[s.id] = time.Now().Add(fakeTTL); return nil },
+		nil); err != nil {
 		return nil, err
 	}
 	s.deadline = sent.Add(fakeTTL - fakeTTL/100 - 2*time.Since(sent))

@@ -60,7 +60,8 @@ func TestWhatCameAfterTheTokenDoesNotCount(t *testing.T) {
 			scripted(t, 5, bugs{}, func(t *testing.T, s scene) {
 				a, b := s.client(1, WithNodeLimit(time.Minute)), s.client(2)
 				nodes := s.stage(a)
-				s.set(func(s *server) { s.offset = time.Second }, 0) // so that the token has to be written to the others
+				// so that the token has to be written to the others
+				s.set(func(s *server) { s.offset = time.Second }, 0)
 				raise, lock := make(gateway), make(gateway)
 				for _, n := range nodes[1 : 1+late] {
 					n.raise = raise

@@ -7,7 +7,8 @@ import (
 
 // note writes down what happened. MUST be called with mu locked.
 func (w *world) note(format string, args ...any) {
-	w.log = append(w.log, fmt.Sprintf("%10v ", time.Since(w.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+	w.log = append(w.log, fmt.Sprintf("%10v ", time.Since(w.began).Round(time.Millisecond))+fmt.Sprintf(format,
+		args...))
 }
 
 func (w *world) tell(format string, args ...any) {

@@ -61,7 +61,8 @@ func (w *world) process(id, fuse int, options ...Option) (*process, *Client) {
 		nodes[i] = Node{node: &peer{p: p, s: s}, ttl: fakeTTL}
 	}
 	c, err := New(nodes, append([]Option{
-		WithNodeLimit(fakeLimit), WithQuarantine(fakeQuarantine), WithPatience(3 * time.Second), WithLogger(slog.New(slog.DiscardHandler)),
+		WithNodeLimit(fakeLimit), WithQuarantine(fakeQuarantine), WithPatience(3 * time.Second),
+		WithLogger(slog.New(slog.DiscardHandler)),
 	}, options...)...)
 	if err != nil {
 		panic(err)
@@ -133,7 +134,8 @@ func (w *world) granted(p *process, name string, l *Lock) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range w.holders {
-		if h.name == name && !h.done && !h.p.dead() && h.l.Context().Err() == nil && !p.dead() && l.Context().Err() == nil {
+		if h.name == name && !h.done && !h.p.dead() && h.l.Context().Err() == nil && !p.dead() &&
+			l.Context().Err() == nil {
 			w.fault("%d holds %s with token %d, and so does %d with %d", p.id, name, l.Token(), h.p.id, h.l.Token())
 		}
 	}

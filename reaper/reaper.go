@@ -47,7 +47,8 @@ func (r Report) Zero() bool { return r == Report{} }
 
 // String lists what was done, in words.
 func (r Report) String() string {
-	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d sessions forgotten, %d records deleted, %d names recounted, %d postponed",
+	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d "+
+		"sessions forgotten, %d records deleted, %d names recounted, %d postponed",
 		r.Expired, r.HandedOn, r.Freed, r.Dismissed, r.Purged, r.Forgotten, r.Deleted, r.Recounted, r.Postponed)
 }
 
@@ -100,7 +101,8 @@ func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func configOf(options []Option) (config, error) {
-	c := config{interval: 15 * time.Second, retention: 24 * time.Hour, history: 30 * 24 * time.Hour, batch: 500, log: slog.Default()}
+	c := config{interval: 15 * time.Second, retention: 24 * time.Hour, history: 30 * 24 * time.Hour, batch: 500,
+		log: slog.Default()}
 	for _, o := range options {
 		if o == nil {
 			return c, errors.New("dblock: reaper: a nil Option")

@@ -40,7 +40,8 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	err = driver.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	err = driver.Join(err, s.refused)
 	if purge {
-		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over", s.engine.DropGuards),
+		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over",
+			s.engine.DropGuards),
 			s.all(ctx, batch, "old events and runs", func(ctx context.Context, limit int) (int, error) {
 				return s.engine.PurgeRecords(ctx, s.history, limit)
 			}))
@@ -124,7 +125,8 @@ func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder
 	taken, err := driver.Do(ctx, s.engine, protocol.TakeOver("", name, holder))
 	if taken.Done() && s.events {
 		s.expired = append(s.expired, driver.Event{
-			Name: name, Kind: "expired", Token: holder.Grant.Token, Session: holder.Session, Detail: "found by a reaper",
+			Name: name, Kind: "expired", Token: holder.Grant.Token, Session: holder.Session,
+			Detail: "found by a reaper",
 		})
 	}
 	switch {
@@ -187,7 +189,8 @@ func (s *sweeper) recount(ctx context.Context, next string, batch int) error {
 		case corrected.Done():
 			s.report.Recounted++
 			s.report.HandedOn += len(corrected.Next)
-			s.log.Warn("dblock: reaper: the row of a name did not agree with its queue and shares, and was corrected", "name", name)
+			s.log.Warn("dblock: reaper: the row of a name did not agree with its queue and shares, and was corrected",
+				"name", name)
 		}
 	}
 	return err
@@ -195,7 +198,8 @@ func (s *sweeper) recount(ctx context.Context, next string, batch int) error {
 
 // all deletes batch after batch until nothing is left, because more than one batch may be written
 // between two sweeps.
-func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx context.Context, limit int) (int, error)) error {
+func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx context.Context, limit int) (int,
+	error)) error {
 	for {
 		deleted, err := some(ctx, batch)
 		switch {

@@ -31,7 +31,8 @@ func (*guarded) Miscounted(context.Context, string, string, int) ([]string, erro
 func (*guarded) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (g *guarded) Schema(context.Context) (driver.Schema, error) {
-	return driver.Schema{Version: max(g.newer, driver.SchemaVersion), UsableFrom: max(g.newer, driver.SchemaVersion)}, nil
+	return driver.Schema{Version: max(g.newer, driver.SchemaVersion), UsableFrom: max(g.newer, driver.SchemaVersion)},
+		nil
 }
 
 func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {

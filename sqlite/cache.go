@@ -20,7 +20,8 @@ const (
 // ownCaches reports whether each connection of the pool is known to have a cache of its own. It
 // takes two connections to find out, and waits for none.
 func (d *database) ownCaches(ctx context.Context) bool {
-	if s := d.db.Stats(); d.cache.Load() == int32(cacheUnknown) && (s.MaxOpenConnections == 0 || s.InUse+2 <= s.MaxOpenConnections) {
+	if s := d.db.Stats(); d.cache.Load() == int32(cacheUnknown) && (s.MaxOpenConnections == 0 ||
+		s.InUse+2 <= s.MaxOpenConnections) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
 		if shared, err := d.sharesCache(ctx); err == nil && shared {

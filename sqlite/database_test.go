@@ -122,10 +122,12 @@ func TestACommitIsTriedAgainForASecondAndThenGivesWay(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		write := func(context.Context, *sqlitedb.Queries) error { return nil }
-		if err := e.db.write(ctx, write); !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(began.Add(commitTimeout-1)) {
+		if err := e.db.write(ctx, write); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Now().Before(began.Add(commitTimeout-1)) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if n := len(f.ran); n < 10 || !slices.Equal(slices.Compact(f.ran), []string{"BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"}) {
+		if n := len(f.ran); n < 10 || !slices.Equal(slices.Compact(f.ran), []string{"BEGIN IMMEDIATE", "COMMIT",
+			"ROLLBACK"}) {
 			t.Errorf("%d statements: %q", n, slices.Compact(f.ran))
 		}
 

@@ -43,7 +43,8 @@ func interpret(err error) error {
 	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, driver.ErrTxDone) { // of the caller's transaction
 		return driver.Fail(driver.ErrTxDone, err)
 	}
-	for _, kind := range []error{driver.ErrRefused, driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrRetry, driver.ErrTxDone} {
+	for _, kind := range []error{driver.ErrRefused, driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld,
+		driver.ErrCapacity, driver.ErrRetry, driver.ErrTxDone} {
 		if errors.Is(err, kind) {
 			return err
 		}

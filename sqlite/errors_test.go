@@ -55,7 +55,8 @@ func TestResultCodesAreFoundInTheErrorsOfAnyDriver(t *testing.T) {
 			t.Errorf("%#v: %d, %v", c.err, code, ok)
 		}
 	}
-	for _, err := range []error{nil, errors.New("text"), unrelated{}, withArgument{}, embedded{}, context.Canceled, fields{}} {
+	for _, err := range []error{nil, errors.New("text"), unrelated{}, withArgument{}, embedded{}, context.Canceled,
+		fields{}} {
 		if code, ok := codeOf(err); ok {
 			t.Errorf("%#v has code %d", err, code)
 		}
@@ -87,7 +88,8 @@ func TestResultCodesAndTheirKinds(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	for code, want := range map[int]bool{5: true, 261: true, 517: true, 6: true, 262: true, 15: true, 1: false, 8: false} {
+	for code, want := range map[int]bool{5: true, 261: true, 517: true, 6: true, 262: true, 15: true, 1: false,
+		8: false} {
 		if busy(&method{code}) != want {
 			t.Errorf("busy(%d) is %v", code, !want)
 		}

@@ -27,7 +27,8 @@ func locateSchema(ctx context.Context, conn *sql.Conn) (schemaLocation, error) {
 	}
 	for i, name := range names {
 		var n int
-		if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM "+name+".sqlite_schema WHERE name = 'dblock_locks'").Scan(&n); err != nil {
+		if err := conn.QueryRowContext(ctx,
+			"SELECT count(*) FROM "+name+".sqlite_schema WHERE name = 'dblock_locks'").Scan(&n); err != nil {
 			return schemaLocation{}, err
 		}
 		if n == 0 {
@@ -47,7 +48,8 @@ func locateSchema(ctx context.Context, conn *sql.Conn) (schemaLocation, error) {
 func databases(ctx context.Context, conn interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (names, paths []string, err error) {
-	rows, err := conn.QueryContext(ctx, "SELECT name, coalesce(file, '') FROM pragma_database_list WHERE name <> 'temp' ORDER BY seq")
+	rows, err := conn.QueryContext(ctx,
+		"SELECT name, coalesce(file, '') FROM pragma_database_list WHERE name <> 'temp' ORDER BY seq")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,15 +96,18 @@ func (f *file) check() error {
 		return nil
 	}
 	if f.moved != "" {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: the path of this pool led to %s, and leads to %s by now, where "+
-			"other processes take their locks: close the pool and open it again", driver.ErrReplaced, f.path, f.moved))
+		return driver.Fail(driver.ErrConfig,
+			fmt.Errorf("%w: the path of this pool led to %s, and leads to %s by now, where "+
+				"other processes take their locks: close the pool and open it again", driver.ErrReplaced, f.path,
+				f.moved))
 	}
 	info, err := os.Stat(f.path)
 	if err == nil && os.SameFile(f.info, info) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: %s was deleted, moved or replaced while this pool had it open, so that "+
-		"other processes take their locks elsewhere: close the pool and open it again", driver.ErrReplaced, f.path))
+	return driver.Fail(driver.ErrConfig,
+		fmt.Errorf("%w: %s was deleted, moved or replaced while this pool had it open, so that "+
+			"other processes take their locks elsewhere: close the pool and open it again", driver.ErrReplaced, f.path))
 }
 
 // follow fails where the pool's path leads to another file by now. SQLite resolves links when it

@@ -33,7 +33,8 @@ func databaseFile(t *testing.T, folder string, mode fs.FileMode) string {
 
 // Only a notice has the attempt in it: a look has not.
 func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
-	for name, folder := range map[string]string{"a short path": "", "a path too long for a socket": strings.Repeat("long/", 40)} {
+	for name, folder := range map[string]string{"a short path": "",
+		"a path too long for a socket": strings.Repeat("long/", 40)} {
 		t.Run(name, func(t *testing.T) {
 			path := databaseFile(t, folder, 0o600)
 			heard, ready, ended := make(chan string), make(chan struct{}), make(chan error, 1)

@@ -16,11 +16,13 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]strin
 	var names []string
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		if f.ContendedAlone() {
-			names, err = q.Contended(ctx, sqlitedb.ContendedParams{Lowest: lowest, Above: inspection.Above(f.Prefix), Most: int64(limit)})
+			names, err = q.Contended(ctx, sqlitedb.ContendedParams{Lowest: lowest, Above: inspection.Above(f.Prefix),
+				Most: int64(limit)})
 			return err
 		}
 		names, err = q.Names(ctx, sqlitedb.NamesParams{
-			Lowest: lowest, Above: inspection.Above(f.Prefix), Host: f.Host, Older: f.Older.Microseconds(), Idle: f.Idle,
+			Lowest: lowest, Above: inspection.Above(f.Prefix), Host: f.Host, Older: f.Older.Microseconds(),
+			Idle:      f.Idle,
 			Contended: f.Contended, Most: int64(limit),
 		})
 		return err
@@ -36,10 +38,12 @@ func (e *engine) Why(ctx context.Context, name string, limit int) (names []strin
 	return names, err
 }
 
-func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
+func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail,
+	error) {
 	var sessions []driver.SessionDetail
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Sessions(ctx, sqlitedb.SessionsParams{After: after, Dead: f.Dead, Host: f.Host, App: f.App, Most: int64(limit)})
+		rows, err := q.Sessions(ctx, sqlitedb.SessionsParams{After: after, Dead: f.Dead, Host: f.Host, App: f.App,
+			Most: int64(limit)})
 		sessions = nil
 		for _, row := range rows {
 			sessions = append(sessions, inspection.Session(row).Detail())

@@ -92,7 +92,8 @@ func hearIn(t *testing.T, inbox bool, first snapshot, ready func(h *hearing), te
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			h.ended <- listen(ctx, h.session, open, h.look, func() { ready(h) }, func(hint driver.Hint) { h.heard <- hint.Attempt })
+			h.ended <- listen(ctx, h.session, open, h.look, func() { ready(h) },
+				func(hint driver.Hint) { h.heard <- hint.Attempt })
 		}()
 		synctest.Wait()
 		test(h)
@@ -239,7 +240,8 @@ func TestAnInboxThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			h.ended <- listen(ctx, h.session, open, h.look, func() {}, func(hint driver.Hint) { h.heard <- hint.Attempt })
+			h.ended <- listen(ctx, h.session, open, h.look, func() {},
+				func(hint driver.Hint) { h.heard <- hint.Attempt })
 		}()
 		time.Sleep(10 * openMin)
 		synctest.Wait()

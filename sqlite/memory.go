@@ -16,8 +16,9 @@ const secondConnection = time.Second
 var inspecting = make(chan struct{}, 1)
 
 var (
-	errNoRollback = errors.New("journal_mode=OFF: SQLite cannot roll back, and half a transition would stay: choose WAL, or any other")
-	errExclusive  = errors.New("locking_mode=EXCLUSIVE lets one connection of the pool in: " +
+	errNoRollback = errors.New("journal_mode=OFF: SQLite cannot roll back, and half a transition would stay: choose " +
+		"WAL, or any other")
+	errExclusive = errors.New("locking_mode=EXCLUSIVE lets one connection of the pool in: " +
 		"call SetMaxOpenConns(1) where no other process needs the database, or leave it at NORMAL")
 	errOwnMemory = errors.New("in-memory and temporary databases are another one in each connection: " +
 		"call SetMaxOpenConns(1) before the migrations, or open a file")

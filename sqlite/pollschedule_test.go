@@ -122,12 +122,22 @@ func TestAGrantThatWasRungIsNotHeardAgain(t *testing.T) {
 		{"one was told", func(t *tally) bool { t.notify(8); return t.missed(8) }, false},
 		{"one of two was told", func(t *tally) bool { t.notify(9); return t.missed(9) }, true},
 		{"two were told, in any order", func(t *tally) bool { t.notify(9); t.notify(8); return t.missed(9) }, false},
-		{"one was told before it was seen", func(t *tally) bool { t.notify(8); t.notify(9); return t.missed(8) || t.missed(9) }, false},
+		{"one was told before it was seen", func(t *tally) bool {
+			t.notify(8)
+			t.notify(9)
+			return t.missed(8) ||
+				t.missed(9)
+		}, false},
 		{"one was told after it was seen", func(t *tally) bool { t.missed(8); t.notify(8); return t.missed(9) }, true},
 		{"one that is not numbered was told", func(t *tally) bool { t.notify(0); return t.missed(8) }, true},
 		{"the session died", func(t *tally) bool { return t.missed(-1) }, true},
-		{"one that was announced was committed", func(t *tally) bool { t.expected = []int64{8}; return t.missed(8) && t.owing == 0 }, true},
-		{"another was committed in its place", func(t *tally) bool { t.expected = []int64{8}; t.notify(8); return t.missed(8) || t.owing != 0 }, false},
+		{"one that was announced was committed", func(t *tally) bool {
+			t.expected = []int64{8}
+			return t.missed(8) &&
+				t.owing == 0
+		}, true},
+		{"another was committed in its place",
+			func(t *tally) bool { t.expected = []int64{8}; t.notify(8); return t.missed(8) || t.owing != 0 }, false},
 		{"and stays dead", func(t *tally) bool { t.missed(-1); return t.missed(-1) }, false},
 	} {
 		if missed := c.do(&tally{heard: 7}); missed != c.want {

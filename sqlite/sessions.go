@@ -173,7 +173,8 @@ func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) 
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
 	var page []sqlitedb.PurgePageRow
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		page, err = q.PurgePage(ctx, sqlitedb.PurgePageParams{Idle: idle.Microseconds(), After: after, Most: int64(limit)})
+		page, err = q.PurgePage(ctx, sqlitedb.PurgePageParams{Idle: idle.Microseconds(), After: after,
+			Most: int64(limit)})
 		return err
 	})
 	if err != nil || len(page) == 0 {
@@ -186,7 +187,8 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 	var deleted int64
 	if found {
 		err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-			deleted, err = q.PurgeIdle(ctx, sqlitedb.PurgeIdleParams{After: after, Final: final, Idle: idle.Microseconds()})
+			deleted, err = q.PurgeIdle(ctx, sqlitedb.PurgeIdleParams{After: after, Final: final,
+				Idle: idle.Microseconds()})
 			return err
 		})
 	}
@@ -205,7 +207,8 @@ func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int
 		if _, err := q.DropDeadWatchers(ctx); err != nil {
 			return err
 		}
-		forgotten, err = q.ForgetSessions(ctx, sqlitedb.ForgetSessionsParams{Idle: idle.Microseconds(), Most: int64(limit)})
+		forgotten, err = q.ForgetSessions(ctx, sqlitedb.ForgetSessionsParams{Idle: idle.Microseconds(),
+			Most: int64(limit)})
 		return err
 	})
 	return int(forgotten), err

@@ -27,7 +27,8 @@ func (s source) Places(after int64, limit int) ([]protocol.Place, error) {
 }
 
 func (s source) Place(session, attempt string) (protocol.Place, bool, error) {
-	row, there, err := found(s.q.PlaceOf(s.ctx, sqlitedb.PlaceOfParams{Attempt: attempt, Name: s.name, Session: session}))
+	row, there, err := found(s.q.PlaceOf(s.ctx, sqlitedb.PlaceOfParams{Attempt: attempt, Name: s.name,
+		Session: session}))
 	return s.placeOf(sqlitedb.PlacesRow(row)), there, err
 }
 
@@ -44,10 +45,12 @@ func (s source) placeOf(row sqlitedb.PlacesRow) protocol.Place {
 
 func (s source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
 	if token != 0 {
-		row, there, err := found(s.q.ShareOf(s.ctx, sqlitedb.ShareOfParams{Name: s.name, Token: token, Session: session}))
+		row, there, err := found(s.q.ShareOf(s.ctx, sqlitedb.ShareOfParams{Name: s.name, Token: token,
+			Session: session}))
 		return shareOf(sqlitedb.SharesRow(row)), there, err
 	}
-	row, there, err := found(s.q.ShareOfAttempt(s.ctx, sqlitedb.ShareOfAttemptParams{Attempt: attempt, Name: s.name, Session: session}))
+	row, there, err := found(s.q.ShareOfAttempt(s.ctx, sqlitedb.ShareOfAttemptParams{Attempt: attempt, Name: s.name,
+		Session: session}))
 	return shareOf(sqlitedb.SharesRow(row)), there, err
 }
 
@@ -74,7 +77,8 @@ func shareOf(row sqlitedb.SharesRow) protocol.Share {
 func (s source) Tally() (protocol.Tally, error) {
 	row, err := s.q.Tally(s.ctx, s.name)
 	return protocol.Tally{
-		Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest, Smallest: int(row.Smallest), Largest: int(row.Largest),
+		Waiters: int(row.Waiters), Units: int(row.Units), First: row.Lowest, Last: row.Highest,
+		Smallest: int(row.Smallest), Largest: int(row.Largest),
 	}, err
 }
 

@@ -18,8 +18,10 @@ import (
 const connectTimeout = 20 * time.Millisecond
 
 var (
-	errSnapshot = errors.New("somebody has written to the database since this transaction first read from it, so that it " +
-		"cannot write any more: roll it back, and begin it anew, with BEGIN IMMEDIATE or with this call before anything else")
+	errSnapshot = errors.New("somebody has written to the database since this transaction first read from it, so " +
+		"that it " +
+		"cannot write any more: roll it back, and begin it anew, with BEGIN IMMEDIATE or with this call before " +
+		"anything else")
 	errInTheWay = errors.New("this transaction has locked the database, and nobody can give the lock back meanwhile: " +
 		"roll it back and begin it anew")
 )
@@ -59,7 +61,8 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
 // so a grant to the same session is counted as well, and all listeners are told to look for it.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.OnSideConn) error {
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment,
+	_ driver.OnSideConn) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
@@ -111,7 +114,8 @@ func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
 // transaction has read binds it: to a snapshot that the next commit of anybody's makes unfit to
 // write from, or, with a rollback journal, to a shared lock that keeps the writer it waits for from
 // committing.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.OnSideConn) (driver.State, bool, error) {
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool,
+	_ driver.OnSideConn) (driver.State, bool, error) {
 	if err := t.db.file.Load().check(); err != nil {
 		return driver.State{}, false, err
 	}
@@ -145,7 +149,8 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 		id, err := t.Database(ctx, tx)
 		return driver.State{Database: id}, true, err
 	case wait:
-		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("others hold %q or wait for it: %w", name, errInTheWay))
+		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("others hold %q or wait for it: %w", name,
+			errInTheWay))
 	}
 	return state, false, nil
 }
@@ -177,7 +182,8 @@ func (t transactions) lookOnSide(ctx context.Context, name string) (state driver
 
 // onSide uses another connection of the pool, if there is one now, and then tries to write on it.
 // obstacle is why it cannot: the caller's transaction, or another, has the write lock.
-func (t transactions) onSide(ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error) (obstacle, err error) {
+func (t transactions) onSide(ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error) (obstacle,
+	err error) {
 	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
 		return nil, err
 	}

@@ -39,7 +39,8 @@ func (c *changed) write(ctx context.Context, w *writer, before protocol.Row, n *
 			return err
 		}
 	}
-	moved := n.Session != "" && n.Session != before.Session && n.Last == before.Last // a detached lock outlives all processes
+	// a detached lock outlives all processes
+	moved := n.Session != "" && n.Session != before.Session && n.Last == before.Last
 	w.lasting = w.lasting || moved || len(n.Events) > 0
 	if n.Token != before.Token {
 		w.keep(n.Token, n.Now, microseconds(n.Rests-n.Now))

@@ -43,7 +43,8 @@ func throughput(f figures.Figures) *chart {
 	var ticks plot.ConstantTicks
 	var benchmarks []point
 	for _, goroutines := range []int{1, 4, 16, 64, 256, 1000} {
-		benchmarks = append(benchmarks, point{x: float64(goroutines), benchmark: fmt.Sprintf("Parallel/goroutines=%d", goroutines)})
+		benchmarks = append(benchmarks, point{x: float64(goroutines), benchmark: fmt.Sprintf("Parallel/goroutines=%d",
+			goroutines)})
 		ticks = append(ticks, plot.Tick{Value: float64(goroutines), Label: fmt.Sprint(goroutines)})
 	}
 	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, ticks

@@ -203,7 +203,8 @@ type client = dblock.Client[*sql.Tx]
 // client makes a client that looks and intervenes.
 func (d database) client(o ...dblock.Option) (*client, error) {
 	log := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app), dblock.WithLogger(log)}, o...)...)
+	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app),
+		dblock.WithLogger(log)}, o...)...)
 }
 
 // using calls f with the database.
@@ -224,7 +225,8 @@ func (o *options) looking(ctx context.Context, f func(d database) error) error {
 		limited, cancel := o.withinFirstSign(ctx)
 		defer cancel()
 		if err := d.PingContext(limited); errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%v cannot be reached: %w; a failover may be under way: try again, or wait for longer with --timeout", d, because(limited, err))
+			return fmt.Errorf("%v cannot be reached: %w; a failover may be under way: try again, or wait for longer "+
+				"with --timeout", d, because(limited, err))
 		}
 		return f(d)
 	})

@@ -20,7 +20,9 @@ import (
 // limits bound what doctor waits for.
 type limits struct {
 	check time.Duration // one check: a table that somebody has locked does not keep the others from being made
-	lend  time.Duration // its transaction behind a pooler: where that has no other connection to lend, the application waits for so long
+	// its transaction behind a pooler: where that has no other connection to lend, the application
+	// waits for so long
+	lend  time.Duration
 	echo  time.Duration // a notification: as long as a client waits for its first
 	write time.Duration // a writer of others
 }
@@ -122,8 +124,9 @@ besides, doctor cannot see. A check takes 5 s at most; what could not be looked 
 
 The exit status is 1 if there is a problem, and 0 if there is none, whatever is unknown. With --strict it is 1 for a note as well: most
 correct set-ups have one, a pooler for instance. In CI use it without.`,
-		Example: "  dblock doctor           # in CI, too\n  dblock doctor --json    # for a script\n  dblock doctor --all --older 1m",
-		Args:    arguments(cobra.NoArgs),
+		Example: "  dblock doctor           # in CI, too\n  dblock doctor --json    # for a script\n  dblock doctor " +
+			"--all --older 1m",
+		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := sourceOf(o, o.getenv)
 			if err != nil {
@@ -195,7 +198,8 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 		err = d.PingContext(ctx)
 	}
 	if err != nil {
-		return []finding{{isProblem, "connection", fmt.Sprintf("%v cannot be reached: %v", s, because(ctx, err)), "see that the data source is right and the server is up"}}
+		return []finding{{isProblem, "connection", fmt.Sprintf("%v cannot be reached: %v", s, because(ctx, err)),
+			"see that the data source is right and the server is up"}}
 	}
 	e := &examination{database: d, limits: o.limits, older: older}
 	if d.engine == migrate.SQLite {

@@ -12,7 +12,8 @@ import (
 const severalNodes = "have all clients use one node and say mysql.SingleWriter(), or use Lock with fence.Check"
 
 func cluster(ctx context.Context, e *examination) ([]finding, error) {
-	is, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_on", "group_replication_group_name", "group_replication_single_primary_mode")
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_on", "group_replication_group_name",
+		"group_replication_single_primary_mode")
 	switch {
 	case err != nil:
 		return nil, err
@@ -35,16 +36,19 @@ func galera(ctx context.Context, e *examination) (made []finding, err error) {
 	}
 	e.failover = ofGalera(set["wsrep_provider_options"])
 	if !isOn(is["wsrep_ready"]) || is["wsrep_cluster_status"] != "Primary" {
-		made = append(made, problem(fmt.Sprintf("this node of a Galera cluster is not ready (wsrep_ready is %s, wsrep_cluster_status is %s)", is["wsrep_ready"], is["wsrep_cluster_status"]),
+		made = append(made, problem(fmt.Sprintf("this node of a Galera cluster is not ready (wsrep_ready is %s, "+
+			"wsrep_cluster_status is %s)", is["wsrep_ready"], is["wsrep_cluster_status"]),
 			"bring the node back, or connect to another"))
 	}
-	return append(made, note(fmt.Sprintf("the server is one of %s nodes of a Galera cluster: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether",
+	return append(made, note(fmt.Sprintf("the server is one of %s nodes of a Galera cluster: leases work on all of "+
+		"them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether",
 		is["wsrep_cluster_size"]), severalNodes), syncWait(leading(set["wsrep_sync_wait"]))), nil
 }
 
 // notFound is what several nodes may do to an Unlock where a read does not wait for the others'
 // commits.
-const notFound = "a client that its router moves to a node that lags may not find its own lock there: Unlock returns ErrNotHeld, and the lock is given back with one of the next heartbeats"
+const notFound = "a client that its router moves to a node that lags may not find its own lock there: Unlock " +
+	"returns ErrNotHeld, and the lock is given back with one of the next heartbeats"
 
 // syncWait judges a session's wsrep_sync_wait. Its lowest bit has SELECT and BEGIN wait, as a
 // release does once an UPDATE has found nothing.
@@ -63,11 +67,13 @@ const (
 
 // consistencies are what each group_replication_consistency has a member wait for.
 var consistencies = map[string]string{
-	eventual:           "a new primary may serve before it has applied what the old one committed, and LockTx and Guard may go by an older holder",
-	onFailover:         "a new primary serves once it has applied what the old one committed",
-	"BEFORE":           "a transaction waits until what was committed before is applied",
-	"AFTER":            "a commit waits until every member has applied it",
-	"BEFORE_AND_AFTER": "a transaction waits until what was committed before is applied, and its commit until every member has applied it",
+	eventual: "a new primary may serve before it has applied what the old one committed, and LockTx and " +
+		"Guard may go by an older holder",
+	onFailover: "a new primary serves once it has applied what the old one committed",
+	"BEFORE":   "a transaction waits until what was committed before is applied",
+	"AFTER":    "a commit waits until every member has applied it",
+	"BEFORE_AND_AFTER": "a transaction waits until what was committed before is applied, and its commit until every " +
+		"member has applied it",
 }
 
 // member is a server of a group.
@@ -78,13 +84,15 @@ type member struct {
 }
 
 func group(ctx context.Context, e *examination, single bool) ([]finding, error) {
-	is, err := e.values(ctx, "SESSION VARIABLES", "group_replication_consistency", "group_replication_member_expel_timeout")
+	is, err := e.values(ctx, "SESSION VARIABLES", "group_replication_consistency",
+		"group_replication_member_expel_timeout")
 	if err != nil {
 		return nil, err
 	}
 	e.failover = ofGroup(leading(is["group_replication_member_expel_timeout"]))
 	m := member{single: single, consistency: is["group_replication_consistency"]}
-	err = e.QueryRowContext(ctx, "SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&m.state, &m.role)
+	err = e.QueryRowContext(ctx, "SELECT MEMBER_STATE, MEMBER_ROLE FROM "+
+		"performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&m.state, &m.role)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -99,16 +107,19 @@ func (m member) judge(err error) (made []finding) {
 	}
 	switch {
 	case errorNumber(err) == deniedTable:
-		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", err), "GRANT SELECT ON performance_schema.replication_group_members"))
+		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", err),
+			"GRANT SELECT ON performance_schema.replication_group_members"))
 	case err != nil:
 		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", err), ""))
 	case m.state != "ONLINE":
 		made = append(made, problem("this member of a group is "+m.state, "bring it back, or connect to another"))
 	case m.single:
-		made = append(made, fine("the server is in a group with a single primary: "+strings.ToLower(m.role+", "+m.state)))
+		made = append(made, fine("the server is in a group with a single primary: "+strings.ToLower(m.role+", "+
+			m.state)))
 	}
 	if !m.single {
-		made = append(made, note("the server is one of several primaries of a group: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes))
+		made = append(made, note("the server is one of several primaries of a group: leases work on all of them; "+
+			"LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes))
 	}
 	return made
 }
@@ -121,9 +132,11 @@ func (m member) waits() []finding {
 	case !known:
 		return nil
 	case m.single && m.consistency == eventual:
-		return []finding{note(is+means, "set group_replication_consistency = "+onFailover+" on every member, the default since MySQL 8.4")}
+		return []finding{note(is+means, "set group_replication_consistency = "+onFailover+
+			" on every member, the default since MySQL 8.4")}
 	case !m.single && (m.consistency == eventual || m.consistency == onFailover):
-		return []finding{note(is+notFound, "live with that, or set group_replication_consistency = AFTER (or BEFORE_AND_AFTER) on every member")}
+		return []finding{note(is+notFound,
+			"live with that, or set group_replication_consistency = AFTER (or BEFORE_AND_AFTER) on every member")}
 	}
 	return []finding{fine(is + means)}
 }

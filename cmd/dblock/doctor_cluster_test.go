@@ -98,19 +98,23 @@ func TestDoctorJudgesTheConsistencyOfAGroup(t *testing.T) {
 		want        level
 		says        string
 	}{
-		{true, eventual, isNote, "may go by an older holder; set group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER"},
+		{true, eventual, isNote, "may go by an older holder; set group_replication_consistency = " +
+			"BEFORE_ON_PRIMARY_FAILOVER"},
 		{true, onFailover, isOK, "a new primary serves once"},
 		{true, "BEFORE", isOK, "a transaction waits"},
 		{true, "AFTER", isOK, "a commit waits"},
 		{true, "BEFORE_AND_AFTER", isOK, "its commit until"},
-		{false, eventual, isNote, "may not find its own lock there: Unlock returns ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that"},
-		{false, onFailover, isNote, "ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that, or set group_replication_consistency = AFTER"},
+		{false, eventual, isNote, "may not find its own lock there: Unlock returns ErrNotHeld, and the lock is " +
+			"given back with one of the next heartbeats; live with that"},
+		{false, onFailover, isNote, "ErrNotHeld, and the lock is given back with one of the next heartbeats; live " +
+			"with that, or set group_replication_consistency = AFTER"},
 		{false, "BEFORE", isOK, "a transaction waits"},
 		{false, "AFTER", isOK, "a commit waits"},
 		{false, "BEFORE_AND_AFTER", isOK, "its commit until"},
 	} {
 		made := member{"ONLINE", "PRIMARY", c.single, c.consistency}.waits()
-		if len(made) != 1 || made[0].Level != c.want || !strings.HasPrefix(made[0].Found, "group_replication_consistency is "+c.consistency+": ") ||
+		if len(made) != 1 || made[0].Level != c.want || !strings.HasPrefix(made[0].Found,
+			"group_replication_consistency is "+c.consistency+": ") ||
 			!strings.Contains(made[0].Found+"; "+made[0].Do, c.says) {
 			t.Errorf("%+v: %+v", c, made)
 		}
@@ -126,7 +130,8 @@ func TestDoctorJudgesWhatAReadOfGaleraWaitsFor(t *testing.T) {
 	for bits, want := range map[int]level{0: isNote, 1: isOK, 2: isNote, 3: isOK, 4: isNote, 15: isOK} {
 		f := syncWait(bits)
 		if f.Level != want || !strings.HasPrefix(f.Found, fmt.Sprintf("wsrep_sync_wait is %d: ", bits)) ||
-			(want == isNote) != strings.Contains(f.Found+"; "+f.Do, "ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that") {
+			(want == isNote) != strings.Contains(f.Found+"; "+f.Do,
+				"ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that") {
 			t.Errorf("%d: %+v", bits, f)
 		}
 	}
@@ -175,7 +180,8 @@ func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 		d.has(isNote, "cluster", "is EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER")
 		w.exec(usual)
 		var other string
-		require.NoError(w, w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other))
+		require.NoError(w, w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE "+
+			"MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other))
 		w.role("SELECT group_replication_set_as_primary('"+other+"')", "SECONDARY")
 		d = w.doctor()
 		d.hasOnly(isOK, "cluster", "single primary: secondary, online")
@@ -203,7 +209,8 @@ func (w *world) role(statement, want string) {
 	}
 	w.until(func() bool {
 		var state, role string
-		err := w.db.QueryRow("SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&state, &role)
+		err := w.db.QueryRow("SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members "+
+			"WHERE MEMBER_ID = @@server_uuid").Scan(&state, &role)
 		return err == nil && state == "ONLINE" && role == want
 	})
 }

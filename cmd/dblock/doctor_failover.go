@@ -18,12 +18,14 @@ type failover struct {
 }
 
 // byPatroni is PostgreSQL's, which does not tell who promotes its standbys.
-var byPatroni = failover{30 * time.Second, "Patroni, for one, notices a failure after its ttl, 30s by default, and then promotes a standby"}
+var byPatroni = failover{30 * time.Second,
+	"Patroni, for one, notices a failure after its ttl, 30s by default, and then promotes a standby"}
 
 // ofGroup is that of Group Replication, which suspects a member after 5 s.
 func ofGroup(expelTimeout int) failover {
 	takes := 5*time.Second + time.Duration(expelTimeout)*time.Second
-	return failover{takes, fmt.Sprintf("the group expels a silent member after 5s and group_replication_member_expel_timeout, %v in all, and then goes on", takes)}
+	return failover{takes, fmt.Sprintf("the group expels a silent member after 5s and "+
+		"group_replication_member_expel_timeout, %v in all, and then goes on", takes)}
 }
 
 // ofGalera is that of a node with these wsrep_provider_options.
@@ -35,7 +37,8 @@ func ofGalera(options string) failover {
 		}
 		takes, err := time.ParseDuration(strings.ToLower(strings.TrimPrefix(strings.TrimSpace(value), "PT")))
 		if err == nil {
-			return failover{takes, fmt.Sprintf("the cluster leaves a silent node behind after evs.suspect_timeout, %v, and then goes on", takes)}
+			return failover{takes, fmt.Sprintf("the cluster leaves a silent node behind after evs.suspect_timeout, "+
+				"%v, and then goes on", takes)}
 		}
 	}
 	return failover{}
@@ -80,6 +83,7 @@ func (f failover) judge(left []time.Duration) finding {
 	if len(short) == 0 {
 		return fine(fmt.Sprintf("no TTL of %d clients is seen to be shorter than a failover: %s", len(left), f.how))
 	}
-	return note(fmt.Sprintf("clients with a TTL of %v or less: %d; they lose their locks in a failover that takes longer: %s", slices.Max(short).Round(time.Second), len(short), f.how),
+	return note(fmt.Sprintf("clients with a TTL of %v or less: %d; they lose their locks in a failover that takes "+
+		"longer: %s", slices.Max(short).Round(time.Second), len(short), f.how),
 		"set a TTL (WithTTL) longer than detection + promotion + a margin, or live with the loss")
 }

@@ -17,7 +17,8 @@ func TestDoctorComparesTTLsWithAFailover(t *testing.T) {
 		{[]time.Duration{15 * time.Second, 8 * time.Second}, isOK, "2 clients"}, // a TTL of 10 s, a fifth ago
 		{[]time.Duration{15 * time.Second, 4 * time.Second, 2 * time.Second}, isNote, "a TTL of 5s or less: 2"},
 	} {
-		if f := takes.judge(c.left); f.Level != c.want || !strings.Contains(f.Found, c.says) || !strings.Contains(f.Found, "it takes long") {
+		if f := takes.judge(c.left); f.Level != c.want || !strings.Contains(f.Found, c.says) ||
+			!strings.Contains(f.Found, "it takes long") {
 			t.Errorf("%v: %+v", c.left, f)
 		}
 	}

@@ -31,7 +31,8 @@ func TestDoctorSeesAPooler(t *testing.T) {
 		d.hasOnly(isNote, "LISTEN", "see pooler")
 		d.hasOnly(isOK, "schema")
 		var listening int
-		if err := w.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%LISTEN%' AND pid <> pg_backend_pid()").Scan(&listening); err != nil || listening > 0 {
+		if err := w.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query " +
+			"LIKE '%LISTEN%' AND pid <> pg_backend_pid()").Scan(&listening); err != nil || listening > 0 {
 			w.Errorf("%d sessions of the pooler's were made to listen, %v", listening, err)
 		}
 
@@ -118,14 +119,16 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	d.hasOnly(isOK, "TTL", "0 clients")
 
 	p.exec(db, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES ('short', 'here', 7, 'orders', 1)",
-		"INSERT INTO dblock_heartbeats (session_id, expires_at) SELECT 'short', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 15000000")
+		"INSERT INTO dblock_heartbeats (session_id, expires_at) SELECT 'short', (extract(epoch FROM "+
+			"clock_timestamp()) * 1000000)::bigint + 15000000")
 	doctor(primary).hasOnly(isNote, "TTL", "or less: 1", "Patroni", "WithTTL")
 
 	p.exec(db, "ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
 	shows("SHOW synchronous_standby_names", "gone")
 	doctor(primary).hasOnly(isProblem, "replication", "commits wait for gone, and 0 of the 1 standbys", "commits hang")
 
-	p.exec(db, "ALTER SYSTEM SET synchronous_standby_names = '*'", "ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
+	p.exec(db, "ALTER SYSTEM SET synchronous_standby_names = '*'", "ALTER SYSTEM SET fsync = off",
+		"ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
 	shows("SHOW fsync", "off")
 	shows("SELECT sync_state FROM pg_stat_replication", "sync")
 	d = doctor(primary)
@@ -147,7 +150,8 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	p.exec(db, "ROLLBACK PREPARED 'left behind'")
 
 	p.exec(p.pool(standby), "ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_promote()")
-	doctor(standby).hasOnly(isNote, "replication", "no standby follows, although this server was promoted", "timeline 2")
+	doctor(standby).hasOnly(isNote, "replication", "no standby follows, although this server was promoted",
+		"timeline 2")
 }
 
 func TestDoctorSeesThatAServerHasNoConnectionsLeft(t *testing.T) {
@@ -160,7 +164,8 @@ func TestDoctorSeesThatAServerHasNoConnectionsLeft(t *testing.T) {
 	w.doctor().has(isProblem, "connections", "of the 17 connections of the server", "a client needs up to 4")
 	w.until(func() bool { // a session goes a moment after its client
 		var n int
-		return db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", app).Scan(&n) == nil && n == 0
+		return db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", app).Scan(&n) == nil &&
+			n == 0
 	})
 	if n := occupy(t, db, 20); n == 20 {
 		t.Error("the server has no limit")
@@ -170,9 +175,11 @@ func TestDoctorSeesThatAServerHasNoConnectionsLeft(t *testing.T) {
 
 func TestDoctorKnowsFileSystemsOfANetwork(t *testing.T) {
 	for magic, want := range map[uint32]level{ // as statfs(2) lists them
-		0x6969: isProblem, 0xff534d42: isProblem, 0xfe534d42: isProblem, 0x517b: isProblem, 0x01021997: isProblem, 0x00c36400: isProblem, 0x0bd00bd0: isProblem,
+		0x6969: isProblem, 0xff534d42: isProblem, 0xfe534d42: isProblem, 0x517b: isProblem, 0x01021997: isProblem,
+		0x00c36400: isProblem, 0x0bd00bd0: isProblem,
 		0x65735546: isUnknown,
-		0xef53:     isOK, 0x01021994: isOK, 0x58465342: isOK, 0x9123683e: isOK, 0x794c7630: isOK, // ext4, tmpfs, XFS, Btrfs, overlayfs
+		// ext4, tmpfs, XFS, Btrfs, overlayfs
+		0xef53: isOK, 0x01021994: isOK, 0x58465342: isOK, 0x9123683e: isOK, 0x794c7630: isOK,
 	} {
 		if f := fileSystemBy(magic).judge(); f.Level != want {
 			t.Errorf("%#x: %+v", magic, f)
@@ -193,7 +200,8 @@ func TestDoctorSeesThatAFileCannotBeWritten(t *testing.T) {
 	folder := t.TempDir()
 	if os.Geteuid() == 0 {
 		if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=4m"); err != nil {
-			t.Skipf("what root may not write is a file system that is read-only, and to mount one takes CAP_SYS_ADMIN: mount: %v", err)
+			t.Skipf("what root may not write is a file system that is read-only, and to mount one takes "+
+				"CAP_SYS_ADMIN: mount: %v", err)
 		}
 		t.Cleanup(func() {
 			if err := syscall.Unmount(folder, 0); err != nil {

@@ -85,14 +85,17 @@ func mysqlVersion(ctx context.Context, e *examination) ([]finding, error) {
 
 // mysqlPrimary looks whether this session can write.
 func mysqlPrimary(ctx context.Context, e *examination) ([]finding, error) {
-	is, err := e.values(ctx, "SESSION VARIABLES", "read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tx_read_only")
+	is, err := e.values(ctx, "SESSION VARIABLES", "read_only", "super_read_only", "innodb_read_only",
+		"transaction_read_only", "tx_read_only")
 	switch {
 	case err != nil:
 		return nil, err
 	case isOn(is["read_only"]) || isOn(is["super_read_only"]) || isOn(is["innodb_read_only"]):
-		return found(problem("the server is read-only, as replicas are: nothing can be locked here (ErrReadOnly)", "connect to the primary"))
+		return found(problem("the server is read-only, as replicas are: nothing can be locked here (ErrReadOnly)",
+			"connect to the primary"))
 	case isOn(is["transaction_read_only"]) || isOn(is["tx_read_only"]):
-		return found(problem("sessions of this data source are read-only (transaction_read_only): nothing can be locked (ErrReadOnly)", "leave it off in the data source"))
+		return found(problem("sessions of this data source are read-only (transaction_read_only): nothing can be "+
+			"locked (ErrReadOnly)", "leave it off in the data source"))
 	}
 	return found(fine("the server accepts writes"))
 }
@@ -101,7 +104,8 @@ func mysqlPrimary(ctx context.Context, e *examination) ([]finding, error) {
 func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
 	up, err := e.locks().Backend.Upkeep(ctx, "doctor")
 	if err != nil {
-		return found(problem(fmt.Sprintf("clients refuse connections of this data source: %v", because(ctx, err)), "change the data source"))
+		return found(problem(fmt.Sprintf("clients refuse connections of this data source: %v", because(ctx, err)),
+			"change the data source"))
 	}
 	_ = up.Close()
 	is, err := e.values(ctx, "SESSION VARIABLES", "log_bin", "binlog_format", "sql_select_limit")
@@ -109,10 +113,12 @@ func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
 	case err != nil:
 		return nil, err
 	case limit < math.MaxInt32: // unset on the connection above
-		return found(problem(fmt.Sprintf("sql_select_limit is %d, as --safe-updates sets it: clients refuse connections of this data source, since lists would be cut short", limit),
+		return found(problem(fmt.Sprintf("sql_select_limit is %d, as --safe-updates sets it: clients refuse "+
+			"connections of this data source, since lists would be cut short", limit),
 			"leave it at its default"))
 	case isOn(is["log_bin"]) && is["binlog_format"] == "STATEMENT":
-		return found(problem("binlog_format is STATEMENT, which cannot log READ COMMITTED: what dblock writes fails", "set binlog_format = ROW"))
+		return found(problem("binlog_format is STATEMENT, which cannot log READ COMMITTED: what dblock writes fails",
+			"set binlog_format = ROW"))
 	}
 	return found(fine("clients accept connections of this data source"))
 }
@@ -185,7 +191,8 @@ func kills(ctx context.Context, e *examination) ([]finding, error) {
 		return nil, err
 	}
 	if isOn(is["wsrep_on"]) {
-		return found(note("Galera's named locks are of one node: clients look for grants instead of listening", "see cluster"))
+		return found(note("Galera's named locks are of one node: clients look for grants instead of listening",
+			"see cluster"))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -210,9 +217,11 @@ func kills(ctx context.Context, e *examination) ([]finding, error) {
 	go func() { slept <- e.sleep(ctx, sleeper, gate) }()
 	switch over := killUntil(ctx, killer, tag, slept); {
 	case errors.Is(over, errAwake):
-		return found(fine("KILL QUERY reaches connections of this user: a lock is handed over in milliseconds. Clients of other users need CONNECTION_ADMIN to be woken at once"))
+		return found(fine("KILL QUERY reaches connections of this user: a lock is handed over in milliseconds. " +
+			"Clients of other users need CONNECTION_ADMIN to be woken at once"))
 	case errors.Is(over, errAsleep), errorNumber(over) != 0:
-		return found(note(fmt.Sprintf("KILL QUERY does not reach a connection of this user (%v): clients look for grants instead of listening", over), "connect without a proxy, or through one that passes it on"))
+		return found(note(fmt.Sprintf("KILL QUERY does not reach a connection of this user (%v): clients look for "+
+			"grants instead of listening", over), "connect without a proxy, or through one that passes it on"))
 	default:
 		return nil, over
 	}
@@ -237,7 +246,8 @@ var (
 // ended.
 func (e *examination) sleep(ctx context.Context, conn *sql.Conn, gate string) error {
 	var outcome int
-	err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %d), 2)", gate, int(e.echo/time.Second))).Scan(&outcome)
+	err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %d), 2)", gate,
+		int(e.echo/time.Second))).Scan(&outcome)
 	switch {
 	case errorNumber(err) == wasKilled || err == nil && outcome == 2:
 		return errAwake
@@ -285,10 +295,12 @@ func mysqlConnections(ctx context.Context, e *examination) (made []finding, err 
 	if isMariaDB(is["version"]) {
 		needs = mariadbClient
 	}
-	all := limit{of: "the server", most: leading(is["max_connections"]), use: max(0, leading(status["threads_connected"])-own)}
+	all := limit{of: "the server", most: leading(is["max_connections"]),
+		use: max(0, leading(status["threads_connected"])-own)}
 	made = append(made, all.judge(needs))
 	user := limit{most: leading(is["max_user_connections"])}
-	err = e.QueryRowContext(ctx, "SELECT CONCAT('user ', SUBSTRING_INDEX(USER(), '@', 1)), COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)").
+	err = e.QueryRowContext(ctx, "SELECT CONCAT('user ', SUBSTRING_INDEX(USER(), '@', 1)), COUNT(*) FROM "+
+		"information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)").
 		Scan(&user.of, &user.use)
 	if err != nil {
 		return made, err
@@ -314,9 +326,11 @@ func mysqlStatements(ctx context.Context, e *examination) ([]finding, error) {
 
 // preparedStatements judges how many are left. Locks need none.
 func preparedStatements(use, most int) finding {
-	what := fmt.Sprintf("%d of the %d prepared statements that the server allows (max_prepared_stmt_count) are in use; each client prepares up to %d", use, most, mysqlPrepared)
+	what := fmt.Sprintf("%d of the %d prepared statements that the server allows (max_prepared_stmt_count) are in "+
+		"use; each client prepares up to %d", use, most, mysqlPrepared)
 	if most-use < mysqlPrepared || use*5 >= most*4 {
-		return note(what+". Where none is left dblock takes more round trips, and other programs fail (error 1461)", "raise max_prepared_stmt_count, or close what is not used")
+		return note(what+". Where none is left dblock takes more round trips, and other programs fail (error 1461)",
+			"raise max_prepared_stmt_count, or close what is not used")
 	}
 	return fine(what)
 }
@@ -372,7 +386,8 @@ func mysqlTimeouts(ctx context.Context, e *examination) (made []finding, err err
 }
 
 func mysqlDurability(ctx context.Context, e *examination) ([]finding, error) {
-	is, err := e.values(ctx, "GLOBAL VARIABLES", "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite")
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog",
+		"innodb_doublewrite")
 	if err != nil {
 		return nil, err
 	}
@@ -383,13 +398,16 @@ func mysqlDurability(ctx context.Context, e *examination) ([]finding, error) {
 // innodb_flush_log_at_trx_commit=3 waits for the disk, too.
 func durable(is map[string]string) (made []finding) {
 	if flush := is["innodb_flush_log_at_trx_commit"]; flush == "0" || flush == "2" {
-		made = append(made, problem("innodb_flush_log_at_trx_commit is "+flush+": a crash of the machine takes back grants that their holders believe in", "set it to 1"))
+		made = append(made, problem("innodb_flush_log_at_trx_commit is "+flush+": a crash of the machine takes back "+
+			"grants that their holders believe in", "set it to 1"))
 	}
 	if isOn(is["log_bin"]) && is["sync_binlog"] != "1" {
-		made = append(made, note("sync_binlog is "+is["sync_binlog"]+": after a crash of the machine replicas may lack the newest grants, or have some that the server lacks", "set it to 1"))
+		made = append(made, note("sync_binlog is "+is["sync_binlog"]+": after a crash of the machine replicas may "+
+			"lack the newest grants, or have some that the server lacks", "set it to 1"))
 	}
 	if !isOn(is["innodb_doublewrite"]) {
-		made = append(made, note("innodb_doublewrite is off: a crash of the machine may destroy the database, unless its file system writes whole pages", "set it to ON"))
+		made = append(made, note("innodb_doublewrite is off: a crash of the machine may destroy the database, "+
+			"unless its file system writes whole pages", "set it to ON"))
 	}
 	if len(made) == 0 {
 		made = append(made, fine("commits wait for the disk"))
@@ -403,10 +421,12 @@ const needsProcess = 1227
 // mysqlTransactions looks at the whole server: the oldest transaction of any database holds back
 // purge. trx_started is in the server's own time zone, whatever the session's.
 func mysqlTransactions(ctx context.Context, e *examination) ([]finding, error) {
-	const open = "SELECT TIMESTAMPDIFF(MICROSECOND, trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) / 1000000 AS age, trx_mysql_thread_id AS id, trx_rows_locked AS locked FROM information_schema.innodb_trx"
+	const open = "SELECT TIMESTAMPDIFF(MICROSECOND, trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) " +
+		"/ 1000000 AS age, trx_mysql_thread_id AS id, trx_rows_locked AS locked FROM information_schema.innodb_trx"
 	var t transactions
 	var seconds float64
-	err := e.QueryRowContext(ctx, "SELECT COUNT(*) OVER (), age, CONCAT('connection ', id, ', which has locked ', locked, ' rows') FROM ("+open+") o WHERE age > ? ORDER BY age DESC LIMIT 1", e.older.Seconds()).
+	err := e.QueryRowContext(ctx, "SELECT COUNT(*) OVER (), age, CONCAT('connection ', id, ', which has locked ', "+
+		"locked, ' rows') FROM ("+open+") o WHERE age > ? ORDER BY age DESC LIMIT 1", e.older.Seconds()).
 		Scan(&t.n, &seconds, &t.worst)
 	switch {
 	case errorNumber(err) == needsProcess:
@@ -415,5 +435,6 @@ func mysqlTransactions(ctx context.Context, e *examination) ([]finding, error) {
 		return nil, err
 	}
 	t.age = time.Duration(seconds * float64(time.Second))
-	return found(t.judge(e, "Purge keeps what was deleted since, and where one has locked a name, its waiters wait", "end it (KILL)"))
+	return found(t.judge(e, "Purge keeps what was deleted since, and where one has locked a name, its waiters wait",
+		"end it (KILL)"))
 }

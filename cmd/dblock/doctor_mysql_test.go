@@ -42,17 +42,22 @@ func (w *world) variable(name string) (value string) {
 
 func TestDoctorSeesThatSessionsOfMySQLAreReadOnly(t *testing.T) {
 	onMySQL(t, func(w *world) {
-		w.with(w.either("transaction_read_only", "tx_read_only"), "1").hasOnly(isProblem, "primary", "transaction_read_only", "ErrReadOnly")
+		w.with(w.either("transaction_read_only", "tx_read_only"), "1").hasOnly(isProblem, "primary",
+			"transaction_read_only", "ErrReadOnly")
 	})
 }
 
 func TestDoctorSeesTimeoutsOfMySQL(t *testing.T) {
 	onMySQL(t, func(w *world) {
-		w.with("innodb_lock_wait_timeout", "15").hasOnly(isNote, "time-outs", "innodb_lock_wait_timeout is 15s (of the session)", "LockTx")
+		w.with("innodb_lock_wait_timeout", "15").hasOnly(isNote, "time-outs",
+			"innodb_lock_wait_timeout is 15s (of the session)", "LockTx")
 		w.with("innodb_lock_wait_timeout", "16").hasOnly(isOK, "time-outs")
-		w.with(w.either("max_execution_time", "max_statement_time"), w.either("900", "0.9")).hasOnly(isProblem, "time-outs", "is 900ms (of the session)")
-		w.with(w.either("max_execution_time", "max_statement_time"), w.either("1000", "1")).hasOnly(isNote, "time-outs", "is 1s (of the session)", "LockTx")
-		w.with(w.either("max_execution_time", "max_statement_time"), w.either("15000", "15")).hasOnly(isNote, "time-outs", "is 15s", "LockTx")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("900", "0.9")).hasOnly(isProblem,
+			"time-outs", "is 900ms (of the session)")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("1000", "1")).hasOnly(isNote, "time-outs",
+			"is 1s (of the session)", "LockTx")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("15000", "15")).hasOnly(isNote,
+			"time-outs", "is 15s", "LockTx")
 		w.with(w.either("max_execution_time", "max_statement_time"), w.either("16000", "16")).hasOnly(isOK, "time-outs")
 		if !w.isMariaDB() {
 			return
@@ -108,7 +113,8 @@ func TestDoctorSeesWhetherMySQLWaitsForTheDisk(t *testing.T) {
 		{"1", "ON", "1000", "ON", isNote},
 		{"1", "OFF", "0", "OFF", isNote},
 	} {
-		made := durable(map[string]string{"innodb_flush_log_at_trx_commit": c.flush, "log_bin": c.log, "sync_binlog": c.sync, "innodb_doublewrite": c.doublewrite})
+		made := durable(map[string]string{"innodb_flush_log_at_trx_commit": c.flush, "log_bin": c.log,
+			"sync_binlog": c.sync, "innodb_doublewrite": c.doublewrite})
 		if len(made) != 1 || made[0].Level != c.want {
 			t.Errorf("%+v: %+v", c, made)
 		}
@@ -147,7 +153,8 @@ func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
 		if n := occupy(w.T, pool, 5); n != 5 {
 			w.Fatalf("%d connections", n)
 		}
-		w.counts(dsn, "problem: 5 of the 8 connections of user "+user+" are in use: a client needs up to "+w.either("4", "5"))
+		w.counts(dsn, "problem: 5 of the 8 connections of user "+user+" are in use: a client needs up to "+w.either("4",
+			"5"))
 	})
 }
 
@@ -175,7 +182,9 @@ func TestDoctorSeesLongTransactionsOfMySQL(t *testing.T) {
 		w.until(func() bool { // the server's times are whole seconds, and others have transactions, too
 			time.Sleep(150 * time.Millisecond) // innodb_trx is made anew once nobody has looked for 100 ms
 			d := w.doctor("--older", "1ms")
-			return strings.Contains(d.text("transactions"), "note: transactions that have been open for longer than 1ms") && strings.Contains(d.text("transactions"), "Purge")
+			return strings.Contains(d.text("transactions"),
+				"note: transactions that have been open for longer than 1ms") &&
+				strings.Contains(d.text("transactions"), "Purge")
 		})
 		for _, zone := range []string{"", "?" + url.Values{"time_zone": {"'+05:00'"}}.Encode()} {
 			w.at(w.dsn+zone).doctor("--older", "4h").hasOnly(isOK, "transactions", "4h0m0s")

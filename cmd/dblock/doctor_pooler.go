@@ -54,8 +54,11 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 			return nil, err
 		case moved:
 			e.pooling = byTransaction
-			return found(note("a pooler in between lends server connections by the transaction: clients poll instead of listening, and postgres.Advisory is refused",
-				"for hand-overs in milliseconds let clients listen past it: postgres.New(pool, postgres.Listen(dsn)), with a DSN of the database itself; or pool sessions (PgBouncer: pool_mode = session), or connect directly"))
+			return found(note("a pooler in between lends server connections by the transaction: clients poll "+
+				"instead of listening, and postgres.Advisory is refused",
+				"for hand-overs in milliseconds let clients listen past it: postgres.New(pool, "+
+					"postgres.Listen(dsn)), with a DSN of the database itself; or pool sessions (PgBouncer: "+
+					"pool_mode = session), or connect directly"))
 		}
 	}
 	if said != mine {
@@ -76,7 +79,9 @@ func (e *examination) moves(ctx context.Context, one, other *sql.Conn, mine uint
 			return err == nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.lend, fmt.Errorf("two connections were not served at a time within %v: a pooler in between may have none to lend", e.lend))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.lend,
+		fmt.Errorf("two connections were not served at a time within %v: a pooler in between may have none to lend",
+			e.lend))
 	defer cancel()
 	tx, err := other.BeginTx(ctx, nil)
 	if err != nil {
@@ -104,7 +109,8 @@ func refusal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil || !errors.As(err, &server):
 		return because(ctx, err)
-	case strings.HasPrefix(server.Code, "53"), strings.HasPrefix(server.Code, "57"): // out of resources; an operator has intervened
+	case strings.HasPrefix(server.Code, "53"), strings.HasPrefix(server.Code, "57"):
+		// out of resources; an operator has intervened
 		return err
 	case server.Message == "query_wait_timeout": // PgBouncer's, for a client that it has no connection for
 		return err
@@ -139,7 +145,8 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 	case e.standby:
 		return found(unknown("a standby has no LISTEN", "ask the primary"))
 	case e.pooling == unknownPooling:
-		return found(unknown("it is not known whether a pooler is in between, on whose connections LISTEN would stay behind", "see pooler"))
+		return found(unknown("it is not known whether a pooler is in between, on whose connections LISTEN would "+
+			"stay behind", "see pooler"))
 	case e.pooling == byTransaction:
 		return found(note("nothing is heard through such a pooler: clients poll", "see pooler"))
 	}
@@ -165,7 +172,8 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 	})
 	switch {
 	case heard != nil && ctx.Err() == nil && pgconn.Timeout(heard):
-		return found(note(fmt.Sprintf("a notification was sent and not heard within %v: clients poll", e.echo), "connect without a proxy in between"))
+		return found(note(fmt.Sprintf("a notification was sent and not heard within %v: clients poll", e.echo),
+			"connect without a proxy in between"))
 	case heard != nil:
 		return nil, heard
 	case err != nil:

@@ -29,7 +29,9 @@ var postgresChecks = []check{
 func postgresVersion(ctx context.Context, e *examination) ([]finding, error) {
 	var whole, version string
 	var isAurora bool
-	if err := e.QueryRowContext(ctx, "SELECT version(), current_setting('server_version'), to_regproc('aurora_version') IS NOT NULL").Scan(&whole, &version, &isAurora); err != nil {
+	if err := e.QueryRowContext(ctx,
+		"SELECT version(), current_setting('server_version'), to_regproc('aurora_version') IS NOT NULL").Scan(&whole,
+		&version, &isAurora); err != nil {
 		return nil, err
 	}
 	if isAurora {
@@ -45,15 +47,18 @@ func postgresVersion(ctx context.Context, e *examination) ([]finding, error) {
 func postgresPrimary(ctx context.Context, e *examination) ([]finding, error) {
 	var readOnly bool
 	var source string
-	err := e.QueryRowContext(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean, (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only')").
+	err := e.QueryRowContext(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean, "+
+		"(SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only')").
 		Scan(&e.standby, &readOnly, &source)
 	switch {
 	case err != nil:
 		return nil, err
 	case e.standby:
-		return found(problem("the server is a standby: nothing can be locked here (ErrReadOnly)", "connect to the primary (target_session_attrs=read-write, all hosts in the data source)"))
+		return found(problem("the server is a standby: nothing can be locked here (ErrReadOnly)",
+			"connect to the primary (target_session_attrs=read-write, all hosts in the data source)"))
 	case readOnly:
-		return found(problem("sessions of this user are read-only (default_transaction_read_only, "+source+"): nothing can be locked (ErrReadOnly)", "switch it off for this user"))
+		return found(problem("sessions of this user are read-only (default_transaction_read_only, "+source+
+			"): nothing can be locked (ErrReadOnly)", "switch it off for this user"))
 	}
 	return found(fine("the server is a primary, and this user may write"))
 }
@@ -67,7 +72,8 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 	}
 	var user string
 	var none bool
-	if err := e.QueryRowContext(ctx, "SELECT current_user, to_regclass('dblock_locks') IS NULL").Scan(&user, &none); err != nil {
+	if err := e.QueryRowContext(ctx, "SELECT current_user, to_regclass('dblock_locks') IS NULL").Scan(&user,
+		&none); err != nil {
 		return nil, err
 	}
 	if none {
@@ -125,7 +131,8 @@ var postgresLimits = []timeout{
 	{"transaction_timeout", time.Second, takeover, cutsLockTx},
 	{"lock_timeout", 0, takeover, cutsLockTx},
 	{"idle_in_transaction_session_timeout", time.Second, 0, ""},
-	{"idle_session_timeout", 4 * time.Second, 31 * time.Second, cutsListener}, // a heartbeat each 3 s, a listener's sign of life each 30 s
+	// a heartbeat each 3 s, a listener's sign of life each 30 s
+	{"idle_session_timeout", 4 * time.Second, 31 * time.Second, cutsListener},
 }
 
 // postgresTimeouts asks for what a session has: of the user, of the database, or of the server.
@@ -133,7 +140,8 @@ func postgresTimeouts(ctx context.Context, e *examination) (made []finding, err 
 	for _, t := range postgresLimits {
 		var millis int64
 		var source string
-		err := e.QueryRowContext(ctx, "SELECT setting::bigint, source FROM pg_settings WHERE name = $1", t.name).Scan(&millis, &source)
+		err := e.QueryRowContext(ctx, "SELECT setting::bigint, source FROM pg_settings WHERE name = $1",
+			t.name).Scan(&millis, &source)
 		if err == sql.ErrNoRows { // an older server
 			continue
 		}
@@ -153,19 +161,23 @@ func postgresTimeouts(ctx context.Context, e *examination) (made []finding, err 
 func postgresDurability(ctx context.Context, e *examination) (made []finding, err error) {
 	var fsync, pages bool
 	var commit string
-	err = e.QueryRowContext(ctx, "SELECT current_setting('fsync')::boolean, current_setting('full_page_writes')::boolean, current_setting('synchronous_commit')").
+	err = e.QueryRowContext(ctx, "SELECT current_setting('fsync')::boolean, "+
+		"current_setting('full_page_writes')::boolean, current_setting('synchronous_commit')").
 		Scan(&fsync, &pages, &commit)
 	if err != nil {
 		return nil, err
 	}
 	if !fsync {
-		made = append(made, problem("fsync is off: a crash of the machine takes back grants that their holders believe in, and may destroy the database", "set fsync = on"))
+		made = append(made, problem("fsync is off: a crash of the machine takes back grants that their holders "+
+			"believe in, and may destroy the database", "set fsync = on"))
 	}
 	if !pages {
-		made = append(made, note("full_page_writes is off: a crash of the machine may destroy the database, unless its file system writes whole pages", "set full_page_writes = on"))
+		made = append(made, note("full_page_writes is off: a crash of the machine may destroy the database, unless "+
+			"its file system writes whole pages", "set full_page_writes = on"))
 	}
 	if commit == "off" {
-		made = append(made, note("synchronous_commit is off: grants wait for the disk all the same, what the application writes under a lock does not", "set it to on for transactions that matter"))
+		made = append(made, note("synchronous_commit is off: grants wait for the disk all the same, what the "+
+			"application writes under a lock does not", "set it to on for transactions that matter"))
 	}
 	if len(made) == 0 {
 		made = append(made, fine("commits wait for the disk (synchronous_commit is "+commit+")"))
@@ -183,7 +195,8 @@ func postgresReplication(ctx context.Context, e *examination) ([]finding, error)
 		return found(fine("the server is a standby: what follows the primary is seen there"))
 	}
 	var r replication
-	err := e.QueryRowContext(ctx, "SELECT ("+followers+"), ("+confirmers+"), current_setting('synchronous_standby_names'), current_setting('synchronous_commit')").
+	err := e.QueryRowContext(ctx, "SELECT ("+followers+"), ("+confirmers+
+		"), current_setting('synchronous_standby_names'), current_setting('synchronous_commit')").
 		Scan(&r.standbys, &r.confirm, &r.names, &r.commit)
 	if err != nil {
 		return nil, err
@@ -191,14 +204,16 @@ func postgresReplication(ctx context.Context, e *examination) ([]finding, error)
 	if r.standbys > 0 {
 		e.failover = byPatroni
 	} else { // the checkpoint that pg_control_checkpoint tells of may be of before a promotion
-		err = e.QueryRowContext(ctx, "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int").Scan(&r.timeline)
+		err = e.QueryRowContext(ctx,
+			"SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int").Scan(&r.timeline)
 	}
 	return []finding{r.judge()}, err
 }
 
 // confirmers are those whose confirmation a commit waits for. One whose state is hidden from this
 // user counts as one.
-const confirmers = "SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum') AND state = 'streaming'"
+const confirmers = "SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', " +
+	"'quorum') AND state = 'streaming'"
 
 // replication is how a primary is followed.
 type replication struct {
@@ -220,20 +235,27 @@ func (r replication) needs() int {
 func (r replication) judge() finding {
 	switch {
 	case r.names == "" && r.standbys > 0:
-		return note("a standby follows asynchronously: a failover may lose the newest grants, and two clients believe in one lock for a while",
-			"check tokens (Guard, package fence), or set synchronous_standby_names (Patroni: synchronous_mode, which without synchronous_mode_strict empties it while no standby confirms)")
+		return note("a standby follows asynchronously: a failover may lose the newest grants, and two clients "+
+			"believe in one lock for a while",
+			"check tokens (Guard, package fence), or set synchronous_standby_names (Patroni: synchronous_mode, "+
+				"which without synchronous_mode_strict empties it while no standby confirms)")
 	case r.names == "" && r.timeline > 1:
-		return note(fmt.Sprintf("no standby follows, although this server was promoted, or restored, from another (timeline %d): there is nothing to fail over to", r.timeline),
+		return note(fmt.Sprintf("no standby follows, although this server was promoted, or restored, from another "+
+			"(timeline %d): there is nothing to fail over to", r.timeline),
 			"bring the old primary back as a standby, unless there is to be none")
 	case r.names == "":
 		return fine("no standby follows")
 	case r.commit == "local":
-		return note("synchronous_commit is local: grants do not wait for the synchronous standby, and a failover may lose the newest", "set synchronous_commit = on for this user")
+		return note("synchronous_commit is local: grants do not wait for the synchronous standby, and a failover "+
+			"may lose the newest", "set synchronous_commit = on for this user")
 	case r.confirm < r.needs():
-		return problem(fmt.Sprintf("commits wait for %s, and %d of the %d standbys that must confirm are streaming: until they are, commits hang, and nothing is locked or released", r.names, r.confirm, r.needs()),
+		return problem(fmt.Sprintf("commits wait for %s, and %d of the %d standbys that must confirm are streaming: "+
+			"until they are, commits hang, and nothing is locked or released", r.names, r.confirm, r.needs()),
 			"bring the standby back, or change synchronous_standby_names")
 	case r.standbys <= r.needs():
-		return note(fmt.Sprintf("commits wait for %s, and no other standby follows: without it they hang, or wait for none where Patroni then empties synchronous_standby_names (synchronous_mode without synchronous_mode_strict), and a failover may lose grants", r.names),
+		return note(fmt.Sprintf("commits wait for %s, and no other standby follows: without it they hang, or wait "+
+			"for none where Patroni then empties synchronous_standby_names (synchronous_mode without "+
+			"synchronous_mode_strict), and a failover may lose grants", r.names),
 			"add a standby, and check tokens (Guard, package fence)")
 	}
 	return fine("commits wait for " + r.names)
@@ -256,9 +278,11 @@ func postgresTransactions(ctx context.Context, e *examination) ([]finding, error
 		return nil, err
 	}
 	t.age = time.Duration(seconds * float64(time.Second))
-	made := []finding{t.judge(e, "Vacuum keeps what was deleted since, and where one has locked a name, its waiters wait", "end it (pg_terminate_backend, ROLLBACK PREPARED); set idle_in_transaction_session_timeout")}
+	made := []finding{t.judge(e, "Vacuum keeps what was deleted since, and where one has locked a name, its waiters "+
+		"wait", "end it (pg_terminate_backend, ROLLBACK PREPARED); set idle_in_transaction_session_timeout")}
 	if hidden > 0 {
-		made = append(made, unknown(fmt.Sprintf("the transactions of %d sessions of other users are hidden from this one", hidden), "GRANT pg_read_all_stats TO this user to see them"))
+		made = append(made, unknown(fmt.Sprintf("the transactions of %d sessions of other users are hidden from "+
+			"this one", hidden), "GRANT pg_read_all_stats TO this user to see them"))
 	}
 	return made, nil
 }

@@ -93,7 +93,8 @@ func TestDoctorSeesTimeoutsOfPostgres(t *testing.T) {
 			{"transaction_timeout", "'5s'", isNote, "LockTx"},
 		} {
 			var there bool
-			require.NoError(w, w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)", c.name).Scan(&there))
+			require.NoError(w, w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)",
+				c.name).Scan(&there))
 			if !there { // an older PostgreSQL
 				continue
 			}
@@ -181,7 +182,8 @@ func TestDoctorSeesTheConnectionsOfAUserAndADatabase(t *testing.T) {
 			w.Fatalf("%d connections", n)
 		}
 		w.counts(dsn, "problem: 1 of the 4 connections of user "+user+" are in use: a client needs up to 4")
-		w.exec("ALTER ROLE "+user+" CONNECTION LIMIT -1", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT 50", w.name()))
+		w.exec("ALTER ROLE "+user+" CONNECTION LIMIT -1", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT 50",
+			w.name()))
 		d := w.at(dsn).doctor()
 		d.has(isOK, "connections", "of the 50 connections of database "+w.name()) // the server's may be in use
 		d.has(isOK, "connections", "connections of user "+user+" are in use, and there is no limit")
@@ -237,11 +239,13 @@ func TestDoctorSeesWhichRightsAreMissingOnPostgres(t *testing.T) {
 // clock.
 func TestDoctorSeesThatClocksOfPostgresDiffer(t *testing.T) {
 	onPostgres(t, func(w *world) {
-		w.exec("CREATE SCHEMA skew", "CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() - interval '1 hour' $$")
+		w.exec("CREATE SCHEMA skew", "CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql "+
+			"VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() - interval '1 hour' $$")
 		w.set("search_path", "skew, pg_catalog, public")
 		d := w.doctor()
 		d.hasOnly(isProblem, "clock", "ahead of the server's", "OnceAt", "NTP")
-		w.exec("CREATE OR REPLACE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() + interval '30 s' $$")
+		w.exec("CREATE OR REPLACE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ " +
+			"SELECT pg_catalog.clock_timestamp() + interval '30 s' $$")
 		d = w.doctor()
 		d.hasOnly(isNote, "clock", "behind the server's", "ages", "NTP")
 	})
@@ -274,7 +278,8 @@ func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
 		go func() {
 			w.until(func() bool {
 				var waits bool
-				err := w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'dblock_schema'::regclass)").Scan(&waits)
+				err := w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = " +
+					"'dblock_schema'::regclass)").Scan(&waits)
 				return err == nil && waits
 			})
 			cancel(errors.New("no answer for long"))
@@ -290,16 +295,22 @@ func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
 		}
 		look(ctx, "schema").hasOnly(isProblem, "schema", "no answer for long")
 		look(w.Context(), "pooler", "LISTEN").hasOnly(isOK, "LISTEN")
-		look(ctx, "clock").hasOnly(isUnknown, "clock", "no answer for long") // as all are when the time of --timeout is over
+		// as all are when the time of --timeout is over
+		look(ctx, "clock").hasOnly(isUnknown, "clock", "no answer for long")
 	})
 }
 
 func TestACheckTakesFiveSecondsAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		waits := check{"x", func(ctx context.Context, _ *examination) ([]finding, error) { <-ctx.Done(); return nil, ctx.Err() }}
+		waits := check{"x", func(ctx context.Context, _ *examination) ([]finding, error) {
+			<-ctx.Done()
+			return nil,
+				ctx.Err()
+		}}
 		began := time.Now()
 		made := waits.run(t.Context(), &examination{limits: usual})
-		if took := time.Since(began); took != 5*time.Second || len(made) != 1 || made[0].Level != isUnknown || !strings.Contains(made[0].Found, "no answer within 5s") {
+		if took := time.Since(began); took != 5*time.Second || len(made) != 1 || made[0].Level != isUnknown ||
+			!strings.Contains(made[0].Found, "no answer within 5s") {
 			t.Errorf("%v, %+v", took, made)
 		}
 	})
@@ -326,7 +337,8 @@ func TestDoctorSeesNoOtherVersionThanTheServers(t *testing.T) {
 		d := w.doctor()
 		want := isOK
 		if w.engine != migrate.SQLite {
-			want = versionOf(map[string]string{"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}[w.Name()[strings.LastIndex(w.Name(), "/")+1:]], version).Level
+			want = versionOf(map[string]string{"postgres": "PostgreSQL", "mysql": "MySQL",
+				"mariadb": "MariaDB"}[w.Name()[strings.LastIndex(w.Name(), "/")+1:]], version).Level
 		}
 		d.hasOnly(want, "version", version)
 	})
@@ -342,8 +354,10 @@ func TestDoctorJudgesHowAPrimaryIsFollowed(t *testing.T) {
 		{replication{commit: "on", timeline: 3}, isNote, "timeline 3"},
 		{replication{commit: "on", standbys: 1}, isNote, "asynchronously"},
 		{replication{commit: "on", names: "s2", timeline: 1}, isProblem, "0 of the 1 standbys"},
-		{replication{commit: "on", names: "s2", standbys: 2}, isProblem, "0 of the 1 standbys"}, // those that follow are others
-		{replication{commit: "off", names: "s2", standbys: 1}, isProblem, "commits hang"},       // dblock's wait all the same
+		// those that follow are others
+		{replication{commit: "on", names: "s2", standbys: 2}, isProblem, "0 of the 1 standbys"},
+		// dblock's wait all the same
+		{replication{commit: "off", names: "s2", standbys: 1}, isProblem, "commits hang"},
 		{replication{commit: "local", names: "s2"}, isNote, "synchronous_commit is local"},
 		{replication{commit: "on", names: "s2", standbys: 1, confirm: 1}, isNote, "no other standby"},
 		{replication{commit: "on", names: "s2", standbys: 2, confirm: 1}, isOK, "commits wait for s2"},

@@ -61,10 +61,12 @@ func lacking(user string, rights []string, file string) (made []finding) {
 		}
 	}
 	if len(usual) > 0 {
-		made = append(made, problem(user+" lacks "+strings.Join(usual, ", "), "grant what docs/privileges/"+file+" has, or connect as the application does"))
+		made = append(made, problem(user+" lacks "+strings.Join(usual, ", "), "grant what docs/privileges/"+file+
+			" has, or connect as the application does"))
 	}
 	if len(rarely) > 0 {
-		made = append(made, note(user+" lacks "+strings.Join(rarely, ", ")+", which package quorum needs", "grant it where quorum is used"))
+		made = append(made, note(user+" lacks "+strings.Join(rarely, ", ")+", which package quorum needs",
+			"grant it where quorum is used"))
 	}
 	if len(made) == 0 {
 		made = append(made, fine(user+" has all rights of docs/privileges/"+file))

@@ -16,14 +16,16 @@ import (
 func schema(ctx context.Context, e *examination) ([]finding, error) {
 	is, err := e.locks().Backend.Schema(ctx)
 	if err != nil {
-		return found(problem(fmt.Sprintf("dblock's tables cannot be read: %v", because(ctx, err)), "clients cannot, either"))
+		return found(problem(fmt.Sprintf("dblock's tables cannot be read: %v", because(ctx, err)),
+			"clients cannot, either"))
 	}
 	if err := is.Check(); err != nil {
 		return found(problem(advised(err).Error(), "see docs/upgrading.md"))
 	}
 	e.tables = is
 	if is.Version > driver.SchemaVersion {
-		return found(note(fmt.Sprintf("the tables are at version %d, and this command is for version %d: it can use them", is.Version, driver.SchemaVersion), "install the newer command"))
+		return found(note(fmt.Sprintf("the tables are at version %d, and this command is for version %d: it can use "+
+			"them", is.Version, driver.SchemaVersion), "install the newer command"))
 	}
 	return found(fine(fmt.Sprintf("the tables are at version %d, usable from %d", is.Version, is.UsableFrom)))
 }
@@ -41,7 +43,8 @@ type applied struct {
 
 // appliedAt has goose's times. On PostgreSQL they are those of a session's time zone, without it:
 // the session that migrated has to have had the zone of this one.
-const appliedAt = "SELECT version_id, %s FROM " + migrate.Table + " WHERE is_applied AND version_id > 0 ORDER BY version_id"
+const appliedAt = "SELECT version_id, %s FROM " + migrate.Table +
+	" WHERE is_applied AND version_id > 0 ORDER BY version_id"
 
 func (e *examination) applied(ctx context.Context) (all []applied, err error) {
 	micros := "CAST(strftime('%s', tstamp) AS integer) * 1000000"
@@ -99,7 +102,8 @@ func builds(ctx context.Context, e *examination) (made []finding, err error) {
 		return nil
 	})
 	if err == nil && len(made) == 0 {
-		made = append(made, fine(fmt.Sprintf("%d clients have taken a lock, all of them after version %d was applied", n, is.Version)))
+		made = append(made, fine(fmt.Sprintf("%d clients have taken a lock, all of them after version %d was applied",
+			n, is.Version)))
 	}
 	return made, err
 }
@@ -114,15 +118,18 @@ func older(s inspect.Session, all []applied, usableFrom int, zoneless bool) (fin
 	if next < 0 {
 		return finding{}, false
 	}
-	who := fmt.Sprintf("the client %s of %s:%d began before version %d was applied (%s), so its build is for an older one", s.App, s.Host, s.PID, all[next].version, migrate.Table)
+	who := fmt.Sprintf("the client %s of %s:%d began before version %d was applied (%s), so its build is for an "+
+		"older one", s.App, s.Host, s.PID, all[next].version, migrate.Table)
 	if zoneless {
 		who += ", if the migration ran in the time zone of this session"
 	}
 	switch {
 	case usableFrom >= all[next].version && zoneless && all[next].at.Sub(s.Started) < zones:
-		return note(fmt.Sprintf("%s; the tables serve builds for %d and later", who, usableFrom), "see which build it has; if it is older, stop it"), true
+		return note(fmt.Sprintf("%s; the tables serve builds for %d and later", who, usableFrom),
+			"see which build it has; if it is older, stop it"), true
 	case usableFrom >= all[next].version:
-		return problem(fmt.Sprintf("%s, and the tables serve builds for %d and later", who, usableFrom), "stop it; its locks end with the next heartbeat"), true
+		return problem(fmt.Sprintf("%s, and the tables serve builds for %d and later", who, usableFrom),
+			"stop it; its locks end with the next heartbeat"), true
 	}
 	return note(who+", and may go on", "deploy the new build there, too"), true
 }

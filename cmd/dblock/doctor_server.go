@@ -46,15 +46,19 @@ const (
 // apart judges by how much this host's clock is ahead of the server's, give or take an error. Locks
 // compare no clocks: what suffers is what names a time.
 func apart(ahead, give time.Duration) finding {
-	how := fmt.Sprintf("this host's clock is %v ahead of the server's (±%v)", ahead.Round(time.Millisecond), give.Round(time.Microsecond))
+	how := fmt.Sprintf("this host's clock is %v ahead of the server's (±%v)", ahead.Round(time.Millisecond),
+		give.Round(time.Microsecond))
 	if ahead < 0 {
-		how = fmt.Sprintf("this host's clock is %v behind the server's (±%v)", -ahead.Round(time.Millisecond), give.Round(time.Microsecond))
+		how = fmt.Sprintf("this host's clock is %v behind the server's (±%v)", -ahead.Round(time.Millisecond),
+			give.Round(time.Microsecond))
 	}
 	switch least := ahead.Abs() - give; {
 	case least > slotTolerance && ahead > 0:
-		return problem(how+"; OnceAt and run --slot-of refuse its slots, and ages are wrong. Locks do not suffer", "synchronise both clocks (NTP)")
+		return problem(how+"; OnceAt and run --slot-of refuse its slots, and ages are wrong. Locks do not suffer",
+			"synchronise both clocks (NTP)")
 	case least > slotTolerance:
-		return problem(how+"; its jobs of OnceAt and run --slot-of come late, and ages are wrong. Locks do not suffer", "synchronise both clocks (NTP)")
+		return problem(how+"; its jobs of OnceAt and run --slot-of come late, and ages are wrong. Locks do not suffer",
+			"synchronise both clocks (NTP)")
 	case least > noticeable:
 		return note(how+"; ages that are shown are wrong by this. Locks do not suffer", "synchronise both clocks (NTP)")
 	}
@@ -86,14 +90,16 @@ var strangers = []struct{ mark, name string }{
 
 // aurora is the finding for Amazon Aurora. Its version is that of the server that it derives from.
 func aurora(version string) finding {
-	return note("the server is Amazon Aurora ("+version+"), which dblock was not tried on", "try it, and its failover, before you rely on it: docs/operating.md")
+	return note("the server is Amazon Aurora ("+version+"), which dblock was not tried on",
+		"try it, and its failover, before you rely on it: docs/operating.md")
 }
 
 // versionOf judges a server's name and version, as it tells them.
 func versionOf(name, version string) finding {
 	for _, stranger := range strangers {
 		if strings.Contains(version, stranger.mark) {
-			return problem(fmt.Sprintf("the server is %s (%s), which dblock was not tried on", stranger.name, version), "expect that it does not work: docs/operating.md")
+			return problem(fmt.Sprintf("the server is %s (%s), which dblock was not tried on", stranger.name, version),
+				"expect that it does not work: docs/operating.md")
 		}
 	}
 	is := servers[slices.IndexFunc(servers, func(s server) bool { return s.name == name })]
@@ -104,7 +110,8 @@ func versionOf(name, version string) finding {
 	case compareVersions(version, is.oldest) < 0:
 		return problem(fmt.Sprintf("%s is older than %s", what, is.oldest), "update the server")
 	}
-	return note(fmt.Sprintf("%s is expected to work, and dblock's tests do not run on it (but on %s)", what, strings.Join(is.tested, ", ")), "try it before you rely on it")
+	return note(fmt.Sprintf("%s is expected to work, and dblock's tests do not run on it (but on %s)", what,
+		strings.Join(is.tested, ", ")), "try it before you rely on it")
 }
 
 // compareVersions compares by as many numbers as b has.
@@ -142,9 +149,11 @@ func (l limit) judge(needs int) finding {
 	case l.most <= 0:
 		return fine(fmt.Sprintf("%d connections of %s are in use, and there is no limit", l.use, l.of))
 	case l.most-l.use < needs:
-		return problem(fmt.Sprintf("%s: a client needs up to %d beside the application's work, and heartbeats fail without", what, needs), "raise the limit, or make the pools smaller")
+		return problem(fmt.Sprintf("%s: a client needs up to %d beside the application's work, and heartbeats fail "+
+			"without", what, needs), "raise the limit, or make the pools smaller")
 	case l.use*5 >= l.most*4:
-		return note(fmt.Sprintf("%s; each client needs up to %d beside the application's work", what, needs), "raise the limit, or make the pools smaller")
+		return note(fmt.Sprintf("%s; each client needs up to %d beside the application's work", what, needs),
+			"raise the limit, or make the pools smaller")
 	}
 	return fine(fmt.Sprintf("%s; each client needs up to %d beside the application's work", what, needs))
 }
@@ -168,9 +177,11 @@ func (t timeout) judge(value time.Duration, from string) (f finding, is bool) {
 	case value <= 0 || value >= t.least && value >= t.enough:
 		return finding{}, false
 	case value < t.least:
-		return problem(fmt.Sprintf("%s, and dblock's own statements and connections may be cut off", what), fmt.Sprintf("set it to %v or more for this user", max(t.least, t.enough))), true
+		return problem(fmt.Sprintf("%s, and dblock's own statements and connections may be cut off", what),
+			fmt.Sprintf("set it to %v or more for this user", max(t.least, t.enough))), true
 	}
-	return note(what+", and "+t.cuts, fmt.Sprintf("set it to %v or more for this user, or live with that", t.enough)), true
+	return note(what+", and "+t.cuts, fmt.Sprintf("set it to %v or more for this user, or live with that", t.enough)),
+		true
 }
 
 // transactions are those that have been open for longer than they should.
@@ -184,7 +195,8 @@ func (t transactions) judge(e *examination, harm, do string) finding {
 	if t.n == 0 {
 		return fine(fmt.Sprintf("no transaction has been open for longer than %v", e.older))
 	}
-	return note(fmt.Sprintf("transactions that have been open for longer than %v: %d; the oldest for %v, %s. %s", e.older, t.n, t.age.Round(time.Second), t.worst, harm), do)
+	return note(fmt.Sprintf("transactions that have been open for longer than %v: %d; the oldest for %v, %s. %s",
+		e.older, t.n, t.age.Round(time.Second), t.worst, harm), do)
 }
 
 // column are the rows of a query of one column.

@@ -53,7 +53,8 @@ func sqliteFileSystem(_ context.Context, e *examination) ([]finding, error) {
 func (f fileSystem) judge() finding {
 	switch f.level {
 	case isProblem:
-		return problem("the file is on "+f.name+", a file system of a network: SQLite's locks do not exclude other machines there, and WAL breaks",
+		return problem("the file is on "+f.name+
+			", a file system of a network: SQLite's locks do not exclude other machines there, and WAL breaks",
 			"move it to a disk of this machine; for several machines use PostgreSQL, MySQL or MariaDB")
 	case isUnknown:
 		return unknown("the file is on "+f.name+", which may be of a network", "see that it is a disk of this machine")
@@ -91,9 +92,11 @@ func sqlitePrivileges(_ context.Context, e *examination) (made []finding, err er
 		switch err := writable(path); {
 		case errors.Is(err, fs.ErrNotExist):
 		case errors.Is(err, errors.ErrUnsupported):
-			return append(made, unknown("whether the file and its folder are writable is not known on this system", "see that they are")), nil
+			return append(made, unknown("whether the file and its folder are writable is not known on this system",
+				"see that they are")), nil
 		case err != nil:
-			made = append(made, problem(fmt.Sprintf("this user may not write %s: %v", path, err), "clients write the file, and make others beside it: grant both"))
+			made = append(made, problem(fmt.Sprintf("this user may not write %s: %v", path, err),
+				"clients write the file, and make others beside it: grant both"))
 		}
 	}
 	if len(made) == 0 {
@@ -117,7 +120,8 @@ func sqliteWriter(ctx context.Context, e *examination) (made []finding, err erro
 	}
 	_, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if busy := new(sqlite.Error); errors.As(err, &busy) && busy.Code()&0xff == sqliteBusy {
-		return found(note(fmt.Sprintf("somebody has kept the write lock of the file for %v: nobody else can lock or unlock meanwhile", e.write), "commit sooner: a transaction that writes should take milliseconds"))
+		return found(note(fmt.Sprintf("somebody has kept the write lock of the file for %v: nobody else can lock or "+
+			"unlock meanwhile", e.write), "commit sooner: a transaction that writes should take milliseconds"))
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +146,8 @@ func sqliteJournal(ctx context.Context, e *examination) ([]finding, error) {
 		return nil, err
 	}
 	if mode != "wal" {
-		return found(note("the file is not in WAL mode: readers and writers wait for each other, and a commit for the disk twice", "PRAGMA journal_mode = WAL, once; never OFF or MEMORY"))
+		return found(note("the file is not in WAL mode: readers and writers wait for each other, and a commit for "+
+			"the disk twice", "PRAGMA journal_mode = WAL, once; never OFF or MEMORY"))
 	}
 	return found(fine("the file is in WAL mode"))
 }
@@ -160,12 +165,15 @@ func sqliteTransactions(_ context.Context, e *examination) ([]finding, error) {
 	case err != nil:
 		return nil, err
 	case info.Size() > longWAL:
-		return found(note(fmt.Sprintf("the log (-wal) has %d MB: a transaction that reads for long keeps it from being copied back, or one that wrote much did", info.Size()>>20), "end transactions that only read; PRAGMA wal_checkpoint(TRUNCATE) when nobody reads"))
+		return found(note(fmt.Sprintf("the log (-wal) has %d MB: a transaction that reads for long keeps it from "+
+			"being copied back, or one that wrote much did", info.Size()>>20),
+			"end transactions that only read; PRAGMA wal_checkpoint(TRUNCATE) when nobody reads"))
 	}
 	return found(fine(fmt.Sprintf("the log (-wal) has %d kB", info.Size()>>10)))
 }
 
 // sqliteSettings says what cannot be seen from here.
 func sqliteSettings(context.Context, *examination) ([]finding, error) {
-	return found(unknown("synchronous and busy_timeout are settings of the application's own connections", "leave synchronous at NORMAL or above: with OFF a crash of the machine can take back grants"))
+	return found(unknown("synchronous and busy_timeout are settings of the application's own connections",
+		"leave synchronous at NORMAL or above: with OFF a crash of the machine can take back grants"))
 }

@@ -53,7 +53,8 @@ func diagnose(t *testing.T, in shell, arguments ...string) diagnosis {
 func (d diagnosis) has(l level, check string, parts ...string) {
 	d.Helper()
 	if !slices.ContainsFunc(d.made, func(f finding) bool {
-		return f.Check == check && f.Level == l && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(f.Found+"; "+f.Do, p) })
+		return f.Check == check && f.Level == l && !slices.ContainsFunc(parts,
+			func(p string) bool { return !strings.Contains(f.Found+"; "+f.Do, p) })
 	}) {
 		d.Errorf("no %s of %q with %q:\n%s", l, check, parts, d.text(check))
 	}
@@ -96,7 +97,8 @@ func TestDoctorFindsNothingWhereNothingIs(t *testing.T) {
 		w.lock("n")
 		d := w.doctor()
 		for _, f := range d.made {
-			if f.Level != isOK && !slices.Contains(of, f.Check) && (w.engine != migrate.SQLite || f.Check != "settings") {
+			if f.Level != isOK && !slices.Contains(of, f.Check) && (w.engine != migrate.SQLite ||
+				f.Check != "settings") {
 				w.Errorf("%+v", f)
 			}
 		}
@@ -124,7 +126,8 @@ func (w *world) rows() string {
 	w.Helper()
 	tables := "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY 1"
 	if w.engine != migrate.SQLite {
-		tables = "SELECT table_name FROM information_schema.tables WHERE table_schema IN ('public', '" + w.name() + "') ORDER BY 1"
+		tables = "SELECT table_name FROM information_schema.tables WHERE table_schema IN ('public', '" + w.name() +
+			"') ORDER BY 1"
 	}
 	names, err := column(w.db.QueryContext(w.Context(), tables))
 	require.NoError(w, err)
@@ -180,13 +183,15 @@ func TestDoctorSeesClientsOfOlderBuilds(t *testing.T) {
 		}
 		now, hour := time.Now().UnixMicro(), time.Hour.Microseconds()
 		w.exec("UPDATE dblock_migrations SET tstamp = "+yesterday,
-			fmt.Sprintf("INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES ('old', 'pastville', 7, 'orders', %d)", now-hour),
+			fmt.Sprintf("INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES ('old', 'pastville', "+
+				"7, 'orders', %d)", now-hour),
 			fmt.Sprintf("INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES ('old', %d)", now+hour))
 		w.exec(fmt.Sprintf("INSERT INTO dblock_migrations (version_id, is_applied) VALUES (%d, true)", version+1),
 			fmt.Sprintf("UPDATE dblock_schema SET version = %d", version+1))
 		w.lock("a client of this build")
 		d := w.doctor()
-		d.hasOnly(isNote, "sessions", fmt.Sprintf("orders of pastville:7 began before version %d", version+1), "deploy the new build")
+		d.hasOnly(isNote, "sessions", fmt.Sprintf("orders of pastville:7 began before version %d", version+1),
+			"deploy the new build")
 		if n := strings.Count(d.text("sessions"), "began before"); n != 1 {
 			w.Errorf("%d clients are said to be older", n)
 		}
@@ -197,7 +202,8 @@ func TestDoctorSeesClientsOfOlderBuilds(t *testing.T) {
 			fmt.Sprintf("UPDATE dblock_schema SET version = %d", version))
 		d = w.doctor()
 		if w.engine == migrate.Postgres { // its times have no zone
-			d.hasOnly(isNote, "sessions", "if the migration ran in the time zone of this session", fmt.Sprintf("serve builds for %d and later", version), "see which build it has")
+			d.hasOnly(isNote, "sessions", "if the migration ran in the time zone of this session",
+				fmt.Sprintf("serve builds for %d and later", version), "see which build it has")
 			w.exec(fmt.Sprintf("UPDATE dblock_sessions SET started_at = %d WHERE id = 'old'", now-15*hour))
 			d = w.doctor()
 			d.hasOnly(isProblem, "sessions", "if the migration ran in the time zone of this session")
@@ -229,7 +235,8 @@ func TestDoctorSaysWhyADatabaseCannotBeReached(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "mistyped.db")
 	diagnose(t, shell{}, "--dsn", "sqlite://"+missing).hasOnly(isProblem, "connection", missing)
 	state := t.TempDir()
-	diagnose(t, shell{environment: []string{"XDG_STATE_HOME=" + state}}, "--local").hasOnly(isProblem, "connection", state)
+	diagnose(t, shell{environment: []string{"XDG_STATE_HOME=" + state}}, "--local").hasOnly(isProblem, "connection",
+		state)
 	for _, path := range []string{missing, filepath.Join(state, "dblock")} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s was made", path)
@@ -245,7 +252,8 @@ func TestDoctorDoesNotWaitForAServerThatSaysNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	for _, scheme := range []string{"postgres", "mysql"} {
-		d := diagnose(t, shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}}, "--timeout", "100ms")
+		d := diagnose(t, shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}},
+			"--timeout", "100ms")
 		d.hasOnly(isProblem, "connection", "no answer within 100ms (--timeout)")
 	}
 }
@@ -254,7 +262,8 @@ func TestDoctorsExitStatusIsForScripts(t *testing.T) {
 	w := onSQLite(t)
 	w.exec("PRAGMA journal_mode = WAL")
 	s := w.run("doctor", "--strict")
-	if s.status != 0 || s.err != "" || strings.Contains(s.out, "the file is in WAL mode") || !strings.Contains(s.out, "problems: 0, unknown: 1, notes: 0, ok: ") {
+	if s.status != 0 || s.err != "" || strings.Contains(s.out, "the file is in WAL mode") ||
+		!strings.Contains(s.out, "problems: 0, unknown: 1, notes: 0, ok: ") {
 		t.Errorf("nothing to say, and what is unknown: %+v", s)
 	}
 	contains(t, w.must("doctor", "--all"), "LEVEL", "the file is in WAL mode")
@@ -282,7 +291,8 @@ func TestDoctorKnowsTheVersionsAndRightsOfTheDocuments(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	require.NoError(t, err)
 	for _, s := range servers {
-		contains(t, string(readme), fmt.Sprintf("| %s | %s | %s and later |", s.name, strings.Join(s.tested, ", "), s.oldest))
+		contains(t, string(readme), fmt.Sprintf("| %s | %s | %s and later |", s.name, strings.Join(s.tested, ", "),
+			s.oldest))
 	}
 	for file, rights := range map[string][]right{"postgres-app.sql": postgresRights, "mysql-app.sql": mysqlRights} {
 		var want, have []string
@@ -383,7 +393,8 @@ func TestDoctorCountsWhatAClientNeeds(t *testing.T) {
 	for _, c := range []struct {
 		most, use int
 		want      level
-	}{{0, 500, isOK}, {-1, 500, isOK}, {100, 79, isOK}, {100, 80, isNote}, {100, 96, isNote}, {100, 97, isProblem}, {10, 6, isOK}, {10, 7, isProblem}} {
+	}{{0, 500, isOK}, {-1, 500, isOK}, {100, 79, isOK}, {100, 80, isNote}, {100, 96, isNote}, {100, 97, isProblem},
+		{10, 6, isOK}, {10, 7, isProblem}} {
 		if f := (limit{"x", c.most, c.use}).judge(4); f.Level != c.want {
 			t.Errorf("%d of %d: %+v", c.use, c.most, f)
 		}

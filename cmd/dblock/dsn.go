@@ -54,7 +54,8 @@ func given(o *options, getenv func(string) string) (source, error) {
 		return source{engine: migrate.SQLite, file: file, local: true}, err
 	case o.dsn != "":
 		if tellsPassword(o.dsn) {
-			return source{}, usageError{errors.New("--dsn has a password, which lists of processes show: give it in DBLOCK_DSN, PGPASSWORD, ~/.pgpass or ~/.my.cnf")}
+			return source{}, usageError{errors.New("--dsn has a password, which lists of processes show: give it in " +
+				"DBLOCK_DSN, PGPASSWORD, ~/.pgpass or ~/.my.cnf")}
 		}
 		return parse(o.dsn, getenv)
 	case getenv("DBLOCK_DSN") != "":
@@ -101,11 +102,14 @@ func parse(dsn string, getenv func(string) string) (source, error) {
 		}
 		return source{engine: migrate.SQLite, file: rest}, nil
 	case isURL && !strings.Contains(scheme, "("):
-		return source{}, usageError{fmt.Errorf("the data source begins with %q: want postgres://, mysql:// or sqlite://", scheme+"://")}
+		return source{},
+			usageError{fmt.Errorf("the data source begins with %q: want postgres://, mysql:// or sqlite://",
+				scheme+"://")}
 	}
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return source{}, usageError{errors.New("the data source is none that is known: want postgres://, mysql://, sqlite://, or user@tcp(host:3306)/database")}
+		return source{}, usageError{errors.New("the data source is none that is known: want postgres://, mysql://, " +
+			"sqlite://, or user@tcp(host:3306)/database")}
 	}
 	return source{engine: migrate.MySQL, mysql: config}, completeMySQL(config, getenv)
 }

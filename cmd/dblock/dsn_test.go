@@ -12,7 +12,9 @@ import (
 
 func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 	home := t.TempDir()
-	cnf := "[mysqld]\nskip-networking\n[client]\nuser=app\npassword=\"p;w#\"\nhost=db.example.com\nport=3307\ndatabase=orders\n"
+	cnf :=
+		"[mysqld]\nskip-networking\n[client]\nuser=app\npassword=\"p;w#\"\nhost=db.example.com\nport=3307\n" +
+			"database=orders\n"
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".my.cnf"), []byte(cnf), 0o600))
 	t.Setenv("PGPASSWORD", "")
 	for _, c := range []struct {
@@ -22,16 +24,23 @@ func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 		want        string
 		engine      string
 	}{
-		{"the flag before the variable", options{dsn: "postgres://a@one/x"}, []string{"DBLOCK_DSN=postgres://a@two/y"}, `PostgreSQL database "x" of one:5432`, migrate.Postgres},
-		{"the variable", options{}, []string{"DBLOCK_DSN=postgresql://a:secret@two:6543/y"}, `PostgreSQL database "y" of two:6543`, migrate.Postgres},
+		{"the flag before the variable", options{dsn: "postgres://a@one/x"}, []string{"DBLOCK_DSN=postgres://a@two/y"},
+			`PostgreSQL database "x" of one:5432`, migrate.Postgres},
+		{"the variable", options{}, []string{"DBLOCK_DSN=postgresql://a:secret@two:6543/y"},
+			`PostgreSQL database "y" of two:6543`, migrate.Postgres},
 		{"MySQL's URL", options{dsn: "mysql://a@one/x"}, nil, `MySQL database "x" of one:3306`, migrate.MySQL},
-		{"the driver's own form", options{dsn: "a@tcp(one:3307)/x?tls=preferred"}, nil, `MySQL database "x" of one:3307`, migrate.MySQL},
-		{"a socket", options{dsn: "mysql://a@/x?socket=/run/my.sock"}, nil, `MySQL database "x" of /run/my.sock`, migrate.MySQL},
-		{"what ~/.my.cnf adds", options{dsn: "mysql:///"}, []string{"HOME=" + home}, `MySQL database "orders" of db.example.com:3307`, migrate.MySQL},
-		{"what ~/.my.cnf does not change", options{dsn: "mysql://b@one:1/x"}, []string{"HOME=" + home}, `MySQL database "x" of one:1`, migrate.MySQL},
+		{"the driver's own form", options{dsn: "a@tcp(one:3307)/x?tls=preferred"}, nil,
+			`MySQL database "x" of one:3307`, migrate.MySQL},
+		{"a socket", options{dsn: "mysql://a@/x?socket=/run/my.sock"}, nil, `MySQL database "x" of /run/my.sock`,
+			migrate.MySQL},
+		{"what ~/.my.cnf adds", options{dsn: "mysql:///"}, []string{"HOME=" + home},
+			`MySQL database "orders" of db.example.com:3307`, migrate.MySQL},
+		{"what ~/.my.cnf does not change", options{dsn: "mysql://b@one:1/x"}, []string{"HOME=" + home},
+			`MySQL database "x" of one:1`, migrate.MySQL},
 		{"a file", options{dsn: "sqlite:///var/app.db"}, nil, "SQLite file /var/app.db", migrate.SQLite},
 		{"a file in this folder", options{dsn: "sqlite://app.db"}, nil, "SQLite file app.db", migrate.SQLite},
-		{"a file of one's own", options{local: true}, []string{"XDG_STATE_HOME=/state"}, "SQLite file /state/dblock/locks.db", migrate.SQLite},
+		{"a file of one's own", options{local: true}, []string{"XDG_STATE_HOME=/state"},
+			"SQLite file /state/dblock/locks.db", migrate.SQLite},
 	} {
 		s, err := sourceOf(&c.options, environment(c.environment...))
 		if err != nil || s.String() != c.want || s.engine != c.engine {
@@ -46,7 +55,8 @@ func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 
 // What pgxpool reads of a data source is no setting of the server, which would refuse it.
 func TestADataSourceOfPgxpoolIsOne(t *testing.T) {
-	const pool = "pool_max_conns=9&pool_min_conns=2&pool_min_idle_conns=1&pool_max_conn_lifetime=1h&pool_max_conn_lifetime_jitter=1m" +
+	const pool = "pool_max_conns=9&pool_min_conns=2&pool_min_idle_conns=1&pool_max_conn_lifetime=1h&" +
+		"pool_max_conn_lifetime_jitter=1m" +
 		"&pool_max_conn_idle_time=30m&pool_health_check_period=1m&pool_ping_timeout=1s"
 	onPostgres(t, func(w *world) {
 		w = w.at(w.parameter(pool))
@@ -101,7 +111,8 @@ func TestAPasswordShowsNowhere(t *testing.T) {
 		{"in a URL of MySQL that is none", []string{"DBLOCK_DSN=mysql://a:" + secret + "@127.0.0.1:port/x"}, nil},
 		{"in a data source of nothing", []string{"DBLOCK_DSN=a:" + secret + "@127.0.0.1/x"}, nil},
 		{"behind another scheme", []string{"DBLOCK_DSN=redis://a:" + secret + "@127.0.0.1/0"}, nil},
-		{"of a pool that is none", []string{"DBLOCK_DSN=postgres://a:" + secret + "@127.0.0.1/x?pool_max_conns=many"}, nil},
+		{"of a pool that is none", []string{"DBLOCK_DSN=postgres://a:" + secret + "@127.0.0.1/x?pool_max_conns=many"},
+			nil},
 		{"with a percent sign", []string{"DBLOCK_DSN=postgres://a:" + secret + "%@127.0.0.1/x"}, nil},
 	} {
 		s := shell{environment: c.environment}.run(t, append([]string{"ls", "--timeout", "5s"}, c.arguments...)...)

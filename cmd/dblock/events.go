@@ -16,7 +16,8 @@ var occurrences = listing[inspect.Event]{
 	row: func(e inspect.Event) table.Row {
 		return table.Row{clock(e.At), e.Kind, e.Name, e.Token, e.Host, e.Thread, e.Detail}
 	},
-	none: "Nothing is recorded. Clients with dblock.WithEvents write down grants and releases; ask and unlock always do.",
+	none: "Nothing is recorded. Clients with dblock.WithEvents write down grants and releases; ask and unlock " +
+		"always do.",
 }
 
 // events lists the history.
@@ -44,7 +45,8 @@ func events(o *options) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&f.Kinds, "kind", nil, "only these kinds: granted, released, lost, expired, asked, broken, or an application's own")
+	flags.StringSliceVar(&f.Kinds, "kind", nil,
+		"only these kinds: granted, released, lost, expired, asked, broken, or an application's own")
 	flags.DurationVar(&since, "since", 0, "only the last so long")
 	flags.UintVar(&f.Limit, "limit", 50, "at most so many; 0: all")
 	return c

@@ -40,7 +40,8 @@ func keep(o *options) *cobra.Command {
 			case noWait && wait != 0:
 				return usageError{errors.New("--no-wait and --wait: give one of them")}
 			}
-			return o.detach(c.Context(), lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock, error) {
+			return o.detach(c.Context(), lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock,
+				error) {
 				if noWait {
 					return client.TryLock(ctx, args[0])
 				}
@@ -64,7 +65,8 @@ func keep(o *options) *cobra.Command {
 func renew(o *options) *cobra.Command {
 	var lasts time.Duration
 	c := &cobra.Command{
-		Use: "renew NAME TOKEN --for TIME", Short: "Give a lock of hold another time, from now on", Args: arguments(cobra.ExactArgs(2)),
+		Use: "renew NAME TOKEN --for TIME", Short: "Give a lock of hold another time, from now on",
+		Args: arguments(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			token, err := tokenOf(args[1])
 			if err != nil {
@@ -75,7 +77,8 @@ func renew(o *options) *cobra.Command {
 			}
 			ctx, cancel := o.context(c.Context())
 			defer cancel()
-			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock, error) {
+			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock,
+				error) {
 				return client.Resume(ctx, args[0], token)
 			}, func(*dblock.Lock) {})
 		},
@@ -115,7 +118,8 @@ func tokenOf(text string) (int64, error) {
 }
 
 // detach takes a lock and detaches it.
-func (o *options) detach(ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock, error), done func(*dblock.Lock)) error {
+func (o *options) detach(ctx context.Context, lasts time.Duration, take func(context.Context,
+	*dblock.Client[*sql.Tx]) (*dblock.Lock, error), done func(*dblock.Lock)) error {
 	return o.using(ctx, func(d database) error {
 		return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
 			l, err := take(ctx, client)

@@ -15,7 +15,8 @@ func TestALockOutlivesHold(t *testing.T) {
 		if s := w.run("hold", "deploy", "--for", "1h", "--no-wait"); s.status != exitNotAcquired || s.out != "" {
 			w.Errorf("a lock that is held: %+v", s)
 		}
-		if s := w.run("release", "deploy", token+"1"); s.status != exitFailed || !strings.Contains(s.err, "nobody holds it with token") {
+		if s := w.run("release", "deploy", token+"1"); s.status != exitFailed ||
+			!strings.Contains(s.err, "nobody holds it with token") {
 			w.Errorf("another token: %+v", s)
 		}
 		w.must("release", "deploy", token)
@@ -26,7 +27,8 @@ func TestALockOutlivesHold(t *testing.T) {
 			w.Errorf("it is held: %s", out)
 		}
 	})
-	for _, wrong := range [][]string{{"hold", "n"}, {"hold", "n", "--for", "1ms"}, {"hold", "n", "--for", "1h", "-n", "-w", "1s"}, {"renew", "n", "x", "--for", "1h"}, {"release", "n"}} {
+	for _, wrong := range [][]string{{"hold", "n"}, {"hold", "n", "--for", "1ms"}, {"hold", "n", "--for", "1h", "-n",
+		"-w", "1s"}, {"renew", "n", "x", "--for", "1h"}, {"release", "n"}} {
 		if s := alone(t, wrong...); s.status != exitUsage {
 			t.Errorf("%v: %+v", wrong, s)
 		}

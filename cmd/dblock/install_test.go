@@ -25,14 +25,17 @@ func TestAStrangerCanInstallIt(t *testing.T) {
 	mine := goEnv(t, "GOMODCACHE")
 	cache := t.TempDir()
 	for _, folder := range []struct{ path, but string }{
-		{".", "cache github.com"}, {"github.com", "dblock-go"}, {"cache/download", "github.com"}, {"cache/download/github.com", "dblock-go"},
+		{".", "cache github.com"}, {"github.com", "dblock-go"}, {"cache/download", "github.com"},
+		{"cache/download/github.com", "dblock-go"},
 	} {
 		symlinks(t, filepath.Join(mine, folder.path), filepath.Join(cache, folder.path), strings.Fields(folder.but))
 	}
 	// -n: everything but the compiler and the linker, which do what they do for these tests.
-	install := exec.CommandContext(t.Context(), "go", "install", "-n", "github.com/dblock-go/dblock/cmd/dblock@"+version)
+	install := exec.CommandContext(t.Context(), "go", "install", "-n", "github.com/dblock-go/dblock/cmd/dblock@"+
+		version)
 	install.Dir = t.TempDir()
-	install.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw", "GOSUMDB=off", "GOWORK=", "GOBIN="+t.TempDir(),
+	install.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw", "GOSUMDB=off", "GOWORK=",
+		"GOBIN="+t.TempDir(),
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(mine, "cache", "download")+","+goEnv(t, "GOPROXY"))
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, last(string(out), 20))

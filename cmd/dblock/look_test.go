@@ -33,7 +33,8 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 		w.lock("orders/2", dblock.Permits(2, 5))
 		w.lock("other")
 		out := w.must("ls")
-		contains(w, out, "orders/1", "orders/2", "other", "NAME", "HOLDER", fmt.Sprintf("there:%d worker-7", os.Getpid()), "orders", "2 of 5", "exclusive", fmt.Sprint(held.Token()))
+		contains(w, out, "orders/1", "orders/2", "other", "NAME", "HOLDER", fmt.Sprintf("there:%d worker-7",
+			os.Getpid()), "orders", "2 of 5", "exclusive", fmt.Sprint(held.Token()))
 		if out := w.must("ls", "orders/"); strings.Contains(out, "other") || !strings.Contains(out, "orders/2") {
 			w.Errorf("ls orders/:\n%s", out)
 		}
@@ -45,7 +46,8 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 		}
 		var info inspect.Info
 		line, _, _ := strings.Cut(w.must("ls", "--json"), "\n")
-		if err := json.Unmarshal([]byte(line), &info); err != nil || info.Name != "orders/1" || info.Holders[0].Token != held.Token() || info.Queued != 1 {
+		if err := json.Unmarshal([]byte(line), &info); err != nil || info.Name != "orders/1" ||
+			info.Holders[0].Token != held.Token() || info.Queued != 1 {
 			w.Errorf("ls --json: %+v, %v", info, err)
 		}
 		contains(w, w.must("show", "orders/1"), "worker-7", "order=1", "1 wait, in this order", "PLACE")
@@ -186,7 +188,8 @@ func TestEachLookOfAWatchHasThreeSeconds(t *testing.T) {
 		if err != nil || out.String() != "look 1\nlook 4\n" {
 			t.Errorf("%v, %q", err, out.String())
 		}
-		if want := "dblock: no answer within 3s; a failover may be under way: the watch goes on\ndblock: refused; by it; a failover may be under way: the watch goes on\n"; complaints.String() != want {
+		if want := "dblock: no answer within 3s; a failover may be under way: the watch goes on\ndblock: refused; " +
+			"by it; a failover may be under way: the watch goes on\n"; complaints.String() != want {
 			t.Errorf("%q, want %q", complaints.String(), want)
 		}
 	})
@@ -194,7 +197,8 @@ func TestEachLookOfAWatchHasThreeSeconds(t *testing.T) {
 
 func TestAWatchEndsWhereItsFirstLookFails(t *testing.T) {
 	w := onSQLite(t)
-	if s := w.run("ls", "--native", "--watch"); s.status != exitUsage || !strings.Contains(s.err, "SQLite has no locks of its own") {
+	if s := w.run("ls", "--native", "--watch"); s.status != exitUsage ||
+		!strings.Contains(s.err, "SQLite has no locks of its own") {
 		t.Errorf("%+v", s)
 	}
 	w.must("migrate", "down", "--yes")
@@ -207,7 +211,10 @@ func TestJobsAndTheirRuns(t *testing.T) {
 	eachKind(t, func(w *world) {
 		contains(w, w.must("jobs"), "No job has run")
 		run := func(name string, result error) {
-			_, _ = jobs.New(w.client).OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return result })
+			_, _ = jobs.New(w.client).OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock,
+				time.Time) error {
+				return result
+			})
 		}
 		run("report", nil)
 		run("backup", fmt.Errorf("the disk is full"))
@@ -238,7 +245,8 @@ func TestEventsComeLatestFirst(t *testing.T) {
 func TestAKeyIsThatOfTheLibrary(t *testing.T) {
 	s := alone(t, "key", "orders/42", "--json")
 	var k keys
-	if err := json.Unmarshal([]byte(s.out), &k); err != nil || k.Advisory != postgres.AdvisoryKey("orders/42") || k.Named != "dblock/orders/42" {
+	if err := json.Unmarshal([]byte(s.out), &k); err != nil || k.Advisory != postgres.AdvisoryKey("orders/42") ||
+		k.Named != "dblock/orders/42" {
 		t.Fatalf("%+v, %v, %+v", k, err, s)
 	}
 	if k.Advisory != int64(uint64(k.ClassID)<<32|uint64(k.ObjID)) {
@@ -254,7 +262,8 @@ func TestWhoLooksHearsSoonThatTheServerIsSilent(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, scheme := range []string{"postgres", "mysql"} {
 		in := shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}}
-		for _, arguments := range [][]string{{"ls"}, {"ls", "--native"}, {"why", "n"}, {"show", "n"}, {"sessions"}, {"jobs"}, {"events"}} {
+		for _, arguments := range [][]string{{"ls"}, {"ls", "--native"}, {"why", "n"}, {"show", "n"}, {"sessions"},
+			{"jobs"}, {"events"}} {
 			s := in.run(t, append(arguments, "--timeout", "100ms")...)
 			if s.status != exitFailed || strings.Count(s.err, "\n") != 1 {
 				t.Errorf("%v: status %d, %q: want one line", arguments, s.status, s.err)

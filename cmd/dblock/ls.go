@@ -41,8 +41,9 @@ func ls(o *options) *cobra.Command {
 		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
 		Short:   "List the names that are held or waited for",
-		Example: "  dblock ls orders/ --contended\n  dblock ls --native orders/42\n  dblock ls --older 10m --json\n  dblock ls --watch",
-		Args:    arguments(cobra.MaximumNArgs(1)),
+		Example: "  dblock ls orders/ --contended\n  dblock ls --native orders/42\n  dblock ls --older 10m --json\n " +
+			" dblock ls --watch",
+		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				f.Prefix = args[0]
@@ -78,7 +79,9 @@ func ls(o *options) *cobra.Command {
 	flags.BoolVar(&f.Idle, "idle", false, "also names that nobody has or waits for")
 	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
 	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")
-	flags.BoolVar(&ofDatabase, "native", false, "instead of dblock's tables, the database's own locks (postgres.Advisory, mysql.Named): all, or of the name that stands for PREFIX")
+	flags.BoolVar(&ofDatabase, "native", false,
+		"instead of dblock's tables, the database's own locks (postgres.Advisory, mysql.Named): all, or of the name "+
+			"that stands for PREFIX")
 	watches(c, &every)
 	return c
 }
@@ -113,7 +116,8 @@ func watches(c *cobra.Command, every *time.Duration) {
 // repeat calls look once, or again and again: on a terminal each time from the top of the screen. A
 // look of a watch must be answered in full within the time for a first sign. Where the first look
 // fails the command ends. A later one that fails is a line that says why, and the watch goes on.
-func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, look func(ctx context.Context, w io.Writer) error) error {
+func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, look func(ctx context.Context,
+	w io.Writer) error) error {
 	if every <= 0 {
 		limited, cancel := o.context(ctx)
 		defer cancel()
@@ -138,7 +142,8 @@ func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, 
 			return err
 		}
 		if err != nil {
-			complain(o.stderr, fmt.Errorf("%w; a failover may be under way: the watch goes on", because(limited, advised(err))))
+			complain(o.stderr, fmt.Errorf("%w; a failover may be under way: the watch goes on",
+				because(limited, advised(err))))
 		}
 		select {
 		case <-tick.C:
@@ -153,7 +158,8 @@ func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, 
 func redraw(w io.Writer, text []byte) error {
 	if file, is := w.(interface{ Fd() uintptr }); is && term.IsTerminal(int(file.Fd())) {
 		const home, toEndOfLine, toEndOfScreen = "\x1b[H", "\x1b[K", "\x1b[J"
-		text = slices.Concat([]byte(home), bytes.ReplaceAll(text, []byte("\n"), []byte(toEndOfLine+"\n")), []byte(toEndOfScreen))
+		text = slices.Concat([]byte(home), bytes.ReplaceAll(text, []byte("\n"), []byte(toEndOfLine+"\n")),
+			[]byte(toEndOfScreen))
 	}
 	_, err := w.Write(text)
 	return err

@@ -124,12 +124,16 @@ A password belongs into DBLOCK_DSN or into those files: the arguments of a proce
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := c.PersistentFlags()
 	f.StringVar(&o.dsn, "dsn", "", "the database, without a password (default: $DBLOCK_DSN)")
-	f.StringVar(&o.schema, "schema", "", "where the tables are: a schema of PostgreSQL, a database of MySQL (default: the connection's own)")
+	f.StringVar(&o.schema, "schema", "",
+		"where the tables are: a schema of PostgreSQL, a database of MySQL (default: the connection's own)")
 	f.BoolVar(&o.local, "local", false, "a SQLite file in this user's state folder")
 	f.BoolVar(&o.json, "json", false, "one JSON object a line")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time; 0: never; unless this is given, what only looks gives up after 3s without a first answer, and each look of a watch after 3s")
+	f.DurationVar(&o.timeout, "timeout", defaultTimeout,
+		"give up after this time; 0: never; unless this is given, what only looks gives up after 3s without a first "+
+			"answer, and each look of a watch after 3s")
 	o.given = f.Changed
-	c.AddCommand(ls(o), show(o), why(o), sessions(o), listJobs(o), runs(o), events(o), key(o), execute(o), keep(o), renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
+	c.AddCommand(ls(o), show(o), why(o), sessions(o), listJobs(o), runs(o), events(o), key(o), execute(o), keep(o),
+		renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
 	return c
 }
 

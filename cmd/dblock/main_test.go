@@ -73,7 +73,8 @@ func command(t *testing.T, environment []string, arguments ...string) *exec.Cmd 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
-	own := []string{itself + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0 " + os.Getenv("GORACE")}
+	own := []string{itself + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"),
+		"GORACE=atexit_sleep_ms=0 " + os.Getenv("GORACE")}
 	c.Env = append(own, environment...)
 	return c
 }
@@ -106,7 +107,8 @@ func (s shell) run(t *testing.T, arguments ...string) said {
 	if s.limits == (limits{}) {
 		s.limits = usual
 	}
-	c := root(&options{getenv: environment(s.environment...), stderr: &complaints, release: func() {}, limits: s.limits})
+	c := root(&options{getenv: environment(s.environment...), stderr: &complaints, release: func() {},
+		limits: s.limits})
 	c.SetArgs(arguments)
 	c.SetIn(strings.NewReader(s.in))
 	c.SetOut(&out)
@@ -177,7 +179,8 @@ func newWorld(t *testing.T, db dbtest.Database) *world {
 	case migrate.MySQL:
 		config, err := mysql.ParseDSN(db.DSN)
 		require.NoError(t, err)
-		w.dsn = (&url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + config.DBName}).String()
+		w.dsn = (&url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr,
+			Path: "/" + config.DBName}).String()
 	}
 	w.client = w.newClient(dblock.WithApp("orders"), dblock.WithEvents())
 	return w
@@ -185,7 +188,8 @@ func newWorld(t *testing.T, db dbtest.Database) *world {
 
 func (w *world) newClient(o ...dblock.Option) *dblock.Client[*sql.Tx] {
 	w.Helper()
-	c, err := dblock.New(database{source: source{engine: w.engine}, DB: w.db}.locks(), append(o, dblock.WithHost("there"))...)
+	c, err := dblock.New(database{source: source{engine: w.engine}, DB: w.db}.locks(),
+		append(o, dblock.WithHost("there"))...)
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c

@@ -29,7 +29,8 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 	}
 	var names []string
 	c.PersistentFlags().StringSliceVar(&names, "set", []string{"locks"}, "which tables: locks, fences, versions")
-	with := func(f func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error) func(*cobra.Command, []string) error {
+	with := func(f func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string,
+		sets []migrate.Set) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, _ []string) error {
 			chosen, err := chosenSets(names)
 			if err != nil {
@@ -42,7 +43,8 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 		Use: "up", Short: "Make the tables, or update them", Args: arguments(cobra.NoArgs),
 		PreRun: func(*cobra.Command, []string) { o.create = true },
 		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
-			if o.schema != "" && engine == migrate.Postgres && slices.Contains(sets, migrate.Locks) { // it makes the schema, too
+			// it makes the schema, too
+			if o.schema != "" && engine == migrate.Postgres && slices.Contains(sets, migrate.Locks) {
 				if err := migrate.In(o.schema).Up(ctx, db, engine); err != nil {
 					return err
 				}
@@ -62,13 +64,16 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 	return c
 }
 
-func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []migrate.Set) error) func(*cobra.Command, []string) error) *cobra.Command {
+func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []migrate.Set) error) func(*cobra.Command,
+	[]string) error) *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
-		Use: "down --yes", Short: "Remove the tables, and with them every lock that is held", Args: arguments(cobra.NoArgs),
+		Use: "down --yes", Short: "Remove the tables, and with them every lock that is held",
+		Args: arguments(cobra.NoArgs),
 		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
 			if !sure {
-				return usageError{errors.New("every lock that is held would be gone, and tokens would begin anew: --yes to do it")}
+				return usageError{errors.New("every lock that is held would be gone, and tokens would begin anew: " +
+					"--yes to do it")}
 			}
 			return migrate.Down(ctx, db, engine, sets...)
 		}),
@@ -81,7 +86,8 @@ func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []mig
 func dump(names *[]string) *cobra.Command {
 	var engine string
 	c := &cobra.Command{
-		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations as files for goose", Args: arguments(cobra.ExactArgs(1)),
+		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations as files for goose",
+		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			chosen, err := chosenFor(engine, *names)
 			if err != nil {
@@ -103,7 +109,9 @@ func plainSQL(names *[]string) *cobra.Command {
 	var engine string
 	var down bool
 	c := &cobra.Command{
-		Use: "sql --engine ENGINE [--down]", Short: "Print plain SQL that makes the tables, for Atlas, golang-migrate or Flyway", Args: arguments(cobra.NoArgs),
+		Use:   "sql --engine ENGINE [--down]",
+		Short: "Print plain SQL that makes the tables, for Atlas, golang-migrate or Flyway",
+		Args:  arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			chosen, err := chosenFor(engine, *names)
 			if err != nil {
@@ -124,7 +132,8 @@ func plainSQL(names *[]string) *cobra.Command {
 // chosenFor are the sets that were named, for an engine that was named.
 func chosenFor(engine string, names []string) ([]migrate.Set, error) {
 	if !slices.Contains([]string{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
-		return nil, usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres, migrate.MySQL, migrate.SQLite)}
+		return nil, usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres,
+			migrate.MySQL, migrate.SQLite)}
 	}
 	return chosenSets(names)
 }

@@ -21,7 +21,8 @@ func TestTablesComeAndGo(t *testing.T) {
 		w.must("migrate", "down", "--yes")
 		for _, command := range [][]string{{"ls"}, {"why", "n"}, {"jobs"}, {"run", "n", "--", "true"}} {
 			s := w.run(command...)
-			if s.status != exitFailed || !strings.HasPrefix(s.err, "dblock: dblock's tables are missing; ") || !strings.Contains(s.err, `run "dblock migrate up"`) {
+			if s.status != exitFailed || !strings.HasPrefix(s.err, "dblock: dblock's tables are missing; ") ||
+				!strings.Contains(s.err, `run "dblock migrate up"`) {
 				w.Errorf("%v without tables: %+v", command, s)
 			}
 		}
@@ -49,10 +50,12 @@ func TestADumpIsForGoose(t *testing.T) {
 func TestPlainSQLIsForOtherTools(t *testing.T) {
 	for _, engine := range []string{"postgres", "mysql", "sqlite"} {
 		s := alone(t, "migrate", "sql", "--engine", engine, "--set", "locks,fences")
-		if s.status != 0 || !strings.Contains(s.out, "CREATE TABLE") || !strings.Contains(s.out, "dblock_fences") || strings.Contains(s.out, "+goose") || strings.Contains(s.out, "DROP TABLE") {
+		if s.status != 0 || !strings.Contains(s.out, "CREATE TABLE") || !strings.Contains(s.out, "dblock_fences") ||
+			strings.Contains(s.out, "+goose") || strings.Contains(s.out, "DROP TABLE") {
 			t.Errorf("%s: %+v", engine, s)
 		}
-		if s := alone(t, "migrate", "sql", "--engine", engine, "--down"); s.status != 0 || !strings.Contains(s.out, "DROP TABLE") || strings.Contains(s.out, "CREATE TABLE") {
+		if s := alone(t, "migrate", "sql", "--engine", engine, "--down"); s.status != 0 ||
+			!strings.Contains(s.out, "DROP TABLE") || strings.Contains(s.out, "CREATE TABLE") {
 			t.Errorf("%s: %+v", engine, s)
 		}
 	}
@@ -65,13 +68,15 @@ func TestTheTablesMayBeInASchema(t *testing.T) {
 	onPostgres(t, func(w *world) {
 		held := w.lock("elsewhere")
 		w.must("migrate", "up", "--schema", "locks", "--set", "locks,fences")
-		contains(w, w.must("migrate", "status", "--schema", "locks", "--set", "locks,fences"), "00001_dblock.sql", "yes")
+		contains(w, w.must("migrate", "status", "--schema", "locks", "--set", "locks,fences"), "00001_dblock.sql",
+			"yes")
 		if out := w.must("ls", "--schema", "locks"); strings.Contains(out, "elsewhere") {
 			w.Errorf("a lock of another schema: %s", out)
 		}
 		w.must("migrate", "down", "--schema", "locks", "--yes")
 		contains(w, w.must("ls"), held.Name())
-		if s := w.run("ls", "--schema", "locks"); s.status != exitFailed || !strings.Contains(s.err, "tables are missing") {
+		if s := w.run("ls", "--schema", "locks"); s.status != exitFailed ||
+			!strings.Contains(s.err, "tables are missing") {
 			w.Errorf("%+v", s)
 		}
 	})

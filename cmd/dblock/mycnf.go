@@ -27,7 +27,8 @@ func completeMySQL(config *mysql.Config, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	cnf, err := ini.LoadSources(ini.LoadOptions{AllowBooleanKeys: true, SkipUnrecognizableLines: true, SpaceBeforeInlineComment: true}, text)
+	cnf, err := ini.LoadSources(ini.LoadOptions{AllowBooleanKeys: true, SkipUnrecognizableLines: true,
+		SpaceBeforeInlineComment: true}, text)
 	if err != nil {
 		return fmt.Errorf("%s cannot be read", file) // an error would repeat the line, and with it a password
 	}
@@ -43,7 +44,8 @@ func completeMySQL(config *mysql.Config, getenv func(string) string) error {
 	if config.Addr != "127.0.0.1:3306" { // which the driver says where the data source does not
 		return nil
 	}
-	switch host, port, socket := client.Key("host").String(), client.Key("port").MustString("3306"), client.Key("socket").String(); {
+	switch host, port, socket := client.Key("host").String(), client.Key("port").MustString("3306"),
+		client.Key("socket").String(); {
 	case host != "":
 		config.Addr = net.JoinHostPort(host, port)
 	case socket != "":

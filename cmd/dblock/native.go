@@ -64,7 +64,8 @@ func (d database) nativeLocks(ctx context.Context, name string) (statement strin
 	case err != nil:
 		return "", nil, err
 	case server == migrate.Postgres:
-		return advisoryLocks, []string{fmt.Sprint(postgres.AdvisoryKey(name)), fmt.Sprint(postgres.AdvisoryQueueKey(name))}, nil
+		return advisoryLocks, []string{fmt.Sprint(postgres.AdvisoryKey(name)),
+			fmt.Sprint(postgres.AdvisoryQueueKey(name))}, nil
 	case server == mariaDB:
 		return namedLocksOfMariaDB, namedKeys(name), nil
 	case server == migrate.MySQL:
@@ -125,7 +126,8 @@ func plainName(key string) string {
 func withoutPlugin(err error) error {
 	const unknownTable = 1109
 	if errorNumber(err) == unknownTable {
-		return fmt.Errorf("%w (MariaDB lists named locks after INSTALL SONAME 'metadata_lock_info'; SELECT IS_USED_LOCK('KEY') tells who has one, dblock key NAME its key)", err)
+		return fmt.Errorf("%w (MariaDB lists named locks after INSTALL SONAME 'metadata_lock_info'; SELECT "+
+			"IS_USED_LOCK('KEY') tells who has one, dblock key NAME its key)", err)
 	}
 	return err
 }

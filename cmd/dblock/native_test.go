@@ -55,7 +55,8 @@ func TestLsShowsTheDatabasesOwnLocks(t *testing.T) {
 			waiting := w.inBackground(waits, "SELECT pg_advisory_lock($1)", postgres.AdvisoryKey(name))
 			w.until(func() bool { return len(w.listed(nil, key)) == 2 })
 			got := w.listed([]string{name}, key, "(-5, 7)")
-			if len(got) != 2 || got[0].Kind != "shared" || got[0].PID != pid || got[0].Name != name || got[0].State != "idle" || got[0].From == "" ||
+			if len(got) != 2 || got[0].Kind != "shared" || got[0].PID != pid || got[0].Name != name ||
+				got[0].State != "idle" || got[0].From == "" ||
 				got[1].Kind != "exclusive, waits" || got[1].PID != other {
 				w.Errorf("%+v", got)
 			}
@@ -71,7 +72,8 @@ func TestLsShowsTheDatabasesOwnLocks(t *testing.T) {
 			w.console("DO GET_LOCK('" + mysql.NamedKey(name+"2") + "', 0)")
 			for _, arguments := range [][]string{nil, {name}} {
 				got := w.listed(arguments, mysql.NamedKey(name))
-				if len(got) != 1 || got[0].Name != name || got[0].PID != pid || got[0].Kind != "exclusive" || got[0].User == "" {
+				if len(got) != 1 || got[0].Name != name || got[0].PID != pid || got[0].Kind != "exclusive" ||
+					got[0].User == "" {
 					w.Errorf("%+v", got)
 				}
 			}
@@ -110,7 +112,8 @@ func (w *world) withPlugin() {
 		noLibrary = 1126
 	)
 	var loaded bool
-	require.NoError(w, w.db.QueryRow("SELECT COUNT(*) > 0 FROM information_schema.plugins WHERE plugin_name = ?", plugin).Scan(&loaded))
+	require.NoError(w, w.db.QueryRow("SELECT COUNT(*) > 0 FROM information_schema.plugins WHERE plugin_name = ?",
+		plugin).Scan(&loaded))
 	if loaded {
 		return
 	}
@@ -132,7 +135,8 @@ func (w *world) withPlugin() {
 
 func TestAFileHasNoLocksOfItsOwn(t *testing.T) {
 	w := onSQLite(t)
-	if s := w.run("ls", "--native"); s.status != exitUsage || !strings.Contains(s.err, "SQLite has no locks of its own") {
+	if s := w.run("ls", "--native"); s.status != exitUsage ||
+		!strings.Contains(s.err, "SQLite has no locks of its own") {
 		t.Errorf("%+v", s)
 	}
 }

@@ -46,7 +46,8 @@ var probes = map[string]probe{
 		begin: []string{"BEGIN", "SET LOCAL lock_timeout = '1s'"}, id: "SELECT pg_backend_pid()",
 		locks: []string{
 			"SELECT 1 FROM dblock_locks WHERE name = $1 FOR UPDATE",
-			"SELECT 1 FROM dblock_guards WHERE attempt IN (SELECT attempt FROM dblock_holders WHERE name = $1) FOR UPDATE",
+			"SELECT 1 FROM dblock_guards WHERE attempt IN (SELECT attempt FROM dblock_holders WHERE name = $1) FOR " +
+				"UPDATE",
 		},
 		ahead: `WITH RECURSIVE ahead (pid) AS (
 			SELECT unnest(pg_blocking_pids($1)) UNION SELECT b.pid FROM ahead a, unnest(pg_blocking_pids(a.pid)) b (pid)
@@ -89,8 +90,10 @@ var (
 	mysqlBegin = []string{"SET innodb_lock_wait_timeout = 1", "START TRANSACTION"}
 	mysqlLocks = []string{
 		"SELECT 1 FROM dblock_locks WHERE name = ? FOR UPDATE",
-		"SELECT 1 FROM dblock_locks l STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = l.attempt WHERE l.name = ? FOR UPDATE",
-		"SELECT 1 FROM dblock_shares r STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = r.attempt WHERE r.name = ? FOR UPDATE",
+		"SELECT 1 FROM dblock_locks l STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = l.attempt " +
+			"WHERE l.name = ? FOR UPDATE",
+		"SELECT 1 FROM dblock_shares r STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = r.attempt " +
+			"WHERE r.name = ? FOR UPDATE",
 	}
 )
 

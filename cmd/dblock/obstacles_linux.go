@@ -31,7 +31,9 @@ func writers(file string, add func(process string, o obstacle)) error {
 	for lines := bufio.NewScanner(list); lines.Scan(); {
 		var n, pid, major, minor, first, last int64
 		var inode uint64
-		_, _ = fmt.Sscanf(lines.Text(), "%d: POSIX ADVISORY WRITE %d %x:%x:%d %d %d", &n, &pid, &major, &minor, &inode, &first, &last) // EOF: without an end
+		// EOF: without an end
+		_, _ = fmt.Sscanf(lines.Text(), "%d: POSIX ADVISORY WRITE %d %x:%x:%d %d %d", &n, &pid, &major, &minor, &inode,
+			&first, &last)
 		locked := ""
 		switch {
 		case first <= reservedByte && reservedByte <= last:

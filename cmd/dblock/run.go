@@ -116,18 +116,26 @@ func execute(o *options) *cobra.Command {
 	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others who share it")
 	f.StringVar(&h.permits, "permits", "", "hold n of the name's permits: n/of")
 	f.DurationVar(&h.ttl, "ttl", 30*time.Second, "others get the lock after this time without a heartbeat")
-	f.DurationVar(&h.grace, "grace", 0, "time between TERM and KILL, at most half the TTL (default: a quarter of it, no more than 10s)")
+	f.DurationVar(&h.grace, "grace", 0,
+		"time between TERM and KILL, at most half the TTL (default: a quarter of it, no more than 10s)")
 	f.DurationVar(&h.lease, "lease", 0, "hold the lock no longer than this, heartbeats or not")
 	f.DurationVar(&h.minHold, "min-hold", 0, "nobody else gets the lock before this time is over")
-	f.StringVar(&h.owner, "owner", "", "a name for this run on this host: started again under it, it gets the lock back from its dead self at once (and from a living one)")
+	f.StringVar(&h.owner, "owner", "",
+		"a name for this run on this host: started again under it, it gets the lock back from its dead self at once "+
+			"(and from a living one)")
 	f.StringToStringVar(&h.metadata, "metadata", nil, "k=v to show with the lock")
 	f.DurationVar(&h.oncePer, "once-per", 0, "run the command once per interval over all hosts")
-	f.StringVar(&h.slotOf, "slot-of", "", "run the command once for the latest time of this cron expression, over all hosts")
-	f.StringVar(&h.zone, "tz", "Local", "time zone of --slot-of, such as Europe/Berlin; Local is this host's, which its crontab has too")
-	f.DurationVar(&h.late, "late", 10*time.Minute, "do not run a slot of --slot-of that is older; until then a database that is away is tried again")
+	f.StringVar(&h.slotOf, "slot-of", "",
+		"run the command once for the latest time of this cron expression, over all hosts")
+	f.StringVar(&h.zone, "tz", "Local",
+		"time zone of --slot-of, such as Europe/Berlin; Local is this host's, which its crontab has too")
+	f.DurationVar(&h.late, "late", 10*time.Minute,
+		"do not run a slot of --slot-of that is older; until then a database that is away is tried again")
 	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again whose run failed, or whose host died")
-	f.DurationVar(&h.backoff, "retry-backoff", 0, "not before this time has passed since a failure, twice as much after the second, and so on")
-	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired, "exit status where the lock is not free (--no-wait), or not in time (--wait)")
+	f.DurationVar(&h.backoff, "retry-backoff", 0,
+		"not before this time has passed since a failure, twice as much after the second, and so on")
+	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired,
+		"exit status where the lock is not free (--no-wait), or not in time (--wait)")
 	return c
 }
 
@@ -155,7 +163,8 @@ func (h *holding) check() error {
 	case h.shared && h.permits != "":
 		return errors.New("--shared and --permits: give one of them")
 	case h.grace < 0 || h.grace > h.ttl/2:
-		return fmt.Errorf("--grace %v: want at most half of --ttl (%v), so that a single heartbeat that comes late does no harm", h.grace, h.ttl)
+		return fmt.Errorf("--grace %v: want at most half of --ttl (%v), so that a single heartbeat that comes late "+
+			"does no harm", h.grace, h.ttl)
 	case h.lease != 0 && h.lease < 2*h.grace:
 		return fmt.Errorf("--lease %v: want at least twice --grace (%v)", h.lease, h.grace)
 	case h.lease != 0 && len(h.names) > 1:
@@ -164,8 +173,10 @@ func (h *holding) check() error {
 		return errors.New("--once-per and --slot-of: give one of them")
 	case slots && len(h.names) > 1:
 		return errors.New("--once-per and --slot-of: for one name only")
-	case slots && (h.noWait || h.wait != 0 || h.shared || h.permits != "" || h.lease != 0 || h.minHold != 0 || h.owner != "" || len(h.metadata) > 0):
-		return errors.New("--once-per and --slot-of decide by themselves how the lock is held: give no other option of the lock")
+	case slots && (h.noWait || h.wait != 0 || h.shared || h.permits != "" || h.lease != 0 || h.minHold != 0 ||
+		h.owner != "" || len(h.metadata) > 0):
+		return errors.New("--once-per and --slot-of decide by themselves how the lock is held: give no other option " +
+			"of the lock")
 	case (h.retries != 0 || h.backoff != 0) && !slots:
 		return errors.New("--retry-failed and --retry-backoff: of --once-per or --slot-of")
 	case h.retries < 0 || h.backoff < 0 || h.backoff != 0 && h.retries == 0:
@@ -297,7 +308,8 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 	for _, name := range h.names {
 		list = append(list, fmt.Sprint(all.Token(name)))
 	}
-	return hold{held: all, until: func() time.Time { return c.Stats().AliveUntil }, tokens: strings.Join(list, " ")}, nil
+	return hold{held: all, until: func() time.Time { return c.Stats().AliveUntil }, tokens: strings.Join(list, " ")},
+		nil
 }
 
 // checkOuter refuses a name that a run has which this process was started by: it would wait for its
@@ -318,7 +330,9 @@ func (h *holding) checkOuter(ctx context.Context, c *dblock.Client[*sql.Tx]) err
 		for _, by := range info.Holders {
 			beside := by.Shared && h.shared || by.Permits > 0 && h.permits != ""
 			if by.Alive && !beside && slices.Contains(tokens, fmt.Sprint(by.Token)) {
-				return fmt.Errorf("%w: this command was started by a dblock run that holds %q (%s, %s), and would wait for its own end: leave the inner run out, or unset %[3]s if that run does not wait for this command",
+				return fmt.Errorf("%w: this command was started by a dblock run that holds %q (%s, %s), and would "+
+					"wait for its own end: leave the inner run out, or unset %[3]s if that run does not wait for "+
+					"this command",
 					dblock.ErrDeadlock, name, nameVariable, tokenVariable)
 			}
 		}

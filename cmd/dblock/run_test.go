@@ -22,7 +22,8 @@ func TestRunEndsAsItsCommandDoes(t *testing.T) {
 	eachKind(t, func(w *world) {
 		s := w.process("run", "n", "--", "sh", "-c", `echo "$DBLOCK_NAME $DBLOCK_TOKEN"; exit 3`)
 		name, token, _ := strings.Cut(strings.TrimSpace(s.out), " ")
-		if n, err := strconv.ParseInt(token, 10, 64); s.status != 3 || s.err != "" || name != "n" || err != nil || n < 1 {
+		if n, err := strconv.ParseInt(token, 10, 64); s.status != 3 || s.err != "" || name != "n" || err != nil ||
+			n < 1 {
 			w.Fatalf("%+v", s)
 		}
 		contains(w, w.must("ls"), "No lock is held")
@@ -40,7 +41,8 @@ func TestRunTellsWhatBecameOfItsCommand(t *testing.T) {
 		{"killed", []string{"run", "n", "--", "sh", "-c", "kill -9 $$"}, 137},
 		{"not found", []string{"run", "n", "--", "dblock-test-nothing"}, 127},
 		{"no program", []string{"run", "n", "--", "/"}, 126},
-		{"several names", []string{"run", "b", "a", "--", "sh", "-c", `test "$DBLOCK_NAME" = "b a" && test "${DBLOCK_TOKEN#* }" -gt 0`}, 0},
+		{"several names", []string{"run", "b", "a", "--", "sh", "-c",
+			`test "$DBLOCK_NAME" = "b a" && test "${DBLOCK_TOKEN#* }" -gt 0`}, 0},
 		{"permits", []string{"run", "--permits", "1/2", "n", "--", "true"}, 0},
 		{"no command", []string{"run", "n"}, exitUsage},
 		{"no name", []string{"run", "--", "true"}, exitUsage},
@@ -48,8 +50,10 @@ func TestRunTellsWhatBecameOfItsCommand(t *testing.T) {
 		{"no permits", []string{"run", "--permits", "one", "n", "--", "true"}, exitUsage},
 		{"two ways to wait", []string{"run", "-n", "-w", "1s", "n", "--", "true"}, exitUsage},
 		{"a schedule of nothing", []string{"run", "--slot-of", "at dawn", "n", "--", "true"}, exitUsage},
-		{"a zone of nowhere", []string{"run", "--slot-of", "* * * * *", "--tz", "Atlantis/Capital", "n", "--", "true"}, exitUsage},
-		{"slots of two kinds", []string{"run", "--slot-of", "* * * * *", "--once-per", "1h", "n", "--", "true"}, exitUsage},
+		{"a zone of nowhere", []string{"run", "--slot-of", "* * * * *", "--tz", "Atlantis/Capital", "n", "--", "true"},
+			exitUsage},
+		{"slots of two kinds", []string{"run", "--slot-of", "* * * * *", "--once-per", "1h", "n", "--", "true"},
+			exitUsage},
 	} {
 		if s := w.process(c.arguments...); s.status != c.status || s.status != 0 && s.status != 137 && s.err == "" {
 			t.Errorf("%s: %+v, want status %d", c.says, s, c.status)
@@ -68,7 +72,8 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 			{[]string{"run", "--no-wait", "-E", "0", "n", "--", "true"}, 0},
 			{[]string{"run", "--wait", "100ms", "-E", "75", "n", "--", "true"}, 75},
 		} {
-			if s := w.process(c.arguments...); s.status != c.status || !strings.Contains(s.err, "not acquired (held by there thread") && !strings.Contains(s.err, "--wait") {
+			if s := w.process(c.arguments...); s.status != c.status ||
+				!strings.Contains(s.err, "not acquired (held by there thread") && !strings.Contains(s.err, "--wait") {
 				w.Errorf("%q: %+v, want %d", c.arguments, s, c.status)
 			}
 		}

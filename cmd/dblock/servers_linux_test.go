@@ -224,8 +224,10 @@ func (w *world) pgBouncerOn(before func(port int), mode string, settings ...stri
 	}
 	file := filepath.Join(a.dir, "ini")
 	port := a.serve(func(port int) []string {
-		ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-			"auth_type = any\npool_mode = %s\n%s\n", server.Hostname(), server.Port(), server.User.Username(), secret, port, mode, strings.Join(settings, "\n"))
+		ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s%s\n[pgbouncer]\nlisten_addr = "+
+			"127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
+			"auth_type = any\npool_mode = %s\n%s\n", server.Hostname(), server.Port(), server.User.Username(), secret,
+			port, mode, strings.Join(settings, "\n"))
 		require.NoError(w, os.WriteFile(file, []byte(ini), 0o644))
 		before(port)
 		return []string{binary, file}
@@ -257,7 +259,8 @@ func newPrimary(t *testing.T, settings ...string) primary {
 		bin = filepath.Dir(initdb)
 	}
 	p := primary{newAside(t), bin, 0}
-	p.must(filepath.Join(bin, "initdb"), "-D", filepath.Join(p.dir, "data"), "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
+	p.must(filepath.Join(bin, "initdb"), "-D", filepath.Join(p.dir, "data"), "-U", "postgres", "-A", "trust", "-N",
+		"-E", "UTF8", "--locale=C")
 	p.port = p.run("data", settings...)
 	return p
 }
@@ -279,6 +282,7 @@ func (p primary) dsn(port int) string {
 // standby follows the primary.
 func (p primary) standby(settings ...string) (dsn string) {
 	p.Helper()
-	p.must(filepath.Join(p.bin, "pg_basebackup"), "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres", "-D", filepath.Join(p.dir, "standby"), "-R", "-c", "fast", "--no-sync")
+	p.must(filepath.Join(p.bin, "pg_basebackup"), "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres", "-D",
+		filepath.Join(p.dir, "standby"), "-R", "-c", "fast", "--no-sync")
 	return p.dsn(p.run("standby", settings...))
 }

@@ -12,7 +12,8 @@ import (
 var clients = listing[inspect.Session]{
 	header: table.Row{"session", "host", "pid", "app", "up for", "ends in", "holds", "waits"},
 	row: func(s inspect.Session) table.Row {
-		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started), ends(inspect.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
+		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started),
+			ends(inspect.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
 	},
 	none: "No client has taken a lock.",
 }

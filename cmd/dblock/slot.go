@@ -61,7 +61,8 @@ func (h *holding) slot(now time.Time) (slot time.Time, due bool, err error) {
 	if at := schedule.Next(now); !at.IsZero() {
 		next = "the next is " + inZone(at)
 	}
-	why := fmt.Errorf("nothing is run: %q has no time within the last %v (--late) in the zone of --tz, %s: %s; %s; now it is %s there",
+	why := fmt.Errorf("nothing is run: %q has no time within the last %v (--late) in the zone of --tz, %s: %s; %s; "+
+		"now it is %s there",
 		h.slotOf, h.late, zoneName(zone, now), was, next, inZone(now.In(zone)))
 	if slot.IsZero() || late >= h.late+zoneStep {
 		return slot, false, fmt.Errorf("%w: run this at the times of the expression, or give their zone with --tz", why)
@@ -106,7 +107,10 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 	if err != nil || !due {
 		return err
 	}
-	return h.insist(attempt, slot, func() (bool, error) { return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn, options...) })
+	return h.insist(attempt, slot, func() (bool, error) {
+		return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn,
+			options...)
+	})
 }
 
 // insist asks for a slot until the database answers, or until the slot is too late.
@@ -118,7 +122,8 @@ func (h *holding) insist(ctx context.Context, slot time.Time, ask func() (ran bo
 			return err
 		}
 		if !told {
-			complain(h.stderr, fmt.Errorf("the slot %s of %q is tried until it is %v late (--late): %w", inZone(slot), h.names[0], h.late, err))
+			complain(h.stderr, fmt.Errorf("the slot %s of %q is tried until it is %v late (--late): %w", inZone(slot),
+				h.names[0], h.late, err))
 		}
 		select {
 		case <-time.After(slotPause):

@@ -54,10 +54,13 @@ func TestASlotIsTheLatestTimeThatIsNotTooLongAgo(t *testing.T) {
 		{"CRON_TZ=Europe/Berlin 0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T02:05:00Z", "2026-11-23T02:00:00Z"},
 		{"* * * * *", "UTC", time.Hour, "2026-11-23T03:05:30Z", "2026-11-23T03:05:00Z"},
 		{"30 2 29 2 *", "UTC", time.Minute, "2028-02-29T02:30:30Z", "2028-02-29T02:30:00Z"},
-		{"30 2 * * *", "Europe/Berlin", 10 * time.Minute, "2026-03-29T03:00:01+02:00", "2026-03-29T03:00:00+02:00"}, // when cron runs it
-		{"CRON_TZ=Europe/Berlin 30 2 * * *", "UTC", 10 * time.Minute, "2026-03-29T03:00:01+02:00", "2026-03-29T03:00:00+02:00"},
+		// when cron runs it
+		{"30 2 * * *", "Europe/Berlin", 10 * time.Minute, "2026-03-29T03:00:01+02:00", "2026-03-29T03:00:00+02:00"},
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "UTC", 10 * time.Minute, "2026-03-29T03:00:01+02:00",
+			"2026-03-29T03:00:00+02:00"},
 		{"30 2 * * *", "Europe/Berlin", 10 * time.Minute, "2026-10-25T02:30:01+02:00", "2026-10-25T02:30:00+02:00"},
-		{"30 2 * * *", "Europe/Berlin", 2 * time.Hour, "2026-10-25T02:30:01+01:00", "2026-10-25T02:30:00+02:00"}, // the same slot
+		// the same slot
+		{"30 2 * * *", "Europe/Berlin", 2 * time.Hour, "2026-10-25T02:30:01+01:00", "2026-10-25T02:30:00+02:00"},
 		{"*/15 * * * *", "Europe/Berlin", 10 * time.Minute, "2026-10-25T02:30:01+01:00", "2026-10-25T02:30:00+01:00"},
 	} {
 		h := holding{slotOf: c.expression, zone: c.zone, late: c.late, stderr: io.Discard}
@@ -77,7 +80,8 @@ func TestTheZoneOfASlotIsTheHosts(t *testing.T) {
 	for _, zone := range []string{"Etc/GMT-7", "Etc/GMT+4"} {
 		in, err := time.LoadLocation(zone)
 		require.NoError(t, err)
-		c := w.command("run", "--late", "1h", "--slot-of", now.In(in).Format("4 15 * * *"), "at "+zone, "--", "echo", "it ran")
+		c := w.command("run", "--late", "1h", "--slot-of", now.In(in).Format("4 15 * * *"), "at "+zone, "--", "echo",
+			"it ran")
 		c.Env = append(c.Env, "TZ="+zone)
 		if s := outcome(t, c); s.status != 0 || !strings.Contains(s.out, "it ran") {
 			t.Errorf("%s: %+v", zone, s)
@@ -125,7 +129,8 @@ func TestASlotIsTriedWhileItsDatabaseIsAway(t *testing.T) {
 		defer cancel()
 		h := holding{names: []string{"n"}, late: time.Hour, stderr: io.Discard}
 		began := time.Now()
-		if err := h.insist(ctx, began, func() (bool, error) { return false, dblock.ErrUnavailable }); !errors.Is(err, dblock.ErrUnavailable) || time.Since(began) > 2*time.Minute {
+		if err := h.insist(ctx, began, func() (bool, error) { return false, dblock.ErrUnavailable }); !errors.Is(err,
+			dblock.ErrUnavailable) || time.Since(began) > 2*time.Minute {
 			t.Errorf("%v, after %v", err, time.Since(began))
 		}
 	})

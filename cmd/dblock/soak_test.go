@@ -147,7 +147,8 @@ func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
 	w.queued("n", 1)
 	lose()
 	_ = c.Wait()
-	if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(), "the lock is lost, or could not be kept") {
+	if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(),
+		"the lock is lost, or could not be kept") {
 		w.Errorf("%v: %s", c.ProcessState, &complaint)
 	}
 	if _, err := os.Stat(alive + ".term"); err != nil {

@@ -41,7 +41,8 @@ func (h *holding) supervise(ctx context.Context, l hold, command []string) error
 	if h.release(); ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	p, err := start(command, append(os.Environ(), nameVariable+"="+strings.Join(h.names, " "), tokenVariable+"="+l.tokens))
+	p, err := start(command, append(os.Environ(), nameVariable+"="+strings.Join(h.names, " "),
+		tokenVariable+"="+l.tokens))
 	if err != nil {
 		return err
 	}

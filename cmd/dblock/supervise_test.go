@@ -46,7 +46,8 @@ func TestTheCommandEndsBeforeItsLockDoes(t *testing.T) {
 		lost, lostBecause bool
 	}{
 		{"no heartbeat", never, never, 9500 * time.Millisecond, "[TERM 7.5s KILL 9.5s]", true, false},
-		{"no heartbeat, and the command ends when it is told to", never, never, 8 * time.Second, "[TERM 7.5s KILL 8s]", true, false},
+		{"no heartbeat, and the command ends when it is told to", never, never, 8 * time.Second, "[TERM 7.5s KILL 8s]",
+			true, false},
 		{"a heartbeat", 7 * time.Second, never, 16500 * time.Millisecond, "[TERM 14.5s KILL 16.5s]", true, false},
 		{"taken away", never, 3 * time.Second, 5 * time.Second, "[TERM 3s KILL 5s]", true, true},
 		{"the command ends by itself", never, never, time.Second, "[]", false, false},
@@ -92,8 +93,10 @@ func TestTheCommandEndsInTimeWhereNobodyReadsWhatRunSays(t *testing.T) {
 		v := &victim{began: time.Now()}
 		asked := make(chan string, 1)
 		asked <- "a test"
-		h := holding{names: []string{"n"}, ttl: 10 * time.Second, grace: 2 * time.Second, stderr: queuedWriter{full(end), tell.New(nil)}}
-		lost := h.endWith(v, hold{held: kept{t.Context()}, asked: asked, until: func() time.Time { return v.began.Add(10 * time.Second) }})
+		h := holding{names: []string{"n"}, ttl: 10 * time.Second, grace: 2 * time.Second,
+			stderr: queuedWriter{full(end), tell.New(nil)}}
+		lost := h.endWith(v, hold{held: kept{t.Context()}, asked: asked,
+			until: func() time.Time { return v.began.Add(10 * time.Second) }})
 		time.Sleep(9500 * time.Millisecond)
 		synctest.Wait()
 		if err := lost(); fmt.Sprint(v.ended) != "[TERM 7.5s KILL 9.5s]" || err == nil {
@@ -106,8 +109,10 @@ func TestNoSignalIsLostWhileTheCommandStarts(t *testing.T) {
 	received := receive()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	file := filepath.Join(t.TempDir(), "ran")
-	h := holding{ttl: time.Hour, stderr: io.Discard, release: func() { cancel(interrupted{syscall.SIGTERM}) }} // it came at the last moment
-	if err := h.supervise(ctx, hold{held: kept{ctx}}, []string{"touch", file}); !errors.Is(err, context.Cause(ctx)) || err == nil {
+	// it came at the last moment
+	h := holding{ttl: time.Hour, stderr: io.Discard, release: func() { cancel(interrupted{syscall.SIGTERM}) }}
+	if err := h.supervise(ctx, hold{held: kept{ctx}}, []string{"touch", file}); !errors.Is(err, context.Cause(ctx)) ||
+		err == nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); err == nil {

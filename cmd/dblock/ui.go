@@ -54,11 +54,13 @@ anybody in between can read the secret.`,
 				}
 				if !loopback(listener) && !remote {
 					_ = listener.Close()
-					return usageError{fmt.Errorf("--listen %s: other machines reach that: use 127.0.0.1, or say --remote", listen)}
+					return usageError{fmt.Errorf("--listen %s: other machines reach that: use 127.0.0.1, or say "+
+						"--remote", listen)}
 				}
 				return serve(ctx, c.OutOrStdout(), listener, dblockweb.Handler(client, authorize(act)))
 			}
-			return o.using(ctx, func(d database) error { return d.locking(ctx, serves) }) // the page tells where the database is away
+			// the page tells where the database is away
+			return o.using(ctx, func(d database) error { return d.locking(ctx, serves) })
 		},
 	}
 	flags := c.Flags()
@@ -135,14 +137,17 @@ type door struct {
 	local   bool   // only this machine reaches it
 	secret  string // the ticket
 	pass    string // what the cookie has instead of it
-	root    string // the path of the page, random: browsers send a cookie to all ports of a host that are asked for its path
+	// the path of the page, random: browsers send a cookie to all ports of a host that are asked
+	// for its path
+	root string
 }
 
 // cookie is its name. Its path tells it from those of others.
 const cookie = "dblock-ui"
 
 func newDoor(l net.Listener, page http.Handler) door {
-	return door{page: page, address: l.Addr().String(), local: loopback(l), secret: rand.Text(), pass: rand.Text(), root: "/" + rand.Text() + "/"}
+	return door{page: page, address: l.Addr().String(), local: loopback(l), secret: rand.Text(), pass: rand.Text(),
+		root: "/" + rand.Text() + "/"}
 }
 
 func (d door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +158,8 @@ func (d door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodGet && r.URL.Path == "/" && same(r.URL.Query().Get(ticket), d.secret) {
-		http.SetCookie(w, &http.Cookie{Name: cookie, Value: d.pass, Path: d.root, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: cookie, Value: d.pass, Path: d.root, HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, d.root, http.StatusSeeOther) // so that the secret does not stay in the address
 		return
 	}

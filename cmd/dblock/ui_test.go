@@ -67,7 +67,8 @@ func (p *page) opens() string {
 	require.NoError(p, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if p.root = response.Request.URL.Path; err != nil || response.StatusCode != http.StatusOK || response.Request.URL.RawQuery != "" {
+	if p.root = response.Request.URL.Path; err != nil || response.StatusCode != http.StatusOK ||
+		response.Request.URL.RawQuery != "" {
 		p.Fatalf("%d at %s: %v", response.StatusCode, response.Request.URL, err)
 	}
 	return string(body)
@@ -76,7 +77,8 @@ func (p *page) opens() string {
 // at is a page of the same server, once it has been opened.
 func (p *page) at(name string) string { return "http://" + p.address.Host + p.root + name }
 
-func (p *page) do(client *http.Client, method, at string, form url.Values, headers ...string) (status int, body string) {
+func (p *page) do(client *http.Client, method, at string, form url.Values, headers ...string) (status int,
+	body string) {
 	p.Helper()
 	r, err := http.NewRequestWithContext(p.Context(), method, at, strings.NewReader(form.Encode()))
 	require.NoError(p, err)
@@ -109,15 +111,18 @@ func TestUIShowsThePageToWhoHasOpenedItsAddress(t *testing.T) {
 		ticket := p.address.RawQuery
 		origin := "http://" + p.address.Host
 		stranger := &http.Client{}
-		for _, at := range []string{origin, p.at(""), p.at("style.css"), origin + "/?ticket=", origin + "/?ticket=x", p.at("?" + ticket), p.at("lock?name=orders%2f1&" + ticket)} {
+		for _, at := range []string{origin, p.at(""), p.at("style.css"), origin + "/?ticket=", origin + "/?ticket=x",
+			p.at("?" + ticket), p.at("lock?name=orders%2f1&" + ticket)} {
 			for _, cookie := range []string{"", "dblock-ui=", "dblock-ui=" + p.address.Query().Get("ticket")} {
-				if status, body := p.do(stranger, "GET", at, nil, "Cookie", cookie); status != http.StatusUnauthorized || strings.Contains(body, "orders") {
+				if status, body := p.do(stranger, "GET", at, nil, "Cookie",
+					cookie); status != http.StatusUnauthorized || strings.Contains(body, "orders") {
 					t.Errorf("%s: %d: %s", at, status, body)
 				}
 			}
 		}
 		// Without --actions it is for looking.
-		status, _ := p.do(p.browser, "POST", p.at("break"), url.Values{"name": {"orders/1"}, "token": {fmt.Sprint(held.Token())}, "reason": {"because"}})
+		status, _ := p.do(p.browser, "POST", p.at("break"), url.Values{"name": {"orders/1"},
+			"token": {fmt.Sprint(held.Token())}, "reason": {"because"}})
 		if status != http.StatusNotFound || held.Context().Err() != nil {
 			t.Errorf("a break without --actions: %d", status)
 		}
@@ -133,7 +138,8 @@ func (p *page) cookieBy(transport http.RoundTripper) *http.Cookie {
 	require.NoError(p, err)
 	defer response.Body.Close()
 	cookies := response.Cookies()
-	if len(cookies) != 1 || response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != cookies[0].Path || response.Header.Get("Referrer-Policy") != "no-referrer" {
+	if len(cookies) != 1 || response.StatusCode != http.StatusSeeOther ||
+		response.Header.Get("Location") != cookies[0].Path || response.Header.Get("Referrer-Policy") != "no-referrer" {
 		p.Fatalf("%d, %v", response.StatusCode, response.Header)
 	}
 	p.root = cookies[0].Path
@@ -171,18 +177,22 @@ func TestUIAnswersUnderItsOwnAddressOnly(t *testing.T) {
 	cookie, port := c.Name+"="+c.Value, ":"+p.address.Port()
 	client := &http.Client{}
 	for _, host := range []string{
-		"evil.example", "evil.example" + port, "localhost.evil.example" + port, "127.0.0.1.evil.example" + port, "0.0.0.0" + port, "[::]" + port, "192.0.2.1" + port, "localhost:1:2",
+		"evil.example", "evil.example" + port, "localhost.evil.example" + port, "127.0.0.1.evil.example" + port,
+		"0.0.0.0" + port, "[::]" + port, "192.0.2.1" + port, "localhost:1:2",
 	} {
-		if status, body := p.do(client, "GET", p.at(""), nil, "Host", host, "Cookie", cookie); status != http.StatusMisdirectedRequest {
+		if status, body := p.do(client, "GET", p.at(""), nil, "Host", host, "Cookie",
+			cookie); status != http.StatusMisdirectedRequest {
 			t.Errorf("as %s: %d: %s", host, status, body)
 		}
-		if status, _ := p.do(client, "GET", p.address.String(), nil, "Host", host); status != http.StatusMisdirectedRequest {
+		if status, _ := p.do(client, "GET", p.address.String(), nil, "Host",
+			host); status != http.StatusMisdirectedRequest {
 			t.Errorf("as %s with the secret: %d", host, status)
 		}
 	}
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		for _, host := range []string{name + port, name + ":8080", name} {
-			if status, body := p.do(client, "GET", p.at(""), nil, "Host", host, "Cookie", cookie, "Origin", "http://"+host); status != http.StatusOK {
+			if status, body := p.do(client, "GET", p.at(""), nil, "Host", host, "Cookie", cookie, "Origin",
+				"http://"+host); status != http.StatusOK {
 				t.Errorf("as %s: %d: %s", host, status, body)
 			}
 		}
@@ -198,10 +208,13 @@ func TestUITakesALockAwayWhereActionsAreAllowed(t *testing.T) {
 	contains(t, p.opens(), "lock?name=n")
 	c := p.cookie()
 	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(held.Token())}, "reason": {"the host is gone"}}
-	if status, body := p.do(p.browser, "POST", p.at("break"), form, "Origin", "http://evil.example"); status != http.StatusForbidden || held.Context().Err() != nil {
+	if status, body := p.do(p.browser, "POST", p.at("break"), form, "Origin",
+		"http://evil.example"); status != http.StatusForbidden || held.Context().Err() != nil {
 		t.Errorf("from another site: %d: %s", status, body)
 	}
-	status, body := p.do(p.browser, "POST", p.at("break"), form, "Host", "localhost:8080", "Origin", "http://localhost:8080", "Cookie", c.Name+"="+c.Value) // a tunnel
+	// a tunnel
+	status, body := p.do(p.browser, "POST", p.at("break"), form, "Host", "localhost:8080", "Origin",
+		"http://localhost:8080", "Cookie", c.Name+"="+c.Value)
 	if contains(t, body, "was taken away"); status != http.StatusOK {
 		t.Errorf("%d", status)
 	}
@@ -230,7 +243,8 @@ func TestUIEndsWhileSomebodyLooks(t *testing.T) {
 		}
 	}
 	p.ends(syscall.SIGINT)
-	if _, err := io.ReadAll(stream); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, new(*net.OpError)) {
+	if _, err := io.ReadAll(stream); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) &&
+		!errors.As(err, new(*net.OpError)) {
 		t.Errorf("the stream: %v", err)
 	}
 	s := w.run("sessions")
@@ -242,16 +256,19 @@ func TestUIEndsWhileSomebodyLooks(t *testing.T) {
 func TestUIRefusesToListenForOthersUnlessItIsTold(t *testing.T) {
 	w := onSQLite(t)
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
-		if s := w.run("ui", "--listen", listen); s.status != exitUsage || !strings.Contains(s.err, "--remote") || s.out != "" {
+		if s := w.run("ui", "--listen", listen); s.status != exitUsage || !strings.Contains(s.err, "--remote") ||
+			s.out != "" {
 			t.Errorf("%s: %+v", listen, s)
 		}
 	}
 	p := w.ui("--listen", "0.0.0.0:0", "--remote")
 	defer p.ends(syscall.SIGTERM)
-	if status, _ := p.do(&http.Client{}, "GET", "http://127.0.0.1:"+p.address.Port()+"/", nil); status != http.StatusUnauthorized {
+	if status, _ := p.do(&http.Client{}, "GET", "http://127.0.0.1:"+p.address.Port()+"/",
+		nil); status != http.StatusUnauthorized {
 		t.Errorf("without the secret: %d", status)
 	}
-	if status, _ := p.do(p.browser, "GET", "http://127.0.0.1:"+p.address.Port()+p.address.RequestURI(), nil); status != http.StatusOK {
+	if status, _ := p.do(p.browser, "GET", "http://127.0.0.1:"+p.address.Port()+p.address.RequestURI(),
+		nil); status != http.StatusOK {
 		t.Errorf("with it: %d", status)
 	}
 }
@@ -324,7 +341,8 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		transport := &http.Transport{DialContext: listener.dial, DisableKeepAlives: true}
 		c := (&page{world: &world{T: t}, address: address}).cookieBy(transport)
 		ask := func(method, at string, form url.Values, accept string) *http.Response {
-			r := httptest.NewRequestWithContext(t.Context(), method, "http://"+address.Host+c.Path+at, strings.NewReader(form.Encode()))
+			r := httptest.NewRequestWithContext(t.Context(), method, "http://"+address.Host+c.Path+at,
+				strings.NewReader(form.Encode()))
 			r.Header.Set("Accept", accept)
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			r.AddCookie(c)
@@ -340,7 +358,8 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		answers := make(chan *http.Response, 2)
 		go func() { answers <- ask("GET", "", nil, "text/html") }()
 		go func() {
-			answers <- ask("POST", "break", url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}}, "text/html")
+			answers <- ask("POST", "break", url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}},
+				"text/html")
 		}()
 		<-i.began
 		<-i.began

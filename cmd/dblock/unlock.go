@@ -46,19 +46,22 @@ protects: see that it is fenced (Guard, package fence), or stop it first.`,
 }
 
 // breaks shows whom it would hit, asks, and does it. Only the question takes as long as it takes.
-func (o *options) breaks(ctx context.Context, c *cobra.Command, client *client, name, reason string, tokens []int64, yes bool) error {
+func (o *options) breaks(ctx context.Context, c *cobra.Command, client *client, name, reason string, tokens []int64,
+	yes bool) error {
 	limited, cancel := o.context(ctx)
 	defer cancel()
 	info, err := inspect.New(client).Lock(limited, name)
 	if err != nil {
 		return err
 	}
-	meant := slices.DeleteFunc(slices.Clone(info.Holders), func(p inspect.Participant) bool { return !slices.Contains(tokens, p.Token) })
+	meant := slices.DeleteFunc(slices.Clone(info.Holders),
+		func(p inspect.Participant) bool { return !slices.Contains(tokens, p.Token) })
 	if len(meant) == 0 {
 		return notHeld(info, tokens)
 	}
 	if !yes {
-		c.PrintErrf("%s\n%s\n%d wait for it. Take it away? [y/N] ", printable(info.Name), holders(info.Capacity).table(meant), info.Queued)
+		c.PrintErrf("%s\n%s\n%d wait for it. Take it away? [y/N] ", printable(info.Name),
+			holders(info.Capacity).table(meant), info.Queued)
 		answer, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was done")
@@ -101,7 +104,10 @@ lock when that suits it.`,
 			if strings.TrimSpace(reason) == "" {
 				return usageError{errors.New("no --reason: the holder is told")}
 			}
-			return o.once(c, func(ctx context.Context, client *client) error { return client.Ask(ctx, args[0], reason) })
+			return o.once(c, func(ctx context.Context, client *client) error {
+				return client.Ask(ctx, args[0],
+					reason)
+			})
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why")

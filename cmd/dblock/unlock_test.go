@@ -25,7 +25,8 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 				w.Errorf("status %d, want %d; the holder: %v", s.status, status, context.Cause(held.Context()))
 			}
 		}
-		keeps(w.run("unlock", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed, "nobody has \"n\" with token [1]: its holders have ["+token+"]")
+		keeps(w.run("unlock", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed,
+			"nobody has \"n\" with token [1]: its holders have ["+token+"]")
 		keeps(w.run("unlock", "n", "--reason", "why not", "--yes"), exitUsage, "no --token")
 		keeps(w.run("unlock", "n", "--token", token, "--yes"), exitUsage, "no --reason")
 		s := w.answers("no\n", "unlock", "n", "--token", token, "--reason", "why not")
@@ -33,7 +34,8 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 		contains(w, s.err, "worker-7", "Take it away? [y/N]")
 
 		held.Asked() // a listener hears of it at once
-		if s := w.answers("y\n", "unlock", "n", "--token", token, "--reason", "the host is gone"); s.status != 0 || s.out != "Taken from 1 of 1 holders.\n" {
+		if s := w.answers("y\n", "unlock", "n", "--token", token, "--reason", "the host is gone"); s.status != 0 ||
+			s.out != "Taken from 1 of 1 holders.\n" {
 			w.Fatalf("%+v", s)
 		}
 		<-held.Context().Done()
@@ -81,7 +83,8 @@ func TestUnlockHitsNobodyWhoCameWhileItAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = question.Close()
-	if _ = c.Wait(); c.ProcessState.ExitCode() != exitFailed || !said.shows("was released meanwhile: nothing was done") {
+	if _ = c.Wait(); c.ProcessState.ExitCode() != exitFailed ||
+		!said.shows("was released meanwhile: nothing was done") {
 		t.Errorf("%v: %s", c.ProcessState, said.text.String())
 	}
 	if err := context.Cause(next.Context()); err != nil {

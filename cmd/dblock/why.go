@@ -130,7 +130,8 @@ func (e explanation) name(l link, way []string) {
 	}
 	for _, h := range l.Holders {
 		awaited := e.awaited(h)
-		line(step+"held by %s, %s for %s, token %d; %s", holder(h), claim(h, l.Capacity), age(h.Since), h.Token, condition(h, len(awaited)))
+		line(step+"held by %s, %s for %s, token %d; %s", holder(h), claim(h, l.Capacity), age(h.Since), h.Token,
+			condition(h, len(awaited)))
 		for _, next := range awaited {
 			e.name(next, way)
 		}

@@ -52,7 +52,8 @@ func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 		w.waits("stock/9", 1, dblock.Owner("there", "worker-1"))
 		w.waits("orders/1", 1)
 		out := w.must("why", "orders/1")
-		contains(w, out, "orders/1, for which 1 waits", "worker-1 (orders)", "stock/9, for which 1 waits", "worker-2 (orders)", "it waits for no lock")
+		contains(w, out, "orders/1, for which 1 waits", "worker-1 (orders)", "stock/9, for which 1 waits",
+			"worker-2 (orders)", "it waits for no lock")
 		if strings.Contains(out, "LOCKED") {
 			w.Errorf("nothing is locked:\n%s", out)
 		}
@@ -73,7 +74,8 @@ func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 				require.NoError(w, json.Unmarshal([]byte(line), &l))
 				links = append(links, l)
 			}
-			if len(links) != 2 || len(links[1].Transactions) != 1 || links[1].Transactions[0].PID != pid || links[1].Untold != "" {
+			if len(links) != 2 || len(links[1].Transactions) != 1 || links[1].Transactions[0].PID != pid ||
+				links[1].Untold != "" {
 				w.Errorf("%+v", links)
 			}
 		}
@@ -90,8 +92,11 @@ func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 		for _, l := range held {
 			tx, pid := w.begin()
 			require.NoError(w, w.client.Guard(w.Context(), tx, l))
-			bystander, _ := w.begin() // nobody waits for one that has read and locked nothing, which MariaDB gives the same number
-			require.NoError(w, bystander.QueryRowContext(w.Context(), "SELECT count(*) FROM dblock_locks").Scan(new(int)))
+			// nobody waits for one that has read and locked nothing, which MariaDB gives the same
+			// number
+			bystander, _ := w.begin()
+			require.NoError(w, bystander.QueryRowContext(w.Context(),
+				"SELECT count(*) FROM dblock_locks").Scan(new(int)))
 			out := w.must("why", l.Name())
 			contains(w, out, fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
 			if n := strings.Count(out, "LOCKED"); n != 1 {
@@ -141,9 +146,11 @@ func TestWhySeesAPreparedTransaction(t *testing.T) {
 				}
 			}
 		}
-		do(c, "XA START "+id, "UPDATE dblock_locks SET token = token + 1 WHERE name = 'n'", "XA END "+id, "XA PREPARE "+id)
+		do(c, "XA START "+id, "UPDATE dblock_locks SET token = token + 1 WHERE name = 'n'", "XA END "+id,
+			"XA PREPARE "+id)
 		w.Cleanup(func() { do(w.db, "XA ROLLBACK "+id) })
-		if err := c.Raw(func(any) error { return driver.ErrBadConn }); err == nil { // the client is gone, its transaction stays
+		// the client is gone, its transaction stays
+		if err := c.Raw(func(any) error { return driver.ErrBadConn }); err == nil {
 			w.Error("the connection was kept")
 		}
 		w.until(func() bool { return strings.Contains(w.must("why", "n"), "prepared (XA RECOVER)") })

@@ -89,7 +89,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return fmt.Errorf("dblock: certmagic: lock %q: %w: this process has it: %w", s.name(name), dblock.ErrNotAcquired, context.Cause(ctx))
+			return fmt.Errorf("dblock: certmagic: lock %q: %w: this process has it: %w", s.name(name),
+				dblock.ErrNotAcquired, context.Cause(ctx))
 		}
 	}
 }
@@ -175,7 +176,8 @@ func (s *Storage) leave(name string, l *lock) {
 	close(l.over)
 }
 
-func (s *Storage) acquire(ctx context.Context, name string, l *lock, take func(ctx context.Context, name string, options ...dblock.LockOption) (dblock.Handle, error)) error {
+func (s *Storage) acquire(ctx context.Context, name string, l *lock, take func(ctx context.Context, name string,
+	options ...dblock.LockOption) (dblock.Handle, error)) error {
 	h, err := take(ownerless{ctx}, s.name(name))
 	if err != nil {
 		s.leave(name, l)

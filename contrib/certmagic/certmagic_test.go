@@ -83,7 +83,8 @@ func TestLockWaitsUntilItsContextEnds(t *testing.T) {
 	for _, s := range []*certmagiclock.Storage{a, b} {
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if err := s.Lock(short, name); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.Lock(short, name); !errors.Is(err, dblock.ErrNotAcquired) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	}
@@ -109,7 +110,8 @@ func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
 	w.lose(name)
 	require.NoError(t, b.Lock(t.Context(), name))
 	err := renew(a)
-	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); err = renew(a) { // the client hears of it with a heartbeat
+	// the client hears of it with a heartbeat
+	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); err = renew(a) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if !errors.Is(err, dblock.ErrLost) || !errors.Is(err, dblock.ErrNotAcquired) {

@@ -24,7 +24,8 @@ func ExampleWithLocks() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(folder)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 	if err != nil {
 		log.Fatal(err)
 	}

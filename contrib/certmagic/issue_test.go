@@ -48,7 +48,8 @@ func (a *authority) Issue(_ context.Context, request *x509.CertificateRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})},
+		nil
 }
 
 // magic is the CertMagic of a process of its own.
@@ -59,7 +60,8 @@ func (w world) magic(issuer certmagic.Issuer) *certmagic.Config {
 		Logger:           zap.NewNop(),
 	})
 	w.Cleanup(cache.Stop)
-	config = certmagic.New(cache, certmagic.Config{Storage: w.instance(), Issuers: []certmagic.Issuer{issuer}, Logger: zap.NewNop()})
+	config = certmagic.New(cache, certmagic.Config{Storage: w.instance(), Issuers: []certmagic.Issuer{issuer},
+		Logger: zap.NewNop()})
 	return config
 }
 

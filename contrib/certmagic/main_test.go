@@ -40,7 +40,8 @@ func newWorld(t *testing.T) world {
 }
 
 func (w world) open() *sql.DB {
-	db, err := sql.Open("sqlite", "file:"+w.file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	db, err := sql.Open("sqlite",
+		"file:"+w.file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = db.Close() })
 	return db

@@ -42,7 +42,8 @@ func TestALockThatIsUnlockedWhileItIsTakenAgainIsGivenBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, meddler{w.client().Locker(), &first, then}, prefix)
+	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, meddler{w.client().Locker(), &first,
+		then}, prefix)
 	require.NoError(t, err)
 	require.NoError(t, s.Lock(t.Context(), name))
 	w.lose(name)

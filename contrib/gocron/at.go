@@ -91,7 +91,11 @@ var _ gocron.Cron = (*Cron)(nil)
 
 // IsValid parses the expression, of five fields, or of six with seconds.
 func (c *Cron) IsValid(crontab string, location *time.Location, now time.Time) error {
-	parsed, err := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor).Parse(crontab)
+	parsed,
+		err :=
+		cron.NewParser(
+			cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor).Parse(
+			crontab)
 	if err != nil {
 		return errors.Join(gocron.ErrCronJobParse, err)
 	}

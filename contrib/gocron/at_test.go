@@ -33,7 +33,8 @@ func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
 		{"* 3 * * *", "2026-11-23T17:00:00Z", "2026-11-23T03:59:00Z"},
 		{"0 0 29 2 *", "2026-11-23T00:00:00Z", "2024-02-29T00:00:00Z"},
 		{"CRON_TZ=Europe/Berlin 0 3 * * *", "2026-11-23T02:00:01Z", "2026-11-23T02:00:00Z"},
-		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z"}, // that night has no half past two
+		// that night has no half past two
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z"},
 		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-25T01:30:00Z", "2026-10-25T00:30:00Z"}, // and that one has two
 	} {
 		schedule, err := cron.ParseStandard(c.schedule)
@@ -87,7 +88,8 @@ func TestANightlyJobRunsOnceInNightsInWhichTheClockIsMoved(t *testing.T) {
 				s, err := gocron.NewScheduler()
 				require.NoError(t, err)
 				defer func() { _ = s.Shutdown() }()
-				_, err = s.NewJob(gocron.CronJob(nightly, false), gocron.NewTask(func() { ran.Add(1) }), gocron.WithName("nightly"),
+				_, err = s.NewJob(gocron.CronJob(nightly, false), gocron.NewTask(func() { ran.Add(1) }),
+					gocron.WithName("nightly"),
 					gocron.WithDistributedJobLocker(locker), gocron.WithCronImplementation(&Cron{}))
 				require.NoError(t, err)
 				s.Start()

@@ -79,7 +79,8 @@ func (e *Elector) stand(ctx context.Context, campaign func(ctx context.Context) 
 
 // hopeless reports whether a campaign would fail again, whatever becomes of the database.
 func hopeless(err error) bool {
-	for _, final := range []error{dblock.ErrInvalidOption, dblock.ErrInvalidName, dblock.ErrUnsupported, dblock.ErrClosed} {
+	for _, final := range []error{dblock.ErrInvalidOption, dblock.ErrInvalidName, dblock.ErrUnsupported,
+		dblock.ErrClosed} {
 		if errors.Is(err, final) {
 			return true
 		}

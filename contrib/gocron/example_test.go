@@ -29,7 +29,8 @@ func Example() {
 	defer os.RemoveAll(folder)
 	over := make(chan struct{})
 	for range 3 {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+
+			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 		if err != nil {
 			log.Fatal(err)
 		}

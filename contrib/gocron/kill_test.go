@@ -48,19 +48,21 @@ func serve() {
 			if err != nil {
 				return err
 			}
-			option, task = gocron.WithDistributedLocker(locker), locker.Task(job, func(_ context.Context, l dblock.Handle) error {
-				_, err := fmt.Println(l.Token())
-				return err
-			})
+			option, task = gocron.WithDistributedLocker(locker),
+				locker.Task(job, func(_ context.Context, l dblock.Handle) error {
+					_, err := fmt.Println(l.Token())
+					return err
+				})
 		case "leader":
 			elector, err := gocronlock.NewElector(c, leaders)
 			if err != nil {
 				return err
 			}
-			option, task = gocron.WithDistributedElector(elector), elector.Task(func(_ context.Context, token int64) error {
-				_, err := fmt.Println(token)
-				return err
-			})
+			option, task = gocron.WithDistributedElector(elector),
+				elector.Task(func(_ context.Context, token int64) error {
+					_, err := fmt.Println(token)
+					return err
+				})
 		}
 		s, err := gocron.NewScheduler(option)
 		if err != nil {

@@ -58,8 +58,10 @@ func TestAJobOfAMomentRunsOnceOnFourReplicas(t *testing.T) {
 			ran, refused := make(chan struct{}, 4), make(chan error, 4)
 			for i := range 4 {
 				s := scheduler(t, gocron.WithDistributedLocker(k.make(t, file)))
-				now(t, s, func() { ran <- struct{}{} }, gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err }))
-				until(t, func() bool { return len(ran)+len(refused) > i }) // one after the other: all find the job ended
+				now(t, s, func() { ran <- struct{}{} },
+					gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err }))
+				// one after the other: all find the job ended
+				until(t, func() bool { return len(ran)+len(refused) > i })
 			}
 			for range 3 {
 				if err := receive(t, refused); !errors.Is(err, k.taken) {
@@ -82,7 +84,8 @@ func TestATimeThatWasMissedIsCaughtUpOnce(t *testing.T) {
 	ran, refused := make(chan struct{}, 3), make(chan error, 3)
 	for i := range 3 {
 		s := scheduler(t, gocron.WithDistributedLocker(made(t)(gocronlock.At(client(t, file), schedule))))
-		_, err := s.NewJob(gocron.CronJob(yearly, false), gocron.NewTask(func() { ran <- struct{}{} }), gocron.WithName(job),
+		_, err := s.NewJob(gocron.CronJob(yearly, false), gocron.NewTask(func() { ran <- struct{}{} }),
+			gocron.WithName(job),
 			gocron.WithStartAt(gocron.WithStartImmediately()),
 			gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err })))
 		require.NoError(t, err)
@@ -182,7 +185,8 @@ func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 		if err := run(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Unlock said %v, not %q", err, want)
 		}
-		if kept := outcomes(t, c); len(kept) != 1 || !strings.HasPrefix(kept[0], want) || strings.Contains(want, "boom") && !strings.Contains(kept[0], "locker_test.go") {
+		if kept := outcomes(t, c); len(kept) != 1 || !strings.HasPrefix(kept[0], want) ||
+			strings.Contains(want, "boom") && !strings.Contains(kept[0], "locker_test.go") {
 			t.Errorf("kept: %q, not %q", kept, want)
 		}
 	}
@@ -232,7 +236,10 @@ func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
 	if err := first.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
 		t.Error(err)
 	}
-	err = locker.Task(job, func(ctx context.Context, l dblock.Handle) error { return context.Cause(l.Context()) })(t.Context())
+	err = locker.Task(job, func(ctx context.Context,
+		l dblock.Handle) error {
+		return context.Cause(l.Context())
+	})(t.Context())
 	if err != nil {
 		t.Error(err)
 	}
@@ -268,16 +275,24 @@ func (never) Next(time.Time) time.Time { return time.Time{} }
 func TestBadInputIsRefused(t *testing.T) {
 	c := client(t, file(t))
 	for what, try := range map[string]func() error{
-		"Every without a client":      func() error { _, err := gocronlock.Every[any](nil, time.Hour); return err },
-		"a slot that is too short":    func() error { _, err := gocronlock.Every(c, 99*time.Millisecond); return err },
-		"a nil Option":                func() error { _, err := gocronlock.Every(c, time.Hour, nil); return err },
-		"At without a client":         func() error { _, err := gocronlock.At[any](nil, hourly); return err },
-		"At without a schedule":       func() error { _, err := gocronlock.At(c, nil); return err },
-		"At with a nil Option":        func() error { _, err := gocronlock.At(c, hourly, nil); return err },
-		"a schedule without times":    func() error { _, err := made(t)(gocronlock.At(c, never{})).Lock(t.Context(), job); return err },
-		"Hold without a client":       func() error { _, err := gocronlock.Hold(nil, time.Hour); return err },
-		"a hold of no time":           func() error { _, err := gocronlock.Hold(c.Locker(), 0); return err },
-		"a hold of more than a year":  func() error { _, err := gocronlock.Hold(c.Locker(), 367*24*time.Hour); return err },
+		"Every without a client":   func() error { _, err := gocronlock.Every[any](nil, time.Hour); return err },
+		"a slot that is too short": func() error { _, err := gocronlock.Every(c, 99*time.Millisecond); return err },
+		"a nil Option":             func() error { _, err := gocronlock.Every(c, time.Hour, nil); return err },
+		"At without a client":      func() error { _, err := gocronlock.At[any](nil, hourly); return err },
+		"At without a schedule":    func() error { _, err := gocronlock.At(c, nil); return err },
+		"At with a nil Option":     func() error { _, err := gocronlock.At(c, hourly, nil); return err },
+		"a schedule without times": func() error {
+			_, err := made(t)(gocronlock.At(c, never{})).Lock(t.Context(),
+				job)
+			return err
+		},
+		"Hold without a client": func() error { _, err := gocronlock.Hold(nil, time.Hour); return err },
+		"a hold of no time":     func() error { _, err := gocronlock.Hold(c.Locker(), 0); return err },
+		"a hold of more than a year": func() error {
+			_, err := gocronlock.Hold(c.Locker(),
+				367*24*time.Hour)
+			return err
+		},
 		"NewElector without a client": func() error { _, err := gocronlock.NewElector[any](nil, job); return err },
 		"a task without its function": func() error { return lockers["Hold"].make(t, "").Task(job, nil)(t.Context()) },
 		"a leader's task without one": func() error { return elector(t, c).Task(nil)(t.Context()) },

@@ -47,7 +47,8 @@ func open(t testing.TB, file string) *sql.DB {
 }
 
 func pool(file string) (*sql.DB, error) {
-	return sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	return sql.Open("sqlite",
+		"file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
 }
 
 func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {

@@ -16,14 +16,16 @@ import (
 // name is that of the job: gocron.WithName(name). Without it, and where gocron does not use this
 // Locker for the job, the function returns dblock.ErrNotHeld and fn is not run. ErrInvalidOption
 // from the function where fn is nil.
-func (k *Locker) Task(name string, fn func(ctx context.Context, l dblock.Handle) error) func(ctx context.Context) error {
+func (k *Locker) Task(name string, fn func(ctx context.Context,
+	l dblock.Handle) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if fn == nil {
 			return invalid("the function of job %q is nil", name)
 		}
 		r := k.running(name)
 		if r == nil {
-			return fmt.Errorf("dblock: gocron: job %q has no lock (is the job's name gocron.WithName(%[1]q), and this its locker?): %w", name, dblock.ErrNotHeld)
+			return fmt.Errorf("dblock: gocron: job %q has no lock (is the job's name gocron.WithName(%[1]q), and "+
+				"this its locker?): %w", name, dblock.ErrNotHeld)
 		}
 		inner, cancel := until(ctx, r.lock.Context())
 		defer cancel()

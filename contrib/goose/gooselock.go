@@ -84,7 +84,8 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("dblock: gooselock: lock %q: %w: another provider of this process has it: %w", l.name, dblock.ErrNotAcquired, context.Cause(ctx))
+		return fmt.Errorf("dblock: gooselock: lock %q: %w: another provider of this process has it: %w", l.name,
+			dblock.ErrNotAcquired, context.Cause(ctx))
 	}
 	h, err := l.client.Lock(ownerless{ctx}, l.name, l.options...)
 	if err != nil {

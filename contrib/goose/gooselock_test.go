@@ -35,7 +35,8 @@ func locker(t *testing.T, c *dblock.Client[*sql.Tx]) *gooselock.Locker {
 // provider is that of a process of its own.
 func (d database) provider(t *testing.T, options ...goose.ProviderOption) *goose.Provider {
 	db := d.open(t)
-	p, err := goose.NewProvider(d.dialect, db, migrations, append(options, goose.WithLocker(locker(t, d.client(t, db))))...)
+	p, err := goose.NewProvider(d.dialect, db, migrations,
+		append(options, goose.WithLocker(locker(t, d.client(t, db))))...)
 	require.NoError(t, err)
 	return p
 }
@@ -98,7 +99,8 @@ func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if err := l.Lock(short, nil); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := l.Lock(short, nil); !errors.Is(err, dblock.ErrNotAcquired) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second provider, while the first still migrates: %v", err)
 		}
 		if err := l.Unlock(t.Context(), nil); !errors.Is(err, dblock.ErrLost) {

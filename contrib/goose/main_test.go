@@ -74,7 +74,8 @@ func each(t *testing.T, test func(t *testing.T, d database)) {
 // create makes a database for the test, and returns its data source.
 func (k kind) create(t *testing.T) string {
 	if k.dsn == "" {
-		return "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
+		return "file:" + filepath.Join(t.TempDir(), "app.db") +
+			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 	}
 	dsn := os.Getenv(k.dsn)
 	server, err := sql.Open(k.driver, dsn)

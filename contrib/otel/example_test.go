@@ -44,7 +44,8 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	client, err := dblock.New(sqlite.New(db), dblock.WithObserver(dblockotel.Observer(append(providers, dblockotel.WithNamesInSpans())...)))
+	client, err := dblock.New(sqlite.New(db),
+		dblock.WithObserver(dblockotel.Observer(append(providers, dblockotel.WithNamesInSpans())...)))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -67,13 +67,15 @@ func everything(ctx context.Context, o observe.Observer) {
 	}{
 		{observe.Attempt{Name: "a/1", Wait: true}, observe.AcquireResult{Took: 3 * time.Second, Token: 7}},
 		{observe.Attempt{Name: "a/2", Shared: true}, observe.AcquireResult{Took: time.Second, Err: errRefused}},
-		{observe.Attempt{Name: "b/1", Wait: true, Permits: 2}, observe.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable}},
+		{observe.Attempt{Name: "b/1", Wait: true, Permits: 2}, observe.AcquireResult{Took: time.Second,
+			Err: dblock.ErrUnavailable}},
 	} {
 		o.AcquireEnd(o.AcquireStart(ctx, c.Attempt), c.Attempt, c.AcquireResult)
 	}
 	o.HoldEnd(observe.HoldResult{Name: "a/1", Held: time.Minute})
 	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: 2 * time.Minute, Err: dblock.ErrLost})
-	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: 4 * time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
+	// as planned
+	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: 4 * time.Minute, Err: contract.Lost(contract.ErrLeaseOver)})
 	o.HoldEnd(observe.HoldResult{Name: "b/2", Held: 3 * time.Minute, Err: dblock.ErrClosed})
 	o.Heartbeat(time.Millisecond, nil)
 	o.Heartbeat(time.Second, dblock.ErrUnavailable)
@@ -86,7 +88,8 @@ func everything(ctx context.Context, o observe.Observer) {
 func same(t *testing.T, got map[string]metricdata.Metrics, want ...metricdata.Metrics) {
 	t.Helper()
 	for _, m := range want {
-		metricdatatest.AssertEqual(t, m, got[m.Name], metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+		metricdatatest.AssertEqual(t, m, got[m.Name], metricdatatest.IgnoreTimestamp(),
+			metricdatatest.IgnoreExemplars())
 		delete(got, m.Name)
 	}
 	for name := range got {
@@ -107,17 +110,21 @@ func TestWhatAClientDoesIsMeasured(t *testing.T) {
 			attributes(operation, "trylock", mode, "shared", failure, "refused"),
 			attributes(operation, "lock", mode, "permits", failure, "unavailable")),
 		histogram("dblock.hold.duration", "How long locks were held.",
-			observed(60), observed(120, failure, "lost"), observed(240, failure, "expired"), observed(180, failure, "closed")),
+			observed(60), observed(120, failure, "lost"), observed(240, failure, "expired"),
+			observed(180, failure, "closed")),
 		counter("dblock.lock.losses", "How many locks were lost while they were held.", "{loss}", attributes()),
 		histogram("dblock.heartbeat.duration", "How long heartbeats took.",
 			observed(.001), observed(1, failure, "unavailable")),
-		counter("dblock.heartbeat.failures", "How many heartbeats failed.", "{failure}", attributes(failure, "unavailable")),
-		counter("dblock.listener.losses", "How often the listener was lost, or could not be made.", "{loss}", attributes()),
+		counter("dblock.heartbeat.failures", "How many heartbeats failed.", "{failure}",
+			attributes(failure, "unavailable")),
+		counter("dblock.listener.losses", "How often the listener was lost, or could not be made.", "{loss}",
+			attributes()),
 	)
 }
 
 func TestAttributesAndNamesAreAddedWhereTheyAreAskedFor(t *testing.T) {
-	const operation, mode, name, failure, app = "dblock.operation", "dblock.lock.mode", "dblock.lock.name", "error.type", "app"
+	const operation, mode, name, failure, app = "dblock.operation", "dblock.lock.mode", "dblock.lock.name",
+		"error.type", "app"
 	sdk := newTelemetry(t)
 	group := func(name string) string {
 		if first, _, _ := strings.Cut(name, "/"); first == "a" {
@@ -136,12 +143,17 @@ func TestAttributesAndNamesAreAddedWhereTheyAreAskedFor(t *testing.T) {
 			attributes(operation, "trylock", mode, "shared", failure, "refused", name, "a", app, "x"),
 			attributes(operation, "lock", mode, "permits", failure, "unavailable", name, "\uFFFD", app, "x")),
 		histogram("dblock.hold.duration", "How long locks were held.",
-			observed(60, name, "a", app, "x"), observed(120, failure, "lost", name, "\uFFFD", app, "x"), observed(240, failure, "expired", name, "\uFFFD", app, "x"), observed(180, failure, "closed", name, "\uFFFD", app, "x")),
-		counter("dblock.lock.losses", "How many locks were lost while they were held.", "{loss}", attributes(name, "\uFFFD", app, "x")),
+			observed(60, name, "a", app, "x"), observed(120, failure, "lost", name, "\uFFFD", app, "x"),
+			observed(240, failure, "expired", name, "\uFFFD", app, "x"), observed(180, failure, "closed", name,
+				"\uFFFD", app, "x")),
+		counter("dblock.lock.losses", "How many locks were lost while they were held.", "{loss}",
+			attributes(name, "\uFFFD", app, "x")),
 		histogram("dblock.heartbeat.duration", "How long heartbeats took.",
 			observed(.001, app, "x"), observed(1, failure, "unavailable", app, "x")),
-		counter("dblock.heartbeat.failures", "How many heartbeats failed.", "{failure}", attributes(failure, "unavailable", app, "x")),
-		counter("dblock.listener.losses", "How often the listener was lost, or could not be made.", "{loss}", attributes(app, "x")),
+		counter("dblock.heartbeat.failures", "How many heartbeats failed.", "{failure}",
+			attributes(failure, "unavailable", app, "x")),
+		counter("dblock.listener.losses", "How often the listener was lost, or could not be made.", "{loss}",
+			attributes(app, "x")),
 	)
 }
 
@@ -173,8 +185,10 @@ func TestRunsOfJobsAreCounted(t *testing.T) {
 	o.RunEnd(observe.RunResult{Name: "j", Err: errors.New("broken")})
 	o.SlotsLeftOut(observe.LeftOut{Name: "j", Skipped: 1, Missed: 1})
 	same(t, sdk.collect(),
-		counter("dblock.job.runs", "How many runs of jobs have ended.", "{run}", attributes(), attributes(failure, "failed")),
-		counter("dblock.job.slots.skipped", "How many slots of jobs began while an earlier run went on.", "{slot}", attributes()),
+		counter("dblock.job.runs", "How many runs of jobs have ended.", "{run}", attributes(),
+			attributes(failure, "failed")),
+		counter("dblock.job.slots.skipped", "How many slots of jobs began while an earlier run went on.", "{slot}",
+			attributes()),
 		counter("dblock.job.slots.missed", "How many slots of jobs no process asked for.", "{slot}", attributes()),
 	)
 }

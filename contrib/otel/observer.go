@@ -41,8 +41,9 @@ var seconds = metric.WithExplicitBucketBoundaries(
 func Observer(options ...Option) observe.Observer {
 	o := newObserver(newConfig(options))
 	return observe.Observer{
-		AcquireStart: o.acquireStart, AcquireEnd: o.acquireEnd, HoldEnd: o.holdEnd, RunEnd: o.runEnd, SlotsLeftOut: o.slotsLeftOut,
-		Heartbeat: o.heartbeat, Listener: o.listener,
+		AcquireStart: o.acquireStart, AcquireEnd: o.acquireEnd, HoldEnd: o.holdEnd, RunEnd: o.runEnd,
+		SlotsLeftOut: o.slotsLeftOut,
+		Heartbeat:    o.heartbeat, Listener: o.listener,
 	}
 }
 
@@ -83,11 +84,13 @@ func newObserver(c config) *observer {
 	duration(&o.holds, "dblock.hold.duration", "How long locks were held.")
 	count(&o.losses, "dblock.lock.losses", "{loss}", "How many locks were lost while they were held.")
 	count(&o.runs, "dblock.job.runs", "{run}", "How many runs of jobs have ended.")
-	count(&o.skipped, "dblock.job.slots.skipped", "{slot}", "How many slots of jobs began while an earlier run went on.")
+	count(&o.skipped, "dblock.job.slots.skipped", "{slot}",
+		"How many slots of jobs began while an earlier run went on.")
 	count(&o.unasked, "dblock.job.slots.missed", "{slot}", "How many slots of jobs no process asked for.")
 	duration(&o.heartbeats, "dblock.heartbeat.duration", "How long heartbeats took.")
 	count(&o.missed, "dblock.heartbeat.failures", "{failure}", "How many heartbeats failed.")
-	count(&o.listenerLosses, "dblock.listener.losses", "{loss}", "How often the listener was lost, or could not be made.")
+	count(&o.listenerLosses, "dblock.listener.losses", "{loss}",
+		"How often the listener was lost, or could not be made.")
 	return o
 }
 
@@ -108,7 +111,8 @@ func (o *observer) acquireStart(ctx context.Context, a observe.Attempt) context.
 		attributes = append(attributes, nameKey.String(a.Name))
 	}
 	began := time.Now()
-	ctx, span := o.tracer.Start(ctx, "dblock."+operation(a), trace.WithAttributes(attributes...), trace.WithTimestamp(began))
+	ctx, span := o.tracer.Start(ctx, "dblock."+operation(a), trace.WithAttributes(attributes...),
+		trace.WithTimestamp(began))
 	return context.WithValue(ctx, o, started{span, began})
 }
 

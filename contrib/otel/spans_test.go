@@ -26,7 +26,8 @@ func text(s trace.ReadOnlySpan) string {
 		parts = append(parts, string(kv.Key)+"="+kv.Value.String())
 	}
 	slices.Sort(parts)
-	return strings.Join(append([]string{s.Name()}, append(parts, s.Status().Code.String(), s.Status().Description)...), " ")
+	return strings.Join(append([]string{s.Name()}, append(parts, s.Status().Code.String(), s.Status().Description)...),
+		" ")
 }
 
 func TestARequestIsASpan(t *testing.T) {
@@ -47,7 +48,8 @@ func TestARequestIsASpan(t *testing.T) {
 		{
 			"a lock that is not", nil,
 			observe.Attempt{Name: "n", Wait: true, Permits: 3}, observe.AcquireResult{Err: refused},
-			"dblock.lock dblock.lock.mode=permits dblock.lock.permits=3 dblock.operation=lock error.type=refused Error refused",
+			"dblock.lock dblock.lock.mode=permits dblock.lock.permits=3 dblock.operation=lock error.type=refused " +
+				"Error refused",
 		},
 		{
 			"a TryLock that finds a holder has not failed", nil,
@@ -62,12 +64,15 @@ func TestARequestIsASpan(t *testing.T) {
 		{
 			"a driver's error that is not UTF-8", []dblockotel.Option{dblockotel.WithNamesInSpans()},
 			observe.Attempt{Name: "n", Wait: true}, observe.AcquireResult{Err: errors.New("driver: \xff")},
-			"dblock.lock dblock.lock.mode=exclusive dblock.lock.name=n dblock.operation=lock error.type=failed Error driver: \uFFFD",
+			"dblock.lock dblock.lock.mode=exclusive dblock.lock.name=n dblock.operation=lock error.type=failed " +
+				"Error driver: \uFFFD",
 		},
 		{
-			"names and attributes are added where they are asked for", []dblockotel.Option{dblockotel.WithNamesInSpans(), app},
+			"names and attributes are added where they are asked for",
+			[]dblockotel.Option{dblockotel.WithNamesInSpans(), app},
 			observe.Attempt{Name: "n", Wait: true}, observe.AcquireResult{Err: refused},
-			"dblock.lock app=x dblock.lock.mode=exclusive dblock.lock.name=n dblock.operation=lock error.type=refused Error " + refused.Error(),
+			"dblock.lock app=x dblock.lock.mode=exclusive dblock.lock.name=n dblock.operation=lock " +
+				"error.type=refused Error " + refused.Error(),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +97,8 @@ func TestTwoObserversEachEndTheirOwnSpan(t *testing.T) {
 	a := observe.Attempt{Name: "n", Wait: true}
 	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, observe.AcquireResult{Token: 7})
 	for which, sdk := range map[string]*telemetry{"outer": outer, "inner": inner} {
-		if started, ended := sdk.spans.Started(), sdk.spans.Ended(); len(started) != 1 || len(ended) != 1 || !strings.Contains(text(ended[0]), "token=7") {
+		if started, ended := sdk.spans.Started(), sdk.spans.Ended(); len(started) != 1 || len(ended) != 1 ||
+			!strings.Contains(text(ended[0]), "token=7") {
 			t.Errorf("%s: %d spans began, and %d ended: %v", which, len(started), len(ended), ended)
 		}
 	}
@@ -105,8 +111,12 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	sdk := newTelemetry(t)
 	db := database(t)
 	told := make(chan struct{}, 9)
-	after := observe.Observer{AcquireEnd: func(context.Context, observe.Attempt, observe.AcquireResult) { told <- struct{}{} }}
-	client := open(t, db, dblock.WithObserver(observe.All(after, dblockotel.Observer(sdk.with()...))), dblock.WithTTL(time.Second))
+	after := observe.Observer{AcquireEnd: func(context.Context, observe.Attempt,
+		observe.AcquireResult) {
+		told <- struct{}{}
+	}}
+	client := open(t, db, dblock.WithObserver(observe.All(after, dblockotel.Observer(sdk.with()...))),
+		dblock.WithTTL(time.Second))
 	rival := open(t, db)
 	registration, err := dblockotel.Watch(client, sdk.with()...)
 	require.NoError(t, err)

@@ -31,11 +31,14 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 	waiting, waitingErr := meter.Int64ObservableUpDownCounter("dblock.waiting.count",
 		metric.WithUnit("{request}"), metric.WithDescription("How many requests of the client wait for a lock."))
 	oldest, oldestErr := meter.Float64ObservableGauge("dblock.hold.oldest",
-		metric.WithUnit("s"), metric.WithDescription("For how long the client has held the oldest lock that is without the option Progress."))
+		metric.WithUnit("s"), metric.WithDescription("For how long the client has held the oldest lock that is "+
+			"without the option Progress."))
 	remaining, remainingErr := meter.Float64ObservableGauge("dblock.session.remaining",
-		metric.WithUnit("s"), metric.WithDescription("How long the client's session lasts if no heartbeat succeeds any more."))
+		metric.WithUnit("s"), metric.WithDescription("How long the client's session lasts if no heartbeat succeeds "+
+			"any more."))
 	listening, listeningErr := meter.Int64ObservableUpDownCounter("dblock.listener.count",
-		metric.WithUnit("{listener}"), metric.WithDescription("1 while a listener wakes the waiters; 0: the client polls, or has not waited yet."))
+		metric.WithUnit("{listener}"), metric.WithDescription("1 while a listener wakes the waiters; 0: the client "+
+			"polls, or has not waited yet."))
 	dropped, droppedErr := meter.Int64ObservableCounter("dblock.events.dropped",
 		metric.WithUnit("{event}"), metric.WithDescription("How many events the client could not write."))
 	if err := errors.Join(heldErr, waitingErr, oldestErr, remainingErr, listeningErr, droppedErr); err != nil {

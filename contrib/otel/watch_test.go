@@ -33,25 +33,32 @@ func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sdk := newTelemetry(t)
 		client := &stats{dblock.Stats{Held: 2, Waiting: 3, OldestHold: time.Minute, EventsDropped: 4}}
-		registration, err := dblockotel.Watch(client, sdk.with(dblockotel.WithAttributes(attribute.String("app", "x")))...)
+		registration, err := dblockotel.Watch(client,
+			sdk.with(dblockotel.WithAttributes(attribute.String("app", "x")))...)
 		require.NoError(t, err)
 		always := func(held int64) []metricdata.Metrics {
 			return []metricdata.Metrics{
 				sum("dblock.held.count", "How many locks the client holds.", "{lock}", false, held, "app", "x"),
-				sum("dblock.waiting.count", "How many requests of the client wait for a lock.", "{request}", false, 3, "app", "x"),
+				sum("dblock.waiting.count", "How many requests of the client wait for a lock.", "{request}", false, 3,
+					"app", "x"),
 				{
-					Name: "dblock.hold.oldest", Unit: "s", Description: "For how long the client has held the oldest lock that is without the option Progress.",
+					Name: "dblock.hold.oldest", Unit: "s",
+					Description: "For how long the client has held the oldest lock that is without the option " +
+						"Progress.",
 					Data: metricdata.Gauge[float64]{DataPoints: gauge(60.0, "app", "x")},
 				},
-				sum("dblock.events.dropped", "How many events the client could not write.", "{event}", true, 4, "app", "x"),
+				sum("dblock.events.dropped", "How many events the client could not write.", "{event}", true, 4, "app",
+					"x"),
 			}
 		}
 		session := func(left float64, listening int64) []metricdata.Metrics {
 			return []metricdata.Metrics{
-				sum("dblock.listener.count", "1 while a listener wakes the waiters; 0: the client polls, or has not waited yet.", "{listener}", false, listening, "app", "x"),
+				sum("dblock.listener.count", "1 while a listener wakes the waiters; 0: the client polls, or has not "+
+					"waited yet.", "{listener}", false, listening, "app", "x"),
 				{
-					Name: "dblock.session.remaining", Unit: "s", Description: "How long the client's session lasts if no heartbeat succeeds any more.",
-					Data: metricdata.Gauge[float64]{DataPoints: gauge(left, "app", "x")},
+					Name: "dblock.session.remaining", Unit: "s",
+					Description: "How long the client's session lasts if no heartbeat succeeds any more.",
+					Data:        metricdata.Gauge[float64]{DataPoints: gauge(left, "app", "x")},
 				},
 			}
 		}

@@ -169,7 +169,8 @@ func TestPromtool(t *testing.T) {
 		if slices.Contains(strings.Split(os.Getenv("DBLOCK_TEST_REQUIRE"), ","), "promtool") {
 			t.Fatal(err)
 		}
-		t.Skipf("alert rules and the expressions of the dashboard need promtool, of Debian's package prometheus: %v", err)
+		t.Skipf("alert rules and the expressions of the dashboard need promtool, of Debian's package prometheus: %v",
+			err)
 	}
 	run := func(arguments ...string) {
 		t.Helper()
@@ -192,7 +193,8 @@ func TestPromtool(t *testing.T) {
 	rules := group{Name: "dashboard"}
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {
-			rules.Rules = append(rules.Rules, rule{fmt.Sprintf("panel:%d:%s", p.ID, target.RefID), variables.Replace(target.Expr)})
+			rules.Rules = append(rules.Rules, rule{fmt.Sprintf("panel:%d:%s", p.ID, target.RefID),
+				variables.Replace(target.Expr)})
 		}
 	}
 	text, err := json.Marshal(map[string][]group{"groups": {rules}}) // JSON is YAML

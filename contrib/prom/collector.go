@@ -60,14 +60,20 @@ func New(client string, options ...Option) *Collector {
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}
 	}
-	c.acquires = prometheus.NewHistogramVec(histogram("dblock_acquire_duration_seconds", "How long locks were asked for."),
+	c.acquires = prometheus.NewHistogramVec(histogram("dblock_acquire_duration_seconds",
+		"How long locks were asked for."),
 		c.named("op", "mode", "outcome"))
-	c.failures = prometheus.NewCounterVec(counter("dblock_acquire_failures_total", "How many requests did not get their lock."),
+	c.failures = prometheus.NewCounterVec(counter("dblock_acquire_failures_total",
+		"How many requests did not get their lock."),
 		c.named("outcome"))
-	c.holds = prometheus.NewHistogramVec(histogram("dblock_hold_duration_seconds", "How long locks were held."), c.named("outcome"))
-	c.losses = prometheus.NewCounterVec(counter("dblock_locks_lost_total", "How many locks were lost while they were held."), c.named())
-	c.runs = prometheus.NewCounterVec(counter("dblock_job_runs_total", "How many runs of jobs have ended."), c.named("outcome"))
-	c.leftOut = prometheus.NewCounterVec(counter("dblock_job_slots_left_out_total", "How many slots of jobs nothing was begun in."), c.named("why"))
+	c.holds = prometheus.NewHistogramVec(histogram("dblock_hold_duration_seconds", "How long locks were held."),
+		c.named("outcome"))
+	c.losses = prometheus.NewCounterVec(counter("dblock_locks_lost_total",
+		"How many locks were lost while they were held."), c.named())
+	c.runs = prometheus.NewCounterVec(counter("dblock_job_runs_total", "How many runs of jobs have ended."),
+		c.named("outcome"))
+	c.leftOut = prometheus.NewCounterVec(counter("dblock_job_slots_left_out_total",
+		"How many slots of jobs nothing was begun in."), c.named("why"))
 	c.heartbeats = prometheus.NewHistogram(histogram("dblock_heartbeat_duration_seconds", "How long heartbeats took."))
 	c.missed = prometheus.NewCounter(counter("dblock_heartbeat_failures_total", "How many heartbeats failed."))
 	c.listenerLosses = prometheus.NewCounter(
@@ -103,7 +109,8 @@ func (c *Collector) values(name string, values ...string) []string {
 }
 
 func (c *Collector) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.acquires, c.failures, c.holds, c.losses, c.runs, c.leftOut, c.heartbeats, c.missed, c.listenerLosses}
+	return []prometheus.Collector{c.acquires, c.failures, c.holds, c.losses, c.runs, c.leftOut, c.heartbeats, c.missed,
+		c.listenerLosses}
 }
 
 // Describe is of prometheus.Collector.

@@ -28,18 +28,22 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 	o := c.Observer()
 	ctx := t.Context()
 	o.AcquireEnd(ctx, observe.Attempt{Name: "a/1", Wait: true}, observe.AcquireResult{Took: 3 * time.Second, Token: 7})
-	o.AcquireEnd(ctx, observe.Attempt{Name: "a/2", Shared: true}, observe.AcquireResult{Took: time.Second, Err: errRefused})
-	o.AcquireEnd(ctx, observe.Attempt{Name: "b/1", Permits: 2}, observe.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable})
+	o.AcquireEnd(ctx, observe.Attempt{Name: "a/2", Shared: true}, observe.AcquireResult{Took: time.Second,
+		Err: errRefused})
+	o.AcquireEnd(ctx, observe.Attempt{Name: "b/1", Permits: 2}, observe.AcquireResult{Took: time.Second,
+		Err: dblock.ErrUnavailable})
 	o.HoldEnd(observe.HoldResult{Name: "a/1", Held: time.Minute})
 	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: time.Minute, Err: dblock.ErrLost})
-	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
+	// as planned
+	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: time.Minute, Err: contract.Lost(contract.ErrLeaseOver)})
 	o.HoldEnd(observe.HoldResult{Name: "b/2", Held: time.Minute, Err: dblock.ErrClosed})
 	o.Heartbeat(time.Millisecond, nil)
 	o.Heartbeat(time.Second, errors.New("refused"))
 	o.Listener(true, nil)
 	o.Listener(false, errors.New("broken"))
 	o.Listener(false, dblock.ErrUnsupported) // it polls
-	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3, Waiting: 2, OldestHold: time.Minute, EventsDropped: 4}})
+	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3,
+		Waiting: 2, OldestHold: time.Minute, EventsDropped: 4}})
 	require.NoError(t, c.Inspect(names{"a": 2, "b": 5, "c": 0}, dblockprom.Inspection{}))
 	return c
 }
@@ -100,8 +104,10 @@ dblock_names_held{client="orders"} 3
 # TYPE dblock_session_ttl_seconds gauge
 dblock_session_ttl_seconds{client="orders"} 15
 `, "dblock_acquire_failures_total", "dblock_events_dropped_total", "dblock_heartbeat_failures_total", "dblock_inspection_success",
-		"dblock_inspection_truncated", "dblock_listener_losses_total", "dblock_listener_up", "dblock_locks_held", "dblock_locks_lost_total",
-		"dblock_locks_waiting", "dblock_longest_queue_waiters", "dblock_names_contended", "dblock_names_held", "dblock_session_ttl_seconds")
+		"dblock_inspection_truncated", "dblock_listener_losses_total", "dblock_listener_up", "dblock_locks_held",
+		"dblock_locks_lost_total",
+		"dblock_locks_waiting", "dblock_longest_queue_waiters", "dblock_names_contended", "dblock_names_held",
+		"dblock_session_ttl_seconds")
 }
 
 func TestDurationsAreHistogramsByOutcome(t *testing.T) {
@@ -218,7 +224,8 @@ func TestACollectorCountsARealClient(t *testing.T) {
 	rival := open(t, db, dblock.WithObserver(others.Observer()))
 	metrics.Watch(client)
 	others.Watch(rival)
-	require.NoError(t, metrics.Inspect(inspect.New(client), dblockprom.Inspection{Every: time.Nanosecond, Failed: func(err error) { t.Error(err) }}))
+	require.NoError(t, metrics.Inspect(inspect.New(client), dblockprom.Inspection{Every: time.Nanosecond,
+		Failed: func(err error) { t.Error(err) }}))
 	r, theirs := registry(t, metrics), registry(t, others)
 	expect := func(gatherer prometheus.Gatherer, name string, want float64) {
 		t.Helper()

@@ -50,7 +50,8 @@ func TestTheDashboardShowsEveryMetric(t *testing.T) {
 		}
 	}
 	for metric := range metrics {
-		if !read[metric] && !strings.HasSuffix(metric, "_sum") && !(strings.HasSuffix(metric, "_count") && read[strings.TrimSuffix(metric, "_count")+"_bucket"]) {
+		if !read[metric] && !strings.HasSuffix(metric, "_sum") && !(strings.HasSuffix(metric, "_count") &&
+			read[strings.TrimSuffix(metric, "_count")+"_bucket"]) {
 			t.Errorf("no panel shows %s", metric)
 		}
 	}

@@ -58,7 +58,8 @@ func Example() {
 		if _, err := client.TryLock(context.Background(), "invoice/42"); err != nil { // not under ctx: somebody else
 			fmt.Println("the second:", observe.Outcome(err))
 		}
-		return scrape(server.URL, "dblock_locks_held", "dblock_names_held", `dblock_acquire_failures_total{client="orders",outcome="refused"}`)
+		return scrape(server.URL, "dblock_locks_held", "dblock_names_held",
+			`dblock_acquire_failures_total{client="orders",outcome="refused"}`)
 	})
 	if err != nil {
 		log.Fatal(err)

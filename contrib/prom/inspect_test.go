@@ -111,14 +111,16 @@ func TestAnInspectionReadsNoMoreThanItsNames(t *testing.T) {
 		l := &lister{names: many(c.names, c.with)}
 		r := inspected(t, l, dblockprom.Inspection{Names: c.allowed})
 		for name, want := range map[string]float64{
-			"dblock_inspection_truncated": c.truncated, "dblock_names_held": c.held, "dblock_names_contended": c.contends, "dblock_longest_queue_waiters": float64(c.with),
+			"dblock_inspection_truncated": c.truncated, "dblock_names_held": c.held,
+			"dblock_names_contended": c.contends, "dblock_longest_queue_waiters": float64(c.with),
 		} {
 			if got := value(t, r, name); got != want {
 				t.Errorf("%d names, of which %d may be read: %s is %v, want %v", c.names, c.allowed, name, got, want)
 			}
 		}
 		if l.shown > c.shown || l.asked != 2 {
-			t.Errorf("%d names, of which %d may be read: read %d, by %d questions", c.names, c.allowed, l.shown, l.asked)
+			t.Errorf("%d names, of which %d may be read: read %d, by %d questions", c.names, c.allowed, l.shown,
+				l.asked)
 		}
 	}
 }
@@ -151,7 +153,8 @@ func TestAnInspectionThatFailsSaysSoAndShowsNothingOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
 		l := &lister{names: many(5, 1)}
-		r := inspected(t, l, dblockprom.Inspection{Every: time.Second, Timeout: 3 * time.Second, Failed: func(err error) { told = append(told, err) }})
+		r := inspected(t, l, dblockprom.Inspection{Every: time.Second, Timeout: 3 * time.Second,
+			Failed: func(err error) { told = append(told, err) }})
 		if got := value(t, r, "dblock_inspection_success"); got != 1 || len(told) > 0 || l.within != 3*time.Second {
 			t.Fatalf("success %v, told %v, within %v", got, told, l.within)
 		}
@@ -172,7 +175,8 @@ func TestAnInspectionThatFailsSaysSoAndShowsNothingOld(t *testing.T) {
 			if got := value(t, r, "dblock_inspection_duration_seconds"); got != broken.took {
 				t.Errorf("%v: it took %v", broken.want, got)
 			}
-			for _, name := range []string{"dblock_names_held", "dblock_names_contended", "dblock_longest_queue_waiters", "dblock_oldest_waiter_seconds", "dblock_inspection_truncated"} {
+			for _, name := range []string{"dblock_names_held", "dblock_names_contended", "dblock_longest_queue_waiters",
+				"dblock_oldest_waiter_seconds", "dblock_inspection_truncated"} {
 				if got := value(t, r, name); got != -1 {
 					t.Errorf("%v: %s is %v", broken.want, name, got)
 				}

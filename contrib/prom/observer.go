@@ -13,7 +13,8 @@ import (
 // one client.
 func (c *Collector) Observer() observe.Observer {
 	return observe.Observer{
-		AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, RunEnd: c.runEnd, SlotsLeftOut: c.slotsLeftOut, Heartbeat: c.heartbeat, Listener: c.listener,
+		AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, RunEnd: c.runEnd, SlotsLeftOut: c.slotsLeftOut,
+		Heartbeat: c.heartbeat, Listener: c.listener,
 	}
 }
 

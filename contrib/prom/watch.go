@@ -30,13 +30,16 @@ type statsDescs struct {
 func newStatsDescs(labels prometheus.Labels) statsDescs {
 	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, labels) }
 	return statsDescs{
-		held:      desc("dblock_locks_held", "How many locks the client holds."),
-		waiting:   desc("dblock_locks_waiting", "How many requests of the client wait for a lock."),
-		oldest:    desc("dblock_oldest_hold_seconds", "For how long the client has held the oldest lock that is without the option Progress."),
-		ttl:       desc("dblock_session_ttl_seconds", "How long the session lasts from a heartbeat on."),
-		remaining: desc("dblock_session_remaining_seconds", "How long the session lasts if no heartbeat succeeds any more."),
-		listening: desc("dblock_listener_up", "1 while a listener wakes the waiters; 0: the client polls, or has not waited yet."),
-		dropped:   desc("dblock_events_dropped_total", "How many events the client could not write."),
+		held:    desc("dblock_locks_held", "How many locks the client holds."),
+		waiting: desc("dblock_locks_waiting", "How many requests of the client wait for a lock."),
+		oldest: desc("dblock_oldest_hold_seconds",
+			"For how long the client has held the oldest lock that is without the option Progress."),
+		ttl: desc("dblock_session_ttl_seconds", "How long the session lasts from a heartbeat on."),
+		remaining: desc("dblock_session_remaining_seconds",
+			"How long the session lasts if no heartbeat succeeds any more."),
+		listening: desc("dblock_listener_up",
+			"1 while a listener wakes the waiters; 0: the client polls, or has not waited yet."),
+		dropped: desc("dblock_events_dropped_total", "How many events the client could not write."),
 	}
 }
 

@@ -35,7 +35,8 @@ func Example() {
 	}
 	defer os.RemoveAll(folder)
 	open := func(name string) *sql.DB {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, name)+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, name)+
+			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -49,21 +49,24 @@ type recorder struct {
 
 func (r recorder) Work(ctx context.Context, job *river.Job[charge]) error {
 	pid := os.Getpid()
-	if _, err := r.db.ExecContext(ctx, fmt.Sprintf("INSERT INTO worked (job, pid, began) VALUES (%d, %d, %s)", job.ID, pid, r.now)); err != nil {
+	if _, err := r.db.ExecContext(ctx, fmt.Sprintf("INSERT INTO worked (job, pid, began) VALUES (%d, %d, %s)", job.ID,
+		pid, r.now)); err != nil {
 		return err
 	}
 	select {
 	case <-time.After(100 * time.Millisecond):
 	case <-ctx.Done():
 	}
-	_, err := r.db.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("UPDATE worked SET ended = %s WHERE job = %d AND pid = %d", r.now, job.ID, pid))
+	_, err := r.db.ExecContext(context.WithoutCancel(ctx),
+		fmt.Sprintf("UPDATE worked SET ended = %s WHERE job = %d AND pid = %d", r.now, job.ID, pid))
 	return err
 }
 
 // config is that of a River client of a test.
 func config(w *river.Workers, limit *riverlock.Middleware) *river.Config {
 	return &river.Config{
-		Workers: w, Middleware: []rivertype.Middleware{limit}, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
+		Workers: w, Middleware: []rivertype.Middleware{limit},
+		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
 		FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond, Logger: silent,
 	}
 }
@@ -130,7 +133,8 @@ func TestJobsOfACustomerShareTheirPermitsWhenAProcessIsKilled(t *testing.T) {
 		processes := []*exec.Cmd{d.start(t), d.start(t)}
 		d.wait(t, db, "SELECT count(*) >= 8 FROM worked WHERE ended IS NOT NULL")
 		victim := processes[0]
-		d.wait(t, db, fmt.Sprintf("SELECT count(*) > 0 FROM worked WHERE ended IS NULL AND pid = %d", victim.Process.Pid))
+		d.wait(t, db, fmt.Sprintf("SELECT count(*) > 0 FROM worked WHERE ended IS NULL AND pid = %d",
+			victim.Process.Pid))
 		require.NoError(t, victim.Process.Kill())
 		_ = victim.Wait()
 		var killed int64
@@ -193,7 +197,8 @@ func (d database) most(t *testing.T, db *sql.DB, victim int, killed int64) (most
 	}
 	var changes []change
 	rows, err := db.QueryContext(t.Context(), fmt.Sprintf(
-		"SELECT began, coalesce(ended, CASE pid WHEN %d THEN %d ELSE %d END) FROM worked", victim, killed, int64(math.MaxInt64)))
+		"SELECT began, coalesce(ended, CASE pid WHEN %d THEN %d ELSE %d END) FROM worked", victim, killed,
+		int64(math.MaxInt64)))
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {

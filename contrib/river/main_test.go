@@ -59,7 +59,8 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"sqlite": {
-		"sqlite", migrate.SQLite, newSQLite, queueOnSQLite, "", "CAST((julianday('now') - 2440587.5) * 86400000 AS integer)",
+		"sqlite", migrate.SQLite, newSQLite, queueOnSQLite, "",
+		"CAST((julianday('now') - 2440587.5) * 86400000 AS integer)",
 	},
 	"postgres": {
 		"pgx", migrate.Postgres, newPostgres, queueOnPostgres, "DBLOCK_TEST_POSTGRES_DSN",
@@ -128,7 +129,8 @@ type database struct {
 func each(t *testing.T, test func(t *testing.T, d database)) {
 	only := os.Getenv("DBLOCK_TEST_ONLY")
 	for name, k := range kinds {
-		if k.server != "" && os.Getenv(k.server) == "" || only != "" && !slices.Contains(strings.Split(only, ","), name) {
+		if k.server != "" && os.Getenv(k.server) == "" || only != "" && !slices.Contains(strings.Split(only, ","),
+			name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +139,8 @@ func each(t *testing.T, test func(t *testing.T, d database)) {
 			db := d.open(t)
 			d.migrate(t)
 			require.NoError(t, d.river(t, &river.Config{Logger: silent}).migrate(t.Context()))
-			if _, err := db.ExecContext(t.Context(), "CREATE TABLE worked (job bigint, pid bigint, began bigint, ended bigint)"); err != nil {
+			if _, err := db.ExecContext(t.Context(),
+				"CREATE TABLE worked (job bigint, pid bigint, began bigint, ended bigint)"); err != nil {
 				t.Fatal(err)
 			}
 			test(t, d)
@@ -148,7 +151,8 @@ func each(t *testing.T, test func(t *testing.T, d database)) {
 // create makes a database for the test, and returns its data source.
 func (k kind) create(t *testing.T) string {
 	if k.server == "" {
-		return "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
+		return "file:" + filepath.Join(t.TempDir(), "app.db") +
+			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
 	}
 	dsn := os.Getenv(k.server)
 	server, err := sql.Open(k.driver, dsn)

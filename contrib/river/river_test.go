@@ -96,7 +96,8 @@ var permitOf42 = dblock.Name(prefix, "customer/42")
 
 func TestAJobWithoutAPermitIsSnoozedUntilThereIsOne(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
-		for what, taken := range map[string]dblock.LockOption{"the permit is taken": dblock.Permits(1, 1), "the name is in other use": dblock.Shared()} {
+		for what, taken := range map[string]dblock.LockOption{"the permit is taken": dblock.Permits(1, 1),
+			"the name is in other use": dblock.Shared()} {
 			c := d.client(t)
 			other, err := c.Lock(t.Context(), permitOf42, taken)
 			if err != nil {
@@ -138,7 +139,8 @@ func TestAJobIsToldThatItsPermitIsLost(t *testing.T) {
 }
 
 // direct is the function that River calls, over a database without River.
-func direct(t *testing.T) (*dblock.Client[*sql.Tx], func(of riverlock.Limit, work func(ctx context.Context) error) error) {
+func direct(t *testing.T) (*dblock.Client[*sql.Tx],
+	func(of riverlock.Limit, work func(ctx context.Context) error) error) {
 	d := database{kind: kinds["sqlite"], name: "sqlite", dsn: kinds["sqlite"].create(t)}
 	d.migrate(t)
 	c := d.client(t)
@@ -163,7 +165,8 @@ func TestWhatTheJobReturnsIsPassedOn(t *testing.T) {
 	c, work := direct(t)
 	broken := errors.New("broken")
 	for _, want := range []error{nil, broken, river.JobSnooze(time.Hour)} {
-		if err := work(riverlock.Limit{Key: "customer/42", Permits: 1}, func(context.Context) error { return want }); err != want {
+		if err := work(riverlock.Limit{Key: "customer/42", Permits: 1},
+			func(context.Context) error { return want }); err != want {
 			t.Errorf("%v, not %v", err, want)
 		}
 	}
@@ -190,7 +193,8 @@ func TestAJobUnderThePermitOfAnotherIsSnoozed(t *testing.T) {
 	require.NoError(t, err)
 	defer outer.Unlock(t.Context())
 	var snooze *river.JobSnoozeError
-	err = limit(t, c.Locker(), one).Work(outer.Context(), &rivertype.JobRow{}, func(context.Context) error { return nil })
+	err = limit(t, c.Locker(), one).Work(outer.Context(), &rivertype.JobRow{},
+		func(context.Context) error { return nil })
 	if !errors.As(err, &snooze) || snooze.Duration < 25*time.Millisecond || snooze.Duration >= 75*time.Millisecond {
 		t.Error(err)
 	}
@@ -198,7 +202,8 @@ func TestAJobUnderThePermitOfAnotherIsSnoozed(t *testing.T) {
 
 func TestBadInputIsRefused(t *testing.T) {
 	c, work := direct(t)
-	new := func(client dblock.Locker, prefix string, of func(*rivertype.JobRow) riverlock.Limit, options ...riverlock.Option) error {
+	new := func(client dblock.Locker, prefix string, of func(*rivertype.JobRow) riverlock.Limit,
+		options ...riverlock.Option) error {
 		_, err := riverlock.New(client, prefix, of, options...)
 		return err
 	}

@@ -44,7 +44,8 @@ func showLock(ctx context.Context, pool *pgxpool.Pool) error {
 
 func cutConnection(ctx context.Context, pool *pgxpool.Pool) error {
 	var done bool
-	return pool.QueryRow(ctx, "SELECT pg_terminate_backend(pid) FROM ("+whoHasIt+") held", postgres.AdvisoryKey(name)).Scan(&done)
+	return pool.QueryRow(ctx, "SELECT pg_terminate_backend(pid) FROM ("+whoHasIt+") held",
+		postgres.AdvisoryKey(name)).Scan(&done)
 }
 
 func sqlTransaction(db *sql.DB) func(context.Context, func(*sql.Tx) error) error {

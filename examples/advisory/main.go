@@ -33,7 +33,8 @@ import (
 const table = "dblock_example_advisory" // the example's own
 
 func main() {
-	dsn := flag.String("dsn", "", "`database`: postgres://user:pass@host:port/db (default: an SQLite file of its own, with locks in tables)")
+	dsn := flag.String("dsn", "", "`database`: postgres://user:pass@host:port/db (default: an SQLite file of its "+
+		"own, with locks in tables)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -43,7 +44,8 @@ func main() {
 	}
 }
 
-var errNotPostgres = errors.New("advisory locks are PostgreSQL's: -dsn postgres://user:pass@host:port/db, or none for SQLite; " +
+var errNotPostgres = errors.New("advisory locks are PostgreSQL's: -dsn postgres://user:pass@host:port/db, or none " +
+	"for SQLite; " +
 	"locks in tables, on any database, are in examples/fee, examples/transfer and examples/guard")
 
 func run(ctx context.Context, dsn string) (err error) {
@@ -58,7 +60,8 @@ func run(ctx context.Context, dsn string) (err error) {
 	if _, err := db.SQL.ExecContext(ctx, "DROP TABLE IF EXISTS "+table); err != nil {
 		return err
 	}
-	for _, statement := range []string{"CREATE TABLE " + table + " (n INTEGER NOT NULL)", "INSERT INTO " + table + " (n) VALUES (0)"} {
+	for _, statement := range []string{"CREATE TABLE " + table + " (n INTEGER NOT NULL)",
+		"INSERT INTO " + table + " (n) VALUES (0)"} {
 		if _, err := db.SQL.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -66,7 +69,8 @@ func run(ctx context.Context, dsn string) (err error) {
 	defer db.SQL.Exec("DROP TABLE " + table)
 
 	if db.Engine == migrate.SQLite {
-		fmt.Printf("On %s.\nSQLite has no advisory locks: these are locks in tables. With -dsn postgres://… they are PostgreSQL's own.\n", db.Place)
+		fmt.Printf("On %s.\nSQLite has no advisory locks: these are locks in tables. With -dsn postgres://… they "+
+			"are PostgreSQL's own.\n", db.Place)
 		if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
 			return err
 		}

@@ -89,7 +89,8 @@ func history(ctx context.Context, client *dblock.Client[tx], job string, slot ti
 		if run.Tries > 1 {
 			outcome += fmt.Sprintf(", at try %d", run.Tries)
 		}
-		fmt.Printf("  %s  took %-8v %s\n", run.SlotEnds.Add(-slot).Format("15:04:05.000"), run.Ended.Sub(run.Began).Round(time.Millisecond), outcome)
+		fmt.Printf("  %s  took %-8v %s\n", run.SlotEnds.Add(-slot).Format("15:04:05.000"),
+			run.Ended.Sub(run.Began).Round(time.Millisecond), outcome)
 	}
 	if len(seen) == 0 {
 		return errors.New("nothing was run")

@@ -132,7 +132,8 @@ func (p *press) read() (err error) {
 	case l.Token <= p.token:
 		return fmt.Errorf("token %d after %d", l.Token, p.token)
 	default:
-		fmt.Printf("  %s leads since %s, token %d, %s\n", l.Metadata["name"], l.Since.Format("15:04:05.000"), l.Token, l.Metadata["address"])
+		fmt.Printf("  %s leads since %s, token %d, %s\n", l.Metadata["name"], l.Since.Format("15:04:05.000"), l.Token,
+			l.Metadata["address"])
 		p.token = l.Token
 		return nil
 	}

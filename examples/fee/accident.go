@@ -49,9 +49,11 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 	// An earlier fee may be reported later: the servers' reports come in no common order.
 	case e.Kind == feeTaken && s.victim != nil && s.after == 0 && e.from != s.victim && e.At.After(s.struck):
 		if s.after = e.Token; s.after <= s.token {
-			return fmt.Errorf("server %d took over with token %d, which is not higher than %d", e.from.number, e.Token, s.token)
+			return fmt.Errorf("server %d took over with token %d, which is not higher than %d", e.from.number, e.Token,
+				s.token)
 		}
-		r.bars.say("%s later (TTL %v since its last heartbeat) server %d took over,", rounded(e.At.Sub(s.struck)), r.ttl, e.from.number)
+		r.bars.say("%s later (TTL %v since its last heartbeat) server %d took over,", rounded(e.At.Sub(s.struck)),
+			r.ttl, e.from.number)
 		if r.accident == crashed {
 			r.bars.say("  with the higher token %d", e.Token)
 			s.over = true
@@ -66,7 +68,8 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 		r.bars.say("%s later its context has ended:", rounded(e.At.Sub(s.resumed)))
 		r.bars.say("  %s", strings.TrimPrefix(e.Text, fmt.Sprintf("dblock: %q: ", lockName))) // it is clear which
 		if !e.Refused {
-			return fmt.Errorf("server %d wrote with token %d after token %d had been there, and was not refused", e.from.number, s.token, s.after)
+			return fmt.Errorf("server %d wrote with token %d after token %d had been there, and was not refused",
+				e.from.number, s.token, s.after)
 		}
 		r.bars.say("it writes all the same, as a bad program would: refused, 0 rows updated")
 		s.over = true

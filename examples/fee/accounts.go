@@ -25,7 +25,8 @@ type accounts struct {
 func (s accounts) create(ctx context.Context) error {
 	for _, statement := range []string{
 		"DROP TABLE IF EXISTS " + tableName,
-		"CREATE TABLE " + tableName + " (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, deductions BIGINT NOT NULL, token BIGINT NOT NULL)",
+		"CREATE TABLE " + tableName + " (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, deductions BIGINT NOT " +
+			"NULL, token BIGINT NOT NULL)",
 		"INSERT INTO " + tableName + " (id, balance, deductions, token) VALUES (1, 0, 0, 0)",
 	} {
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
@@ -46,12 +47,15 @@ func (s accounts) drop() error {
 
 // reset makes it a new account.
 func (s accounts) reset(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, s.source.Bind("UPDATE "+tableName+" SET balance = ?, deductions = 0, token = 0 WHERE id = 1"), replay(0).balance)
+	_, err := s.db.ExecContext(ctx,
+		s.source.Bind("UPDATE "+tableName+" SET balance = ?, deductions = 0, token = 0 WHERE id = 1"),
+		replay(0).balance)
 	return err
 }
 
 func (s accounts) read(ctx context.Context) (a account, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT balance, deductions FROM "+tableName+" WHERE id = 1").Scan(&a.balance, &a.deductions)
+	err = s.db.QueryRowContext(ctx, "SELECT balance, deductions FROM "+tableName+" WHERE id = 1").Scan(&a.balance,
+		&a.deductions)
 	return a, err
 }
 

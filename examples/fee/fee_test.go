@@ -73,13 +73,15 @@ func (o outcome) check(t *testing.T, fees int) {
 		t.Fatalf("exit status %d:\n%s%s", o.status, o.stdout, o.stderr)
 	}
 	all := 2 * testRounds
-	lost := o.match(t, `(?m)^Without the lock: (\d+) of (\d+) fees were lost in \S+\.\n  The balance is \S+ and should be `+
-		regexp.QuoteMeta(money(replay(all).balance))+`\.$`)
+	lost := o.match(t,
+		`(?m)^Without the lock: (\d+) of (\d+) fees were lost in \S+\.\n  The balance is \S+ and should be `+
+			regexp.QuoteMeta(money(replay(all).balance))+`\.$`)
 	if lost[0] <= 0 || lost[0] >= int64(all) || lost[1] != int64(all) {
 		t.Errorf("%d of %d fees were lost without the lock", lost[0], lost[1])
 	}
-	exact := o.match(t, `(?m)^With the lock: exact to the cent, none of (\d+) fees was lost in \S+\.\n  The balance is `+
-		regexp.QuoteMeta(money(replay(fees).balance))+`\.$`)
+	exact := o.match(t,
+		`(?m)^With the lock: exact to the cent, none of (\d+) fees was lost in \S+\.\n  The balance is `+
+			regexp.QuoteMeta(money(replay(fees).balance))+`\.$`)
 	if exact[0] != int64(fees) {
 		t.Errorf("%d fees with the lock, want %d", exact[0], fees)
 	}
@@ -113,7 +115,8 @@ func TestAKilledServerIsSucceeded(t *testing.T) {
 	each(t, func(t *testing.T, flags ...string) {
 		o := finish(t, append(flags, fewRounds, "-crash")...)
 		o.check(t, testRounds/2+testRounds)
-		scene := o.match(t, `server 1 is inside, with token (\d+): killed with SIGKILL\n +(\S+) later \(TTL `+testTTL.String()+` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+)\n`)
+		scene := o.match(t, `server 1 is inside, with token (\d+): killed with SIGKILL\n +(\S+) later \(TTL `+
+			testTTL.String()+` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+)\n`)
 		if scene[2] <= scene[0] {
 			t.Errorf("token %d after %d", scene[2], scene[0])
 		}
@@ -131,7 +134,9 @@ func TestAStoppedServerWakesUpAndItsStaleWriteIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, flags ...string) {
 		o := finish(t, append(flags, fewRounds, "-pause")...)
 		o.check(t, 2*testRounds)
-		scene := o.match(t, `server 1 is inside, with token (\d+): stopped with SIGSTOP\n +(\S+) later \(TTL `+testTTL.String()+` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+), and wrote\n +server 1 goes on, by SIGCONT\n +(\S+) later its context has ended:\n +lost: `)
+		scene := o.match(t, `server 1 is inside, with token (\d+): stopped with SIGSTOP\n +(\S+) later \(TTL `+
+			testTTL.String()+
+			` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+), and wrote\n +server 1 goes on, by SIGCONT\n +(\S+) later its context has ended:\n +lost: `)
 		if scene[2] <= scene[0] {
 			t.Errorf("token %d after %d", scene[2], scene[0])
 		}

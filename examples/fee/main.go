@@ -75,10 +75,12 @@ func parseOptions(args []string) (o options, err error) {
 	flags.IntVar(&o.rounds, "rounds", 200, "fees that each server deducts, in each phase")
 	flags.DurationVar(&o.ttl, "ttl", 3*time.Second, "after what time without a sign of life a server loses the lock")
 	crash := flags.Bool("crash", false, "kill a server with SIGKILL while it has the lock")
-	pause := flags.Bool("pause", false, "stop a server with SIGSTOP while it has the lock, and let it go on when another has it")
+	pause := flags.Bool("pause", false,
+		"stop a server with SIGSTOP while it has the lock, and let it go on when another has it")
 	flags.BoolVar(&o.verbose, "v", false, "show what the servers log")
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "A 3 % fee, deducted by several servers from one account: without a lock, then with it.\n\n")
+		fmt.Fprint(flags.Output(), "A 3 % fee, deducted by several servers from one account: without a lock, then "+
+			"with it.\n\n")
 		flags.PrintDefaults()
 	}
 	_ = flags.Parse(args) // it exits

@@ -33,7 +33,8 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(folder)
 	program = filepath.Join(folder, "fee.exe")
 	args := []string{"build", "-o", program, "."}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race",
+		Value: "true"}) {
 		args = slices.Insert(args, 1, "-race")
 	}
 	if output, err := exec.Command("go", args...).CombinedOutput(); err != nil {

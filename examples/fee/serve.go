@@ -23,7 +23,8 @@ const serveCommand = "serve"
 
 const (
 	closeTimeout = 10 * time.Second // to give back what it has, after its job
-	endTimeout   = 3 * time.Second  // to be gone, when its input has ended: what it has not given back is free after the TTL
+	// to be gone, when its input has ended: what it has not given back is free after the TTL
+	endTimeout = 3 * time.Second
 )
 
 // serveMain is the main function of a server.
@@ -92,7 +93,8 @@ func serve(ctx context.Context, j job, tell func(report), signals <-chan struct{
 }
 
 // do does a job: half of it, then what the accident asks for, then the rest.
-func do[TX any](ctx context.Context, engine dblock.Engine[TX], accounts accounts, j job, tell func(report), signals <-chan struct{}) (err error) {
+func do[TX any](ctx context.Context, engine dblock.Engine[TX], accounts accounts, j job, tell func(report),
+	signals <-chan struct{}) (err error) {
 	client, err := dblock.New(engine, dblock.WithTTL(j.TTL)) // one for the whole process
 	if err != nil {
 		return err

@@ -93,7 +93,8 @@ func TestTheStatusTellsWhatWentWrong(t *testing.T) {
 		}
 	}()
 	go func() {
-		ended <- serve(ctx, l, f.Client, handler(f.Client, func(ctx context.Context, invoice string, lock *dblock.Lock) error {
+		ended <- serve(ctx, l, f.Client, handler(f.Client, func(ctx context.Context, invoice string,
+			lock *dblock.Lock) error {
 			switch invoice {
 			case "lost":
 				f.Lose(t, lock)
@@ -107,7 +108,8 @@ func TestTheStatusTellsWhatWentWrong(t *testing.T) {
 	}()
 	release := f.Hold(t, dblock.Name("invoice", "held"))
 	for invoice, want := range map[string]int{
-		"good": http.StatusOK, "held": http.StatusLocked, "lost": http.StatusConflict, "wrong": http.StatusInternalServerError,
+		"good": http.StatusOK, "held": http.StatusLocked, "lost": http.StatusConflict,
+		"wrong": http.StatusInternalServerError,
 	} {
 		if code := <-post(l, invoice); code != want {
 			t.Errorf("%s: %d, want %d", invoice, code, want)

@@ -64,7 +64,8 @@ func parseOptions(args []string) (o options, err error) {
 	flags.StringVar(&o.dsn, "dsn", "", database.Usage)
 	flags.IntVar(&o.counters, "counters", 4, "counters that sell, each a goroutine")
 	flags.IntVar(&o.tickets, "tickets", 100, "tickets that there are")
-	flags.DurationVar(&o.think, "think", 2*time.Millisecond, "how long a customer thinks between seeing a ticket and buying it")
+	flags.DurationVar(&o.think, "think", 2*time.Millisecond,
+		"how long a customer thinks between seeing a ticket and buying it")
 	_ = flags.Parse(args) // it exits
 	switch {
 	case flags.NArg() > 0:
@@ -96,14 +97,16 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := s.sellOut(ctx, s.overwrite); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Without a version: %d tickets were sold, %d too many, in %v.\n", s.sold.Load(), s.sold.Load()-int64(o.tickets), s.took)
+	fmt.Fprintf(out, "Without a version: %d tickets were sold, %d too many, in %v.\n", s.sold.Load(),
+		s.sold.Load()-int64(o.tickets), s.took)
 	if err := s.sellOut(ctx, s.bump); err != nil {
 		return err
 	}
 	if s.sold.Load() != int64(o.tickets) {
 		return fmt.Errorf("with a version %d tickets of %d were sold", s.sold.Load(), o.tickets)
 	}
-	fmt.Fprintf(out, "With a version: %d tickets were sold, none twice, in %v; %d times a counter was overtaken and began again.\n",
+	fmt.Fprintf(out, "With a version: %d tickets were sold, none twice, in %v; %d times a counter was overtaken and "+
+		"began again.\n",
 		s.sold.Load(), s.took, s.overtaken.Load())
 	return nil
 }

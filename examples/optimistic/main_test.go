@@ -26,7 +26,8 @@ func TestTicketsAreSoldTwiceWithoutAVersionAndNoneWithIt(t *testing.T) {
 		if err := play(t.Context(), o, &out); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
-		if !regexp.MustCompile(`(?m)^Without a version: \d+ tickets were sold, [1-9]\d* too many, in \S+\.\nWith a version: 100 tickets were sold, none twice, in \S+; \d+ times `).Match(out.Bytes()) {
+		if !regexp.MustCompile(
+			`(?m)^Without a version: \d+ tickets were sold, [1-9]\d* too many, in \S+\.\nWith a version: 100 tickets were sold, none twice, in \S+; \d+ times `).Match(out.Bytes()) {
 			t.Error(out.String())
 		}
 		if db.Kind == dbtest.KindSQLite {

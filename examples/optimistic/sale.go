@@ -130,7 +130,8 @@ func (s *sale) sellOut(ctx context.Context, sell func(context.Context) error) er
 }
 
 func (s *sale) create(ctx context.Context) error {
-	for _, statement := range []string{"DROP TABLE IF EXISTS " + tableName, "CREATE TABLE " + tableName + " (n int NOT NULL)",
+	for _, statement := range []string{"DROP TABLE IF EXISTS " + tableName,
+		"CREATE TABLE " + tableName + " (n int NOT NULL)",
 		"INSERT INTO " + tableName + " (n) VALUES (0)"} {
 		if _, err := s.SQL.ExecContext(ctx, statement); err != nil {
 			return err

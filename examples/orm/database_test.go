@@ -51,9 +51,19 @@ func each(t *testing.T, test func(t *testing.T, d database, a app)) {
 				"gorm":                  func(t *testing.T, d database) app { return d.gorm(t, false) },
 				"gorm with PrepareStmt": func(t *testing.T, d database) app { return d.gorm(t, true) },
 				"bun":                   func(t *testing.T, d database) app { return Bun{bun.NewDB(d.open(t), d.bun)} },
-				"sqlx":                  func(t *testing.T, d database) app { return Sqlx{sqlx.NewDb(d.open(t), d.driver)} },
-				"ent":                   func(t *testing.T, d database) app { return Ent{entsql.OpenDB(d.ent, d.open(t))} },
-				"lib/pq":                func(t *testing.T, d database) app { d.driver = "postgres"; return SQL{d.open(t)} },
+				"sqlx": func(t *testing.T, d database) app {
+					return Sqlx{sqlx.NewDb(d.open(t),
+						d.driver)}
+				},
+				"ent": func(t *testing.T,
+					d database) app {
+					return Ent{entsql.OpenDB(d.ent, d.open(t))}
+				},
+				"lib/pq": func(t *testing.T,
+					d database) app {
+					d.driver = "postgres"
+					return SQL{d.open(t)}
+				},
 			} {
 				if library == "lib/pq" && name != "postgres" {
 					continue
@@ -75,7 +85,8 @@ func onSQLite(t *testing.T) database {
 }
 
 func onPostgres(t *testing.T) database {
-	d := database{engine: func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }, driver: "pgx", bun: pgdialect.New(), ent: dialect.Postgres}
+	d := database{engine: func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }, driver: "pgx",
+		bun: pgdialect.New(), ent: dialect.Postgres}
 	server, err := url.Parse(os.Getenv("DBLOCK_TEST_POSTGRES_DSN"))
 	if err != nil {
 		t.Fatal(err)

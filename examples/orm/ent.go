@@ -77,6 +77,7 @@ func balanceOf(ctx context.Context, within *entsql.Driver, id string) (int64, er
 }
 
 func setBalance(ctx context.Context, within *entsql.Driver, id string, balance int64) error {
-	query, args := entsql.Dialect(within.Dialect()).Update("accounts").Set("balance", balance).Where(entsql.EQ("id", id)).Query()
+	query, args := entsql.Dialect(within.Dialect()).Update("accounts").Set("balance", balance).Where(entsql.EQ("id",
+		id)).Query()
 	return within.Exec(ctx, query, args, nil)
 }

@@ -45,7 +45,8 @@ func (d database) bank(t *testing.T, a app) *bank {
 func (b *bank) has(want int64) {
 	b.Helper()
 	var balance int64
-	if err := b.db.QueryRowContext(b.Context(), "SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
+	if err := b.db.QueryRowContext(b.Context(),
+		"SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
 		b.Fatal(err)
 	}
 	if balance != want {
@@ -122,13 +123,16 @@ func TestAClientListensThroughTheLibrarysPool(t *testing.T) {
 			granted <- err
 		}()
 		for waiting := false; !waiting; {
-			if err := b.db.QueryRowContext(t.Context(), "SELECT count(*) = 1 FROM dblock_waiters").Scan(&waiting); err != nil {
+			if err := b.db.QueryRowContext(t.Context(),
+				"SELECT count(*) = 1 FROM dblock_waiters").Scan(&waiting); err != nil {
 				t.Fatal(err)
 			}
 		}
 		_, polls := a.(SQL)
 		listens := d.byItself || !polls
-		for deadline := time.Now().Add(10 * time.Second); listens && !b.mine.Stats().Listening && time.Now().Before(deadline); { // it joins the queue without
+		// it joins the queue without
+		for deadline := time.Now().Add(10 * time.Second); listens && !b.mine.Stats().Listening &&
+			time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
 		if b.mine.Stats().Listening != listens {

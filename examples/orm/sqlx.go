@@ -33,7 +33,8 @@ func (s Sqlx) Withdraw(ctx context.Context, client *Client, id string, amount in
 	if account.Balance < amount {
 		return ErrFunds
 	}
-	if _, err := tx.ExecContext(ctx, tx.Rebind("UPDATE accounts SET balance = ? WHERE id = ?"), account.Balance-amount, id); err != nil {
+	if _, err := tx.ExecContext(ctx, tx.Rebind("UPDATE accounts SET balance = ? WHERE id = ?"), account.Balance-amount,
+		id); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -49,7 +50,8 @@ func (s Sqlx) SetBalance(ctx context.Context, client *Client, lock *Lock, id str
 	if err := client.Guard(ctx, tx.Tx, lock); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, tx.Rebind("UPDATE accounts SET balance = ? WHERE id = ?"), balance, id); err != nil {
+	if _, err := tx.ExecContext(ctx, tx.Rebind("UPDATE accounts SET balance = ? WHERE id = ?"), balance,
+		id); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -21,7 +21,8 @@ import (
 )
 
 func main() {
-	ttl := flag.Duration("ttl", 2*time.Second, "after what time without a sign of life a database gives its part of the lock to others")
+	ttl := flag.Duration("ttl", 2*time.Second,
+		"after what time without a sign of life a database gives its part of the lock to others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -51,7 +52,8 @@ func run(ctx context.Context, out io.Writer, ttl time.Duration) (err error) {
 	if err := quorum.Init(ctx, nodes...); err != nil { // once in the life of the three, by the script that makes them
 		return err
 	}
-	client, err := quorum.New(nodes, quorum.WithQuarantine(2*ttl), quorum.WithPatience(ttl), quorum.WithNodeLimit(ttl/4))
+	client, err := quorum.New(nodes, quorum.WithQuarantine(2*ttl), quorum.WithPatience(ttl),
+		quorum.WithNodeLimit(ttl/4))
 	if err != nil {
 		return err
 	}

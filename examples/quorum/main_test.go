@@ -21,8 +21,10 @@ func TestTheLockOutlivesOneDatabaseAndComesBackAfterTwo(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	for _, line := range []string{
-		"We hold invoice/42, token ", "Two TTLs later we still hold the lock", "The lock says so: quorum: \"invoice/42\": lost",
-		"nobody has it again: quorum: lock \"invoice/42\": ", "node 1 (berlin): ", "node 2 (paris): ", "We hold invoice/42 again, token ",
+		"We hold invoice/42, token ", "Two TTLs later we still hold the lock",
+		"The lock says so: quorum: \"invoice/42\": lost",
+		"nobody has it again: quorum: lock \"invoice/42\": ", "node 1 (berlin): ", "node 2 (paris): ",
+		"We hold invoice/42 again, token ",
 	} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("it does not say %q:\n%s", line, &out)

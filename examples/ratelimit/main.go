@@ -50,7 +50,8 @@ func run(ctx context.Context, dsn string, clients, workers, calls int) (err erro
 	if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
 		return err
 	}
-	fmt.Printf("%d clients with %d workers each make %d calls each to an API that tolerates %d at once, on %s.\n", clients, workers, calls, limit, db.Place)
+	fmt.Printf("%d clients with %d workers each make %d calls each to an API that tolerates %d at once, on %s.\n",
+		clients, workers, calls, limit, db.Place)
 	var remote api
 	work, working := errgroup.WithContext(ctx)
 	for range clients {

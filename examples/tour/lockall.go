@@ -10,7 +10,8 @@ import (
 
 // lockAll takes several names as one, whatever the order in which they are named.
 func lockAll(ctx context.Context, a, b client) error {
-	all, err := a.LockAll(ctx, []string{"stock/bolts", "orders/7", "tax rates"}, dblock.For("tax rates", dblock.Shared()))
+	all, err := a.LockAll(ctx, []string{"stock/bolts", "orders/7", "tax rates"},
+		dblock.For("tax rates", dblock.Shared()))
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ func run(ctx context.Context, dsn, only string) (err error) {
 	var clients [2]client
 	for i := range clients {
 		quiet := slog.New(slog.DiscardHandler) // what is lost here is lost on purpose
-		if clients[i], err = dblock.New(db.EngineOverSQL(), dblock.WithApp(fmt.Sprint("process ", i+1)), dblock.WithEvents(), dblock.WithLogger(quiet)); err != nil {
+		if clients[i], err = dblock.New(db.EngineOverSQL(), dblock.WithApp(fmt.Sprint("process ", i+1)),
+			dblock.WithEvents(), dblock.WithLogger(quiet)); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, clients[i].Close(context.WithoutCancel(ctx))) }()

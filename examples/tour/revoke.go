@@ -31,13 +31,15 @@ func revoke(ctx context.Context, a, b client) error {
 		return err
 	}
 	<-stubborn.Context().Done()
-	if !errors.Is(context.Cause(stubborn.Context()), dblock.ErrLost) || !errors.Is(stubborn.Unlock(ctx), dblock.ErrLost) {
+	if !errors.Is(context.Cause(stubborn.Context()), dblock.ErrLost) || !errors.Is(stubborn.Unlock(ctx),
+		dblock.ErrLost) {
 		return fmt.Errorf("the broken lock ended with %w", context.Cause(stubborn.Context()))
 	}
 	next, err := b.TryLock(ctx, "the printer")
 	if err != nil {
 		return err
 	}
-	say("the next one did not hear: the lock was broken, its context has ended; token %d gave way to %d", stubborn.Token(), next.Token())
+	say("the next one did not hear: the lock was broken, its context has ended; token %d gave way to %d",
+		stubborn.Token(), next.Token())
 	return next.Unlock(ctx)
 }

@@ -75,7 +75,8 @@ func run(ctx context.Context, dsn string, overSQL bool, clerks, transfers int) (
 	}
 	defer func() { err = errors.Join(err, b.close(context.WithoutCancel(ctx))) }()
 
-	fmt.Printf("%d clerks make %d transfers each between %d accounts with %d each, on %s.\n", clerks, transfers, accounts, deposit, db.Place)
+	fmt.Printf("%d clerks make %d transfers each between %d accounts with %d each, on %s.\n", clerks, transfers,
+		accounts, deposit, db.Place)
 	work, working := errgroup.WithContext(ctx)
 	made := make([]int, clerks)
 	for clerk := range clerks {
@@ -147,7 +148,8 @@ func report(ctx context.Context, db *sql.DB, made []int) error {
 	for _, n := range made {
 		transfers += n
 	}
-	fmt.Printf("%d transfers were made, the others had too little. Total: %d of %d.\n", transfers, total, accounts*deposit)
+	fmt.Printf("%d transfers were made, the others had too little. Total: %d of %d.\n", transfers, total,
+		accounts*deposit)
 	if total != accounts*deposit {
 		err = errors.Join(err, errors.New("money was made or lost"))
 	}

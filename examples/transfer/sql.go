@@ -29,17 +29,20 @@ func (b sqlBank) transfer(ctx context.Context, from, to int, amount int64) (done
 		return false, err
 	}
 	var there, here int64
-	if err := tx.QueryRowContext(ctx, b.db.Bind("SELECT balance FROM "+table+" WHERE id = ?"), from).Scan(&there); err != nil {
+	if err := tx.QueryRowContext(ctx, b.db.Bind("SELECT balance FROM "+table+" WHERE id = ?"),
+		from).Scan(&there); err != nil {
 		return false, err
 	}
-	if err := tx.QueryRowContext(ctx, b.db.Bind("SELECT balance FROM "+table+" WHERE id = ?"), to).Scan(&here); err != nil {
+	if err := tx.QueryRowContext(ctx, b.db.Bind("SELECT balance FROM "+table+" WHERE id = ?"),
+		to).Scan(&here); err != nil {
 		return false, err
 	}
 	if there < amount || from == to {
 		return false, nil
 	}
 	for id, balance := range map[int]int64{from: there - amount, to: here + amount} {
-		if _, err := tx.ExecContext(ctx, b.db.Bind("UPDATE "+table+" SET balance = ? WHERE id = ?"), balance, id); err != nil {
+		if _, err := tx.ExecContext(ctx, b.db.Bind("UPDATE "+table+" SET balance = ? WHERE id = ?"), balance,
+			id); err != nil {
 			return false, fmt.Errorf("from %d to %d: %w", from, to, err)
 		}
 	}

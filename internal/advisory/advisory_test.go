@@ -122,7 +122,8 @@ func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
 	s.waiting(1)
 	// One for the locks of each, and one to wait. Those that proved that there is no pooler may
 	// still be on their way out.
-	s.eventually("20 goroutines that wait have more connections, or fewer, than one for locks and one to wait", func() bool { return s.connections() == 3 })
+	s.eventually("20 goroutines that wait have more connections, or fewer, than one for locks and one to wait",
+		func() bool { return s.connections() == 3 })
 	s.unlock(p)
 	all.Wait()
 	if len(order) != 20 {
@@ -138,7 +139,8 @@ func (s *stage) unlockLater(p sessionlock.Possession) {
 
 func (s *stage) connections() int {
 	s.Helper()
-	return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> " +
+		"pg_backend_pid()")
 }
 
 func TestAThousandAdvisoryLocksAreOnOneConnection(t *testing.T) {
@@ -156,8 +158,10 @@ func TestAThousandAdvisoryLocksAreOnOneConnection(t *testing.T) {
 		})
 	}
 	all.Wait()
-	const held = " FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-	if locks, backends := s.count("SELECT count(*)"+held), s.count("SELECT count(DISTINCT pid)"+held); locks != n || backends != 1 {
+	const held = " FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM " +
+		"pg_database WHERE datname = current_database())"
+	if locks, backends := s.count("SELECT count(*)"+held), s.count("SELECT count(DISTINCT pid)"+held); locks != n ||
+		backends != 1 {
 		t.Errorf("%d locks on %d connections", locks, backends)
 	}
 	s.eventually("there is more than one connection", func() bool { return s.connections() == 1 })
@@ -178,7 +182,8 @@ func TestTheEndOfTheAdvisoryConnectionIsNoticed(t *testing.T) {
 			AND locktype = 'advisory' AND state = 'idle' AND now() - state_change > '300ms' AND `+keyIs, Key("a")) == 1
 	})
 	start := time.Now()
-	s.exec(s.outside, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE granted AND locktype = 'advisory' AND "+keyIs, Key("a"))
+	s.exec(s.outside, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE granted AND locktype = 'advisory' AND "+
+		keyIs, Key("a"))
 	for _, p := range []sessionlock.Possession{p, q} {
 		select {
 		case <-p.Kept().Done():
@@ -255,7 +260,8 @@ func TestAnAdvisoryWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	one, two := s.client(), s.client()
 	p := s.lock(one, "n", alone)
 	locks := func() int {
-		return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory' AND datname = current_database()")
+		return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = " +
+			"'advisory' AND datname = current_database()")
 	}
 	for _, mode := range []bool{alone, shared} {
 		gone := s.begin(two, "n", mode, 1) // first of the queue
@@ -284,16 +290,19 @@ func TestAnAdvisoryWaiterThatGivesUpLeavesNothing(t *testing.T) {
 // Broken by leaving the application's settings on the connections.
 func TestTheApplicationsTimeoutsAreNotForAdvisoryLocks(t *testing.T) {
 	s := newStage(t)
-	settings := []string{"statement_timeout", "100ms", "idle_session_timeout", "100ms", "idle_in_transaction_session_timeout", "100ms"}
+	settings := []string{"statement_timeout", "100ms", "idle_session_timeout", "100ms",
+		"idle_in_transaction_session_timeout", "100ms"}
 	if s.count("SELECT current_setting('server_version_num')::int") >= 170000 {
 		settings = append(settings, "transaction_timeout", "100ms")
 	}
-	s.exec(s.outside, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = 100', current_database()); END $$`)
+	s.exec(s.outside,
+		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = 100', current_database()); END $$`)
 	one, two := s.client(settings...), s.client(settings...)
 	p := s.lock(one, "n", alone)
 	waits := s.begin(two, "n", alone, 1)
 	s.eventually("it does not wait that long", func() bool {
-		return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' AND now() - query_start > '400ms'") == 1
+		return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = "+
+			"'advisory' AND now() - query_start > '400ms'") == 1
 	})
 	s.unlock(p)
 	s.unlock(s.granted(waits))
@@ -328,8 +337,10 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 	k := s.open(pool)
 	p := s.lock(k, "n", alone)
 	waits := s.begin(k, "n", alone, 1)
-	s.eventually("there are not two connections of the library's beside the pool's", func() bool { // a third looked for a pooler, and may be on its way out
-		return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name IN ('hooked', 'dblock')") == 3
+	// a third looked for a pooler, and may be on its way out
+	s.eventually("there are not two connections of the library's beside the pool's", func() bool {
+		return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "+
+			"application_name IN ('hooked', 'dblock')") == 3
 	})
 	if before != 4 || after != 4 {
 		t.Errorf("%d and %d calls of its hooks", before, after)
@@ -352,14 +363,16 @@ func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 	s := stageOn(t, server.Empty(t))
 	k, psql := s.client(), s.stranger()
 	p := s.lock(k, "n", alone)
-	if _, err := psql.Exec(t.Context(), "SELECT pg_advisory_lock(i) FROM generate_series(1, 1000000) i"); pgserver.State(err) != pgserver.OutOfMemory {
+	if _, err := psql.Exec(t.Context(),
+		"SELECT pg_advisory_lock(i) FROM generate_series(1, 1000000) i"); pgserver.State(err) != pgserver.OutOfMemory {
 		t.Fatalf("they all fit: %v", err)
 	}
 	for i := range 3 { // at first not even the queue's lock fits, and then not the lock
 		if _, ok, err := k.Acquire(t.Context(), "m", alone, true); ok || !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("%v, %v", ok, err)
 		}
-		if n := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> $1", psql.PgConn().PID()); n != 1 {
+		if n := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> $1",
+			psql.PgConn().PID()); n != 1 {
 			t.Errorf("the client has %d locks", n)
 		}
 		if i == 1 {
@@ -371,7 +384,8 @@ func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 	s.unlock(p)
 
 	s.exec(s.outside, "CHECKPOINT")
-	s.exec(s.outside, `DO $$ BEGIN EXECUTE format('COPY (SELECT 1 WHERE false) TO %L', current_setting('data_directory') || '/standby.signal'); END $$`)
+	s.exec(s.outside,
+		`DO $$ BEGIN EXECUTE format('COPY (SELECT 1 WHERE false) TO %L', current_setting('data_directory') || '/standby.signal'); END $$`)
 	server.Kill()
 	server.Start()
 	standby, err := pgxpool.New(t.Context(), server.DSN)

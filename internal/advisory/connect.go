@@ -16,8 +16,10 @@ import (
 // The application sets these timeouts for its own statements: a lock may be held and waited for
 // longer. Which of them a server has stands in its pg_settings.
 var (
-	timeouts   = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"}
-	noTimeouts = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('" + strings.Join(timeouts, "', '") + "');"
+	timeouts = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout",
+		"idle_in_transaction_session_timeout"}
+	noTimeouts = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('" +
+		strings.Join(timeouts, "', '") + "');"
 )
 
 // open opens a connection beside the pool, with a read that can be interrupted.
@@ -41,7 +43,8 @@ func (s server) open(ctx context.Context) (*pgx.Conn, error) {
 // whichServer identifies the running server, by the moment of its start. A server whose advisory
 // locks do not exclude is refused.
 func whichServer(ctx context.Context, conn *pgx.Conn) (string, error) {
-	rows, err := simple(ctx, conn, "SELECT version(); SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
+	rows, err := simple(ctx, conn, "SELECT version(); SELECT (extract(epoch FROM pg_postmaster_start_time()) * "+
+		"1000000)::int8")
 	if len(rows) > 0 { // what such a server says to the second does not matter
 		err = driver.Join(foreign.Refuse(rows[0]), err)
 	}

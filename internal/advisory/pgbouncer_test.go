@@ -29,14 +29,16 @@ func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if n := direct.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory' AND datname = current_database()"); n != 0 {
+	if n := direct.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = " +
+		"'advisory' AND datname = current_database()"); n != 0 {
 		t.Errorf("%d locks were taken", n)
 	}
 }
 
 // A pooler that has a single connection to lend would let the first wait for the second.
 func TestAPoolerOfOneConnectionIsRefused(t *testing.T) {
-	s := &stage{T: t, db: dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions, "default_pool_size = 1")}
+	s := &stage{T: t, db: dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions,
+		"default_pool_size = 1")}
 	if _, _, err := s.client().Acquire(t.Context(), "n", alone, true); !errors.Is(err, driver.ErrConfig) {
 		t.Error(err)
 	}
@@ -44,7 +46,8 @@ func TestAPoolerOfOneConnectionIsRefused(t *testing.T) {
 
 // A pooler that lends its connections in turn shows by what becomes of the first connection alone.
 func TestAPoolerThatGoesRoundIsRefused(t *testing.T) {
-	s := stageOn(t, dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions, "server_round_robin = 1"))
+	s := stageOn(t, dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions,
+		"server_round_robin = 1"))
 	pool := s.pool()
 	var open [4]pgx.Tx // at a time, so that there are as many connections to lend
 	for i := range open {

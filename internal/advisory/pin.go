@@ -104,7 +104,8 @@ func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 		op := ops[done]
 		op.Err = pgserver.Interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
 		if op.Kind == sessionlock.Try {
-			if _, err := simple(ctx, p.conn, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", op.Key.queue)); err != nil {
+			if _, err := simple(ctx, p.conn, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)",
+				op.Key.queue)); err != nil {
 				return err
 			}
 		}

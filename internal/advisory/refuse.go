@@ -11,10 +11,13 @@ import (
 )
 
 var (
-	errStandby = errors.New("advisory locks that are taken on a standby are nothing to the primary; a failover may be under way; " +
+	errStandby = errors.New("advisory locks that are taken on a standby are nothing to the primary; a failover may " +
+		"be under way; " +
 		"connect to the primary (target_session_attrs=read-write)")
-	errPooler = errors.New("a pooler in between lends server connections by the transaction (seen by pg_backend_pid()), and an advisory " +
-		"lock would stay behind on a connection that others use: connect to PostgreSQL directly, have the pooler pool sessions (PgBouncer: " +
+	errPooler = errors.New("a pooler in between lends server connections by the transaction (seen by " +
+		"pg_backend_pid()), and an advisory " +
+		"lock would stay behind on a connection that others use: connect to PostgreSQL directly, have the pooler " +
+		"pool sessions (PgBouncer: " +
 		"pool_mode = session), or keep locks in tables, postgres.New, which works through it")
 )
 

@@ -44,7 +44,8 @@ func stageOn(t *testing.T, db dbtest.Database) *stage {
 	s.seen = conn
 	t.Cleanup(func() {
 		s.eventually("advisory locks are left", func() bool {
-			return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory' AND datname = current_database()") == 0
+			return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype "+
+				"= 'advisory' AND datname = current_database()") == 0
 		})
 		_ = s.seen.Close(context.Background())
 	})
@@ -108,7 +109,8 @@ func (s *stage) waiting(n int) {
 
 func (s *stage) waiters() int {
 	s.Helper()
-	return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`)
+	return s.count(
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`)
 }
 
 func (s *stage) lock(k keeper, name string, shared bool) sessionlock.Possession {
@@ -222,7 +224,8 @@ func (s *stage) begun(pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
 func (s *stage) usable(tx pgx.Tx) {
 	s.Helper()
 	var work string
-	if err := tx.QueryRow(s.Context(), "SELECT current_setting('dblock.work')").Scan(&work); err != nil || work != "done" {
+	if err := tx.QueryRow(s.Context(), "SELECT current_setting('dblock.work')").Scan(&work); err != nil ||
+		work != "done" {
 		s.Fatalf("the transaction is not usable: %q, %v", work, err)
 	}
 }

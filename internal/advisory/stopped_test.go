@@ -17,7 +17,9 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	defer stopped.Close()
 	require.NoError(t, stopped.Wait(t.Context(), keysOf("n"), alone))
 	conn := stopped.(*waiter).conn
-	has, err := simple(t.Context(), conn, "SELECT current_setting('idle_in_transaction_session_timeout') || coalesce(' ' || current_setting('idle_session_timeout', true), '')")
+	has, err := simple(t.Context(), conn,
+		"SELECT current_setting('idle_in_transaction_session_timeout') || coalesce(' ' || "+
+			"current_setting('idle_session_timeout', true), '')")
 	if err != nil || has[0] != "10s 0" && has[0] != "10s" {
 		t.Errorf("the timeouts are %q, %v", has, err)
 	}

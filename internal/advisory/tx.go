@@ -95,7 +95,8 @@ func (t txLock) try(ctx context.Context) (bool, error) {
 	saved, answer := false, 0
 	b := &pgx.Batch{}
 	b.Queue(saveTx).Exec(func(pgconn.CommandTag) error { saved = true; return nil })
-	b.Queue(fmt.Sprintf(tryTx, t.mode), t.key.lock, t.key.queue).QueryRow(func(row pgx.Row) error { return row.Scan(&answer) })
+	b.Queue(fmt.Sprintf(tryTx, t.mode), t.key.lock,
+		t.key.queue).QueryRow(func(row pgx.Row) error { return row.Scan(&answer) })
 	b.Queue(releaseTx)
 	err := t.tx.SendBatch(ctx, b).Close()
 	switch {

@@ -147,14 +147,16 @@ func TestALateCancellationDoesNotHitTheCallersNextStatement(t *testing.T) {
 		tx := s.begun(pool, pgx.TxOptions{})
 		waits := s.beginTx(tx, "n", alone, 1)
 		go func() {
-			for end := time.Now().Add(rand.N(2 * time.Millisecond)); time.Now().Before(end); { // as long as it may take to go over
+			// as long as it may take to go over
+			for end := time.Now().Add(rand.N(2 * time.Millisecond)); time.Now().Before(end); {
 			}
 			waits.cancel()
 		}()
 		s.unlock(p)
 		<-waits.done
 		s.usable(tx)
-		has := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1", tx.Conn().PgConn().PID())
+		has := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1",
+			tx.Conn().PgConn().PID())
 		switch {
 		case waits.err == nil && has == 1:
 		case !errors.Is(waits.err, context.Canceled) || has != 0:
@@ -166,7 +168,8 @@ func TestALateCancellationDoesNotHitTheCallersNextStatement(t *testing.T) {
 
 func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 	s := newStage(t)
-	for setting, kind := range map[string]error{"lock_timeout": driver.ErrBusy, "statement_timeout": driver.ErrUnavailable} {
+	for setting, kind := range map[string]error{"lock_timeout": driver.ErrBusy,
+		"statement_timeout": driver.ErrUnavailable} {
 		pool := s.pool(setting, "50ms")
 		k := s.open(pool)
 		p := s.lock(k, "n", alone)
@@ -227,7 +230,8 @@ func TestADeadlockOfTransactionsIsSaidAndTheyGoOn(t *testing.T) {
 	_, err := lockTx(t.Context(), b, "a", alone, true)
 	s.usable(b)
 	s.commit(b)
-	if other := <-crossed; !errors.Is(err, driver.ErrRetry) && !errors.Is(other, driver.ErrRetry) || err != nil && other != nil {
+	if other := <-crossed; !errors.Is(err, driver.ErrRetry) && !errors.Is(other, driver.ErrRetry) || err != nil &&
+		other != nil {
 		t.Errorf("%v; %v", err, other)
 	}
 	_ = a.Rollback(t.Context())

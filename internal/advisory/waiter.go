@@ -77,7 +77,8 @@ func (w *waiter) Wait(ctx context.Context, key keys, shared bool) error {
 	if !w.conn.IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
 		defer cancel()
-		_, _ = simple(ctx, w.conn, "ROLLBACK; SELECT pg_advisory_unlock_all()") // where it fails, the locks end with the connection, a moment later
+		// where it fails, the locks end with the connection, a moment later
+		_, _ = simple(ctx, w.conn, "ROLLBACK; SELECT pg_advisory_unlock_all()")
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -95,7 +95,8 @@ func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger
 		}
 		if state, err := c.store.Look(ctx, by.Session, r.Name); err == nil && len(state.Granted) > 0 {
 			cycle := c.config.Deadlocked(waitFor(o, r.Name, r.Units, by.Owner))
-			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that lock", cycle)
+			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that "+
+				"lock", cycle)
 		}
 	}
 	return nil
@@ -187,7 +188,8 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wai
 
 // relyOrUndo makes a hold of what an attempt got, or undoes the attempt.
 func (c *Client) relyOrUndo(
-	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt, err error,
+	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt,
+	err error,
 ) (*ledger.Hold, error) {
 	if got.member != nil {
 		k = c.ledger.Find(r.Name, got.member.Attempt())
@@ -275,7 +277,8 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 		capacity, collides := is.Joined(r.Of)
 		switch {
 		case collides:
-			return &receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity, r.Of)
+			return &receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity,
+				r.Of)
 		case !is.free(r):
 			return &receipt{}, c.notAcquired(state, nil)
 		}

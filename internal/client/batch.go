@@ -233,7 +233,10 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 		stop()
 	}
 	l.cancel(errUnlocked)
-	l.unlocked = !slices.ContainsFunc(l.outcomes, func(err error) bool { return err != nil && !errors.Is(err, ErrLost) })
+	l.unlocked = !slices.ContainsFunc(l.outcomes, func(err error) bool {
+		return err != nil &&
+			!errors.Is(err, ErrLost)
+	})
 	return l.outcomes
 }
 
@@ -297,5 +300,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 func (l *Lock) simple() bool {
 	h := l.hold
 	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil &&
-		!h.Grant.Contended && !h.Member.Shared() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain && l.client.ledger.State(h.Attempt) == ledger.Held
+		!h.Grant.Contended && !h.Member.Shared() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain &&
+		l.client.ledger.State(h.Attempt) == ledger.Held
 }

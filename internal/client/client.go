@@ -70,7 +70,8 @@ func (c *Client) serve() {
 			if c.config.Events {
 				options = append(options, reaper.Events())
 			}
-			_ = reaper.Run(clock.With(c.store.Background, c.config.Clock), c.engine, append(options, c.config.Reaper...)...)
+			_ = reaper.Run(clock.With(c.store.Background, c.config.Clock), c.engine,
+				append(options, c.config.Reaper...)...)
 		})
 	}
 }

@@ -41,7 +41,8 @@ func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				err := c.Close(ctx)
-				if took := time.Since(began); err == nil || took > min(timeout, contract.CloseTimeout+contract.StuckTimeout) {
+				if took := time.Since(began); err == nil ||
+					took > min(timeout, contract.CloseTimeout+contract.StuckTimeout) {
 					t.Errorf("Close returns %v after %v", err, took)
 				}
 				if synctest.Wait(); s.Context().Err() == nil || l.Context().Err() == nil {

@@ -19,7 +19,8 @@ func TestAPasswordThatIsChangedIsAnOutage(t *testing.T) {
 		w := want("n")
 		p.leave()
 		began := time.Now()
-		if _, err := c.Acquire(t.Context(), &w, true); !errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrUnavailable) {
+		if _, err := c.Acquire(t.Context(), &w, true); !errors.Is(err, driver.ErrDenied) ||
+			errors.Is(err, driver.ErrUnavailable) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 0 {
@@ -37,7 +38,8 @@ func TestAPasswordThatIsChangedIsAnOutage(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		w = want("m")
-		if _, err := c.Acquire(ctx, &w, true); !errors.Is(err, driver.ErrDenied) || !errors.Is(err, driver.ErrUnavailable) {
+		if _, err := c.Acquire(ctx, &w, true); !errors.Is(err, driver.ErrDenied) ||
+			!errors.Is(err, driver.ErrUnavailable) {
 			t.Error(err)
 		}
 		p.comeBack()

@@ -35,7 +35,8 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 	for what, do := range map[string]func(c *Client, h *ledger.Hold){
 		"entered again": func(c *Client, h *ledger.Hold) {
-			if entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.Owner); entered != nil || err != nil {
+			if entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.Owner); entered != nil ||
+				err != nil {
 				t.Errorf("entered again: %v, %v", entered, err)
 			}
 		},

@@ -43,7 +43,8 @@ func (c *Client) ended(h *ledger.Hold, e ledger.Ending) {
 	c.tellEnded(h, e.Cause)
 	if h.Member != nil && c.store.Begin() == nil { // else Close ends the waiting
 		defer c.store.Done()
-		h.Member.Leave(true) // the members behind request the lock again, unless the database may have them in the queue
+		// the members behind request the lock again, unless the database may have them in the queue
+		h.Member.Leave(true)
 	}
 }
 

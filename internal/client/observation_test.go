@@ -117,7 +117,8 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 		synctest.Wait()
 		go func() { _, _ = c.Acquire(t.Context(), new(want("m")), true) }()
 		time.Sleep(3 * time.Second)
-		if s := c.Stats(); s.Held != 1 || s.Waiting != 1 || !s.Listening || s.Session == "" || time.Until(s.AliveUntil) < 10*time.Second {
+		if s := c.Stats(); s.Held != 1 || s.Waiting != 1 || !s.Listening || s.Session == "" ||
+			time.Until(s.AliveUntil) < 10*time.Second {
 			t.Errorf("%+v", s)
 		}
 		if err := l.Unlock(t.Context()); err != nil {
@@ -126,7 +127,8 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 		synctest.Wait()
 		got := d.told()
 		slices.Sort(got[min(4, len(got)):]) // the next holder may be told of first
-		if !slices.Equal(got, []string{"start m true", "end m 2 <nil> under m after 0s", "start m true", "listener true <nil>",
+		if !slices.Equal(got, []string{"start m true", "end m 2 <nil> under m after 0s", "start m true",
+			"listener true <nil>",
 			"end m 3 <nil> under m after 3s", "over m 2 <nil> after 3s"}) {
 			t.Errorf("%q", got)
 		}
@@ -162,7 +164,8 @@ func TestAnObserverIsToldOfEachNameOfSeveral(t *testing.T) {
 		got := d.told()
 		slices.Sort(got[6:]) // a map goes over them
 		if !slices.Equal(got, []string{"start a true", "start b true", "start c true", "end a 1 <nil> under a after 0s",
-			"end b 2 <nil> under b after 0s", "end c 3 <nil> under c after 0s", "over a 1 <nil> after 0s", "over b 2 <nil> after 0s",
+			"end b 2 <nil> under b after 0s", "end c 3 <nil> under c after 0s", "over a 1 <nil> after 0s",
+			"over b 2 <nil> after 0s",
 			"over c 3 <nil> after 0s"}) {
 			t.Errorf("%q", got)
 		}
@@ -275,7 +278,8 @@ func TestLocksThatCannotBeUnlockedBeforeCloseAreToldOf(t *testing.T) {
 		}
 		got := d.told()
 		slices.Sort(got)
-		if !slices.Equal(got, []string{"over a 1 the client is closed after 0s", "over b 2 the client is closed after 0s"}) {
+		if !slices.Equal(got, []string{"over a 1 the client is closed after 0s",
+			"over b 2 the client is closed after 0s"}) {
 			t.Errorf("told %q", got)
 		}
 	})

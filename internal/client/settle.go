@@ -54,7 +54,8 @@ func (c *Client) ascertain(ctx context.Context, h *ledger.Hold) error {
 		case state.Sharing == 0:
 			now.Units, now.Of = 0, 0
 			if was.Doubt == ledger.Yielding { // its Downgrade may still run: not with another token
-				now.Token, err = raise(ctx, h.In, driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token}, now.Token+1)
+				now.Token, err = raise(ctx, h.In, driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token},
+					now.Token+1)
 				now.Last = now.Token
 				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
 					return c.ascertain(ctx, h)

@@ -60,7 +60,8 @@ func TestAnOutageOfHalfAMinuteIsAFewLinesOfTheLog(t *testing.T) {
 		began := map[string]int{}
 		for _, line := range lines {
 			for _, what := range []string{
-				"heartbeat fails", "connecting for heartbeats fails", "listening for grants fails", "looking for grants fails",
+				"heartbeat fails", "connecting for heartbeats fails", "listening for grants fails",
+				"looking for grants fails",
 				"looking for deadlocks fails", "writing events fails", "a sweep fails", "lock lost",
 			} {
 				if strings.Contains(line, what) {
@@ -162,7 +163,8 @@ func TestAClientThatPollsSaysSoAtDebugOnly(t *testing.T) {
 		if err := second.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if lines := w.lines(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") || !strings.Contains(lines[0], "polling for grants") {
+		if lines := w.lines(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") ||
+			!strings.Contains(lines[0], "polling for grants") {
 			t.Errorf("%q", lines)
 		}
 	})

@@ -189,7 +189,8 @@ func (c *Pool[C]) use(ctx context.Context, one idle[C], do func(ctx context.Cont
 		}
 	}()
 	err = do(ctx, one.conn)
-	sound = ctx.Err() == nil && !broken(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	sound = ctx.Err() == nil && !broken(err) && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, context.DeadlineExceeded)
 	return err
 }
 

@@ -83,9 +83,11 @@ func (c *Pool[C]) leaves(most, ofEach int) error {
 	case most == 0 || keep < most:
 		return nil
 	case clients == 1:
-		return fmt.Errorf("the pool allows %d connections, and the client of dblock on it keeps %d: it must allow more", most, keep)
+		return fmt.Errorf("the pool allows %d connections, and the client of dblock on it keeps %d: it must allow more",
+			most, keep)
 	default:
-		return fmt.Errorf("the pool allows %d connections, and the %d clients of dblock on it keep %d: it must allow more, or one client serve for all", most, clients, keep)
+		return fmt.Errorf("the pool allows %d connections, and the %d clients of dblock on it keep %d: it must "+
+			"allow more, or one client serve for all", most, clients, keep)
 	}
 }
 
@@ -93,7 +95,9 @@ func (c *Pool[C]) leaves(most, ofEach int) error {
 // ErrConfig, with the remedy.
 func Enough(most int, remedy string) error {
 	if most == 1 || most == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: %s or more", most, remedy))
+		return driver.Fail(driver.ErrConfig,
+			fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a "+
+				"row another, and all other work a third: %s or more", most, remedy))
 	}
 	return nil
 }

@@ -56,9 +56,10 @@ type graph struct {
 	nodes   []driver.Wait    // in an order that depends on nothing else
 	places  int              // of the nodes
 	holders map[string][]int // by name, the holds
-	under   [][]int          // of each hold, the places that were asked for under it; of a place, the holds that it is under
-	stuck   []bool           // of each place
-	waited  []int            // of each hold, how many places under it are stuck
+	// of each hold, the places that were asked for under it; of a place, the holds that it is under
+	under  [][]int
+	stuck  []bool // of each place
+	waited []int  // of each hold, how many places under it are stuck
 }
 
 func newGraph(waits []driver.Wait) *graph {

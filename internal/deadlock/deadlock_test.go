@@ -17,7 +17,8 @@ type world struct {
 func (w *world) add(owner, name string, holds bool, units, capacity, need int) *world {
 	w.clock = w.clock.Add(time.Second)
 	w.waits = append(w.waits, driver.Wait{
-		Name: name, Session: "s" + owner, Host: "h", Thread: owner, Attempt: fmt.Sprintf("%s/%s/%v", owner, name, holds),
+		Name: name, Session: "s" + owner, Host: "h", Thread: owner, Attempt: fmt.Sprintf("%s/%s/%v", owner, name,
+			holds),
 		Holds: holds, Units: units, Capacity: capacity, Need: need, Since: w.clock,
 	})
 	return w
@@ -52,31 +53,55 @@ func TestTheYoungestWaiterOfACycleGivesUp(t *testing.T) {
 		victim string // its attempt; "": none
 	}{
 		{"one waiter", new(world).has("a", "x").wants("b", "x"), ""},
-		{"two wait for each other: the younger", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
+		{"two wait for each other: the younger", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x"),
+			"b/x/false"},
 		{"the other way round", new(world).has("a", "x").has("b", "y").wants("b", "x").wants("a", "y"), "a/y/false"},
-		{"three", new(world).has("a", "x").has("b", "y").has("c", "z").wants("b", "z").wants("c", "x").wants("a", "y"), "a/y/false"},
-		{"a waiter behind a cycle is no part of it", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x").wants("c", "x"), "b/x/false"},
-		{"an owner in the cycle holds a name without waiters", new(world).has("a", "x").has("a", "w").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
+		{"three", new(world).has("a", "x").has("b", "y").has("c", "z").wants("b", "z").wants("c", "x").wants("a", "y"),
+			"a/y/false"},
+		{"a waiter behind a cycle is no part of it", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b",
+			"x").wants("c", "x"), "b/x/false"},
+		{"an owner in the cycle holds a name without waiters", new(world).has("a", "x").has("a", "w").has("b",
+			"y").wants("a", "y").wants("b", "x"), "b/x/false"},
 		{"a chain that ends", new(world).has("a", "x").has("b", "y").has("c", "z").wants("a", "y").wants("b", "z"), ""},
-		{"two readers and a writer each", new(world).reads("a", "x").reads("b", "x").wants("a", "x").wants("b", "x"), "b/x/false"},
-		{"a reader and a writer that wait for each other", new(world).reads("a", "x").has("b", "y").wants("b", "x").wantsToRead("a", "y"), "a/y/false"},
-		{"a reader behind a writer that waits for another reader", new(world).reads("a", "x").wants("b", "x").wantsToRead("c", "x"), ""},
-		{"a semaphore with a holder that does not wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), ""},
-		{"a semaphore with holders that all wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wants("c", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
-		{"there would be room but for a larger request before it", new(world).permits("a", "s", 1, 3).has("b", "y").wantsPermits("d", "s", 3, 3, 3).wants("a", "y").wantsPermits("b", "s", 1, 3, 3), "b/s/false"},
-		{"there is room", new(world).permits("a", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 3, 1), ""},
-		{"a semaphore whose size is stated smaller by a holder that does not wait", new(world).permits("a", "s", 2, 4).permits("c", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2, 4, 2), ""},
-		{"by one that waits", new(world).permits("a", "s", 2, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2, 4, 2), "b/s/false"},
-		{"by the waiter itself", new(world).permits("a", "s", 2, 4).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
-		{"an owner does not block itself: another of its goroutines may hold the permits", new(world).permits("a", "s", 3, 5).wantsPermits("a", "s", 3, 5, 3), ""},
-		{"one goroutine of an owner waits, and another has what is waited for", new(world).has("a", "x").has("a", "z").path("001").has("b", "y").wants("a", "y").path("002").wants("b", "z"), ""},
-		{"they are both under what is waited for", new(world).has("a", "x").has("a", "z").path("001").has("b", "y").wants("a", "y").path("002").wants("b", "x"), "b/x/false"},
-		{"what is waited for was asked for first", new(world).has("a", "x").has("a", "z").path("001").has("b", "y").wants("b", "z").wants("a", "y").path("001002"), "a/y/false.001002"},
-		{"likewise, from its context's context", new(world).has("a", "z").path("001").has("b", "y").wants("b", "z").wants("a", "y").path("001002003"), "a/y/false.001002003"},
-		{"it was asked for under what waits", new(world).has("a", "z").path("001002").has("b", "y").wants("a", "y").path("001").wants("b", "z"), ""},
-		{"two goroutines of each owner, crosswise", new(world).has("a", "x").path("001").has("b", "y").path("003").wants("a", "y").path("002").wants("b", "x").path("004"), ""},
-		{"two goroutines of an owner in two cycles: one waiter of each", new(world).has("a", "x").has("b", "y").has("c", "z").wants("a", "y").path("001").wants("a", "z").path("002").wants("c", "w").has("d", "w").wants("b", "x"), "b/x/false"},
-		{"two cycles through one owner: one waiter gives up at first", new(world).has("a", "x").has("b", "y").reads("c", "z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
+		{"two readers and a writer each", new(world).reads("a", "x").reads("b", "x").wants("a", "x").wants("b", "x"),
+			"b/x/false"},
+		{"a reader and a writer that wait for each other", new(world).reads("a", "x").has("b", "y").wants("b",
+			"x").wantsToRead("a", "y"), "a/y/false"},
+		{"a reader behind a writer that waits for another reader", new(world).reads("a", "x").wants("b",
+			"x").wantsToRead("c", "x"), ""},
+		{"a semaphore with a holder that does not wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1,
+			2).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), ""},
+		{"a semaphore with holders that all wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b",
+			"y").wants("a", "y").wants("c", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
+		{"there would be room but for a larger request before it", new(world).permits("a", "s", 1, 3).has("b",
+			"y").wantsPermits("d", "s", 3, 3, 3).wants("a", "y").wantsPermits("b", "s", 1, 3, 3), "b/s/false"},
+		{"there is room", new(world).permits("a", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 3,
+			1), ""},
+		{"a semaphore whose size is stated smaller by a holder that does not wait", new(world).permits("a", "s", 2,
+			4).permits("c", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2, 4, 2), ""},
+		{"by one that waits", new(world).permits("a", "s", 2, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2,
+			4, 2), "b/s/false"},
+		{"by the waiter itself", new(world).permits("a", "s", 2, 4).has("b", "y").wants("a", "y").wantsPermits("b", "s",
+			1, 2, 1), "b/s/false"},
+		{"an owner does not block itself: another of its goroutines may hold the permits", new(world).permits("a", "s",
+			3, 5).wantsPermits("a", "s", 3, 5, 3), ""},
+		{"one goroutine of an owner waits, and another has what is waited for", new(world).has("a", "x").has("a",
+			"z").path("001").has("b", "y").wants("a", "y").path("002").wants("b", "z"), ""},
+		{"they are both under what is waited for", new(world).has("a", "x").has("a", "z").path("001").has("b",
+			"y").wants("a", "y").path("002").wants("b", "x"), "b/x/false"},
+		{"what is waited for was asked for first", new(world).has("a", "x").has("a", "z").path("001").has("b",
+			"y").wants("b", "z").wants("a", "y").path("001002"), "a/y/false.001002"},
+		{"likewise, from its context's context", new(world).has("a", "z").path("001").has("b", "y").wants("b",
+			"z").wants("a", "y").path("001002003"), "a/y/false.001002003"},
+		{"it was asked for under what waits", new(world).has("a", "z").path("001002").has("b", "y").wants("a",
+			"y").path("001").wants("b", "z"), ""},
+		{"two goroutines of each owner, crosswise", new(world).has("a", "x").path("001").has("b",
+			"y").path("003").wants("a", "y").path("002").wants("b", "x").path("004"), ""},
+		{"two goroutines of an owner in two cycles: one waiter of each", new(world).has("a", "x").has("b", "y").has("c",
+			"z").wants("a", "y").path("001").wants("a", "z").path("002").wants("c", "w").has("d", "w").wants("b", "x"),
+			"b/x/false"},
+		{"two cycles through one owner: one waiter gives up at first", new(world).has("a", "x").has("b", "y").reads("c",
+			"z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			var attempts []string
@@ -128,7 +153,8 @@ func TestRings(t *testing.T) {
 }
 
 func TestOneWaiterOfEachSeparateCycleGivesUp(t *testing.T) {
-	w := new(world).has("a", "x").has("b", "y").has("c", "z").has("d", "w").wants("a", "y").wants("b", "x").wants("c", "w").wants("d", "z")
+	w := new(world).has("a", "x").has("b", "y").has("c", "z").has("d", "w").wants("a", "y").wants("b", "x").wants("c",
+		"w").wants("d", "z")
 	found, _ := Find(w.waits, []string{"a/y/false", "b/x/false", "c/w/false", "d/z/false"})
 	if len(found) != 2 || found["b/x/false"] == nil || found["d/z/false"] == nil {
 		t.Errorf("%v", found)

@@ -57,7 +57,8 @@ func (s *script) first() []string {
 
 func start(t *testing.T, s *script) *Detector {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := New(ctx, s, Config{Clock: clock.From(ctx), After: time.Second, Limit: time.Second, Report: outage.New(slog.New(slog.DiscardHandler), "")})
+	d := New(ctx, s, Config{Clock: clock.From(ctx), After: time.Second, Limit: time.Second,
+		Report: outage.New(slog.New(slog.DiscardHandler), "")})
 	t.Cleanup(func() { cancel(); d.Wait() })
 	return d
 }

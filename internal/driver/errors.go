@@ -30,7 +30,8 @@ var (
 
 	// ErrDeaf is ErrUnsupported of Upkeep.Listen where the application gave an address to listen
 	// at, and nothing is heard there.
-	ErrDeaf = Fail(ErrUnsupported, errors.New("nothing is heard at the address given to Listen: it is a pooler's, or of another database"))
+	ErrDeaf = Fail(ErrUnsupported, errors.New("nothing is heard at the address given to Listen: it is a pooler's, "+
+		"or of another database"))
 
 	// ErrInDoubt is joined to a kind. The transaction may have been committed all the same.
 	ErrInDoubt = errors.New("whether the transaction was committed is not known")

@@ -10,7 +10,8 @@ import (
 func TestAnErrorOfAKindSaysSoOnce(t *testing.T) {
 	cause := errors.New("the server says so")
 	err := Fail(ErrReadOnly, Fail(ErrReadOnly, fmt.Errorf("a wrapper: %w", Fail(ErrReadOnly, cause))))
-	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, cause) || err.Error() != "a wrapper: "+ErrReadOnly.Error()+": "+cause.Error() {
+	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, cause) || err.Error() != "a wrapper: "+ErrReadOnly.Error()+": "+
+		cause.Error() {
 		t.Error(err)
 	}
 }
@@ -40,7 +41,8 @@ func TestJoinedErrorsStandOnOneLine(t *testing.T) {
 func TestAFailureStandsOnOneLine(t *testing.T) {
 	cause := errors.New("cannot connect to app:\n\tfirst: refused\n\tsecond: refused\n\tsecond: refused")
 	err := Fail(ErrUnavailable, cause)
-	if want := ErrUnavailable.Error() + ": cannot connect to app: first: refused; second: refused"; err.Error() != want || !errors.Is(err, cause) {
+	if want := ErrUnavailable.Error() +
+		": cannot connect to app: first: refused; second: refused"; err.Error() != want || !errors.Is(err, cause) {
 		t.Errorf("it says %q: want %q", err, want)
 	}
 }

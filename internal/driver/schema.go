@@ -47,12 +47,16 @@ func (e *SchemaError) Error() string {
 func (e *SchemaError) Text(up string) string {
 	switch s := e.Schema; {
 	case s.Version == 0:
-		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run %s%s", s.where(" in %q"), e.build, up, unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run %s%s", s.where(" in %q"),
+			e.build, up, unlessUnderWay)
 	case s.Version < e.build:
-		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run %s%s", s.Version, e.build, up, unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run %s%s", s.Version,
+			e.build, up, unlessUnderWay)
 	default:
-		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this build is for version %d: "+
-			"deploy one of those builds, or stop them and take the tables back with migrate.DownTo(ctx, db, engine, %d) of such a build",
+		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this "+
+			"build is for version %d: "+
+			"deploy one of those builds, or stop them and take the tables back with migrate.DownTo(ctx, db, engine, "+
+			"%d) of such a build",
 			s.Version, s.UsableFrom, e.build, e.build)
 	}
 }

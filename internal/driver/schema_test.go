@@ -33,7 +33,8 @@ func TestTablesOfAnOlderVersionMayBeOnTheirWay(t *testing.T) {
 
 func TestABuildWorksWithLaterTablesThatServeIt(t *testing.T) {
 	const build = 4
-	for _, schema := range []driver.Schema{{Version: 4, UsableFrom: 4}, {Version: 4, UsableFrom: 1}, {Version: 9, UsableFrom: 4}} {
+	for _, schema := range []driver.Schema{{Version: 4, UsableFrom: 4}, {Version: 4, UsableFrom: 1},
+		{Version: 9, UsableFrom: 4}} {
 		if err := schema.CheckBy(build); err != nil {
 			t.Errorf("%+v: %v", schema, err)
 		}

@@ -16,7 +16,8 @@ var servers = []struct{ word, name, why string }{
 	{"redshift", "Amazon Redshift", "it has no row locks and no LISTEN, and does not enforce unique keys"},
 	{"tidb", "TiDB", "its row locks are not InnoDB's, and IS_USED_LOCK does not tell the connection that has a lock"},
 	{"oceanbase", "OceanBase", "its row locks are not InnoDB's"},
-	{"vitess", "Vitess (PlanetScale is made of it)", "transactions, named locks and KILL go through its proxy, to whatever server that chooses"},
+	{"vitess", "Vitess (PlanetScale is made of it)",
+		"transactions, named locks and KILL go through its proxy, to whatever server that chooses"},
 }
 
 // Refuse returns ErrConfig for a server on which locks are not known to exclude, by its version.
@@ -25,7 +26,8 @@ func Refuse(version string) error {
 	for _, s := range servers {
 		if strings.Contains(version, s.word) {
 			return driver.Fail(driver.ErrConfig, fmt.Errorf(
-				"the server is %s, on which these locks are not known to exclude: %s. Keep the locks in PostgreSQL, MySQL, MariaDB or SQLite, and check tokens here (package fence)", s.name, s.why))
+				"the server is %s, on which these locks are not known to exclude: %s. Keep the locks in PostgreSQL, "+
+					"MySQL, MariaDB or SQLite, and check tokens here (package fence)", s.name, s.why))
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ func TestServersThatOnlySpeakTheProtocolAreRefused(t *testing.T) {
 		"8.0.39-0ubuntu0.22.04.1 (Ubuntu)": "",
 	} {
 		err := Refuse(version)
-		if name == "" && err != nil || name != "" && (!errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), name)) {
+		if name == "" && err != nil || name != "" && (!errors.Is(err, driver.ErrConfig) ||
+			!strings.Contains(err.Error(), name)) {
 			t.Errorf("%s: %v", version, err)
 		}
 	}

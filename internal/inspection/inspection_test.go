@@ -20,8 +20,9 @@ const (
 
 func whole(session string, first, last, waiters int64) Row {
 	return Row{
-		Name: "n", SessionID: session, Host: "h", Thread: "t", Attempt: "w", FirstToken: first, Token: last, Since: 5, SessionExpiresAt: lives,
-		Waiters: waiters, Capacity: 3, NowUs: now,
+		Name: "n", SessionID: session, Host: "h", Thread: "t", Attempt: "w", FirstToken: first, Token: last, Since: 5,
+		SessionExpiresAt: lives,
+		Waiters:          waiters, Capacity: 3, NowUs: now,
 	}
 }
 
@@ -48,12 +49,14 @@ func with[T any](r T, change func(r *T)) T { change(&r); return r }
 
 func holder(session string, token int64, contended bool, left time.Duration) driver.Holder {
 	return driver.Holder{
-		Session: session, Host: "h", Thread: "t", Attempt: "w", Grant: driver.Grant{First: token, Token: token, Contended: contended}, Since: time.UnixMicro(5), Left: left,
+		Session: session, Host: "h", Thread: "t", Attempt: "w", Grant: driver.Grant{First: token, Token: token,
+			Contended: contended}, Since: time.UnixMicro(5), Left: left,
 	}
 }
 
 func part(session, attempt string, token int64, left time.Duration) driver.Holder {
-	return driver.Holder{Session: session, Attempt: attempt, Units: 1, Grant: driver.Grant{First: token, Token: token}, Since: time.UnixMicro(0), Left: left}
+	return driver.Holder{Session: session, Attempt: attempt, Units: 1, Grant: driver.Grant{First: token, Token: token},
+		Since: time.UnixMicro(0), Left: left}
 }
 
 func TestWhatASessionSeesOfAName(t *testing.T) {
@@ -61,7 +64,8 @@ func TestWhatASessionSeesOfAName(t *testing.T) {
 	first := driver.Holder{Session: "x", Attempt: "x1", Units: 1, Since: time.UnixMicro(0), Left: 10 * us}
 	cohort := driver.Grant{First: 7, Token: 9, Contended: true}
 	y := share("y", "y0", 7, 0, lives)
-	beside := driver.State{Holder: with(part("y", "y0", 7, 10*us), contended), Sharing: 1, Used: 1, Capacity: 3, Waiters: 1, Head: first}
+	beside := driver.State{Holder: with(part("y", "y0", 7, 10*us), contended), Sharing: 1, Used: 1, Capacity: 3,
+		Waiters: 1, Head: first}
 	for _, test := range []struct {
 		says string
 		rows []Row
@@ -69,42 +73,59 @@ func TestWhatASessionSeesOfAName(t *testing.T) {
 	}{
 		{"free: what earlier requests stated does not count", []Row{shared(0, 0)}, driver.State{}},
 		{"held by another", []Row{whole("x", 7, 7, 0)}, driver.State{Holder: holder("x", 7, false, 10*us)}},
-		{"held by another, with waiters", []Row{whole("x", 7, 7, 2)}, driver.State{Holder: holder("x", 7, true, 10*us), Waiters: 2, Capacity: 3}},
-		{"held by the dead", []Row{with(whole("x", 7, 7, 0), func(r *Row) { r.SessionExpiresAt = 0 })}, driver.State{Holder: holder("x", 7, false, -now*us)}},
-		{"held, with a lease that is over", []Row{with(whole("x", 7, 7, 0), func(r *Row) { r.ExpiresAt = now })}, driver.State{
-			Holder: with(holder("x", 7, false, 0), func(h *driver.Holder) { h.Grant.Lease = -1 }),
-		}},
-		{"held by the session, with a lease", []Row{with(whole("s", 7, 7, 0), func(r *Row) { r.ExpiresAt = now + 4 })}, driver.State{
-			Holder:  with(holder("s", 7, false, 4*us), func(h *driver.Holder) { h.Grant.Lease = 4 * us }),
-			Granted: []driver.OwnGrant{{Attempt: "w", Grant: driver.Grant{First: 7, Token: 7, Lease: 4 * us}}},
-		}},
+		{"held by another, with waiters", []Row{whole("x", 7, 7, 2)}, driver.State{Holder: holder("x", 7, true, 10*us),
+			Waiters: 2, Capacity: 3}},
+		{"held by the dead", []Row{with(whole("x", 7, 7, 0), func(r *Row) { r.SessionExpiresAt = 0 })},
+			driver.State{Holder: holder("x", 7, false, -now*us)}},
+		{"held, with a lease that is over", []Row{with(whole("x", 7, 7, 0), func(r *Row) { r.ExpiresAt = now })},
+			driver.State{
+				Holder: with(holder("x", 7, false, 0), func(h *driver.Holder) { h.Grant.Lease = -1 }),
+			}},
+		{"held by the session, with a lease", []Row{with(whole("s", 7, 7, 0), func(r *Row) { r.ExpiresAt = now + 4 })},
+			driver.State{
+				Holder:  with(holder("s", 7, false, 4*us), func(h *driver.Holder) { h.Grant.Lease = 4 * us }),
+				Granted: []driver.OwnGrant{{Attempt: "w", Grant: driver.Grant{First: 7, Token: 7, Lease: 4 * us}}},
+			}},
 		{"held by a cohort of the session's, which has attempts that wait too", []Row{
-			with(whole("s", 7, 9, 4), func(r *Row) { r.Queued = "a" }), with(whole("s", 7, 9, 4), func(r *Row) { r.Queued = "b" }),
+			with(whole("s", 7, 9, 4), func(r *Row) { r.Queued = "a" }), with(whole("s", 7, 9, 4),
+				func(r *Row) { r.Queued = "b" }),
 		}, driver.State{
-			Holder: with(holder("s", 9, true, 10*us), func(h *driver.Holder) { h.Grant = cohort }), Waiters: 4, Capacity: 3, Queued: []string{"a", "b"},
+			Holder: with(holder("s", 9, true, 10*us), func(h *driver.Holder) { h.Grant = cohort }), Waiters: 4,
+			Capacity: 3, Queued: []string{"a", "b"},
 			Granted: []driver.OwnGrant{{Attempt: "w", Grant: cohort}},
 		}},
-		{"shared: the first to end is shown", []Row{share("x", "x0", 8, 0, lives), share("s", "b", 9, 0, lives+2), share("s", "a", 7, 0, lives+1), shared(3, 0)}, driver.State{
+		{"shared: the first to end is shown", []Row{share("x", "x0", 8, 0, lives), share("s", "b", 9, 0, lives+2),
+			share("s", "a", 7, 0, lives+1), shared(3, 0)}, driver.State{
 			Holder: part("x", "x0", 8, 10*us), Sharing: 3, Used: 3, Capacity: 3,
-			Granted: []driver.OwnGrant{{Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}}, {Attempt: "b", Grant: driver.Grant{First: 9, Token: 9}}},
+			Granted: []driver.OwnGrant{{Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}},
+				{Attempt: "b", Grant: driver.Grant{First: 9, Token: 9}}},
 		}},
-		{"shared: by its lease", []Row{shared(2, 0), share("x", "x0", 7, 0, lives), share("y", "y0", 8, now+3, lives)}, driver.State{
-			Holder: with(part("y", "y0", 8, 3*us), func(h *driver.Holder) { h.Grant.Lease = 3 * us }), Sharing: 2, Used: 2, Capacity: 3,
-		}},
-		{"shared by more than there are rows", []Row{shared(2, 0), with(share("x", "x0", 7, 0, lives), func(r *Row) { r.Sharing = 5 })}, driver.State{
+		{"shared: by its lease", []Row{shared(2, 0), share("x", "x0", 7, 0, lives), share("y", "y0", 8, now+3, lives)},
+			driver.State{
+				Holder: with(part("y", "y0", 8, 3*us), func(h *driver.Holder) { h.Grant.Lease = 3 * us }), Sharing: 2,
+				Used: 2, Capacity: 3,
+			}},
+		{"shared by more than there are rows", []Row{shared(2, 0), with(share("x", "x0", 7, 0, lives),
+			func(r *Row) { r.Sharing = 5 })}, driver.State{
 			Holder: part("x", "x0", 7, 10*us), Sharing: 5, Used: 2, Capacity: 3,
 		}},
 		{"the head does not fit, and one behind it would", []Row{
 			head(0, 0), shared(1, 1), y, with(head(1, 3), func(r *Row) { r.Place = 1 }),
 		}, with(beside, func(s *driver.State) { s.Head.Units = 0 })},
-		{"the head does not fit beside what is shared", []Row{head(0, 0), shared(1, 1), y}, with(beside, func(s *driver.State) { s.Head.Units = 0 })},
+		{"the head does not fit beside what is shared", []Row{head(0, 0), shared(1, 1), y},
+			with(beside, func(s *driver.State) { s.Head.Units = 0 })},
 		{"the head fits", []Row{head(1, 3), shared(1, 1), y}, with(beside, func(s *driver.State) { s.Ready = true })},
-		{"the head fits, but the name rests", []Row{head(1, 3), with(shared(1, 1), func(r *Row) { r.RestsUntil = now + 9 }), y}, with(beside, func(s *driver.State) { s.Rest = 9 * us })},
+		{"the head fits, but the name rests",
+			[]Row{head(1, 3), with(shared(1, 1), func(r *Row) { r.RestsUntil = now + 9 }), y},
+			with(beside, func(s *driver.State) { s.Rest = 9 * us })},
 		{"the head states too little", []Row{head(1, 1), shared(1, 1), y}, beside},
 		{"free, with a queue", []Row{shared(0, 1), head(0, 0)}, driver.State{Capacity: 3, Waiters: 1, Ready: true}},
-		{"free, with a queue that nobody is in", []Row{shared(0, 1)}, driver.State{Capacity: 3, Waiters: 1, Ready: true}},
-		{"resting, with a queue", []Row{with(shared(0, 1), func(r *Row) { r.RestsUntil = now + 9 }), head(0, 0)}, driver.State{Capacity: 3, Waiters: 1, Rest: 9 * us}},
-		{"rested", []Row{with(shared(0, 1), func(r *Row) { r.RestsUntil = now }), head(0, 0)}, driver.State{Capacity: 3, Waiters: 1, Ready: true}},
+		{"free, with a queue that nobody is in", []Row{shared(0, 1)}, driver.State{Capacity: 3, Waiters: 1,
+			Ready: true}},
+		{"resting, with a queue", []Row{with(shared(0, 1), func(r *Row) { r.RestsUntil = now + 9 }), head(0, 0)},
+			driver.State{Capacity: 3, Waiters: 1, Rest: 9 * us}},
+		{"rested", []Row{with(shared(0, 1), func(r *Row) { r.RestsUntil = now }), head(0, 0)}, driver.State{Capacity: 3,
+			Waiters: 1, Ready: true}},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			test.want.Name = "n"
@@ -209,9 +230,11 @@ func TestWhereWaitersAreAskedForAllHoldersAreShown(t *testing.T) {
 }
 
 func TestASessionIsDeadOrHasTime(t *testing.T) {
-	for expires, want := range map[int64]driver.SessionDetail{0: {Dead: true, Left: -now * us}, lives: {Left: 10 * us}, now: {}} {
+	for expires, want := range map[int64]driver.SessionDetail{0: {Dead: true, Left: -now * us}, lives: {Left: 10 * us},
+		now: {}} {
 		want.ID, want.Started, want.Held, want.Waiting = "s", time.UnixMicro(5), 1, 2
-		if got := (Session{ID: "s", StartedAt: 5, NowUs: now, ExpiresAt: expires, Held: 1, Waiting: 2}).Detail(); got != want {
+		if got := (Session{ID: "s", StartedAt: 5, NowUs: now, ExpiresAt: expires, Held: 1,
+			Waiting: 2}).Detail(); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 
 // kinds are those of an error that needs no interpretation any more.
 var kinds = []error{
-	driver.ErrRefused, driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy, driver.ErrNotHeld,
+	driver.ErrRefused, driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy,
+	driver.ErrNotHeld,
 	driver.ErrCapacity, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone, driver.ErrDenied,
 }
 
@@ -133,9 +134,11 @@ func Kind(n uint16) error {
 	switch n {
 	case noSuchTable, 1054, 1356: // no such table, column; a view whose parts are gone
 		return driver.ErrSchema
-	case 1290, 1792, 1836, 1874, runHook: // --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
+	case 1290, 1792, 1836, 1874, runHook:
+		// --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
-	case 1213, LockWaitTimeout, 1020, 1614, rolledBack: // deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
+	case 1213, LockWaitTimeout, 1020, 1614, rolledBack:
+		// deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
 		return driver.ErrRetry
 	case LockNoWait:
 		return driver.ErrBusy
@@ -152,7 +155,8 @@ func Kind(n uint16) error {
 		duringCommit,     // what became of it is not known
 		1047, 1243, 1615, // cluster not ready; a proxy has forgotten the statement, or it changed underneath
 		3032, 9001, // offline_mode; ProxySQL, which reaches no server
-		killed, 1927, 1969, 2006, 2013, 3024, 3168, 4031: // killed, over the application's time limit, gone, idle for too long
+		// killed, over the application's time limit, gone, idle for too long
+		killed, 1927, 1969, 2006, 2013, 3024, 3168, 4031:
 		return driver.ErrUnavailable
 	}
 	return nil

@@ -25,8 +25,10 @@ func TestInterpret(t *testing.T) {
 		{server(1205), driver.ErrRetry},
 		{server(1020), driver.ErrRetry},
 		{server(3101), driver.ErrRetry},
-		{&mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, driver.ErrRetry},
-		{&mysql.MySQLError{Number: 1180, Message: "Got error 28 - 'No space left on device' during COMMIT"}, driver.ErrUnavailable},
+		{&mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"},
+			driver.ErrRetry},
+		{&mysql.MySQLError{Number: 1180, Message: "Got error 28 - 'No space left on device' during COMMIT"},
+			driver.ErrUnavailable},
 		{&mysql.MySQLError{Number: 1105, Message: "An error occurred in multi-table update"}, driver.ErrRetry},
 		{server(3572), driver.ErrBusy},
 		{server(1045), driver.ErrDenied},
@@ -56,7 +58,8 @@ func TestInterpret(t *testing.T) {
 			t.Errorf("said twice: %v", again)
 		}
 	}
-	if text := Interpret(server(1290)).Error(); !strings.HasPrefix(text, "the database is read-only: a failover may be under way; connect to the primary: at work: ") {
+	if text := Interpret(server(1290)).Error(); !strings.HasPrefix(text,
+		"the database is read-only: a failover may be under way; connect to the primary: at work: ") {
 		t.Errorf("a read-only server: %q", text)
 	}
 	for _, ofNoKind := range []error{
@@ -64,7 +67,8 @@ func TestInterpret(t *testing.T) {
 		&mysql.MySQLError{Number: 1146, Message: "Table 'dblock_app.orders' doesn't exist"},
 		&mysql.MySQLError{Number: 1146, Message: "Table '/tmp/#sql-temptable-1-2-3' doesn't exist"},
 	} {
-		if got := Interpret(ofNoKind); !errors.Is(got, ofNoKind) || got.Error() != ofNoKind.Error() || driver.InDoubt(got) {
+		if got := Interpret(ofNoKind); !errors.Is(got, ofNoKind) || got.Error() != ofNoKind.Error() ||
+			driver.InDoubt(got) {
 			t.Error(got)
 		}
 	}
@@ -76,7 +80,8 @@ func TestInterpret(t *testing.T) {
 	if Interpret(nil) != nil {
 		t.Error("an error out of none")
 	}
-	for n, doubt := range map[uint16]bool{1142: false, 1062: false, 1644: false, 1114: false, 1040: false, 1045: false, 1317: true, 1053: true, 1180: true, 2013: true} {
+	for n, doubt := range map[uint16]bool{1142: false, 1062: false, 1644: false, 1114: false, 1040: false, 1045: false,
+		1317: true, 1053: true, 1180: true, 2013: true} {
 		err := Interpret(server(n))
 		if driver.InDoubt(err) != doubt || Interpret(err) != err {
 			t.Errorf("%d in doubt: %v, want %v", n, !doubt, doubt)

@@ -17,7 +17,8 @@ type Traits struct {
 // or the connection is another driver's, it knows nothing: its callers then use statements instead.
 func TraitsOf(raw any) (t Traits) {
 	v := reflect.ValueOf(raw)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Type().Elem().PkgPath() != "github.com/go-sql-driver/mysql" {
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct ||
+		v.Type().Elem().PkgPath() != "github.com/go-sql-driver/mysql" {
 		return t
 	}
 	v = v.Elem()
@@ -25,14 +26,16 @@ func TraitsOf(raw any) (t Traits) {
 	if socket.Kind() == reflect.Interface && socket.IsNil() {
 		socket = v.FieldByName("netConn")
 	}
-	if config.Kind() != reflect.Pointer || config.IsNil() || config.Elem().Kind() != reflect.Struct || socket.Kind() != reflect.Interface || socket.IsNil() {
+	if config.Kind() != reflect.Pointer || config.IsNil() || config.Elem().Kind() != reflect.Struct ||
+		socket.Kind() != reflect.Interface || socket.IsNil() {
 		return t
 	}
 	if timeout := config.Elem().FieldByName("ReadTimeout"); timeout.Kind() == reflect.Int64 {
 		t.ReadTimeout = time.Duration(timeout.Int())
 	}
 	checks := config.Elem().FieldByName("CheckConnLiveness")
-	t.Peeks = checks.Kind() == reflect.Bool && checks.Bool() && runtime.GOOS != "windows" && runtime.GOOS != "plan9" && runtime.GOOS != "js" &&
+	t.Peeks = checks.Kind() == reflect.Bool && checks.Bool() && runtime.GOOS != "windows" && runtime.GOOS != "plan9" &&
+		runtime.GOOS != "js" &&
 		socket.Elem().Type().Implements(reflect.TypeFor[syscall.Conn]())
 	return t
 }

@@ -28,7 +28,8 @@ func IsOn(value string) bool { return value != "" && value != "OFF" && value != 
 // GlobalVariables are those of the named variables that the server has, by their names in lower
 // case.
 func GlobalVariables(ctx context.Context, on *sql.Conn, names []string) (map[string]string, error) {
-	rows, err := on.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
+	rows, err := on.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+
+		"')")
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ func TestServersOfWhichSeveralWriteAreToldApart(t *testing.T) {
 		{"", "", "OFF", false}, // the plugin, but no group
 	} {
 		which := SeveralWriters(map[string]string{
-			"wsrep_on": test.wsrep, "group_replication_group_name": test.group, "group_replication_single_primary_mode": test.single,
+			"wsrep_on": test.wsrep, "group_replication_group_name": test.group,
+			"group_replication_single_primary_mode": test.single,
 		})
 		if which != "" != test.several {
 			t.Errorf("%+v: %q", test, which)

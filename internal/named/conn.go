@@ -15,13 +15,17 @@ import (
 
 // wanted are the variables that decide whether a server is refused, and that identify it. Which of
 // them a server has depends on its kind.
-var wanted = append([]string{"version", "hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
+var wanted = append([]string{"version", "hostname", "port", "server_id", "server_uuid", "server_uid", "read_only",
+	"max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
 var (
-	errReplica = errors.New("read_only is ON: named locks that are taken on a replica are nothing to the primary; a failover may be " +
+	errReplica = errors.New("read_only is ON: named locks that are taken on a replica are nothing to the primary; a " +
+		"failover may be " +
 		"under way; connect to the primary")
-	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by CONNECTION_ID()), where a named lock would " +
-		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in tables, mysql.New")
+	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by " +
+		"CONNECTION_ID()), where a named lock would " +
+		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in " +
+		"tables, mysql.New")
 )
 
 // refuse refuses a server whose variables say that it cannot keep named locks.
@@ -30,8 +34,9 @@ func refuse(variables map[string]string) error {
 		return err
 	}
 	if which := mysqlserver.SeveralWriters(variables); which != "" {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the server is %s: each node has named locks of its own, so that two clients "+
-			"could hold one; keep locks in tables, mysql.New", which))
+		return driver.Fail(driver.ErrConfig,
+			fmt.Errorf("the server is %s: each node has named locks of its own, so that two clients "+
+				"could hold one; keep locks in tables, mysql.New", which))
 	}
 	if mysqlserver.IsOn(variables["read_only"]) {
 		return driver.Fail(driver.ErrReadOnly, errReplica)
@@ -71,7 +76,8 @@ func (c *reserved) setUp(ctx context.Context, idle time.Duration) error {
 	if err := refuse(variables); err != nil {
 		return err
 	}
-	c.server = fmt.Sprintf("%s:%s (%s %s%s)", variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"], variables["server_uid"])
+	c.server = fmt.Sprintf("%s:%s (%s %s%s)", variables["hostname"], variables["port"], variables["server_id"],
+		variables["server_uuid"], variables["server_uid"])
 	// The server's limit on idle connections and the application's limit on its statements are not
 	// for these connections.
 	set := fmt.Sprintf("SET SESSION wait_timeout = %d", idle/time.Second)

@@ -62,7 +62,9 @@ func Open(db *sql.DB, config sessionlock.Config) (*sessionlock.Keeper[string], e
 	}
 	most := db.Stats().MaxOpenConnections
 	if most == 1 || most == 2 {
-		return nil, driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; the locks need one of their own, a wait another, and work a third: SetMaxOpenConns(3) or more", most))
+		return nil, driver.Fail(driver.ErrConfig,
+			fmt.Errorf("the pool allows %d connections; the locks need one of their own, a wait another, and work a "+
+				"third: SetMaxOpenConns(3) or more", most))
 	}
 	k := sessionlock.New(&server{db: db}, config.Log, config.TTL)
 	if most > 0 {

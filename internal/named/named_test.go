@@ -112,7 +112,8 @@ func TestNamesOfNamedLocksAreBytes(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		k, other := s.client(nil), s.client(nil)
 		long := strings.Repeat("y", 64-len(s.prefix))
-		names := []string{"a", "A", "á", "Á", "a ", " a", "ａ", "ß", "ss", "🔒", "🔓", "a'\\\"", "%s", "a\x00", long, long + "y", strings.Repeat("z", 220), strings.Repeat("Z", 220)}
+		names := []string{"a", "A", "á", "Á", "a ", " a", "ａ", "ß", "ss", "🔒", "🔓", "a'\\\"", "%s", "a\x00", long,
+			long + "y", strings.Repeat("z", 220), strings.Repeat("Z", 220)}
 		held := make([]sessionlock.Possession, len(names))
 		for i, name := range names {
 			held[i] = s.lock(k, name)
@@ -257,7 +258,8 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 				if name == "looking" {
 					before := sent.Load()
 					eventually(t, "the server to find it idle", func() bool {
-						return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND command = 'Sleep' AND time >= 1", pin) == 1
+						return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND "+
+							"command = 'Sleep' AND time >= 1", pin) == 1
 					})
 					if n := sent.Load() - before; n > 0 {
 						t.Errorf("%d bytes were sent to watch a connection", n)

@@ -58,7 +58,8 @@ func (c reserved) prove(ctx context.Context) (id int64, err error) {
 	var got, ours, gave sql.NullInt64
 	var again int64
 	if err = c.QueryRowContext(ctx, "SELECT CONNECTION_ID(), GET_LOCK("+probe+", 0)").Scan(&id, &got); err == nil {
-		err = c.QueryRowContext(ctx, "SELECT CONNECTION_ID(), IS_USED_LOCK("+probe+"), RELEASE_LOCK("+probe+")").Scan(&again, &ours, &gave)
+		err = c.QueryRowContext(ctx, "SELECT CONNECTION_ID(), IS_USED_LOCK("+probe+"), RELEASE_LOCK("+probe+
+			")").Scan(&again, &ours, &gave)
 	}
 	switch {
 	case err != nil:
@@ -169,7 +170,9 @@ func (p *pin) run(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	for i, op := range ops {
 		op.OK = answers[i].Int64 == 1
 		if !answers[i].Valid && op.Kind != sessionlock.Give {
-			op.Err = driver.Fail(driver.ErrUnavailable, errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was killed"))
+			op.Err = driver.Fail(driver.ErrUnavailable,
+				errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was "+
+					"killed"))
 		}
 	}
 	return nil
@@ -182,7 +185,8 @@ func (s *server) interrupt(ctx context.Context, waiter mysqlserver.Tag) error {
 		if err := p.enter(ctx); err != nil {
 			return err
 		}
-		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx: at its end the driver would close the pinned connection
+		// not ctx: at its end the driver would close the pinned connection
+		within, cancel := context.WithTimeout(p.ctx, askTimeout)
 		err := mysqlserver.Kill(within, p, "QUERY", string(waiter))
 		cancel()
 		p.leave()

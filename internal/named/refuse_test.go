@@ -102,11 +102,12 @@ func TestNamedLocksAreRefusedWhereTheyAreNone(t *testing.T) {
 			kind    error
 			says    string
 		}{
-			"Galera":    {answering("'wsrep_on', 'ON'"), false, driver.ErrConfig, "Galera"},
-			"replica":   {answering("'read_only', 'ON'"), false, driver.ErrReadOnly, "replica"},
-			"proxy":     {nil, true, driver.ErrConfig, "CONNECTION_ID"},
-			"disabled":  {instead("GET_LOCK(", "NULL*GET_LOCK("), false, driver.ErrConfig, "no named locks"},
-			"primaries": {answering("'group_replication_group_name', 'g' UNION SELECT 'group_replication_single_primary_mode', 'OFF'"), false, driver.ErrConfig, "primaries"},
+			"Galera":   {answering("'wsrep_on', 'ON'"), false, driver.ErrConfig, "Galera"},
+			"replica":  {answering("'read_only', 'ON'"), false, driver.ErrReadOnly, "replica"},
+			"proxy":    {nil, true, driver.ErrConfig, "CONNECTION_ID"},
+			"disabled": {instead("GET_LOCK(", "NULL*GET_LOCK("), false, driver.ErrConfig, "no named locks"},
+			"primaries": {answering("'group_replication_group_name', 'g' UNION SELECT " +
+				"'group_replication_single_primary_mode', 'OFF'"), false, driver.ErrConfig, "primaries"},
 		} {
 			_, _, err := s.keeper(s.tapped(c.rewrite, c.spread)).Acquire(t.Context(), s.name("n"), false, true)
 			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
@@ -176,7 +177,8 @@ func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 		c, cancel := s.begin(two, "n", 1)
 		defer cancel()
 		eventually(t, "it to be held for longer", func() bool {
-			return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id = ? AND time >= 2", s.holder(named.Key(s.name("n")))) == 1
+			return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command "+
+				"= 'Sleep' AND id = ? AND time >= 2", s.holder(named.Key(s.name("n")))) == 1
 		})
 		s.waiting(1)
 		s.unlock(held)

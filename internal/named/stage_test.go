@@ -165,17 +165,20 @@ func (s stage) lost(p sessionlock.Possession) {
 func (s stage) waiting(n int64) {
 	s.t.Helper()
 	eventually(s.t, "the waiters in the server", func() bool {
-		return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'") == n
+		return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = "+
+			"'User lock'") == n
 	})
 }
 
 // waiterOf is the connection that waits; -1: none.
 func (s stage) waiterOf() int64 {
-	return s.number("SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'")
+	return s.number("SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND " +
+		"state = 'User lock'")
 }
 
 func (s stage) connections() int64 {
-	return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+	return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> " +
+		"CONNECTION_ID()")
 }
 
 // holder is the connection that has a key; -1: none.

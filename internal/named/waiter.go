@@ -56,7 +56,9 @@ func (s *server) Waiter(ctx context.Context) (sessionlock.Waiter[string], error)
 		w.nap = (t * 2 / 3).Truncate(time.Second)
 	}
 	if w.nap == 0 {
-		err = driver.Fail(driver.ErrConfig, fmt.Errorf("readTimeout=%v in the DSN ends every wait: make it two seconds or more, or leave it out", conn.traits.ReadTimeout))
+		err = driver.Fail(driver.ErrConfig,
+			fmt.Errorf("readTimeout=%v in the DSN ends every wait: make it two seconds or more, or leave it out",
+				conn.traits.ReadTimeout))
 	} else {
 		err = w.tag.Tie(ctx, w)
 	}
@@ -73,9 +75,11 @@ func (s *server) Waiter(ctx context.Context) (sessionlock.Waiter[string], error)
 func (w *waiter) Wait(ctx context.Context, key string, _ bool) error {
 	for {
 		seconds := int64(w.nap / time.Second)
-		text := fmt.Sprintf("CASE GET_LOCK('%s', %d) WHEN 1 THEN %d + RELEASE_LOCK('%[1]s') WHEN 0 THEN %[4]d END", key, seconds, sawItFree-1, firstOfQueue)
+		text := fmt.Sprintf("CASE GET_LOCK('%s', %d) WHEN 1 THEN %d + RELEASE_LOCK('%[1]s') WHEN 0 THEN %[4]d END", key,
+			seconds, sawItFree-1, firstOfQueue)
 		if !w.first {
-			text = fmt.Sprintf("CASE GET_LOCK('%s', %d) WHEN 1 THEN %s WHEN 0 THEN %d END", queueKey(key), seconds, text, outsideQueue)
+			text = fmt.Sprintf("CASE GET_LOCK('%s', %d) WHEN 1 THEN %s WHEN 0 THEN %d END", queueKey(key), seconds,
+				text, outsideQueue)
 		}
 		outcome, err := w.ask(ctx, "SELECT "+text)
 		if err == nil && outcome.Int64 >= firstOfQueue {
@@ -93,7 +97,9 @@ func (w *waiter) Wait(ctx context.Context, key string, _ bool) error {
 		case err != nil:
 			return mysqlserver.Interpret(err)
 		case !outcome.Valid:
-			return driver.Fail(driver.ErrUnavailable, errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was killed"))
+			return driver.Fail(driver.ErrUnavailable,
+				errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was "+
+					"killed"))
 		case outcome.Int64 == sawItFree:
 			return nil
 		}

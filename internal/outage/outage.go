@@ -64,7 +64,8 @@ func (r *Report) Worked(args ...any) {
 		return
 	}
 	if r.told {
-		r.log.Info(r.what+" works again", append([]any{"after", time.Since(r.began), "failures", r.failures}, args...)...)
+		r.log.Info(r.what+" works again", append([]any{"after", time.Since(r.began), "failures", r.failures},
+			args...)...)
 	}
 	r.began, r.ended, r.failures, r.told = time.Time{}, time.Now(), 0, false
 }

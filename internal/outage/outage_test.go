@@ -16,7 +16,8 @@ import (
 func TestAnOutageIsReportedAtGrowingIntervalsAndItsEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
-		log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: func(_ []string,
+			a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
@@ -47,7 +48,8 @@ level=INFO msg="work works again" after=1m15s failures=750 lost=2
 			r.Failed(errors.New("trouble"))
 			time.Sleep(time.Second)
 		}
-		if n := strings.Count(lines.String(), "\n"); n != 11 { // at 0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030 s
+		// at 0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030 s
+		if n := strings.Count(lines.String(), "\n"); n != 11 {
 			t.Errorf("%d lines in an hour:\n%s", n, lines.String())
 		}
 	})

@@ -23,7 +23,8 @@ func Interpret(err error) error {
 	if closed := driver.PoolClosed(err); closed != nil {
 		return closed
 	}
-	for _, kind := range []error{driver.ErrRefused, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable, driver.ErrReadOnly} {
+	for _, kind := range []error{driver.ErrRefused, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable,
+		driver.ErrReadOnly} {
 		if errors.Is(err, kind) {
 			return err
 		}
@@ -68,11 +69,14 @@ func inDoubt(state string) bool {
 func explained(state string, err error) error {
 	switch {
 	case state == readOnly:
-		return fmt.Errorf("a failover may be under way; connect to the primary (target_session_attrs=read-write): %w", err)
+		return fmt.Errorf("a failover may be under way; connect to the primary (target_session_attrs=read-write): %w",
+			err)
 	case state == protocolViolation && strings.Contains(err.Error(), "server_login_retry"):
-		return fmt.Errorf("PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: %w", err)
+		return fmt.Errorf("PgBouncer cannot reach the server, and repeats its last failure for server_login_retry "+
+			"seconds: %w", err)
 	case singleStatements(state, err):
-		return fmt.Errorf("PgBouncer lends connections by the statement, and no transaction can be made: let it pool sessions or transactions (pool_mode): %w", err)
+		return fmt.Errorf("PgBouncer lends connections by the statement, and no transaction can be made: let it "+
+			"pool sessions or transactions (pool_mode): %w", err)
 	case state == untranslatable:
 		return fmt.Errorf("a text has a character that the encoding of the database lacks: %w", err)
 	}
@@ -120,7 +124,8 @@ func kindOf(state string) error {
 		return driver.ErrUnavailable
 	}
 	switch state[:min(2, len(state))] {
-	case "08", "53", "57", "58", "XX": // connection, resources (disk full, too many connections), shutdown, I/O, internal
+	case "08", "53", "57", "58", "XX":
+		// connection, resources (disk full, too many connections), shutdown, I/O, internal
 		return driver.ErrUnavailable
 	}
 	return nil

@@ -29,17 +29,24 @@ func TestInterpret(t *testing.T) {
 		says      string
 	}{
 		{server("25006", "cannot execute INSERT in a read-only transaction"), driver.ErrReadOnly,
-			"the database is read-only: a failover may be under way; connect to the primary (target_session_attrs=read-write): at work: FATAL: cannot execute INSERT"},
-		{server("08P01", "server login has been failing, cached error: connect failed (server_login_retry)"), driver.ErrUnavailable,
-			"PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: at work: FATAL: server login has been failing"},
-		{server("08P01", "query_wait_timeout"), driver.ErrUnavailable, "cannot serve now: at work: FATAL: query_wait_timeout"},
-		{server("57P01", "terminating connection due to administrator command"), driver.ErrUnavailable, "terminating connection"},
+			"the database is read-only: a failover may be under way; connect to the primary " +
+				"(target_session_attrs=read-write): at work: FATAL: cannot execute INSERT"},
+		{server("08P01", "server login has been failing, cached error: connect failed (server_login_retry)"),
+			driver.ErrUnavailable,
+			"PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: at " +
+				"work: FATAL: server login has been failing"},
+		{server("08P01", "query_wait_timeout"), driver.ErrUnavailable,
+			"cannot serve now: at work: FATAL: query_wait_timeout"},
+		{server("57P01", "terminating connection due to administrator command"), driver.ErrUnavailable,
+			"terminating connection"},
 		{server("42P01", `relation "dblock_locks" does not exist`), driver.ErrSchema, "dblock_locks"},
-		{server("08P01", "transaction blocks not allowed in statement pooling mode"), driver.ErrConfig, "let it pool sessions or transactions"},
+		{server("08P01", "transaction blocks not allowed in statement pooling mode"), driver.ErrConfig,
+			"let it pool sessions or transactions"},
 		{fmt.Errorf("at work: %w", &fields{'C': "40001", 'M': "could not serialize"}), driver.ErrRetry, "serialize"},
 		{&fields{'C': "55P03", 'M': "could not obtain lock"}, driver.ErrBusy, "obtain"},
 		{server("28P01", "password authentication failed"), driver.ErrDenied, "password authentication failed"},
-		{server("22P05", "has no equivalent"), driver.ErrConfig, "a character that the encoding of the database lacks: at work: FATAL: has no"},
+		{server("22P05", "has no equivalent"), driver.ErrConfig,
+			"a character that the encoding of the database lacks: at work: FATAL: has no"},
 		{server("40001", "could not serialize access"), driver.ErrRetry, "serialize"},
 		{server("55P03", "could not obtain lock"), driver.ErrBusy, "obtain"},
 		{fmt.Errorf("in a guard: %w", sql.ErrTxDone), driver.ErrTxDone, "in a guard"},
@@ -63,7 +70,8 @@ func TestInterpret(t *testing.T) {
 
 func TestWhatTheServerRefusesIsNotInDoubt(t *testing.T) {
 	for state, doubt := range map[string]bool{
-		"22P05": false, "42501": false, "23505": false, "23514": false, "28P01": false, "40001": false, "53300": false, "54000": false, "55P03": false, "57014": false,
+		"22P05": false, "42501": false, "23505": false, "23514": false, "28P01": false, "40001": false, "53300": false,
+		"54000": false, "55P03": false, "57014": false,
 		"08006": true, "08P01": true, "57P01": true, "57P02": true, "XX000": true, "58000": true,
 	} {
 		err := Interpret(server(state, "text"))
@@ -74,7 +82,8 @@ func TestWhatTheServerRefusesIsNotInDoubt(t *testing.T) {
 			t.Errorf("interpreted twice: %v", again)
 		}
 	}
-	for _, unknown := range []error{errors.New("unexpected EOF"), context.Canceled, fmt.Errorf("within: %w", context.DeadlineExceeded)} {
+	for _, unknown := range []error{errors.New("unexpected EOF"), context.Canceled,
+		fmt.Errorf("within: %w", context.DeadlineExceeded)} {
 		if !driver.InDoubt(Interpret(unknown)) {
 			t.Errorf("%v is not in doubt", unknown)
 		}
@@ -91,7 +100,8 @@ func TestAnOutageOfAllAddressesStandsOnOneLine(t *testing.T) {
 		t.Error(got)
 	}
 	text := got.Error()
-	if strings.ContainsAny(text, "\n\t") || !strings.Contains(text, "database=app`: 127.0.0.1:1 (127.0.0.1): ") || !strings.Contains(text, "refused; 127.0.0.1:2 (127.0.0.1): ") {
+	if strings.ContainsAny(text, "\n\t") || !strings.Contains(text, "database=app`: 127.0.0.1:1 (127.0.0.1): ") ||
+		!strings.Contains(text, "refused; 127.0.0.1:2 (127.0.0.1): ") {
 		t.Errorf("it says %q", text)
 	}
 }

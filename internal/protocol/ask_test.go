@@ -15,7 +15,8 @@ func asking(n *protocol.Name) (string, error) {
 func TestAsk(t *testing.T) {
 	run(t, []row{
 		{"a holder is asked", requests(request("a"), request("b")), nil, asking, "1: a=0? < b; tell A a; event asked"},
-		{"all readers are", requests(request("a", reads), request("b", reads)), nil, asking, "2: a:r=0? b:r=1?; tell A a; tell B b; event asked"},
+		{"all readers are", requests(request("a", reads), request("b", reads)), nil, asking,
+			"2: a:r=0? b:r=1?; tell A a; tell B b; event asked"},
 		{"nobody where nobody holds it", requests(request("a")), func(tab *table) {
 			tab.does(removal(protocol.Release(held("A", 0), false, false)))
 		}, asking, "0: free"},
@@ -47,8 +48,10 @@ func TestAnnounce(t *testing.T) {
 		return plainly(protocol.Announce{Held: h, Event: protocol.Event{Kind: "news"}})
 	}
 	run(t, []row{
-		{"those who watch hear of it", requests(request("a")), nil, announcing(held("A", 0)), ": a=0; event news; stir"},
-		{"of a reader as well", requests(request("a", reads)), nil, announcing(shared("A", 0)), ": a:r=0; event news; stir"},
+		{"those who watch hear of it", requests(request("a")), nil, announcing(held("A", 0)),
+			": a=0; event news; stir"},
+		{"of a reader as well", requests(request("a", reads)), nil, announcing(shared("A", 0)),
+			": a:r=0; event news; stir"},
 		{"not from one that does not hold the name", requests(request("a")), nil, announcing(held("B", 0)), notHeld},
 		{"nor by an earlier token", requests(request("a")), nil, announcing(held("A", -1)), notHeld},
 	})

@@ -50,26 +50,35 @@ func TestExtend(t *testing.T) {
 	run(t, []row{
 		{"a lease ends later", requests(request("a", leased)), later(2), extending(held("A", 0), 7*tick), "7: a=0(7)"},
 		{"but never earlier", requests(request("a", leased)), nil, extending(held("A", 0), 2*tick), "4: a=0(4)"},
-		{"that of a share too", requests(request("a", reads, leased)), nil, extending(shared("A", 0), 7*tick), "7: a:r=0(7)"},
-		{"which never ends earlier", requests(request("a", reads, leased)), nil, extending(shared("A", 0), 2*tick), "4: a:r=0(4)"},
-		{"one that is over does not", requests(request("a", leased)), later(4), extending(held("A", 0), 7*tick), notHeld},
+		{"that of a share too", requests(request("a", reads, leased)), nil, extending(shared("A", 0), 7*tick),
+			"7: a:r=0(7)"},
+		{"which never ends earlier", requests(request("a", reads, leased)), nil, extending(shared("A", 0), 2*tick),
+			"4: a:r=0(4)"},
+		{"one that is over does not", requests(request("a", leased)), later(4), extending(held("A", 0), 7*tick),
+			notHeld},
 		{"nor one that is none", requests(request("a")), nil, extending(held("A", 0), 7*tick), notHeld},
 		{"nor another's", requests(request("a", leased)), nil, extending(held("B", 0), 7*tick), notHeld},
-		{"nor the whole name as a share", requests(request("a", leased)), nil, extending(shared("A", 0), 7*tick), notHeld},
+		{"nor the whole name as a share", requests(request("a", leased)), nil, extending(shared("A", 0), 7*tick),
+			notHeld},
 	})
 }
 
 func TestDowngrade(t *testing.T) {
 	run(t, []row{
-		{"a writer becomes a reader, with its token and lease", requests(request("a", leased)), nil, downgrading(held("A", 0)), ": a:r=0(4)"},
-		{"and lets the readers in that wait", requests(request("a"), request("b", reads), request("c"), request("d", reads)), nil, downgrading(held("A", 0)),
+		{"a writer becomes a reader, with its token and lease", requests(request("a", leased)), nil,
+			downgrading(held("A", 0)), ": a:r=0(4)"},
+		{"and lets the readers in that wait", requests(request("a"), request("b", reads), request("c"),
+			request("d", reads)), nil, downgrading(held("A", 0)),
 			": a:r=0 b:r=4 < c d; to b=4+; tell B b=4+"},
-		{"no writer", requests(request("a"), request("b"), request("c", reads)), nil, downgrading(held("A", 0)), ": a:r=0 < b c"},
-		{"nobody while the name rests", requests(request("a", rests), request("b", reads)), nil, downgrading(held("A", 0)), ": a:r=0 < b rests 3; tell B b"},
+		{"no writer", requests(request("a"), request("b"), request("c", reads)), nil, downgrading(held("A", 0)),
+			": a:r=0 < b c"},
+		{"nobody while the name rests", requests(request("a", rests), request("b", reads)), nil,
+			downgrading(held("A", 0)), ": a:r=0 < b rests 3; tell B b"},
 		{"it is safe to repeat", requests(request("a", reads)), nil, downgrading(shared("A", 0)), ": a:r=0"},
 		{"not by another's token", requests(request("a")), nil, downgrading(held("A", 1)), notHeld},
 		{"not of a cohort", requests(request("a", members(2))), nil, downgrading(held("A", 1)), notHeld},
-		{"not where permits are waited for", requests(request("a"), request("b", permits(1, 3))), nil, downgrading(held("A", 0)),
+		{"not where permits are waited for", requests(request("a"), request("b", permits(1, 3))), nil,
+			downgrading(held("A", 0)),
 			"error: readers and permits do not share a name"},
 		{"permits of earlier do not count", requests(request("a", permits(1, 3))), func(tab *table) {
 			tab.does(removal(protocol.Release(shared("A", 0), true, false)))
@@ -80,13 +89,16 @@ func TestDowngrade(t *testing.T) {
 
 func TestUpgrade(t *testing.T) {
 	run(t, []row{
-		{"a reader alone becomes a writer, with a new token, before all waiters", requests(request("a", reads, leased), request("b"), request("c", reads)), nil,
+		{"a reader alone becomes a writer, with a new token, before all waiters", requests(request("a", reads, leased),
+			request("b"), request("c", reads)), nil,
 			upgrading(shared("A", 0), "a"), "3(2)+: a=3(2) < b c"},
-		{"not beside another", requests(request("a", reads), request("b", reads)), nil, upgrading(shared("A", 0), "a"), "no: a:r=0 b:r=1"},
+		{"not beside another", requests(request("a", reads), request("b", reads)), nil, upgrading(shared("A", 0), "a"),
+			"no: a:r=0 b:r=1"},
 		{"it is safe to repeat", requests(request("a")), nil, upgrading(shared("A", 99), "a"), "0: a=0"},
 		{"not by another's token", requests(request("a", reads)), nil, upgrading(shared("B", 0), "a"), notHeld},
 		{"nor by another's attempt", requests(request("a", reads)), nil, upgrading(shared("A", 0), "b"), notHeld},
-		{"tokens rise though the clock stands behind them", requests(request("a", reads)), func(tab *table) { tab.now = began - 50 },
+		{"tokens rise though the clock stands behind them", requests(request("a", reads)),
+			func(tab *table) { tab.now = began - 50 },
 			upgrading(shared("A", 0), "a"), "1: a=1"},
 	})
 }
@@ -95,11 +107,13 @@ func TestRaise(t *testing.T) {
 	run(t, []row{
 		{"a token rises", requests(request("a")), nil, raising(held("A", 0), 30), "30: a=30"},
 		{"and never falls", requests(request("a")), nil, raising(held("A", 0), -30), "0: a=0"},
-		{"it is safe to repeat", requests(request("a")), func(tab *table) { tab.does(raising(held("A", 0), 30)) }, raising(held("A", 0), 30), "30: a=30"},
+		{"it is safe to repeat", requests(request("a")), func(tab *table) { tab.does(raising(held("A", 0), 30)) },
+			raising(held("A", 0), 30), "30: a=30"},
 		{"not of another", requests(request("a")), nil, raising(held("B", 0), 30), notHeld},
 		{"not of a cohort", requests(request("a", members(2))), nil, raising(held("A", 1), 30), notHeld},
 		{"not of a share", requests(request("a", reads)), nil, raising(shared("A", 0), 30), notHeld},
-		{"the next grant is above it", requests(request("a"), request("b")), func(tab *table) { tab.does(raising(held("A", 0), 30)) },
+		{"the next grant is above it", requests(request("a"), request("b")),
+			func(tab *table) { tab.does(raising(held("A", 0), 30)) },
 			removal(protocol.Release(held("A", 30), true, false)), "true: b=31; to b=31; tell B b=31"},
 	})
 }
@@ -109,24 +123,31 @@ func TestDetach(t *testing.T) {
 	rest := request("a9", members(2))
 	second := protocol.Detachment{Token: began + 1, Host: "A", Thread: "t", Behind: rest}
 	run(t, []row{
-		{"a member alone has the name, those behind it wait before all", requests(cohort, request("b")), nil, detaching(held("A", 3), second), ": a=1 < a9*2 b"},
-		{"those behind it may have left", requests(cohort, request("b")), nil, detaching(held("A", 3), protocol.Detachment{Token: began + 1}), ": a=1 < b"},
-		{"the last has nobody behind it", requests(cohort), nil, detaching(held("A", 3), protocol.Detachment{Token: began + 3}), ": a=3"},
-		{"it is safe to repeat", requests(cohort), func(tab *table) { tab.does(detaching(held("A", 3), second)) }, detaching(held("A", 3), second), ": a=1 < a9*2"},
+		{"a member alone has the name, those behind it wait before all", requests(cohort, request("b")), nil,
+			detaching(held("A", 3), second), ": a=1 < a9*2 b"},
+		{"those behind it may have left", requests(cohort, request("b")), nil,
+			detaching(held("A", 3), protocol.Detachment{Token: began + 1}), ": a=1 < b"},
+		{"the last has nobody behind it", requests(cohort), nil,
+			detaching(held("A", 3), protocol.Detachment{Token: began + 3}), ": a=3"},
+		{"it is safe to repeat", requests(cohort), func(tab *table) { tab.does(detaching(held("A", 3), second)) },
+			detaching(held("A", 3), second), ": a=1 < a9*2"},
 		{"once the member has released it is too late", requests(cohort), func(tab *table) {
 			tab.does(detaching(held("A", 3), second))
 			tab.does(removal(protocol.Release(held("A", 1), true, false)))
 		}, detaching(held("A", 3), second), notHeld},
 		{"not by another last token", requests(cohort), nil, detaching(held("A", 2), second), notHeld},
 		{"nor in another session", requests(cohort), nil, detaching(held("B", 3), second), notHeld},
-		{"nor a member after the last", requests(cohort), nil, detaching(held("A", 3), protocol.Detachment{Token: began + 4}), notHeld},
-		{"nor one before the first", requests(cohort), nil, detaching(held("A", 3), protocol.Detachment{Token: began - 1}), notHeld},
-		{"in one transition with its release those behind it are next", requests(cohort, request("b")), nil, func(n *protocol.Name) (string, error) {
-			if _, err := (protocol.Detach{Held: held("A", 3), Member: second}).Run(n); err != nil {
-				return "", err
-			}
-			return removal(protocol.Release(held("A", 1), true, false))(n)
-		}, "true: a9=4..5 < b; to a9=4..5+"},
+		{"nor a member after the last", requests(cohort), nil,
+			detaching(held("A", 3), protocol.Detachment{Token: began + 4}), notHeld},
+		{"nor one before the first", requests(cohort), nil,
+			detaching(held("A", 3), protocol.Detachment{Token: began - 1}), notHeld},
+		{"in one transition with its release those behind it are next", requests(cohort, request("b")), nil,
+			func(n *protocol.Name) (string, error) {
+				if _, err := (protocol.Detach{Held: held("A", 3), Member: second}).Run(n); err != nil {
+					return "", err
+				}
+				return removal(protocol.Release(held("A", 1), true, false))(n)
+			}, "true: a9=4..5 < b; to a9=4..5+"},
 		{"tokens of those behind it are not given again", requests(cohort), func(tab *table) {
 			tab.does(detaching(held("A", 3), protocol.Detachment{Token: began + 1}))
 		}, removal(protocol.Release(held("A", 1), true, false)), "true: free"},
@@ -136,7 +157,8 @@ func TestDetach(t *testing.T) {
 func TestADetachedMemberIsTheOwner(t *testing.T) {
 	tab := newTable(t)
 	tab.join(request("a", members(2)))
-	tab.does(detaching(held("A", 1), protocol.Detachment{Token: began, Host: "h", Thread: "t", Behind: request("a9", members(1))}))
+	tab.does(detaching(held("A", 1), protocol.Detachment{Token: began, Host: "h", Thread: "t",
+		Behind: request("a9", members(1))}))
 	if row, _ := tab.Row("n"); row.Host != "h" || row.Thread != "t" || row.Attempt != "a" {
 		t.Errorf("%+v", row)
 	}
@@ -147,16 +169,21 @@ func TestMove(t *testing.T) {
 	guarded := func(tab *table) { tab.guarded = "a" }
 	again := func(tab *table) { tab.does(moving(held("A", 0), to)) }
 	run(t, []row{
-		{"another session has the name, with its token", requests(request("a")), nil, moving(held("A", 0), to), ": d=0; seize a"},
-		{"and the first waiter is told, since it ends at another time", requests(request("a"), request("b"), request("c")), nil, moving(held("A", 0), to),
+		{"another session has the name, with its token", requests(request("a")), nil, moving(held("A", 0), to),
+			": d=0; seize a"},
+		{"and the first waiter is told, since it ends at another time", requests(request("a"), request("b"),
+			request("c")), nil, moving(held("A", 0), to),
 			": d=0 < b c; tell B b; seize a"},
-		{"the first that lives", requests(request("a"), request("b"), request("c")), over("B"), moving(held("A", 0), to), ": d=0 < b c; tell C c; seize a"},
+		{"the first that lives", requests(request("a"), request("b"), request("c")), over("B"),
+			moving(held("A", 0), to), ": d=0 < b c; tell C c; seize a"},
 		{"it is safe to repeat", requests(request("a")), again, moving(held("A", 0), to), ": d=0; seize a"},
-		{"not to another session meanwhile", requests(request("a")), again, moving(held("A", 0), request("e")), notHeld},
+		{"not to another session meanwhile", requests(request("a")), again, moving(held("A", 0), request("e")),
+			notHeld},
 		{"not by another's token", requests(request("a")), nil, moving(held("A", 1), to), notHeld},
 		{"not of a cohort", requests(request("a", members(2))), nil, moving(held("A", 1), to), notHeld},
 		{"not of a share", requests(request("a", reads)), nil, moving(held("A", 0), to), notHeld},
 		{"not from one that is over its time", requests(request("a")), over("A"), moving(held("A", 0), to), notHeld},
-		{"not beside a transaction that it guards", requests(request("a")), guarded, moving(held("A", 0), to), "error: another transaction has locked the row"},
+		{"not beside a transaction that it guards", requests(request("a")), guarded, moving(held("A", 0), to),
+			"error: another transaction has locked the row"},
 	})
 }

@@ -18,11 +18,13 @@ func TestEverySequenceOfSmallWorlds(t *testing.T) {
 		"whole names":         {request("a"), request("b"), request("b1"), request("a1")},
 		"readers and writers": {request("a", reads), request("b"), request("b1", reads), request("a1", reads)},
 		"readers":             {request("a"), request("a1", reads), request("b", reads), request("b1", reads)},
-		"permits":             {request("a", permits(1, 3)), request("b", permits(1, 4)), request("a1", permits(1, 9)), request("b1", permits(2, 9))},
-		"cohorts":             {request("a", members(2)), request("b", members(2)), request("a1", reads), request("b1")},
-		"leases":              {request("a", leased), request("b", reads, leased), request("b1")},
-		"rests":               {request("a", rests), request("b", reads), request("b1", rests)},
-		"collisions":          {request("a", reads), request("b", permits(1, 2)), request("b1"), request("a1")},
+		"permits": {request("a", permits(1, 3)), request("b", permits(1, 4)), request("a1", permits(1, 9)),
+			request("b1", permits(2, 9))},
+		"cohorts": {request("a", members(2)), request("b", members(2)), request("a1", reads),
+			request("b1")},
+		"leases":     {request("a", leased), request("b", reads, leased), request("b1")},
+		"rests":      {request("a", rests), request("b", reads), request("b1", rests)},
+		"collisions": {request("a", reads), request("b", permits(1, 2)), request("b1"), request("a1")},
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +56,8 @@ func explore(t *testing.T, requests []protocol.Request) {
 					path = append(path, states[at].says)
 				}
 				slices.Reverse(path)
-				t.Fatalf("%v\n%s\nbefore %+v\n%+v\n%+v\nafter %+v\n%+v\n%+v", err, strings.Join(path, "\n"), w.row, w.places, w.shares, after.row, after.places, after.shares)
+				t.Fatalf("%v\n%s\nbefore %+v\n%+v\n%+v\nafter %+v\n%+v\n%+v", err, strings.Join(path, "\n"), w.row,
+					w.places, w.shares, after.row, after.places, after.shares)
 			}
 			if key := after.key(); !seen[key] {
 				seen[key] = true

@@ -43,7 +43,8 @@ func FuzzTransitions(f *testing.F) {
 			path = append(path, chosen.says)
 			after, err := w.take(chosen)
 			if err != nil {
-				t.Fatalf("%v\n%q\nbefore %+v\n%+v\n%+v\nafter %+v\n%+v\n%+v", err, path, w.row, w.places, w.shares, after.row, after.places, after.shares)
+				t.Fatalf("%v\n%q\nbefore %+v\n%+v\n%+v\nafter %+v\n%+v\n%+v", err, path, w.row, w.places, w.shares,
+					after.row, after.places, after.shares)
 			}
 			w, last = after, int(b)+i
 		}

@@ -17,11 +17,12 @@ type Row struct {
 	Rests                          int64  // until then no waiter and no other owner is granted the name
 	Metadata, Asked                string // of the holder
 	Units                          int    // that shares have
-	Capacity                       int    // the smallest number of units that a share states; it counts while there are shares or waiters
-	Mixed                          bool   // the shares state several numbers
-	Waiters                        int    // requests in the queue: the members of all places
-	Head                           int64  // no place has a lower ticket
-	Next                           int64  // the ticket of the next place
+	// the smallest number of units that a share states; it counts while there are shares or waiters
+	Capacity int
+	Mixed    bool  // the shares state several numbers
+	Waiters  int   // requests in the queue: the members of all places
+	Head     int64 // no place has a lower ticket
+	Next     int64 // the ticket of the next place
 }
 
 // Place is a place in a queue.
@@ -132,7 +133,10 @@ var pages = [...]int{2, 16}
 // queue iterates over the places in the order of tickets.
 func (n *Name) queue() iter.Seq2[Place, error] {
 	return func(yield func(Place, error) bool) {
-		put := slices.SortedFunc(slices.Values(n.PutPlaces), func(a, b Place) int { return cmp.Compare(a.Ticket, b.Ticket) })
+		put := slices.SortedFunc(slices.Values(n.PutPlaces), func(a, b Place) int {
+			return cmp.Compare(a.Ticket,
+				b.Ticket)
+		})
 		after := n.Head - 1
 		for page, more := pages[0], true; more; page = pages[1] {
 			places, err := n.source.Places(after, page)

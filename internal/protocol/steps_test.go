@@ -41,10 +41,12 @@ func (w *world) steps(requests []protocol.Request) (steps []step) {
 
 func asks(r protocol.Request) []step {
 	return []step{
-		{says: "join " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
+		{says: "join " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool,
+			error) {
 			return answer(protocol.Join{Request: r}.Run(n))
 		}},
-		{says: "take " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
+		{says: "take " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool,
+			error) {
 			return answer(protocol.Take{Request: r}.Run(n))
 		}},
 	}
@@ -92,18 +94,22 @@ func (h hold) held() protocol.Held {
 // converts are the steps that change a hold. They stay as it is where they do not apply.
 func (w *world) converts(h hold) []step {
 	steps := []step{
-		{says: "downgrade " + h.attempt, self: h.session, owns: h.attempt, hands: true, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-			_, err := protocol.Downgrade{Held: h.held()}.Run(n)
-			return protocol.Grant{}, false, err
-		}},
-		{says: "upgrade " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
+		{says: "downgrade " + h.attempt, self: h.session, owns: h.attempt, hands: true,
+			run: func(n *protocol.Name) (protocol.Grant, bool, error) {
+				_, err := protocol.Downgrade{Held: h.held()}.Run(n)
+				return protocol.Grant{}, false, err
+			}},
+		{says: "upgrade " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
+			bool, error) {
 			return answer(protocol.Upgrade{Held: h.held(), Attempt: h.attempt}.Run(n))
 		}},
-		{says: "extend " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
+		{says: "extend " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
+			bool, error) {
 			_, err := protocol.Extend{Held: h.held(), For: 20 * tick}.Run(n)
 			return protocol.Grant{}, false, err
 		}},
-		{says: "raise " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
+		{says: "raise " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
+			bool, error) {
 			_, err := protocol.Raise{Held: h.held(), To: began + 40}.Run(n)
 			return protocol.Grant{}, false, err
 		}},
@@ -144,9 +150,15 @@ func (w *world) events(requests []protocol.Request) (events []step) {
 	for _, session := range []string{"A", "B"} {
 		switch {
 		case w.alive(session):
-			events = append(events, step{says: session + " is over its time", event: func(w *world) { w.over, w.overdue = w.over+session, true }})
+			events = append(events, step{says: session + " is over its time", event: func(w *world) {
+				w.over,
+					w.overdue = w.over+session, true
+			}})
 		case strings.Contains(w.over, session):
-			events = append(events, step{says: session + " comes back", event: func(w *world) { w.over, w.overdue = strings.ReplaceAll(w.over, session, ""), true }})
+			events = append(events, step{says: session + " comes back", event: func(w *world) {
+				w.over,
+					w.overdue = strings.ReplaceAll(w.over, session, ""), true
+			}})
 		}
 	}
 	return events

@@ -44,19 +44,26 @@ func TestTake(t *testing.T) {
 		{"a held one is not", requests(request("a")), nil, taking(request("b")), "no: a=0"},
 		{"nor by its own session", requests(request("a1")), nil, taking(request("a2")), "no: a1=0"},
 		{"nor one that is read", requests(request("a", reads)), nil, taking(request("b")), "no: a:r=0"},
-		{"readers read together", requests(request("a", reads)), nil, taking(request("b", reads)), "takes 1: a:r=0 b:r=1"},
+		{"readers read together", requests(request("a", reads)), nil, taking(request("b", reads)),
+			"takes 1: a:r=0 b:r=1"},
 		{"a reader does not read what is held", requests(request("a")), nil, taking(request("b", reads)), "no: a=0"},
-		{"permits are taken while they last", requests(request("a", permits(2, 3))), nil, taking(request("b", permits(1, 3))), "takes 1: a:2/3=0 b:1/3=1"},
+		{"permits are taken while they last", requests(request("a", permits(2, 3))), nil,
+			taking(request("b", permits(1, 3))), "takes 1: a:2/3=0 b:1/3=1"},
 		{"and no more", requests(request("a", permits(2, 3))), nil, taking(request("b", permits(2, 3))), "no: a:2/3=0"},
-		{"the smallest number that is stated counts", requests(request("a", permits(2, 3))), nil, taking(request("b", permits(2, 9))), "no: a:2/3=0"},
-		{"that of the request too", requests(request("a", permits(2, 9))), nil, taking(request("b", permits(2, 3))), "no: a:2/9=0"},
-		{"no request passes a waiter", requests(request("a", reads), request("b")), nil, taking(request("c", reads)), "no: a:r=0 < b"},
+		{"the smallest number that is stated counts", requests(request("a", permits(2, 3))), nil,
+			taking(request("b", permits(2, 9))), "no: a:2/3=0"},
+		{"that of the request too", requests(request("a", permits(2, 9))), nil, taking(request("b", permits(2, 3))),
+			"no: a:2/9=0"},
+		{"no request passes a waiter", requests(request("a", reads), request("b")), nil, taking(request("c", reads)),
+			"no: a:r=0 < b"},
 		{"not even where the name is free", requests(request("a", rests), request("b")), func(tab *table) {
 			tab.does(removal(protocol.Release(held("A", 0), true, false)))
 			tab.now += 9
 		}, taking(request("c")), "no: free < b"},
-		{"a permit does not take what is read", requests(request("a", reads)), nil, taking(request("b", permits(1, 3))), "no: a:r=0"},
-		{"a reader takes no permit", requests(request("a", permits(1, 3))), nil, taking(request("b", reads)), "no: a:1/3=0"},
+		{"a permit does not take what is read", requests(request("a", reads)), nil, taking(request("b", permits(1, 3))),
+			"no: a:r=0"},
+		{"a reader takes no permit", requests(request("a", permits(1, 3))), nil, taking(request("b", reads)),
+			"no: a:1/3=0"},
 		{"nobody takes what rests", requests(request("a", rests)), func(tab *table) {
 			tab.does(removal(protocol.Release(held("A", 0), true, false)))
 		}, taking(request("b")), "no: free rests 4"},
@@ -67,7 +74,10 @@ func TestTake(t *testing.T) {
 			tab.does(removal(protocol.Release(held("A", 0), true, false)))
 			tab.now = began + 5
 		}, taking(request("b")), "takes 5: b=5"},
-		{"a cohort has a token for each member", requests(), func(tab *table) { tab.Put(protocol.Row{Name: "n"}, nil, nil) },
+		{"a cohort has a token for each member", requests(), func(tab *table) {
+			tab.Put(protocol.Row{Name: "n"}, nil,
+				nil)
+		},
 			taking(request("a", members(3))), "takes 0..2: a=0..2"},
 		{"tokens rise though the clock stands behind them", requests(request("a", members(3))), func(tab *table) {
 			tab.does(removal(protocol.Release(held("A", 2), false, false)))
@@ -85,13 +95,17 @@ func TestJoin(t *testing.T) {
 	first := func(tab *table) { tab.Put(protocol.Row{Name: "n", Head: 1, Next: 1}, nil, nil) }
 	run(t, []row{
 		{"a free name is granted", requests(), first, joining(request("a")), "granted 0: a=0"},
-		{"a held one is queued for, at the end", requests(request("a"), request("b")), nil, joining(request("c")), "queued: a=0 < b c"},
-		{"by a cohort as one place", requests(request("a")), nil, joining(request("b", members(3))), "queued: a=0 < b*3"},
+		{"a held one is queued for, at the end", requests(request("a"), request("b")), nil, joining(request("c")),
+			"queued: a=0 < b c"},
+		{"by a cohort as one place", requests(request("a")), nil, joining(request("b", members(3))),
+			"queued: a=0 < b*3"},
 		{"a request that would fit waits behind those who wait", requests(request("a", reads), request("b")), nil,
 			joining(request("c", reads)), "queued: a:r=0 < b c"},
-		{"permits collide with readers that hold", requests(request("a", reads)), nil, joining(request("b", permits(1, 3))),
+		{"permits collide with readers that hold", requests(request("a", reads)), nil,
+			joining(request("b", permits(1, 3))),
 			"error: readers and permits do not share a name"},
-		{"and with those that wait", requests(request("a"), request("b", reads)), nil, joining(request("c", permits(1, 3))),
+		{"and with those that wait", requests(request("a"), request("b", reads)), nil,
+			joining(request("c", permits(1, 3))),
 			"error: readers and permits do not share a name"},
 		{"readers with permits", requests(request("a"), request("b", permits(1, 3))), nil, joining(request("c", reads)),
 			"error: readers and permits do not share a name"},
@@ -104,7 +118,8 @@ func TestJoin(t *testing.T) {
 		}, joining(request("c", reads)), "queued: b=1 < c"},
 		{"permits of several numbers wait together", requests(request("a"), request("b", permits(1, 3))), nil,
 			joining(request("c", permits(5, 9))), "queued: a=0 < b c"},
-		{"the whole name collides with nothing", requests(request("a", permits(1, 3))), nil, joining(request("b")), "queued: a:1/3=0 < b"},
+		{"the whole name collides with nothing", requests(request("a", permits(1, 3))), nil, joining(request("b")),
+			"queued: a:1/3=0 < b"},
 	})
 }
 
@@ -113,32 +128,40 @@ func TestReenter(t *testing.T) {
 	run(t, []row{
 		{"the owner comes back in another session, before all waiters", requests(request("a"), request("c")), nil,
 			reentering(back), "reenters 2+: b=2 < c; tell A a; seize a!"},
-		{"another thread does not", requests(request("a")), nil, reentering(request("b", owned("A", "other"))), "no: a=0"},
+		{"another thread does not", requests(request("a")), nil, reentering(request("b", owned("A", "other"))),
+			"no: a=0"},
 		{"nor another host", requests(request("a")), nil, reentering(request("b", owned("other", "a"))), "no: a=0"},
-		{"nor a client that has the name already", requests(request("a")), nil, reentering(request("a2", owned("A", "a"))), "no: a=0"},
-		{"nor one that wants a share", requests(request("a")), nil, reentering(request("b", owned("A", "a"), reads)), "no: a=0"},
+		{"nor a client that has the name already", requests(request("a")), nil,
+			reentering(request("a2", owned("A", "a"))), "no: a=0"},
+		{"nor one that wants a share", requests(request("a")), nil, reentering(request("b", owned("A", "a"), reads)),
+			"no: a=0"},
 		{"a reader is not taken over", requests(request("a", reads)), nil, reentering(back), "no: a:r=0"},
 		{"a free name is not reentered", requests(request("a")), func(tab *table) {
 			tab.does(removal(protocol.Release(held("A", 0), false, false)))
 		}, reentering(back), "no: free"},
 		{"a guarded hold stays", requests(request("a")), func(tab *table) { tab.guarded = "a" }, reentering(back),
 			"error: another transaction has locked the row"},
-		{"a rest goes on", requests(request("a", rests)), nil, reentering(back), "reenters 1: b=1 rests 4; tell A a; seize a!"},
-		{"unless the request has its own", requests(request("a", rests)), later(2), reentering(request("b", owned("A", "a"), rests)),
+		{"a rest goes on", requests(request("a", rests)), nil, reentering(back),
+			"reenters 1: b=1 rests 4; tell A a; seize a!"},
+		{"unless the request has its own", requests(request("a", rests)), later(2),
+			reentering(request("b", owned("A", "a"), rests)),
 			"reenters 3: b=3 rests 5; tell A a; seize a!"},
-		{"a fixed lease of the old holder is over", requests(request("a", leased)), nil, reentering(back), "reenters 1: b=1; tell A a; seize a!"},
+		{"a fixed lease of the old holder is over", requests(request("a", leased)), nil, reentering(back),
+			"reenters 1: b=1; tell A a; seize a!"},
 	})
 }
 
 func TestANameWithoutARowHasNothing(t *testing.T) {
 	h := held("A", 0)
 	for says, do := range map[string]func(n *protocol.Name) (string, error){
-		"Release":  removal(protocol.Release(h, true, false)),
-		"Undo":     removal(protocol.Undo("A", "n", "a")),
-		"TakeOver": removal(protocol.TakeOver("B", "n", protocol.Holder{Session: "A", Attempt: "a", Grant: protocol.Grant{Token: began}})),
-		"Break":    removal(protocol.Break("B", "n", protocol.Holder{Session: "A", Attempt: "a", Grant: protocol.Grant{Token: began}}, protocol.Event{})),
-		"Nothing":  removal(protocol.TakeOver("B", "n", protocol.Holder{})),
-		"Reenter":  reentering(request("b", owned("A", "a"))),
+		"Release": removal(protocol.Release(h, true, false)),
+		"Undo":    removal(protocol.Undo("A", "n", "a")),
+		"TakeOver": removal(protocol.TakeOver("B", "n", protocol.Holder{Session: "A", Attempt: "a",
+			Grant: protocol.Grant{Token: began}})),
+		"Break": removal(protocol.Break("B", "n", protocol.Holder{Session: "A", Attempt: "a",
+			Grant: protocol.Grant{Token: began}}, protocol.Event{})),
+		"Nothing": removal(protocol.TakeOver("B", "n", protocol.Holder{})),
+		"Reenter": reentering(request("b", owned("A", "a"))),
 		"Ask": func(n *protocol.Name) (string, error) {
 			asked, err := protocol.Ask{Reason: "why"}.Run(n)
 			return fmt.Sprint(asked.Done()), err

@@ -40,10 +40,12 @@ type Request struct {
 	Members  int           // of a cohort, which takes the whole name; 0 is 1
 	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
 	Metadata string        // JSON object, "" for none
-	MinHold  time.Duration // from the grant on; the name is granted to no other owner before this is over; whole names only
-	Units    int           // 0: the whole name, exclusive; otherwise a share of so many units
-	Of       int           // with Units: how many there are, as the request states it; Units ≤ Of
-	Wait     bool          // false: no statement waits for a row that an open transaction has locked (ErrBusy)
+	// from the grant on; the name is granted to no other owner before this is over; whole names
+	// only
+	MinHold time.Duration
+	Units   int  // 0: the whole name, exclusive; otherwise a share of so many units
+	Of      int  // with Units: how many there are, as the request states it; Units ≤ Of
+	Wait    bool // false: no statement waits for a row that an open transaction has locked (ErrBusy)
 }
 
 // members are at least 1.
@@ -109,10 +111,12 @@ type Holder struct {
 	Host    string
 	Thread  string
 	Attempt string
-	Units   int           // 0: the whole name
-	Grant   Grant         // its tokens, and what is left of its fixed lease (-1ns when that is over, since 0 means no fixed lease)
-	Since   time.Time     // by the database's clock
-	Left    time.Duration // until its session or its fixed lease ends, without another heartbeat; ≤ 0: over
+	Units   int // 0: the whole name
+	// its tokens, and what is left of its fixed lease (-1ns when that is over, since 0 means no
+	// fixed lease)
+	Grant Grant
+	Since time.Time     // by the database's clock
+	Left  time.Duration // until its session or its fixed lease ends, without another heartbeat; ≤ 0: over
 }
 
 // WithFixedLease returns the holder with what is left of its fixed lease. It expires with that

@@ -196,12 +196,18 @@ func (c *check) rows() error {
 // changes: what goes was there, what is new was not.
 func (c *check) changes() error {
 	for _, p := range c.left.GonePlaces {
-		if !slices.ContainsFunc(c.before.places, func(was protocol.Place) bool { return was.Ticket == p.Ticket && was.Attempt == p.Attempt }) {
+		if !slices.ContainsFunc(c.before.places, func(was protocol.Place) bool {
+			return was.Ticket == p.Ticket &&
+				was.Attempt == p.Attempt
+		}) {
 			return fmt.Errorf("place %s goes, and was none", p.Attempt)
 		}
 	}
 	for _, p := range c.left.PutPlaces {
-		if slices.ContainsFunc(c.before.places, func(was protocol.Place) bool { return was.Ticket == p.Ticket || was.Attempt == p.Attempt }) {
+		if slices.ContainsFunc(c.before.places, func(was protocol.Place) bool {
+			return was.Ticket == p.Ticket ||
+				was.Attempt == p.Attempt
+		}) {
 			return fmt.Errorf("place %s is put twice", p.Attempt)
 		}
 	}
@@ -223,7 +229,8 @@ func (c *check) grants(direct protocol.Grant, done bool) error {
 		if len(c.before.queue) > 0 && c.step.owns == "" {
 			return errors.New("a request passes those who wait")
 		}
-		all = append(slices.Clone(all), protocol.Handoff{Session: c.step.gets.Session, Attempt: c.step.gets.Attempt, Grant: direct})
+		all = append(slices.Clone(all), protocol.Handoff{Session: c.step.gets.Session, Attempt: c.step.gets.Attempt,
+			Grant: direct})
 	}
 	beside := maps.Clone(c.had)
 	delete(beside, c.step.loses)
@@ -390,7 +397,10 @@ func (c *check) state(r protocol.Request) {
 // lease is in it.
 func (c *check) told() error {
 	for _, g := range c.left.Handoffs {
-		i := slices.IndexFunc(c.left.Told, func(t protocol.Told) bool { return t.Session == g.Session && t.Hint.Attempt == g.Attempt })
+		i := slices.IndexFunc(c.left.Told, func(t protocol.Told) bool {
+			return t.Session == g.Session &&
+				t.Hint.Attempt == g.Attempt
+		})
 		switch told := i >= 0; {
 		case told == (g.Session == c.step.self):
 			return fmt.Errorf("%s is granted the name; told: %v", g.Attempt, told)

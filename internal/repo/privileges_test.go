@@ -72,7 +72,8 @@ func uses(statements []string, right, table string) bool {
 	case "DELETE":
 		needs = regexp.MustCompile(`DELETE\s+(\w+\s+)?FROM\s+` + table + `\b`)
 	case "UPDATE":
-		needs = regexp.MustCompile(`(?s)\bUPDATE\s+` + table + `\b|INSERT\s+(IGNORE\s+)?INTO\s+` + table + `\b.*\b(DO|KEY) UPDATE\b` +
+		needs = regexp.MustCompile(`(?s)\bUPDATE\s+` + table + `\b|INSERT\s+(IGNORE\s+)?INTO\s+` + table +
+			`\b.*\b(DO|KEY) UPDATE\b` +
 			`|\b(FROM|JOIN)\s+` + table + `\b([^()]|\(([^()]|\([^()]*\))*\))*\bFOR (UPDATE|SHARE)\b`)
 	default:
 		return true // CONNECT, USAGE, EXECUTE

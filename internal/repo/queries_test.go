@@ -75,7 +75,8 @@ func TestEveryWriteProvesItself(t *testing.T) {
 		for _, match := range query.FindAllStringSubmatch(string(text), -1) {
 			name, body := match[1], match[2]
 			if strings.Contains(body, "UPDATE") && !strings.Contains(body, "LAST_INSERT_ID") && !changes[name] {
-				t.Errorf("%s: %s may change nothing, and would be taken for a statement that was cut short: set LAST_INSERT_ID, or make it :execrows and look at the answer", file, name)
+				t.Errorf("%s: %s may change nothing, and would be taken for a statement that was cut short: set "+
+					"LAST_INSERT_ID, or make it :execrows and look at the answer", file, name)
 			}
 		}
 	}

@@ -107,7 +107,8 @@ func goSum(t *testing.T, imports ...string) []string {
 	for file, content := range map[string]string{
 		"go.sum":  string(sums),
 		"main.go": "package main\n\n" + program.String() + "\nfunc main() {}\n",
-		"go.mod": "module example.com/user\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root +
+		"go.mod": "module example.com/user\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module +
+			" => " + root +
 			"\n\nrequire" + string(requirements),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
@@ -127,7 +128,8 @@ func goCommand(t *testing.T, dir string, args ...string) []byte {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v (it needs the modules of go.sum: from the cache or a proxy)\n%s", strings.Join(args, " "), err, &said)
+		t.Fatalf("go %s: %v (it needs the modules of go.sum: from the cache or a proxy)\n%s", strings.Join(args, " "),
+			err, &said)
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package repo
 import (
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
@@ -16,6 +17,10 @@ import (
 
 // commentWidth is how many columns a comment may have, with tabs of four.
 const commentWidth = 100
+
+// codeWidth is how many columns a line of code may have, with tabs of four. A line that a string in
+// backquotes reaches may be longer: the string holds SQL, a command's help or text to compare.
+const codeWidth = 120
 
 // docLines is how many lines the comment of a function may have.
 const docLines = 25
@@ -39,12 +44,48 @@ func TestCommentsAreNotWiderThanAPage(t *testing.T) {
 		for i, line := range strings.Split(string(text), "\n") {
 			comment, is := strings.CutPrefix(strings.TrimSpace(line), "//")
 			example := strings.HasPrefix(comment, "\t") // code, and a command with what it does
-			width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
-			if is && !example && width > commentWidth {
-				t.Errorf("%s:%d: a comment of %d columns", path, i+1, width)
+			if is && !example && columns(line) > commentWidth {
+				t.Errorf("%s:%d: a comment of %d columns", path, i+1, columns(line))
 			}
 		}
 	})
+}
+
+func TestCodeIsNotWiderThanAScreen(t *testing.T) {
+	sources(t, func(path string, text []byte) {
+		exempt := rawLines(path, text)
+		for i, line := range strings.Split(string(text), "\n") {
+			comment := strings.HasPrefix(strings.TrimSpace(line), "//")
+			if !comment && !exempt[i+1] && columns(line) > codeWidth {
+				t.Errorf("%s:%d: code of %d columns", path, i+1, columns(line))
+			}
+		}
+	})
+}
+
+// rawLines returns the numbers of the lines that strings in backquotes reach.
+func rawLines(path string, text []byte) map[int]bool {
+	file := token.NewFileSet().AddFile(path, -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, 0)
+	lines := map[int]bool{}
+	for {
+		pos, kind, literal := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return lines
+		case kind == token.STRING && literal[0] == '`':
+			first := file.Line(pos)
+			for i := range strings.Count(literal, "\n") + 1 {
+				lines[first+i] = true
+			}
+		}
+	}
+}
+
+// columns is the width of a line with tabs of four.
+func columns(line string) int {
+	return utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 }
 
 // sources calls f for each file of Go that is written by hand.

@@ -54,7 +54,8 @@ func TestAnAsideThatFindsItsConnectionBrokenHasTheSessionLookedAt(t *testing.T) 
 		s := &server{}
 		session, _ := start(t, s)
 		synctest.Wait()
-		err := session.OnSideConn(t.Context(), func(context.Context, driver.Upkeep) error { return driver.ErrUnavailable })
+		err := session.OnSideConn(t.Context(),
+			func(context.Context, driver.Upkeep) error { return driver.ErrUnavailable })
 		synctest.Wait()
 		if !errors.Is(err, driver.ErrUnavailable) || s.lists != 1 || s.beats != 2 {
 			t.Errorf("%v, %d heartbeats, %d reconciliations", err, s.beats, s.lists)

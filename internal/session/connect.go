@@ -108,7 +108,8 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 			try()
 			slow = time.After(h.interval)
 		case <-slow:
-			h.failed(h.config.Connecting, fmt.Errorf("no connection within %v: another is tried beside it, and heartbeats go over the pool", h.interval))
+			h.failed(h.config.Connecting, fmt.Errorf("no connection within %v: another is tried beside it, and "+
+				"heartbeats go over the pool", h.interval))
 			if under == 1 {
 				try()
 			}

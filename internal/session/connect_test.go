@@ -27,7 +27,8 @@ func TestASlowConnectLosesNothing(t *testing.T) {
 			s := &server{}
 			session := outageOf(t, s, func() { s.connect = connect })
 			if seen := s.seen(); !session.Alive() || seen.connects != 2 || seen.pooled == 0 {
-				t.Errorf("connecting in %v: alive %v after %d connections and %d heartbeats over the pool", connect, session.Alive(), seen.connects, seen.pooled)
+				t.Errorf("connecting in %v: alive %v after %d connections and %d heartbeats over the pool", connect,
+					session.Alive(), seen.connects, seen.pooled)
 			}
 		})
 	}
@@ -53,7 +54,8 @@ func TestASlowFirstConnectLosesNothing(t *testing.T) {
 		session, _ := start(t, s)
 		time.Sleep(2 * ttl)
 		if seen := s.seen(); !session.Alive() || seen.connects != 1 || seen.pooled != 4 {
-			t.Errorf("alive %v after %d connections and %d heartbeats over the pool, want 1 and 4", session.Alive(), seen.connects, seen.pooled)
+			t.Errorf("alive %v after %d connections and %d heartbeats over the pool, want 1 and 4", session.Alive(),
+				seen.connects, seen.pooled)
 		}
 	})
 }
@@ -102,7 +104,8 @@ func TestASlowAnswerStartsNoCycleOfConnections(t *testing.T) {
 		s.set(func() { s.pooled = 0 })
 		time.Sleep(2 * ttl)
 		if seen := s.seen(); seen.pooled != 0 || seen.connects-seen.closes != 1 {
-			t.Errorf("%d heartbeats over the pool, %d connections open, want 0 and 1", seen.pooled, seen.connects-seen.closes)
+			t.Errorf("%d heartbeats over the pool, %d connections open, want 0 and 1", seen.pooled,
+				seen.connects-seen.closes)
 		}
 	})
 }
@@ -110,7 +113,8 @@ func TestASlowAnswerStartsNoCycleOfConnections(t *testing.T) {
 // Otherwise a heartbeat over the pool that fails in the moment in which the next one is due costs
 // half an interval, which a slow server does not leave.
 func TestAFailedHeartbeatDoesNotPutOffTheNext(t *testing.T) {
-	h := &heart{Session: &Session{config: Config{Clock: clock.Func(func() time.Duration { return ttl })}}, interval: ttl / beatsPerTTL}
+	h := &heart{Session: &Session{config: Config{Clock: clock.Func(func() time.Duration { return ttl })}},
+		interval: ttl / beatsPerTTL}
 	for _, left := range []time.Duration{0, h.interval / 8, h.interval} {
 		h.due = ttl + left
 		if h.beatSoon(); h.due > ttl+min(left, h.interval/2) {

@@ -13,8 +13,10 @@ import (
 const lineTimeout = 2 * time.Second
 
 var (
-	errNoLine   = driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats, on which a client listens, is not there"))
-	errOverLine = driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats was late or was lost: the client listens on the next one"))
+	errNoLine = driver.Fail(driver.ErrUnavailable,
+		errors.New("the connection of the heartbeats, on which a client listens, is not there"))
+	errOverLine = driver.Fail(driver.ErrUnavailable,
+		errors.New("the connection of the heartbeats was late or was lost: the client listens on the next one"))
 )
 
 // line is the reserved connection that a session listens on. Only the heart decides which one that

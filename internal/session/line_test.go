@@ -167,7 +167,8 @@ func TestAListenerHasNoConnectionForATime(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != lineTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if err := session.Listen(t.Context(), func() { session.End(ErrKilled) }, nil); !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+		if err := session.Listen(t.Context(), func() { session.End(ErrKilled) }, nil); !errors.Is(err,
+			driver.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

@@ -28,7 +28,8 @@ func (u *unlisted) Claims(ctx context.Context, session string, limit int) ([]dri
 
 // Broken by a new connection for each list that fails, and by heartbeats that succeed meanwhile.
 func TestAListThatFailsForGoodIsTriedAtASlowPace(t *testing.T) {
-	for _, because := range []error{driver.Refused(errors.New("permission denied")), errors.New("the connection broke")} {
+	for _, because := range []error{driver.Refused(errors.New("permission denied")),
+		errors.New("the connection broke")} {
 		synctest.Test(t, func(t *testing.T) {
 			u := &unlisted{&server{delay: 10 * time.Millisecond}, because}
 			session, _ := startOn(t, u, u.server)
@@ -41,7 +42,8 @@ func TestAListThatFailsForGoodIsTriedAtASlowPace(t *testing.T) {
 				t.Errorf("%d lists in 100 TTLs", seen.lists)
 			}
 			if most := seen.lists + 1; seen.connects > most || driver.InDoubt(because) != (seen.connects > 1) {
-				t.Errorf("%d connects in 100 TTLs, after %d lists that fail with %q", seen.connects, seen.lists, because)
+				t.Errorf("%d connects in 100 TTLs, after %d lists that fail with %q", seen.connects, seen.lists,
+					because)
 			}
 			if seen.beats > 600 {
 				t.Errorf("%d heartbeats in 100 TTLs", seen.beats)

@@ -114,7 +114,8 @@ func Open(ctx context.Context, store Store, config Config) (*Session, error) {
 		line: line{over: func() {}}, relined: make(chan struct{}),
 	}
 	sent := config.Clock.Now()
-	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App, TTL: config.TTL})
+	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App,
+		TTL: config.TTL})
 	if err != nil {
 		return nil, err
 	}

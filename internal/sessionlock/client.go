@@ -43,7 +43,8 @@ func Configured(options []Option) (Config, error) {
 	case c.TTL < minTTL || c.TTL > maxTTL:
 		return c, fmt.Errorf("%w: TTL %v: want %v to %v", contract.ErrInvalidOption, c.TTL, minTTL, maxTTL)
 	case c.Log == nil:
-		return c, fmt.Errorf("%w: the logger is nil: want one, slog.DiscardHandler for silence", contract.ErrInvalidOption)
+		return c, fmt.Errorf("%w: the logger is nil: want one, slog.DiscardHandler for silence",
+			contract.ErrInvalidOption)
 	}
 	if err := contract.CheckText(c.App); err != nil {
 		return c, fmt.Errorf("%w: app %w", contract.ErrInvalidOption, err)
@@ -78,7 +79,8 @@ type keeper interface {
 
 // NewClient makes a client of a keeper. shares says whether the server has shared locks.
 func NewClient[K comparable](k *Keeper[K], shares bool) *Client {
-	c := &Client{keeper: k, shares: shares, down: make(chan struct{}), stuck: make(chan struct{}), holds: map[claim]*hold{}}
+	c := &Client{keeper: k, shares: shares, down: make(chan struct{}), stuck: make(chan struct{}),
+		holds: map[claim]*hold{}}
 	c.open, c.closing = context.WithCancel(context.Background())
 	c.tidying, c.abort = context.WithCancel(context.Background())
 	return c
@@ -95,7 +97,8 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...contract.O
 }
 
 // Do runs fn under the lock. The context of fn ends when ctx does, or the lock.
-func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option) (err error) {
+func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error,
+	options ...contract.Option) (err error) {
 	if fn == nil {
 		return failure("do", name, fmt.Errorf("%w: fn is nil", contract.ErrInvalidOption))
 	}
@@ -112,7 +115,8 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 }
 
 // take is Lock and TryLock. The error says what was done to which name.
-func (c *Client) take(ctx context.Context, op, name string, options []contract.Option, wait bool) (contract.Handle, error) {
+func (c *Client) take(ctx context.Context, op, name string, options []contract.Option, wait bool) (contract.Handle,
+	error) {
 	l, err := c.tryTake(ctx, name, options, wait)
 	if err != nil { // not a nil *handle in an interface
 		return nil, failure(op, name, err)
@@ -130,7 +134,8 @@ func (c *Client) tryTake(ctx context.Context, name string, options []contract.Op
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case o.Leasing():
-		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Progress, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
+		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Progress, Permits and Metadata need a lock in a table",
+			driver.ErrUnsupported)
 	case o.Shared() && !c.shares:
 		return nil, fmt.Errorf("%w: the server has no shared named locks", driver.ErrUnsupported)
 	}
@@ -214,7 +219,8 @@ func (c *Client) outcome(ctx context.Context, got, wait bool, err error) error {
 	case errors.Is(err, driver.ErrUnavailable): // it saw no holder
 		return driver.Join(err, context.Cause(ctx))
 	case !wait: // it would have said so, had it seen a holder
-		return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, driver.Join(context.Cause(ctx), err))
+		return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable,
+			driver.Join(context.Cause(ctx), err))
 	}
 	return refused(driver.Join(context.Cause(ctx), err))
 }
@@ -226,7 +232,8 @@ func refused(cause error) error { return fmt.Errorf("%w: %w", contract.ErrNotAcq
 func failure(op, name string, err error) error { return fmt.Errorf("dblock: %s %q: %w", op, name, err) }
 
 // InTx takes names until a transaction ends, in their order. lock takes one of them.
-func (c *Client) InTx(ctx context.Context, op string, names []string, wait bool, lock func(ctx context.Context, name string, wait bool) (bool, error)) error {
+func (c *Client) InTx(ctx context.Context, op string, names []string, wait bool, lock func(ctx context.Context,
+	name string, wait bool) (bool, error)) error {
 	failed := strings.Join(names, ", ")
 	names, err := contract.NamesOfTx(names)
 	switch {

@@ -22,7 +22,8 @@ func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
 		for what, try := range map[string]func() error{
 			"TryLock": func() error { _, err := c.TryLock(ctx, "n"); return err },
 			"TryLockTx": func() error {
-				return c.InTx(ctx, "trylocktx", []string{"n"}, false, func(ctx context.Context, _ string, _ bool) (bool, error) {
+				return c.InTx(ctx, "trylocktx", []string{"n"}, false, func(ctx context.Context, _ string, _ bool) (bool,
+					error) {
 					<-ctx.Done()
 					return false, ctx.Err()
 				})
@@ -52,7 +53,8 @@ func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
 		b.cut()
 		<-first.Context().Done()
 		for range 2 {
-			if err := first.Unlock(b.Context()); !errors.Is(err, contract.ErrLost) || !errors.Is(context.Cause(first.Context()), contract.ErrLost) {
+			if err := first.Unlock(b.Context()); !errors.Is(err, contract.ErrLost) ||
+				!errors.Is(context.Cause(first.Context()), contract.ErrLost) {
 				b.Errorf("%v", err)
 			}
 		}

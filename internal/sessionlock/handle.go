@@ -77,7 +77,8 @@ func (c *Client) enter(k claim, shared bool) (*hold, entry, error) {
 	case h.entries == 0:
 		return h, busy, nil
 	case h.shared && !shared:
-		return nil, busy, fmt.Errorf("%w: it would wait for itself: it has the name shared: unlock first", contract.ErrDeadlock)
+		return nil, busy, fmt.Errorf("%w: it would wait for itself: it has the name shared: unlock first",
+			contract.ErrDeadlock)
 	}
 	h.entries++
 	return h, entered, nil

@@ -40,7 +40,8 @@ type Keeper[K comparable] struct {
 // no I/O.
 func New[K comparable](server Server[K], log *slog.Logger, ttl time.Duration) *Keeper[K] {
 	log, logging := tell.Logger(log)
-	k := &Keeper[K]{server: server, log: log, logging: logging, ttl: ttl, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
+	k := &Keeper[K]{server: server, log: log, logging: logging, ttl: ttl, slots: make(chan struct{}, MaxWaiters),
+		lines: make(map[K]*line[K])}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
@@ -51,8 +52,10 @@ func (k *Keeper[K]) Limit(waiters int) { k.slots = make(chan struct{}, min(waite
 // line is what this client holds of a key, and the queue of its requests. It exists while there is
 // either.
 type line[K comparable] struct {
-	key       K
-	exclusive bool // held by this client; as of what was sent to the server, since the pinned connection keeps the order
+	key K
+	// held by this client; as of what was sent to the server, since the pinned connection keeps the
+	// order
+	exclusive bool
 	shares    int
 	queue     []*request[K]
 	seen      bool   // the server has said that it is not to be had at once
@@ -217,7 +220,8 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 			} else {
 				l.exclusive = true
 			}
-			k.remove(l, r, &possession[K]{keeper: k, pin: p, line: l, shared: r.shared, place: place, given: make(chan struct{})}, nil)
+			k.remove(l, r, &possession[K]{keeper: k, pin: p, line: l, shared: r.shared, place: place,
+				given: make(chan struct{})}, nil)
 		case errors.As(err, &lost):
 			err = lost.failure()
 			if r.abandoned {
@@ -303,7 +307,8 @@ type possession[K comparable] struct {
 
 func (p *possession[K]) Kept() context.Context { return p.pin.kept }
 
-var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection that keeps this client's locks, which was closed")
+var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection " +
+	"that keeps this client's locks, which was closed")
 
 // Release gives the lock back. When ctx ends first, the lock is given back all the same as soon as
 // the server can be reached again, or has ended the connection. It is given back once: by the time

@@ -151,11 +151,13 @@ func TestAServerThatHasNotAnsweredHasNamedNobody(t *testing.T) {
 		synctest.Wait()
 		p := b.lock(two, "held", alone)
 		for range 2 { // seen by a try, and by a wait
-			if err := give(one, "held"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
+			if err := give(one, "held"); !errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, driver.ErrUnavailable) {
 				b.Errorf("%v: somebody was seen", err)
 			}
 		}
-		if err := give(two, "held"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
+		if err := give(two, "held"); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, driver.ErrUnavailable) {
 			b.Errorf("%v: it has it itself", err)
 		}
 		b.unlock(p)
@@ -341,7 +343,8 @@ func TestCloseEndsEverything(t *testing.T) {
 			require.NoError(b, one.Close(context.Background()))
 		}
 		<-p.Kept().Done()
-		if !own.returned() || !errors.Is(own.err, driver.ErrUnavailable) || !errors.Is(context.Cause(p.Kept()), errClosed) {
+		if !own.returned() || !errors.Is(own.err, driver.ErrUnavailable) || !errors.Is(context.Cause(p.Kept()),
+			errClosed) {
 			b.Errorf("%v, %v", own.err, context.Cause(p.Kept()))
 		}
 		if _, _, err := one.Acquire(context.Background(), "n", alone, true); !errors.Is(err, errClosed) {

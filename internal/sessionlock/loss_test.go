@@ -113,7 +113,8 @@ func TestAWaiterOnAnotherServerIsRefused(t *testing.T) {
 		k := b.keeper()
 		p := b.lock(k, "n", alone)
 		b.do(func() { b.name = "b" })
-		if _, _, err := k.Acquire(context.Background(), "n", alone, true); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, errElsewhere) {
+		if _, _, err := k.Acquire(context.Background(), "n", alone, true); !errors.Is(err, driver.ErrUnavailable) ||
+			!errors.Is(err, errElsewhere) {
 			b.Errorf("%v", err)
 		}
 		b.unlock(p)

@@ -32,7 +32,8 @@ func (b *bench) lasts(began time.Time, c *call) time.Duration {
 
 // Broken by counting the breaks that a wait has survived.
 func TestAWaitOutlivesAnyNumberOfBreaks(t *testing.T) {
-	for name, apart := range map[string]time.Duration{"far apart": time.Hour, "one after the other": 200 * time.Millisecond} {
+	for name, apart := range map[string]time.Duration{"far apart": time.Hour,
+		"one after the other": 200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(b *bench) {
 				one, two := b.keeper(), b.keeper()

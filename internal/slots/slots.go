@@ -42,7 +42,8 @@ func (r Row) due(retry driver.Retry) bool {
 // Run is the run as clients see it.
 func (r Row) Run() driver.Run {
 	run := driver.Run{
-		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread, Began: time.UnixMicro(r.BeganAt),
+		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
+		Began:  time.UnixMicro(r.BeganAt),
 		Failed: r.failed(), Detail: r.Detail, Tries: int(r.Tries), SlotEnds: time.UnixMicro(r.SlotEnds),
 		Seen: time.UnixMicro(r.NowUs),
 	}

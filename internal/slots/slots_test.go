@@ -68,15 +68,20 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 		{"a slot that ran", tens, often, []Row{ran(123, 1240, 1231)}, false, 0, 2},
 		{"one that failed, without a retry", tens, never, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
 		{"one that failed", tens, often, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
-		{"one that failed as often as it may", tens, driver.Retry{Most: 1}, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
+		{"one that failed as often as it may", tens, driver.Retry{Most: 1}, []Row{failed(ran(123, 1240, 1231))}, false,
+			0, 2},
 		{"and once less often", tens, driver.Retry{Most: 2}, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
-		{"one that failed a moment ago", tens, driver.Retry{Most: 9, Backoff: 2 * time.Microsecond}, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
-		{"one that failed long enough ago", tens, driver.Retry{Most: 9, Backoff: time.Microsecond}, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
-		{"one whose process died a moment ago", tens, driver.Retry{Most: 9, Backoff: 2 * time.Microsecond}, []Row{running(ran(123, 1240, 1231), now)}, false, 0, 2},
+		{"one that failed a moment ago", tens, driver.Retry{Most: 9, Backoff: 2 * time.Microsecond},
+			[]Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
+		{"one that failed long enough ago", tens, driver.Retry{Most: 9, Backoff: time.Microsecond},
+			[]Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
+		{"one whose process died a moment ago", tens, driver.Retry{Most: 9, Backoff: 2 * time.Microsecond},
+			[]Row{running(ran(123, 1240, 1231), now)}, false, 0, 2},
 		{"one that runs", tens, often, []Row{running(ran(123, 1240, 1231), now+1)}, false, 0, 2},
 		{"one whose session is over", tens, often, []Row{running(ran(123, 1240, 1231), now)}, true, 7, 3},
 		{"one whose session is dead", tens, often, []Row{running(ran(123, 1240, 1231), 0)}, true, 7, 3},
-		{"one whose session is dead, without a retry", tens, never, []Row{running(ran(123, 1240, 1231), 0)}, false, 0, 2},
+		{"one whose session is dead, without a retry", tens, never, []Row{running(ran(123, 1240, 1231), 0)}, false, 0,
+			2},
 		{"the slot before", tens, never, []Row{ran(122, 1230, 1229)}, true, 0, 1},
 		{"the slot before, which began late", tens, never, []Row{ran(122, 1230, 1231)}, true, 0, 1},
 		{"a slot of another interval with the same number", tens, never, []Row{ran(123, 124, 120)}, true, 7, 1},
@@ -86,8 +91,10 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 		{"at its end", tens, never, []Row{ran(61, 1250, 1240)}, true, 0, 1},
 		{"a failed run of another interval", tens, never, []Row{failed(ran(61, 1240, 1231))}, false, 0, 2},
 		{"a failed run of another interval, with a retry", tens, often, []Row{failed(ran(61, 1240, 1231))}, true, 0, 1},
-		{"beside one that has not failed", tens, often, []Row{failed(ran(61, 1240, 1231)), ran(40, 1260, 1231)}, false, 0, 2},
-		{"a slot that failed beside another interval's run", tens, often, []Row{failed(ran(123, 1240, 1231)), ran(61, 1240, 1231)}, true, 7, 3},
+		{"beside one that has not failed", tens, often, []Row{failed(ran(61, 1240, 1231)), ran(40, 1260, 1231)}, false,
+			0, 2},
+		{"a slot that failed beside another interval's run", tens, often, []Row{failed(ran(123, 1240, 1231)),
+			ran(61, 1240, 1231)}, true, 7, 3},
 		{"a run of a moment within the slot", tens, never, []Row{ran(1231, 1231, 1231)}, false, 0, 2},
 		{"a moment that never ran", moment, never, nil, true, 0, 1},
 		{"a moment that ran", moment, often, []Row{ran(1230, 1230, 1231)}, false, 0, 2},
@@ -96,12 +103,14 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 		{"an earlier moment that ran later", moment, never, []Row{ran(1229, 1229, 1231)}, true, 0, 1},
 		{"a later moment", moment, never, []Row{ran(1231, 1231, 1231)}, false, 0, 2},
 		{"a later moment that failed", moment, often, []Row{failed(ran(1231, 1231, 1231))}, false, 0, 2},
-		{"a moment that failed before a later one", moment, often, []Row{failed(ran(1230, 1230, 1231)), ran(1231, 1231, 1231)}, false, 0, 2},
+		{"a moment that failed before a later one", moment, often, []Row{failed(ran(1230, 1230, 1231)),
+			ran(1231, 1231, 1231)}, false, 0, 2},
 		{"a run of an interval at the moment", moment, never, []Row{ran(123, 1240, 1230)}, false, 0, 2},
 		{"a run of an interval long after it", moment, never, []Row{ran(999, 9999, 9991)}, false, 0, 2},
 		{"a run of an interval before it", moment, never, []Row{ran(123, 1240, 1229)}, true, 0, 1},
 		{"a failed run of an interval", moment, often, []Row{failed(ran(123, 1240, 1230))}, true, 0, 1},
-		{"a moment that failed, and a run of an interval", moment, often, []Row{failed(ran(1230, 1230, 1231)), ran(123, 1240, 1231)}, false, 0, 2},
+		{"a moment that failed, and a run of an interval", moment, often, []Row{failed(ran(1230, 1230, 1231)),
+			ran(123, 1240, 1231)}, false, 0, 2},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			f := &fake{rows: test.rows}
@@ -110,7 +119,8 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 				t.Fatalf("%+v, ours %v over %d, %v", run, ours, f.over, err)
 			}
 			number, _, ends := test.slot.At(now)
-			if test.due && (run.Slot != number || run.SlotEnds != time.UnixMicro(ends) || run.Token != 8 || run.Session != "s" ||
+			if test.due && (run.Slot != number || run.SlotEnds != time.UnixMicro(ends) || run.Token != 8 ||
+				run.Session != "s" ||
 				run.Began != time.UnixMicro(now) || run.Failed || !run.Ended.IsZero()) {
 				t.Errorf("it began %+v", run)
 			}
@@ -121,7 +131,8 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 		row  Row
 		ours bool
 	}{{"the caller's own claim", own, true}, {"the caller's own run, which has ended", ended, false}} {
-		if run, ours, err := Begin(&fake{rows: []Row{test.row}}, driver.Run{Token: 8}, tens, often); ours != test.ours || run.Token != 8 || err != nil {
+		if run, ours, err := Begin(&fake{rows: []Row{test.row}}, driver.Run{Token: 8}, tens,
+			often); ours != test.ours || run.Token != 8 || err != nil {
 			t.Errorf("%s: %+v, %v, %v", test.says, run, ours, err)
 		}
 	}
@@ -152,7 +163,8 @@ func TestRunsAreShownAsTheyAre(t *testing.T) {
 	if runs[0].Ended != time.UnixMicro(1232) || !runs[1].Ended.IsZero() || runs[0].SlotEnds != time.UnixMicro(1240) {
 		t.Errorf("%+v", runs)
 	}
-	if failed := []bool{runs[0].Failed, runs[1].Failed, runs[2].Failed}; !slices.Equal(failed, []bool{false, true, false}) {
+	if failed := []bool{runs[0].Failed, runs[1].Failed, runs[2].Failed}; !slices.Equal(failed,
+		[]bool{false, true, false}) {
 		t.Errorf("failed: %v", failed)
 	}
 	if Before(time.Time{}) != math.MaxInt64 || Before(time.UnixMicro(5)) != 5 {

@@ -24,14 +24,16 @@ const longest = 63
 // New is the schema or database of a name: letters, digits, "_", "$" and "-", up to 63 bytes.
 func New(name string) (*In, error) {
 	if !fit.MatchString(name) || len(name) > longest {
-		return nil, fmt.Errorf("%q: want letters, digits, _, $ and -, at most 63 bytes, of which the first is a letter or _", name)
+		return nil, fmt.Errorf("%q: want letters, digits, _, $ and -, at most 63 bytes, of which the first is a "+
+			"letter or _", name)
 	}
 	return &In{name: name}, nil
 }
 
 // Objects are the tables, views and functions of all sets.
 var Objects = []string{
-	"clock", "columns", "durable", "events", "fences", "guard", "guards", "heartbeats", "holders", "incarnation", "locks", "migrations",
+	"clock", "columns", "durable", "events", "fences", "guard", "guards", "heartbeats", "holders", "incarnation",
+	"locks", "migrations",
 	"now", "queue", "runs", "schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
 }
 

@@ -14,7 +14,8 @@ func Logger(to *slog.Logger) (*slog.Logger, *Queue) {
 	}
 	h := handler{to: to.Handler()}
 	h.queue = New(func(n int) {
-		r := slog.NewRecord(time.Now(), slog.LevelWarn, "dblock: log entries were left out: the logger was too slow for them", 0)
+		r := slog.NewRecord(time.Now(), slog.LevelWarn,
+			"dblock: log entries were left out: the logger was too slow for them", 0)
 		r.Add("entries", n)
 		handle(h.to, context.Background(), r)
 	})

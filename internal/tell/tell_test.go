@@ -103,7 +103,8 @@ func TestALoggerThatBlocksIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
 		stuck := make(chan struct{})
-		to := slow{slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		to := slow{slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string,
+			a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}

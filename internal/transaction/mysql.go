@@ -21,7 +21,8 @@ const Turn = 500 * time.Millisecond
 // limit ends is undone as one statement, whatever innodb_rollback_on_timeout says.
 func InTurn(text string, limit time.Duration) string {
 	mysql := fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d) */", limit.Milliseconds())
-	mariaDB := fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = %g FOR */ ", limit.Seconds())
+	mariaDB := fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = %g FOR */ ",
+		limit.Seconds())
 	return mariaDB + strings.Replace(text, "SELECT", mysql, 1)
 }
 
@@ -75,7 +76,8 @@ func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, 
 }
 
 // where reads no table: at REPEATABLE READ that would begin the transaction's snapshot.
-const where = "SELECT @@SESSION.innodb_lock_wait_timeout, VERSION() LIKE '%MariaDB%', CONCAT_WS('/', @@hostname, @@port, DATABASE())"
+const where = "SELECT @@SESSION.innodb_lock_wait_timeout, VERSION() LIKE '%MariaDB%', CONCAT_WS('/', @@hostname, " +
+	"@@port, DATABASE())"
 
 // onMySQL are Queries of MySQL or MariaDB.
 type onMySQL struct {

@@ -44,7 +44,8 @@ func takesStatement(method reflect.Value, results int) bool {
 		return false
 	}
 	t := method.Type()
-	return t.IsVariadic() && t.NumIn() == 3 && t.In(0) == contextType && t.In(1) == stringType && t.In(2) == argsType && t.NumOut() == results
+	return t.IsVariadic() && t.NumIn() == 3 && t.In(0) == contextType && t.In(1) == stringType && t.In(2) == argsType &&
+		t.NumOut() == results
 }
 
 func (q pgxQueries) Exec(ctx context.Context, text string, args ...any) error {

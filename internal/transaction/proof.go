@@ -10,8 +10,11 @@ import (
 // ErrUnproven is the error of a statement that the server has answered, and that did nothing.
 // MariaDB answers "OK, 0 rows" to some statements that a KILL QUERY or max_statement_time has cut
 // short, and the transaction could commit the rest. A trigger can swallow a write, too.
-var ErrUnproven = driver.Fail(driver.ErrRetry, stale("the server answered that a statement was done, and it did nothing: "+
-	"a KILL QUERY or a limit for the time of statements may have cut it short: roll back, and begin the transaction anew"))
+var ErrUnproven = driver.Fail(driver.ErrRetry,
+	stale("the server answered that a statement was done, and it did nothing: "+
+		"a KILL QUERY or a limit for the time of statements may have cut it short: roll back, and begin the "+
+		"transaction "+
+		"anew"))
 
 // stale is why a transaction has to be run again, with the SQLSTATE of a serialization failure.
 type stale string
@@ -22,8 +25,9 @@ func (stale) SQLState() string { return "40001" }
 
 // ErrSwallowed is ErrUnproven on PostgreSQL and SQLite, which cut no statement short without an
 // error: it would be the same in the next try.
-var ErrSwallowed = driver.Fail(driver.ErrConfig, errors.New("the database answered that a statement was done, and it did nothing: "+
-	"a trigger, a rule or a row level policy on dblock's tables swallows what is written"))
+var ErrSwallowed = driver.Fail(driver.ErrConfig,
+	errors.New("the database answered that a statement was done, and it did nothing: "+
+		"a trigger, a rule or a row level policy on dblock's tables swallows what is written"))
 
 // MustAct reports whether a statement must do at least one row: its kind, which sqlc has in the
 // first line, is :exec. A statement that may find nothing to do is of another kind, and its caller

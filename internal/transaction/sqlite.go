@@ -48,7 +48,8 @@ func runSQLite(ctx, _ context.Context, q Queries, work func(context.Context, Que
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := work(quiet, q)
 		code, _ := sqliteCode(err)
-		if kind := code & 0xff; kind != sqliteBusy && kind != sqliteLocked || code == sqliteBusySnapshot || ctx.Err() == nil && !time.Now().Before(end) {
+		if kind := code & 0xff; kind != sqliteBusy && kind != sqliteLocked || code == sqliteBusySnapshot ||
+			ctx.Err() == nil && !time.Now().Before(end) {
 			return err
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause))

@@ -93,7 +93,8 @@ func Of(tx any) (Tx, error) {
 	if q, ok := ofPgx(tx); ok {
 		return Tx{queries: q, engine: &postgres}, nil
 	}
-	return Tx{}, fmt.Errorf("%w: a %T is neither a pgx.Tx nor a *sql.Tx; a pool or a connection has no transaction to be part of", ErrInvalid, tx)
+	return Tx{}, fmt.Errorf("%w: a %T is neither a pgx.Tx nor a *sql.Tx; a pool or a connection has no transaction "+
+		"to be part of", ErrInvalid, tx)
 }
 
 // Name returns an error unless name is valid on every engine.
@@ -128,7 +129,9 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 	}
 	err := Ended(ctx, quiet, e.run(ctx, quiet, t.queries, e.work(w)))
 	if err != nil && e.missing(quiet, t.queries, w.Table, err) {
-		return driver.Fail(driver.ErrSchema, fmt.Errorf("%s is not there; run migrate.Up(ctx, db, engine, %s) on this database: %w", w.Table, w.Set, err))
+		return driver.Fail(driver.ErrSchema,
+			fmt.Errorf("%s is not there; run migrate.Up(ctx, db, engine, %s) on this database: %w", w.Table, w.Set,
+				err))
 	}
 	return err
 }
@@ -149,7 +152,8 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 	case version != "" && version[0] >= '0' && version[0] <= '9':
 		return &mysql, nil
 	}
-	return nil, fmt.Errorf("%w: the transaction is on %q, which is none of PostgreSQL, MySQL, MariaDB and SQLite", driver.ErrUnsupported, version)
+	return nil, fmt.Errorf("%w: the transaction is on %q, which is none of PostgreSQL, MySQL, MariaDB and SQLite",
+		driver.ErrUnsupported, version)
 }
 
 // Ended turns an error of a statement that says, in whatever words, that the caller's transaction
@@ -189,7 +193,8 @@ func Lenient(ctx context.Context) (context.Context, context.CancelFunc) {
 // turns runs try until its result is anything but a turn that ran out. patience returns the limit
 // that the caller's session sets for all turns together; 0: none. It is called only after a turn
 // ran out.
-func turns(ctx context.Context, try func() error, ended func(error) bool, patience func() (time.Duration, error)) error {
+func turns(ctx context.Context, try func() error, ended func(error) bool, patience func() (time.Duration,
+	error)) error {
 	start := time.Now()
 	for {
 		if err := ctx.Err(); err != nil {

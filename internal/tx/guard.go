@@ -84,7 +84,8 @@ func (t *Transactions) makeGuard(ctx context.Context, in Tx, h *ledger.Hold) (pr
 		h.Guardable.Store(true)
 		return proven, nil
 	case ctx.Err() == nil && (errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry)):
-		err = fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than %v: %w",
+		err = fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than "+
+			"%v: %w",
 			guardTimeout, err)
 	}
 	return nil, err

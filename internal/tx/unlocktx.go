@@ -33,7 +33,8 @@ func (t *Transactions) unlockTx(ctx context.Context, in Tx, h *ledger.Hold) erro
 	}
 	err = in.Release(ctx, h.Held(), d, h.In.SideConn)
 	if errors.Is(err, driver.ErrGuarded) {
-		err = fmt.Errorf("the lock guards another transaction that is open: end that first, or unlock after this one: %w",
+		err = fmt.Errorf("the lock guards another transaction that is open: end that first, or unlock after this "+
+			"one: %w",
 			err)
 	}
 	if other := t.elsewhere(ctx, in, "", err); other != nil {

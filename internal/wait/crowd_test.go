@@ -50,8 +50,9 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := time.Now()
 		h := New(ctx, &crowd{left: 1000}, me, Config{
-			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute, Limit: time.Minute,
-			Log: quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
+			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute,
+			Limit: time.Minute,
+			Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})
 		w := h.enter("n", "a")
 		if r := <-w.answers; !r.Granted || time.Since(began) > time.Second {

@@ -154,7 +154,8 @@ func (n *awaited) saw(state driver.State, now time.Duration) {
 // Listen.
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
-		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
+		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1),
+		tried:   make(chan struct{}),
 		waiters: map[string]*Waiter{}, names: map[string]*awaited{},
 	}
 }
@@ -397,7 +398,8 @@ func (h *Hub) polls(because error) {
 		level = slog.LevelWarn
 	}
 	if told := h.config.Told; told == nil || told.CompareAndSwap(false, true) {
-		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "at least every", slowestPoll, "because", because)
+		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "at least every",
+			slowestPoll, "because", because)
 	}
 }
 

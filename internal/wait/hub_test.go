@@ -264,7 +264,8 @@ func TestTheHubsOfAClientSayOnceWhyTheyPoll(t *testing.T) {
 			for range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				h := New(ctx, cannot{&table{}, c.because}, me, Config{
-					Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(log), Told: told, Safety: safety, Limit: time.Minute,
+					Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(log), Told: told,
+					Safety: safety, Limit: time.Minute,
 				})
 				h.Ready(t.Context())
 				cancel()
@@ -296,15 +297,19 @@ func (f *hoarse) Listen(ctx context.Context, ready func(), wake func(driver.Hint
 // Broken by taking one reason for final: a first notification that was late is no pooler.
 func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) {
 	for because, most := range map[error]time.Duration{
-		driver.ErrUnavailable: relistenMax, driver.ErrUnsupported: relistenRarely, driver.ErrCannotListen: relistenRarely, driver.ErrDeaf: relistenRarely,
+		driver.ErrUnavailable: relistenMax, driver.ErrUnsupported: relistenRarely,
+		driver.ErrCannotListen: relistenRarely, driver.ErrDeaf: relistenRarely,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &hoarse{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint), broken: make(chan struct{})}, because: because}
+			f := &hoarse{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint),
+				broken: make(chan struct{})}, because: because}
 			log, began := levels{said: map[slog.Level]int{}}, time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			h := New(ctx, f, me, Config{
-				Clock: clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(log), Told: new(atomic.Bool),
-				Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""), Safety: safety, Limit: time.Minute,
+				Clock: clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(log),
+				Told:    new(atomic.Bool),
+				Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
+				Safety: safety, Limit: time.Minute,
 			})
 			defer h.Wait()
 			defer cancel()
@@ -327,8 +332,10 @@ func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) 
 			if !h.Listening() {
 				t.Errorf("%v: it is not tried any more after %d times", because, len(f.tries))
 			}
-			if lines := log.said[slog.LevelInfo] + log.said[slog.LevelDebug] + log.said[slog.LevelWarn]; errors.Is(because, driver.ErrUnsupported) && lines != 2 {
-				t.Errorf("%v: %d lines in the log, want one that it polls, and one that it does not any more", because, lines)
+			if lines := log.said[slog.LevelInfo] + log.said[slog.LevelDebug] +
+				log.said[slog.LevelWarn]; errors.Is(because, driver.ErrUnsupported) && lines != 2 {
+				t.Errorf("%v: %d lines in the log, want one that it polls, and one that it does not any more", because,
+					lines)
 			}
 		})
 	}

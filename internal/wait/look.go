@@ -161,7 +161,9 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if state.Waiters > 0 && state.Rest > 0 {
 		wait = min(wait, state.Rest+slack)
 	}
-	if state.Ready { // released with a transaction of the application's, or its cool-down is over: the first session that notices hands it on
+	// released with a transaction of the application's, or its cool-down is over: the first session
+	// that notices hands it on
+	if state.Ready {
 		overdue = append(overdue, driver.Holder{})
 		wait = min(wait, slack)
 	}

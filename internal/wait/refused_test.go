@@ -38,12 +38,14 @@ func (d *denied) Run(context.Context, ...protocol.Op) ([]protocol.Result, error)
 func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
 	for _, sees := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint), broken: make(chan struct{})}, sees: sees}
+			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint),
+				broken: make(chan struct{})}, sees: sees}
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			h := New(ctx, d, me, Config{
 				Clock: clock.Func(func() time.Duration { return time.Since(began) }),
-				Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
+				Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet,
+					""),
 				Safety: safety, Limit: time.Minute,
 			})
 			d.queue("n", 0, "a1")

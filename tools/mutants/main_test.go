@@ -54,7 +54,8 @@ func TestAParagraphOutOfOrderIsRefused(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	if m := all[0]; m.rule != "a rule" || m.line != 3 || m.file != "a/b.go" || m.part != "T.f" || len(m.edits) != 2 ||
-		m.edits[0] != (edit{"x\ny", "z"}) || m.edits[1] != (edit{"u", ""}) || m.pkg != "a" || m.test != "TestThis/one sentence of it" {
+		m.edits[0] != (edit{"x\ny", "z"}) || m.edits[1] != (edit{"u", ""}) || m.pkg != "a" ||
+		m.test != "TestThis/one sentence of it" {
 		t.Errorf("%+v", m)
 	}
 	for _, line := range []string{"@ a/b.go T.f\n", "- x\n- y\n+ z\n- u\n", "! a TestThis/one sentence of it\n"} {

@@ -49,7 +49,8 @@ func readAll(root string, packages []string) (all []mutant, err error) {
 		folder = filepath.ToSlash(folder)
 		wants := func(p string) bool {
 			above, below := strings.CutSuffix(path.Clean(p), "...")
-			return path.Clean(above) == folder || below && strings.HasPrefix("./"+folder, "./"+path.Clean(above)+"/") || below && path.Clean(above) == "."
+			return path.Clean(above) == folder || below && strings.HasPrefix("./"+folder, "./"+path.Clean(above)+"/") ||
+				below && path.Clean(above) == "."
 		}
 		if len(packages) > 0 && !slices.ContainsFunc(packages, wants) {
 			return nil

@@ -56,7 +56,8 @@ func (r runner) tryAll(mutants []mutant) []result {
 		}
 		began := time.Now()
 		passed, err := r.unbroken(pkg, tests)
-		fmt.Printf("%-13s %s: %d of %d tests without a mutant (%.0fs)\n", "passed", pkg, len(passed), len(tests), time.Since(began).Seconds())
+		fmt.Printf("%-13s %s: %d of %d tests without a mutant (%.0fs)\n", "passed", pkg, len(passed), len(tests),
+			time.Since(began).Seconds())
 		if err != nil {
 			fmt.Println(err)
 		}
@@ -124,7 +125,8 @@ func (r runner) try(m mutant, base string) (verdict string, err error) {
 	if err != nil {
 		return failed, err
 	}
-	if err := errors.Join(os.WriteFile(base+".broken", broken, 0o600), os.WriteFile(base+".json", overlay, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(base+".broken", broken, 0o600), os.WriteFile(base+".json", overlay,
+		0o600)); err != nil {
 		return failed, err
 	}
 	if err := r.build(m.pkg, base+".test", "-overlay", base+".json"); err != nil {
@@ -136,7 +138,8 @@ func (r runner) try(m mutant, base string) (verdict string, err error) {
 		return survived, nil
 	case strings.Contains(text, "panic: test timed out after") || errors.Is(err, context.DeadlineExceeded):
 		return hungOnIt, nil
-	case strings.Contains(text, "--- FAIL: ") || strings.Contains(text, "panic: ") || strings.Contains(text, "fatal error: "):
+	case strings.Contains(text, "--- FAIL: ") || strings.Contains(text, "panic: ") ||
+		strings.Contains(text, "fatal error: "):
 		return caughtIt, nil
 	}
 	return failed, fmt.Errorf("no test has failed: %w\n%s", err, tail(out))
@@ -158,7 +161,8 @@ func (r runner) workspace() string { return filepath.Join(r.root, "go.work") }
 func (r runner) run(pkg, binary, pattern string, limit time.Duration, env ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+time.Minute)
 	defer cancel()
-	test := exec.CommandContext(ctx, binary, "-test.v", "-test.count=1", "-test.timeout="+limit.String(), "-test.run="+pattern)
+	test := exec.CommandContext(ctx, binary, "-test.v", "-test.count=1", "-test.timeout="+limit.String(),
+		"-test.run="+pattern)
 	test.Dir = filepath.Join(r.root, pkg)
 	test.Env = append(os.Environ(), env...)
 	test.WaitDelay = 10 * time.Second // a test may leave processes behind that keep its output open

@@ -25,7 +25,8 @@ import (
 )
 
 // Usage is the text of the flag -dsn.
-const Usage = "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite file of its own)"
+const Usage = "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite " +
+	"file of its own)"
 
 // connectTimeout is how long a server may take to answer for the first time.
 const connectTimeout = 10 * time.Second
@@ -59,7 +60,8 @@ func Open(ctx context.Context, dsn, name string) (Database, error) {
 	file := filepath.Join(folder, name+".db")
 	// SQLite has one writer at a time: the others wait for it, for up to 10 s, and with WAL they
 	// can read meanwhile.
-	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file),
+		RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}
 	d, err := Source{Engine: migrate.SQLite, DSN: u.String(), Place: "SQLite, " + file}.Open(ctx)
 	if err != nil {
 		return Database{}, errors.Join(err, os.RemoveAll(folder))

@@ -28,7 +28,8 @@ func Parse(dsn string) (Source, error) {
 		if err != nil {
 			return Source{}, fmt.Errorf("-dsn: %w", err) // pgx leaves the password out
 		}
-		return Source{migrate.Postgres, dsn, fmt.Sprintf("PostgreSQL, database %s on %s port %d", c.Database, c.Host, c.Port)}, nil
+		return Source{migrate.Postgres, dsn, fmt.Sprintf("PostgreSQL, database %s on %s port %d", c.Database, c.Host,
+			c.Port)}, nil
 	case "mysql", "mariadb":
 		native, err := nativeMySQL(dsn)
 		if err != nil {
@@ -38,7 +39,8 @@ func Parse(dsn string) (Source, error) {
 	}
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return Source{}, fmt.Errorf("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db or user:pass@tcp(host:port)/db: %w", err)
+		return Source{}, fmt.Errorf("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db "+
+			"or user:pass@tcp(host:port)/db: %w", err)
 	}
 	if c.DBName == "" {
 		return Source{}, errors.New("-dsn: it names no database: …/db")

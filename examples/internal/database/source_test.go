@@ -12,7 +12,8 @@ import (
 func TestPostgresURLsGoToPgxAsTheyAre(t *testing.T) {
 	for _, dsn := range []string{"postgres://u:p@h:1234/d?sslmode=disable", "postgresql://u@h/d"} {
 		s, err := Parse(dsn)
-		if err != nil || s.Engine != migrate.Postgres || s.DSN != dsn || !strings.Contains(s.Place, "database d on h port") {
+		if err != nil || s.Engine != migrate.Postgres || s.DSN != dsn || !strings.Contains(s.Place,
+			"database d on h port") {
 			t.Errorf("Parse(%q) = %+v, %v", dsn, s, err)
 		}
 	}
@@ -43,7 +44,8 @@ func TestMySQLIsAURLOrTheDriversOwnForm(t *testing.T) {
 		if c.User != want.user || c.Passwd != want.password || c.Addr != want.addr || c.DBName != want.db {
 			t.Errorf("Parse(%q) = %q", dsn, s.DSN)
 		}
-		if strings.Contains(dsn, "parseTime") != c.ParseTime || strings.Contains(dsn, "clientFoundRows") != c.ClientFoundRows {
+		if strings.Contains(dsn, "parseTime") != c.ParseTime ||
+			strings.Contains(dsn, "clientFoundRows") != c.ClientFoundRows {
 			t.Errorf("Parse(%q) = %q: lost a parameter", dsn, s.DSN)
 		}
 		if strings.Contains(dsn, "time_zone") && c.Params["time_zone"] != "'+02:00'" {
@@ -55,7 +57,8 @@ func TestMySQLIsAURLOrTheDriversOwnForm(t *testing.T) {
 func TestABadDSNIsRefusedWithoutShowingThePassword(t *testing.T) {
 	for _, dsn := range []string{
 		"localhost", "file:fee.db", "sqlite:///fee.db", "postgres://u:secret%zz@h/d", "postgres://u:secret@h:port/d",
-		"mysql://u:secret%zz@h/d", "mysql://u:secret@h", "mysql://u:secret@h:port/d", "u:secret@tcp(h:1)/", "u:secret@tcp/d?tls=no",
+		"mysql://u:secret%zz@h/d", "mysql://u:secret@h", "mysql://u:secret@h:port/d", "u:secret@tcp(h:1)/",
+		"u:secret@tcp/d?tls=no",
 	} {
 		s, err := Parse(dsn)
 		if err == nil {

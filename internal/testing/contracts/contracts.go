@@ -128,7 +128,8 @@ func (w *world) take(r driver.Request) driver.Held {
 // queue makes a request that waits, and returns its attempt.
 func (w *world) queue(r driver.Request) string {
 	w.Helper()
-	if joined, err := driver.Do(w.ctx, w.Backend, protocol.Join{Request: r}); err != nil || joined.Outcome != protocol.Queued {
+	if joined, err := driver.Do(w.ctx, w.Backend, protocol.Join{Request: r}); err != nil ||
+		joined.Outcome != protocol.Queued {
 		w.Fatalf("%+v: %+v, %v", r, joined, err)
 	}
 	return r.Attempt

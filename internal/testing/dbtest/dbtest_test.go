@@ -16,7 +16,8 @@ import (
 
 func TestAKilledServerComesBackWithWhatWasCommitted(t *testing.T) {
 	for kind, own := range map[string]func(testing.TB) *dbtest.Server{
-		dbtest.KindPostgres: dbtest.OwnPostgres, dbtest.KindMariaDB: dbtest.OwnMariaDB, dbtest.KindMySQL: dbtest.OwnMySQL,
+		dbtest.KindPostgres: dbtest.OwnPostgres, dbtest.KindMariaDB: dbtest.OwnMariaDB,
+		dbtest.KindMySQL: dbtest.OwnMySQL,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			server := own(t)

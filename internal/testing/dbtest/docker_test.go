@@ -20,7 +20,8 @@ func TestAContainerThatDoesNotAnswerIsRemoved(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "tcp://"+l.Addr().String())
 	defer func(before []string) { helper = before }(helper)
 	removed := filepath.Join(t.TempDir(), "removed")
-	helper = []string{"sh", "-c", `echo "postgres:17 postgres://postgres@127.0.0.1:1/postgres"; cat; echo >"$0"`, removed}
+	helper = []string{"sh", "-c", `echo "postgres:17 postgres://postgres@127.0.0.1:1/postgres"; cat; echo >"$0"`,
+		removed}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := startContainer(ctx, KindPostgres, false); err == nil || !strings.Contains(err.Error(), "postgres:17") {
@@ -38,7 +39,8 @@ func TestAHelperThatFailsIsReported(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "tcp://"+l.Addr().String())
 	defer func(before []string) { helper = before }(helper)
 	helper = []string{"sh", "-c", "echo no such image >&2; exit 1"}
-	if _, err := startContainer(t.Context(), KindPostgres, false); err == nil || !strings.Contains(err.Error(), "no such image") {
+	if _, err := startContainer(t.Context(), KindPostgres, false); err == nil || !strings.Contains(err.Error(),
+		"no such image") {
 		t.Errorf("a helper that fails: %v", err)
 	}
 }

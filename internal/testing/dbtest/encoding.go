@@ -17,7 +17,8 @@ func Encoded(t testing.TB, encoding string) Database {
 // EncodedEmpty is Encoded without tables.
 func EncodedEmpty(t testing.TB, encoding string) Database {
 	t.Helper()
-	return server(t, KindPostgres).temporary(t, " ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	return server(t, KindPostgres).temporary(t,
+		" ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 }
 
 // ClientEncoding returns a database of PostgreSQL as seen by connections with a client_encoding;

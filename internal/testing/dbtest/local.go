@@ -173,7 +173,8 @@ func postgresInstall(bin string) Install {
 				"-A", "trust", "-N", "-E", "UTF8", "--locale=C"}
 		},
 		run: func(dir string, port int) []string {
-			args := []string{filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"), "-p", strconv.Itoa(port), "-k", dir}
+			args := []string{filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"), "-p", strconv.Itoa(port),
+				"-k", dir}
 			for _, setting := range []string{
 				"listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB",
 				"fsync=off", "full_page_writes=off", // the processes are killed, never the machine
@@ -262,7 +263,8 @@ func mysqld() ([]string, error) {
 		if !executable(path) {
 			continue
 		}
-		if out, err := exec.Command(path, "--version").Output(); err == nil && !strings.Contains(string(out), "MariaDB") {
+		if out, err := exec.Command(path, "--version").Output(); err == nil && !strings.Contains(string(out),
+			"MariaDB") {
 			return []string{path, "--no-defaults"}, nil
 		}
 	}
@@ -271,7 +273,8 @@ func mysqld() ([]string, error) {
 
 func mysqlInstall(command []string) Install {
 	common := func(dir string) []string {
-		return append(slices.Clone(command), "--datadir="+filepath.Join(dir, "data"), "--mysqlx=0", "--secure-file-priv=NULL")
+		return append(slices.Clone(command), "--datadir="+filepath.Join(dir, "data"), "--mysqlx=0",
+			"--secure-file-priv=NULL")
 	}
 	return Install{
 		users: []string{"mysql", "nobody"},
@@ -283,7 +286,8 @@ func mysqlInstall(command []string) Install {
 		},
 		dsn: "root@tcp(127.0.0.1:%d)/test",
 		// initialize-insecure makes root@localhost only, which TCP without name resolution is not.
-		sql: mysqlSQL + "CREATE USER IF NOT EXISTS root@'127.0.0.1';\nGRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n",
+		sql: mysqlSQL + "CREATE USER IF NOT EXISTS root@'127.0.0.1';\nGRANT ALL ON *.* TO root@'127.0.0.1' WITH " +
+			"GRANT OPTION;\n",
 	}
 }
 

@@ -49,9 +49,11 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port, err := freePort()
 	require.NoError(t, err)
-	ini := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
+	ini := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s%s\n[pgbouncer]\nlisten_addr = "+
+		"127.0.0.1\nlisten_port = %d\n"+
 		"unix_socket_dir =\nauth_type = any\npool_mode = %s\nignore_startup_parameters = extra_float_digits\n",
-		server.Host, server.Port, server.User, password(server.Password), port, mode) + strings.Join(settings, "\n") + "\n"
+		server.Host, server.Port, server.User, password(server.Password), port, mode) + strings.Join(settings, "\n") +
+		"\n"
 	file := filepath.Join(dir, "ini")
 	require.NoError(t, errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.Own(dir)))
 	p := &program.Program{As: as, Dir: dir, Args: []string{binary, "-q", file}}

@@ -55,7 +55,8 @@ func Find(before map[string]string) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d goroutines were left behind:\n\n%s", len(left), strings.Join(slices.Sorted(maps.Values(left)), "\n\n"))
+			return fmt.Errorf("%d goroutines were left behind:\n\n%s", len(left),
+				strings.Join(slices.Sorted(maps.Values(left)), "\n\n"))
 		}
 		time.Sleep(pause)
 	}

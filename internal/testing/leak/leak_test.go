@@ -19,7 +19,8 @@ func TestAGoroutineThatStaysIsFound(t *testing.T) {
 		end := make(chan struct{})
 		go leaked(end)
 		err := Find(before)
-		if err == nil || !strings.Contains(err.Error(), "leak.leaked") || !strings.HasPrefix(err.Error(), "1 goroutines") {
+		if err == nil || !strings.Contains(err.Error(), "leak.leaked") || !strings.HasPrefix(err.Error(),
+			"1 goroutines") {
 			t.Errorf("found: %v", err)
 		}
 		close(end)

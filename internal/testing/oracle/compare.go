@@ -72,7 +72,8 @@ func (c *comparison) grants(name string, got, want driver.Grant) {
 	c.Helper()
 	if !c.tokens[name].match(got.First, want.First) || !c.tokens[name].match(got.Token, want.Token) ||
 		got.Token-got.First != want.Token-want.First ||
-		got.Contended != want.Contended || !near(int64(got.Lease/time.Microsecond), int64(want.Lease/time.Microsecond)) {
+		got.Contended != want.Contended || !near(int64(got.Lease/time.Microsecond),
+		int64(want.Lease/time.Microsecond)) {
 		c.failf("grant %+v, the protocol says %+v", got, want)
 	}
 }
@@ -130,7 +131,8 @@ func (c *comparison) rows(name string) {
 func (c *comparison) row(got, want protocol.Row) {
 	c.Helper()
 	pairs := c.tokens[want.Name]
-	same := pairs.match(got.First, want.First) && pairs.match(got.Last, want.Last) && pairs.match(got.Token, want.Token) &&
+	same := pairs.match(got.First, want.First) && pairs.match(got.Last, want.Last) &&
+		pairs.match(got.Token, want.Token) &&
 		near(got.Since, want.Since) && near(got.Ends, want.Ends) &&
 		near(max(got.Rests, c.now), max(want.Rests, c.now)) // one that is over does not count
 	g, w := got, want

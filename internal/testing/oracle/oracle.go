@@ -67,7 +67,8 @@ func Compare(t T, e Engine, seed uint64, steps int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &comparison{
 		T: t, Engine: e, Rand: rand.New(rand.NewPCG(seed, 0)), ctx: ctx,
-		alive: map[string]bool{}, tokens: map[string]*tokens{}, before: map[string]protocol.Row{}, ears: map[string]*ear{},
+		alive: map[string]bool{}, tokens: map[string]*tokens{}, before: map[string]protocol.Row{},
+		ears: map[string]*ear{},
 	}
 	defer c.close(cancel)
 	c.memory = memory.Names{

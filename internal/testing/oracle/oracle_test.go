@@ -157,8 +157,18 @@ func TestAWrongShortWayIsSeen(t *testing.T) {
 				}
 			}
 		},
-		"a lease forgotten": func(d *double) { d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Ends = 0 } },
-		"a rest forgotten":  func(d *double) { d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Rests = 0 } },
+		"a lease forgotten": func(d *double) {
+			d.take = func(n *protocol.Name, _ driver.Request,
+				_ driver.Grant) {
+				n.Ends = 0
+			}
+		},
+		"a rest forgotten": func(d *double) {
+			d.take = func(n *protocol.Name, _ driver.Request,
+				_ driver.Grant) {
+				n.Rests = 0
+			}
+		},
 		"a place that counts once": func(d *double) {
 			d.join = func(n *protocol.Name) {
 				for _, p := range n.PutPlaces {

@@ -52,7 +52,8 @@ func (c *comparison) duration() time.Duration {
 // asks is a request for a name.
 func (c *comparison) asks(name string) driver.Request {
 	r := driver.Request{
-		Name: name, Session: c.session(), Host: fmt.Sprintf("host%d", c.IntN(2)), Thread: fmt.Sprintf("thread%d", c.IntN(2)),
+		Name: name, Session: c.session(), Host: fmt.Sprintf("host%d", c.IntN(2)), Thread: fmt.Sprintf("thread%d",
+			c.IntN(2)),
 		Attempt: crand.Text(), Wait: true,
 	}
 	kind := c.kind(name)
@@ -120,15 +121,17 @@ func (c *comparison) some(name string) held {
 	var all []held
 	if row, _ := c.memory.Row(name); row.Session != "" {
 		all = append(all, held{
-			session: row.Session, attempt: row.Attempt, host: row.Host, thread: row.Thread, first: row.First, token: row.Last,
-			over: row.Ends != 0 && row.Ends <= c.now,
+			session: row.Session, attempt: row.Attempt, host: row.Host, thread: row.Thread, first: row.First,
+			token: row.Last,
+			over:  row.Ends != 0 && row.Ends <= c.now,
 		})
 		all = append(all, all...)
 	}
 	for _, s := range c.memory.Shares(name) {
 		all = append(all, held{
-			session: s.Session, attempt: s.Attempt, host: s.Host, thread: s.Thread, first: s.Token, token: s.Token, shared: true,
-			over: s.Ends != 0 && s.Ends <= c.now,
+			session: s.Session, attempt: s.Attempt, host: s.Host, thread: s.Thread, first: s.Token, token: s.Token,
+			shared: true,
+			over:   s.Ends != 0 && s.Ends <= c.now,
 		})
 	}
 	for _, p := range c.memory.Places(name) {
@@ -160,11 +163,13 @@ func (c *comparison) token(name string, mem int64, mine bool) int64 {
 func (c *comparison) pass(name string) {
 	c.Helper()
 	for range 3 {
-		c.joins(driver.Request{Name: name, Session: c.session(), Attempt: crand.Text(), Members: 1 + c.IntN(3), Wait: true})
+		c.joins(driver.Request{Name: name, Session: c.session(), Attempt: crand.Text(), Members: 1 + c.IntN(3),
+			Wait: true})
 	}
 	for range 3 {
 		row, _ := c.memory.Row(name)
-		c.removes(name, held{session: row.Session, attempt: row.Attempt, token: row.Last}, protocol.ByHolder, true, false)
+		c.removes(name, held{session: row.Session, attempt: row.Attempt, token: row.Last}, protocol.ByHolder, true,
+			false)
 	}
 }
 

@@ -15,7 +15,8 @@ func fake(t *testing.T, ends string) (s *Supervised, runs func() int) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "runs")
-	s = Supervise(&Program{Dir: dir, Args: []string{"sh", "-c", `echo "$1" >>runs; test $(wc -l <runs) -gt ` + ends + ` || exit 1; echo >up; exec sleep 600`, "sh"}}, 0)
+	s = Supervise(&Program{Dir: dir, Args: []string{"sh", "-c", `echo "$1" >>runs; test $(wc -l <runs) -gt ` + ends +
+		` || exit 1; echo >up; exec sleep 600`, "sh"}}, 0)
 	t.Cleanup(func() {
 		_ = s.Kill()
 		s.watching.Wait()

@@ -52,7 +52,8 @@ func relied(l *client.Lock) bool {
 // act lets an actor do something.
 func (w *world) act() bool {
 	a, any := one(w, some(w.actors, func(a *actor) bool {
-		return !a.asking && !a.working && !a.m.stopped && (!a.m.closing || a.m.closed && a.active()) && (!w.ending || a.active())
+		return !a.asking && !a.working && !a.m.stopped && (!a.m.closing || a.m.closed && a.active()) &&
+			(!w.ending || a.active())
 	}))
 	if !any {
 		return false

@@ -54,7 +54,8 @@ func ask[A any](ctx context.Context, m *machine, kind string, of about, run func
 	s := &statement{m: m, kind: kind, about: of}
 	s.run = func() {
 		s.done = true
-		if !of.reads && m.world.tables.busy(of.name) && of.tx == nil || of.tx != nil && m.world.tables.barred(of.name, of.tx) {
+		if !of.reads && m.world.tables.busy(of.name) && of.tx == nil || of.tx != nil && m.world.tables.barred(of.name,
+			of.tx) {
 			got.err = driver.ErrBusy
 			return
 		}
@@ -121,7 +122,10 @@ func (e engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, erro
 }
 
 func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
-	return ask(ctx, e.m, "beat", about{served: true}, func() (bool, error) { return e.tables().heartbeat(id, ttl), nil })
+	return ask(ctx, e.m, "beat", about{served: true}, func() (bool, error) {
+		return e.tables().heartbeat(id, ttl),
+			nil
+	})
 }
 
 func (e engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {

@@ -85,7 +85,8 @@ func (j *journal) changed(before, row protocol.Row, changes protocol.Changes) {
 			j.granted(row, token)
 		}
 		if row.First < row.Last {
-			j.cohorts = append(j.cohorts, breach{name: row.Name, Grant: driver.Grant{First: row.First, Token: row.Last}})
+			j.cohorts = append(j.cohorts, breach{name: row.Name, Grant: driver.Grant{First: row.First,
+				Token: row.Last}})
 		}
 	}
 	ticket, queued := j.tickets[row.Attempt]
@@ -130,7 +131,10 @@ func (j *journal) broken(row protocol.Row, r driver.Removal, attempt string) {
 	}
 	for reason, tokens := range j.aims {
 		if len(tokens) > 0 && strings.HasSuffix(r.Event.Detail, ": "+reason) && !b.Has(tokens[0]) &&
-			!slices.ContainsFunc(j.cohorts, func(c breach) bool { return c.name == r.Name && c.Has(tokens[0]) && c.Has(r.Token) }) {
+			!slices.ContainsFunc(j.cohorts, func(c breach) bool {
+				return c.name == r.Name && c.Has(tokens[0]) &&
+					c.Has(r.Token)
+			}) {
 			j.world.fail("Break takes token %d, and was meant for %d", r.Token, tokens[0])
 		}
 	}
@@ -210,7 +214,8 @@ func (j *journal) moved(a *actor) {
 // guarded looks at the commit of a transaction that guards a hold.
 func (j *journal) guarded(h driver.Held, token int64) {
 	if j.latest[h.Name] > token {
-		j.world.fail("a transaction that was guarded with token %d of %s commits after token %d has begun", token, h.Name, j.latest[h.Name])
+		j.world.fail("a transaction that was guarded with token %d of %s commits after token %d has begun", token,
+			h.Name, j.latest[h.Name])
 	}
 }
 
@@ -231,7 +236,8 @@ func (j *journal) judge() {
 				continue
 			}
 			if believer != nil && !(believer.locks[0].Shared() && a.locks[0].Shared()) {
-				w.fail("%s (token %d) and %s (token %d) both have %s", believer, believer.hold.token, a, a.hold.token, name)
+				w.fail("%s (token %d) and %s (token %d) both have %s", believer, believer.hold.token, a, a.hold.token,
+					name)
 			}
 			believer = a
 			row, _ := w.tables.Row(name)
@@ -265,7 +271,8 @@ func (j *journal) lost(a *actor) {
 
 // unlocked looks at what Unlock has returned.
 func (j *journal) unlocked(a *actor, err error) {
-	if errors.Is(err, client.ErrLost) && !a.ended && !a.given && !a.m.disturbed() && !a.hold.shaky && j.breachOf(a.hold) == nil {
+	if errors.Is(err, client.ErrLost) && !a.ended && !a.given && !a.m.disturbed() && !a.hold.shaky &&
+		j.breachOf(a.hold) == nil {
 		j.world.fail("%s unlocks token %d of %s, and is told that it was lost: %v", a, a.hold.token, a.hold.name, err)
 	}
 }
@@ -276,7 +283,8 @@ func (j *journal) left(living bool) string {
 	var all []string
 	of := func(id string) bool {
 		s := w.tables.sessions[id]
-		return w.tables.alive(id) || !living && s.ended && !slices.ContainsFunc(w.machines, func(m *machine) bool { return m.failed && m.String() == s.host })
+		return w.tables.alive(id) || !living && s.ended && !slices.ContainsFunc(w.machines,
+			func(m *machine) bool { return m.failed && m.String() == s.host })
 	}
 	for _, name := range names {
 		row, _ := w.tables.Row(name)

@@ -97,7 +97,8 @@ func TestClientsKeepThePromisesWhateverHappensBetweenThemAndTheDatabase(t *testi
 	}
 	began := time.Now()
 	bad, made := play(t, seed, steps, noBug)
-	t.Logf("%d steps with %d cohorts in %v, from DBLOCK_SEED=%d", made, cohorts, time.Since(began).Round(time.Millisecond), seed)
+	t.Logf("%d steps with %d cohorts in %v, from DBLOCK_SEED=%d", made, cohorts,
+		time.Since(began).Round(time.Millisecond), seed)
 	if bad != "" {
 		t.Fatal(bad)
 	}

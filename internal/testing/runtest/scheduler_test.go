@@ -16,7 +16,11 @@ func (w *world) work() bool {
 	var s *statement
 	any := false
 	if w.rng.IntN(2) == 0 { // it is over sooner than a cohort
-		s, any = one(w, some(w.statements, func(s *statement) bool { return can(s) && (s.kind == "describe" || s.kind == "break") }))
+		s,
+			any = one(w, some(w.statements, func(s *statement) bool {
+			return can(s) &&
+				(s.kind == "describe" || s.kind == "break")
+		}))
 	}
 	if !any {
 		s, any = one(w, some(w.statements, can))
@@ -49,7 +53,10 @@ func (w *world) work() bool {
 
 // tell connects a listener, or delivers a hint.
 func (w *world) tell() bool {
-	l, any := one(w, some(w.listeners, func(l *listener) bool { return !l.m.mute() && (!l.connected || len(l.hints) > 0) }))
+	l, any := one(w, some(w.listeners, func(l *listener) bool {
+		return !l.m.mute() &&
+			(!l.connected || len(l.hints) > 0)
+	}))
 	if !any {
 		return false
 	}
@@ -71,7 +78,8 @@ func (w *world) tell() bool {
 
 // pass lets time pass.
 func (w *world) pass() bool {
-	d := []time.Duration{time.Millisecond, 4 * time.Millisecond, 21 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond}[w.rng.IntN(5)]
+	d := []time.Duration{time.Millisecond, 4 * time.Millisecond, 21 * time.Millisecond, 60 * time.Millisecond,
+		150 * time.Millisecond}[w.rng.IntN(5)]
 	if w.haste && w.rng.IntN(20) > 0 {
 		d = min(d, time.Duration(1+w.rng.IntN(4))*time.Millisecond)
 	}
@@ -129,7 +137,10 @@ func (w *world) fault() bool {
 		s.left, s.m.failed = true, s.m.failed || s.m.closing
 		s.lose()
 	case 3: // a statement is refused
-		s, any := one(w, some(w.statements, func(s *statement) bool { return !s.left && !s.done && !s.about.reads && !s.m.mute() }))
+		s, any := one(w, some(w.statements, func(s *statement) bool {
+			return !s.left && !s.done && !s.about.reads &&
+				!s.m.mute()
+		}))
 		if !any {
 			return false
 		}

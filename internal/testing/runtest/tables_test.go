@@ -34,7 +34,8 @@ type sessionRow struct {
 
 func newTables() *tables {
 	d := &tables{
-		sessions: map[string]*sessionRow{}, locked: map[string]*transaction{}, guards: map[string]map[*transaction]bool{}, seized: map[string]bool{},
+		sessions: map[string]*sessionRow{}, locked: map[string]*transaction{},
+		guards: map[string]map[*transaction]bool{}, seized: map[string]bool{},
 	}
 	d.Names = memory.Names{Now: func() int64 { return 0 }, Alive: d.alive, Expire: d.expire, Seize: d.seize}
 	return d
@@ -217,7 +218,8 @@ func (d *tables) state(row protocol.Row, id string) driver.State {
 	if len(places) > 0 && row.Session == "" {
 		head := places[0]
 		if s.Sharing > 0 {
-			s.Head = driver.Holder{Session: head.Session, Host: head.Host, Thread: head.Thread, Attempt: head.Attempt, Left: d.left(head.Session)}
+			s.Head = driver.Holder{Session: head.Session, Host: head.Host, Thread: head.Thread, Attempt: head.Attempt,
+				Left: d.left(head.Session)}
 		}
 		s.Ready = row.Fits(head.Units, head.Of)
 	}
@@ -236,7 +238,8 @@ func (d *tables) holders(row protocol.Row) (holders []driver.Holder) {
 	if row.Session != "" {
 		holders = append(holders, driver.Holder{
 			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-			Grant: driver.Grant{First: row.First, Token: row.Last, Contended: row.Waiters > 0}, Left: d.left(row.Session),
+			Grant: driver.Grant{First: row.First, Token: row.Last, Contended: row.Waiters > 0},
+			Left:  d.left(row.Session),
 		})
 	}
 	for _, s := range d.Shares(row.Name) {

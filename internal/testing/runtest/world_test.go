@@ -98,7 +98,8 @@ func (m *machine) disturbed() bool { return time.Now().Before(m.shaky) }
 func newWorld(seed uint64, b bug) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 1)), start: time.Now()}
 	w.faults = []int{0, 2, 5, 10}[w.rng.IntN(4)]
-	w.haste, w.plain, w.given, w.breaks = w.rng.IntN(3) > 0, []int{40, 70, 95}[w.rng.IntN(3)], []int{20, 70}[w.rng.IntN(2)], []int{0, 2, 30}[w.rng.IntN(3)]
+	w.haste, w.plain, w.given, w.breaks = w.rng.IntN(3) > 0, []int{40, 70, 95}[w.rng.IntN(3)],
+		[]int{20, 70}[w.rng.IntN(2)], []int{0, 2, 30}[w.rng.IntN(3)]
 	w.journal = newJournal(w)
 	w.tables = newTables()
 	w.tables.journal, w.tables.notify, w.tables.freeByTx, w.tables.bug = w.journal, w.notify, w.rng.IntN(2) == 0, b
@@ -106,7 +107,8 @@ func newWorld(seed uint64, b bug) *world {
 	for range 2 + w.rng.IntN(2) {
 		m := &machine{world: w, index: len(w.machines), began: time.Now().Add(-time.Hour)}
 		m.client = client.New(engine{m: m}, client.Config{
-			TTL: ttl, Host: m.String(), App: "runtest", Log: testlog.New(io.Discard, func(args ...any) { w.fail("%v", args) }), Clock: clock.Func(m.clock),
+			TTL: ttl, Host: m.String(), App: "runtest", Log: testlog.New(io.Discard,
+				func(args ...any) { w.fail("%v", args) }), Clock: clock.Func(m.clock),
 			NotAcquired: func(_ driver.State, cause error) error {
 				return fmt.Errorf("%w: %w", client.ErrNotAcquired, cmp.Or(cause, errHeld))
 			},
@@ -333,7 +335,10 @@ func (w *world) collect() {
 	slices.SortStableFunc(connecting, func(a, b *listener) int { return cmp.Compare(a.m.index, b.m.index) })
 	w.listeners = append(w.listeners, connecting...)
 	w.listeners = slices.DeleteFunc(w.listeners, func(l *listener) bool { return l.over })
-	w.statements = slices.DeleteFunc(w.statements, func(s *statement) bool { return s.left && (s.done || s.about.served) })
+	w.statements = slices.DeleteFunc(w.statements, func(s *statement) bool {
+		return s.left &&
+			(s.done || s.about.served)
+	})
 	for _, do := range finished {
 		do()
 	}
@@ -445,7 +450,8 @@ func (w *world) end() {
 	if !w.calm(func() bool { return !slices.ContainsFunc(w.machines, func(m *machine) bool { return !m.closed }) }) {
 		w.fail("Close does not return")
 	}
-	if !w.calm(func() bool { return w.journal.left(false) == "" }) { // a late heartbeat has revived a session that nobody has
+	// a late heartbeat has revived a session that nobody has
+	if !w.calm(func() bool { return w.journal.left(false) == "" }) {
 		w.fail("when all is closed there is left: %s", w.journal.left(false))
 	}
 	w.abandon()

@@ -21,7 +21,8 @@ var afterUnlockTx = inPlaces(own{
 	{"what UnlockTx has released is in no list, and its client does not count it", listedAfterUnlockTx},
 	{"after UnlockTx a lock is neither converted nor extended nor detached nor written about", usedAfterUnlockTx},
 	{"after UnlockTx and a rollback Guard brings the lock back to its owner", guardedAfterRollback},
-	{"an owner that waits for its own lock after UnlockTx and a rollback waits until its context ends", waitsAfterRollback},
+	{"an owner that waits for its own lock after UnlockTx and a rollback waits until its context ends",
+		waitsAfterRollback},
 	{"Close after UnlockTx and a rollback gives the lock back", closedAfterRollback},
 }, moving{
 	{"nobody watches the progress of a lock after UnlockTx, until Guard has shown a rollback", progressAfterUnlockTx},
@@ -68,7 +69,8 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			handOn(t, a, how)
 			next := granted(t, soon, waiter)
 			if nested, err := c.TryLock(ctx, how, again.options...); !errors.Is(err, dblock.ErrNotAcquired) {
-				t.Fatalf("entered again beside the next holder, with token %d after %d: %v", nested.Token(), l.Token(), err)
+				t.Fatalf("entered again beside the next holder, with token %d after %d: %v", nested.Token(), l.Token(),
+					err)
 			}
 			nested := locking(ctx, c, how, again.options...)
 			e.queued(t, how, 1)
@@ -179,13 +181,17 @@ func usedAfterUnlockTx(t *testing.T, e *env) {
 		options []dblock.LockOption
 		use     func(l *dblock.Lock) error
 	}{
-		"Downgrade":  {nil, func(l *dblock.Lock) error { return l.Downgrade(brief(t)) }},
-		"TryUpgrade": {[]dblock.LockOption{dblock.Shared()}, func(l *dblock.Lock) error { return l.TryUpgrade(brief(t)) }},
+		"Downgrade": {nil, func(l *dblock.Lock) error { return l.Downgrade(brief(t)) }},
+		"TryUpgrade": {[]dblock.LockOption{dblock.Shared()},
+			func(l *dblock.Lock) error { return l.TryUpgrade(brief(t)) }},
 		"Raise": {nil, func(l *dblock.Lock) error {
 			_, err := raiseToken(brief(t), l, l.Token()+1)
 			return err
 		}},
-		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l *dblock.Lock) error { return l.Extend(brief(t), 2*time.Hour) }},
+		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l *dblock.Lock) error {
+			return l.Extend(brief(t),
+				2*time.Hour)
+		}},
 		"Record": {nil, func(l *dblock.Lock) error { return l.Record(brief(t), "test", "") }},
 		"Detach": {nil, func(l *dblock.Lock) error { return l.Detach(brief(t), time.Hour) }},
 	} {

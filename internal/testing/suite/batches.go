@@ -175,7 +175,8 @@ func lostBatch(t *testing.T, e *env) {
 	}
 	for _, l := range held {
 		live(t, l)
-		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND token = ?", l.Name(), l.Token()); n != 1 {
+		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND token = ?", l.Name(),
+			l.Token()); n != 1 {
 			t.Errorf("%s: the lock is not the one in the database", l.Name())
 		}
 	}
@@ -294,7 +295,8 @@ func leaveMany(t *testing.T, e *env) {
 		require.NoError(t, a.Backend.OpenSession(brief(t), driver.Session{ID: session, Host: "h", TTL: longTTL}))
 	}
 	reader := func(session, attempt string) driver.Request {
-		return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1, Of: driver.Readers, Wait: true}
+		return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1,
+			Of: driver.Readers, Wait: true}
 	}
 	writer := func(session, attempt string) driver.Request {
 		r := reader(session, attempt)
@@ -305,7 +307,8 @@ func leaveMany(t *testing.T, e *env) {
 		t.Fatal(taken, err)
 	}
 	for _, r := range []driver.Request{
-		writer(me, "a1"), writer(me, "a2"), reader(other, "b1"), reader(me, "a3"), writer(other, "b2"), writer(me, "a4"), reader(me, "a5"),
+		writer(me, "a1"), writer(me, "a2"), reader(other, "b1"), reader(me, "a3"), writer(other, "b2"),
+		writer(me, "a4"), reader(me, "a5"),
 	} {
 		if _, outcome, err := drivertest.Join(brief(t), a.Backend, r); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
@@ -332,8 +335,10 @@ func leaveMany(t *testing.T, e *env) {
 		if got := fmt.Sprint(granted); got != step.next {
 			t.Errorf("%v left: %s was granted: want %s", step.leave, got, step.next)
 		}
-		if n := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"); n != step.left || int64(e.waiting(t, "n")) != n {
-			t.Errorf("%v left: %d waiters are counted, %d are there, want %d", step.leave, n, e.waiting(t, "n"), step.left)
+		if n := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"); n != step.left ||
+			int64(e.waiting(t, "n")) != n {
+			t.Errorf("%v left: %d waiters are counted, %d are there, want %d", step.leave, n, e.waiting(t, "n"),
+				step.left)
 		}
 	}
 }
@@ -345,7 +350,8 @@ func batchPasses(t *testing.T, e *env) {
 	request := func(name string) driver.Request {
 		return driver.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(), Wait: true}
 	}
-	if _, outcome, err := drivertest.Join(brief(t), a.Backend, request("waited")); err != nil || outcome != protocol.Queued {
+	if _, outcome, err := drivertest.Join(brief(t), a.Backend, request("waited")); err != nil ||
+		outcome != protocol.Queued {
 		t.Fatal(outcome, err)
 	}
 	// As UnlockTx leaves it on MySQL, until it is handed on.
@@ -356,7 +362,8 @@ func batchPasses(t *testing.T, e *env) {
 	if err != nil || !taken {
 		t.Fatal(taken, err)
 	}
-	if _, err := drivertest.Release(brief(t), a.Backend, driver.Held{Name: "rests", Session: waited.Session, Token: g.Token}, false); err != nil {
+	if _, err := drivertest.Release(brief(t), a.Backend, driver.Held{Name: "rests", Session: waited.Session,
+		Token: g.Token}, false); err != nil {
 		t.Fatal(err)
 	}
 	free, _ := e.takeFor(t, a, "free", takeover{})

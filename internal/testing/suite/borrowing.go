@@ -17,7 +17,8 @@ import (
 )
 
 var borrowing = inPlaces(own{
-	{"a step leaves its connection as it was, at whichever statement the transaction's context ends", nothingIsBorrowed},
+	{"a step leaves its connection as it was, at whichever statement the transaction's context ends",
+		nothingIsBorrowed},
 })
 
 // sessionOf are queries whose answers together are what an application could have set in a session,
@@ -26,22 +27,27 @@ var sessionOf = map[string][]string{
 	Postgres: {
 		"SELECT name || '=' || setting FROM pg_settings WHERE source = 'session' ORDER BY name",
 		"SELECT coalesce(current_setting('dblock.patience', true), '')",
-		"SELECT locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND (relation IS NULL OR relation >= 16384)",
+		"SELECT locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND " +
+			"(relation IS NULL OR relation >= 16384)",
 		"SELECT pg_listening_channels()",
 		"SELECT name FROM pg_prepared_statements WHERE name NOT LIKE 'stmtcache_%'", // which the driver keeps
 		"SELECT count(*)::text FROM pg_cursors WHERE name <> ''",
 		"SELECT (pg_current_xact_id_if_assigned() IS NULL)::text", // not in a transaction
 	},
-	MySQL:   {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()", "SELECT COUNT(*) FROM performance_schema.user_variables_by_thread WHERE thread_id = PS_CURRENT_THREAD_ID()"},
+	MySQL: {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()",
+		"SELECT COUNT(*) FROM performance_schema.user_variables_by_thread WHERE thread_id = PS_CURRENT_THREAD_ID()"},
 	MariaDB: {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()"},
 	SQLite: {
-		"PRAGMA busy_timeout", "PRAGMA synchronous", "PRAGMA journal_mode", "PRAGMA locking_mode", "PRAGMA foreign_keys", "PRAGMA query_only",
-		"PRAGMA read_uncommitted", "PRAGMA cache_size", "PRAGMA temp_store", "PRAGMA wal_autocheckpoint", "PRAGMA database_list",
+		"PRAGMA busy_timeout", "PRAGMA synchronous", "PRAGMA journal_mode", "PRAGMA locking_mode",
+		"PRAGMA foreign_keys", "PRAGMA query_only",
+		"PRAGMA read_uncommitted", "PRAGMA cache_size", "PRAGMA temp_store", "PRAGMA wal_autocheckpoint",
+		"PRAGMA database_list",
 	},
 }
 
 // varying are variables of MySQL and MariaDB that change by themselves, or with each INSERT.
-var varying = []string{"timestamp", "rand_seed1", "rand_seed2", "last_insert_id", "identity", "insert_id", "pseudo_thread_id",
+var varying = []string{"timestamp", "rand_seed1", "rand_seed2", "last_insert_id", "identity", "insert_id",
+	"pseudo_thread_id",
 	"error_count", "warning_count", "last_gtid", "statement_id", "gtid_executed", "hostname"}
 
 // sessionState is what a session has.
@@ -115,7 +121,10 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 		{"optimistic.Bump that waits", blocks(bump), bump},
 	} {
 		for _, same := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, same context %v", s.name, same), func(t *testing.T) { e.endEachStatement(t, a, other, s, same) })
+			t.Run(fmt.Sprintf("%s, same context %v", s.name, same), func(t *testing.T) {
+				e.endEachStatement(t, a, other,
+					s, same)
+			})
 		}
 	}
 	unlock(t, held)
@@ -172,7 +181,8 @@ func (e *env) endStatement(t *testing.T, a, other App, s step, same bool, nth in
 			_ = holder.rollback() // the statement itself waits no longer
 		}
 		err = within(t, patience, "the step returns", done)
-		if _, lasts := tx.(pgxTx); err != nil && !same && !lasts && !errors.Is(err, dblock.ErrTxDone) && !errors.Is(err, dblock.ErrNotAcquired) {
+		if _, lasts := tx.(pgxTx); err != nil && !same && !lasts && !errors.Is(err, dblock.ErrTxDone) &&
+			!errors.Is(err, dblock.ErrNotAcquired) {
 			t.Errorf("statement %d: %v, want that the transaction has ended", nth, err)
 		}
 	case <-done:

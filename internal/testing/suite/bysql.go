@@ -17,10 +17,12 @@ func (e *env) bySQL(tx Tx, name string, token int64) error {
 	if e.wiring.Kind == Postgres {
 		return tx.exec(context.Background(), fmt.Sprintf("SELECT dblock_guard('%s', %d)", name, token))
 	}
-	count := fmt.Sprintf("SELECT COUNT(*) FROM dblock_locks WHERE name = '%s' AND session_id IS NOT NULL AND first_token = %d AND last_token = %[2]d", name, token)
+	count := fmt.Sprintf("SELECT COUNT(*) FROM dblock_locks WHERE name = '%s' AND session_id IS NOT NULL AND "+
+		"first_token = %d AND last_token = %[2]d", name, token)
 	if e.wiring.Kind != SQLite {
 		count += " LOCK IN SHARE MODE"
-	} else if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil { // as BEGIN IMMEDIATE locks the database
+	} else if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		// as BEGIN IMMEDIATE locks the database
 		return err
 	}
 	n, err := tx.number(context.Background(), count)

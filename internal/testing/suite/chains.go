@@ -63,7 +63,8 @@ func chainOfWaiting(t *testing.T, e *env) {
 		}
 	}
 	infos, err := c.Why(t.Context(), "c")
-	if err != nil || len(infos) != 2 || len(infos[0].Holders) != 2 || infos[0].Waiters[0].Thread != "1" || infos[1].Waiters[0].Thread != "3" {
+	if err != nil || len(infos) != 2 || len(infos[0].Holders) != 2 || infos[0].Waiters[0].Thread != "1" ||
+		infos[1].Waiters[0].Thread != "3" {
 		t.Errorf("%+v, %v", infos, err)
 	}
 	cancel()

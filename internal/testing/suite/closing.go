@@ -172,7 +172,8 @@ func closeBesideInspect(t *testing.T, e *env) {
 	}
 	e.closeInTime(t, c)
 	for what, answer := range answers {
-		if err := within(t, soon, what+" returns", answer); !(err == nil && reads) && !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrUnavailable) {
+		if err := within(t, soon, what+" returns", answer); !(err == nil && reads) &&
+			!errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -200,7 +200,8 @@ func leftCohort(t *testing.T, e *env) {
 // dissolve breaks what the name's holder has.
 func (l *line) dissolve(self string, h driver.Holder) []driver.Handoff {
 	l.t.Helper()
-	return l.remove(protocol.Break(self, "n", h, driver.Event{Name: "n", Kind: "broken", Token: h.Grant.Token, Session: h.Session}))
+	return l.remove(protocol.Break(self, "n", h, driver.Event{Name: "n", Kind: "broken", Token: h.Grant.Token,
+		Session: h.Session}))
 }
 
 func brokenCohort(t *testing.T, e *env) {
@@ -339,7 +340,8 @@ func describedCohort(t *testing.T, e *env) {
 				t.Fatalf("%+v, %v", states, err)
 			}
 			d := states[0]
-			if h := d.Holders[0]; h.Attempt != "s1" || h.Thread != thread || h.Grant.First != g.First || h.Grant.Token != g.Token || d.Token != l.highest {
+			if h := d.Holders[0]; h.Attempt != "s1" || h.Thread != thread || h.Grant.First != g.First ||
+				h.Grant.Token != g.Token || d.Token != l.highest {
 				t.Errorf("%+v: want %+v", d, g)
 			}
 			var attempts []string
@@ -350,7 +352,8 @@ func describedCohort(t *testing.T, e *env) {
 				t.Errorf("at most %d: %v, %d in all: want %v, %d", most, attempts, d.Waiters, want, waiters)
 			}
 		}
-		if names, err := l.Backend.Names(brief(t), driver.Filter{Contended: true}, 10); err != nil || len(names) != min(waiters, 1) {
+		if names, err := l.Backend.Names(brief(t), driver.Filter{Contended: true}, 10); err != nil ||
+			len(names) != min(waiters, 1) {
 			t.Errorf("names with waiters: %v, %v", names, err)
 		}
 		for _, d := range e.details(t, l) {
@@ -432,7 +435,11 @@ func racedCohorts(t *testing.T, e *env) {
 		var next []driver.Handoff
 		remove := func(r driver.Removal) {
 			var n []driver.Handoff
-			if err := unlessBusy(func() (err error) { n, _, err = drivertest.Remove(brief(t), l.Backend, r); return }); err != nil {
+			if err := unlessBusy(func() (err error) {
+				n, _, err = drivertest.Remove(brief(t), l.Backend,
+					r)
+				return
+			}); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -445,7 +452,11 @@ func racedCohorts(t *testing.T, e *env) {
 		all.Go(func() { remove(protocol.Release(l.held(s, g.Token), true, false)) })
 		all.Go(func() { remove(protocol.Undo(s, "n", r.Attempt)) })
 		all.Go(func() {
-			if err := unlessBusy(func() (err error) { grant, outcome, err = drivertest.Join(brief(t), l.Backend, other); return }); err != nil {
+			if err := unlessBusy(func() (err error) {
+				grant, outcome, err = drivertest.Join(brief(t), l.Backend,
+					other)
+				return
+			}); err != nil {
 				t.Error(err)
 			}
 		})

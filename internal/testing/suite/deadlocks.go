@@ -15,12 +15,14 @@ import (
 )
 
 var deadlocks = inPlaces(own{
-	{"a cycle of two: the younger gives up, and the error names the cycle", func(t *testing.T, e *env) { ring(t, e, 2) }},
+	{"a cycle of two: the younger gives up, and the error names the cycle",
+		func(t *testing.T, e *env) { ring(t, e, 2) }},
 	{"a cycle of three of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 3) }},
 	{"a cycle of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
 	{"more permits than there are beside one's own are refused at once", ownPermits},
 	{"goroutines of one owner that share a semaphore are no deadlock", fanOut},
-	{"a goroutine that waits is in the way of what its call is under, and of nothing else that its owner holds", beside},
+	{"a goroutine that waits is in the way of what its call is under, and of nothing else that its owner holds",
+		beside},
 	{"LockAll takes part in cycles", ringWithLockAll},
 	{"what LockAll has is in the way while it waits for the rest", ringWithinLockAll},
 	{"LockTx takes part in cycles of leases", ringWithLockTx},
@@ -34,7 +36,8 @@ const interval = 200 * time.Millisecond
 
 // ring has n owners hold one name each, and wait for the next one's.
 func ring(t *testing.T, e *env, n int) {
-	clients := []Client{e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))}
+	clients := []Client{e.client(t, dblock.WithDeadlockCheck(interval)),
+		e.client(t, dblock.WithDeadlockCheck(interval))}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	kinds := [][]dblock.LockOption{nil, {dblock.Shared()}, {dblock.Permits(2, 3)}}
@@ -225,7 +228,8 @@ func ringWithLockTx(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a, b := e.app(t, 10), e.app(t, 10)
 	apps := []App{a, b}
-	clients := []Client{e.clientOf(t, a, dblock.WithDeadlockCheck(interval)), e.clientOf(t, b, dblock.WithDeadlockCheck(interval))}
+	clients := []Client{e.clientOf(t, a, dblock.WithDeadlockCheck(interval)),
+		e.clientOf(t, b, dblock.WithDeadlockCheck(interval))}
 	name := func(i int) string { return fmt.Sprintf("n%d", i%n) }
 	for _, through := range []int{1, 2, n} { // so many of the edges are LockTx, the youngest among them
 		held, txs, waiters := make([]*dblock.Lock, n), make([]Tx, n), make([]chan error, n)
@@ -294,7 +298,8 @@ func semaphoreThatDrains(t *testing.T, e *env) {
 // noFalseDeadlocks takes names of all kinds in one order only, under the owner's context, with very
 // frequent checks.
 func noFalseDeadlocks(t *testing.T, e *env) {
-	clients := []Client{e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond)), e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond))}
+	clients := []Client{e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond)),
+		e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond))}
 	kinds := []dblock.LockOption{dblock.Metadata(nil), dblock.Shared()}
 	var all sync.WaitGroup
 	until := time.Now().Add(2 * time.Second)

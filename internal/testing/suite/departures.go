@@ -133,7 +133,8 @@ func departedContext(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
 	ends := make(chan error, 2)
-	c := e.clientOf(t, a, dblock.WithEvents(), dblock.WithObserver(observe.Observer{HoldEnd: func(h observe.HoldResult) { ends <- h.Err }}))
+	c := e.clientOf(t, a, dblock.WithEvents(),
+		dblock.WithObserver(observe.Observer{HoldEnd: func(h observe.HoldResult) { ends <- h.Err }}))
 	for i, unlocked := range []bool{true, false} {
 		l := lock(t, c, "n")
 		tx := beginTx(t, a, e.levels()[0])

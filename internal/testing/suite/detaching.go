@@ -22,7 +22,8 @@ var detaching = inPlaces(own{
 	{"nobody takes up what is not detached", notTakenUp},
 	{"a member of a cohort is detached, and the others wait on", memberOutlived},
 	{"a lock that was waited for leaves nothing in its client, however it ends", nothingLeft},
-	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back", movedWithoutAnswer},
+	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back",
+		movedWithoutAnswer},
 }, moving{
 	{"a detached lock goes to the next when its time is over, and cannot be taken up any more", detachedForLong},
 	{"the time of a detached lock begins once nothing is in the way of detaching it", detachedLate},
@@ -30,7 +31,8 @@ var detaching = inPlaces(own{
 
 var detachingGuarded = inPlaces(own{
 	{"a lock is detached once the transactions that it guards have ended", detachedBehindGuards},
-	{"a lock that was taken up guards transactions, and those that began before are to be run again", guardedAfterResume},
+	{"a lock that was taken up guards transactions, and those that began before are to be run again",
+		guardedAfterResume},
 })
 
 // detach detaches a lock.
@@ -334,7 +336,8 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 	live(t, again)
 	unlock(t, again)
 
-	for _, unsent := range []bool{false, true} { // it is the new session's, or still this one's: the client does not know
+	// it is the new session's, or still this one's: the client does not know
+	for _, unsent := range []bool{false, true} {
 		held := lock(t, c, "n")
 		u.unsent.Store(unsent)
 		during(func(ctx context.Context) error { return held.Detach(ctx, time.Hour) })

@@ -19,7 +19,8 @@ import (
 // Elsewhere has clients do what there is to do with tables that their connections do not find by
 // themselves: a statement that names no place fails. open makes an engine for the tables of a
 // place, of which there are two; begin a transaction of the application's, with what commits it.
-func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], begin func(ctx context.Context) (tx TX, commit func() error, err error), places [2]string) {
+func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], begin func(ctx context.Context) (tx TX,
+	commit func() error, err error), places [2]string) {
 	client := func(place string) *dblock.Client[TX] {
 		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithLogger(testlog.New(t.Output(), t.Error)))
 		require.NoError(t, err)
@@ -82,7 +83,8 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	}
 	did("LockTx", a.LockTx(ctx, tx, "n", "m"), commit())
 	for what, option := range map[string]dblock.LockOption{
-		"Shared": dblock.Shared(), "Permits": dblock.Permits(2, 5), "Lease": dblock.Lease(time.Hour), "Owner": dblock.Owner("h", "t"), "MinHold": dblock.MinHold(time.Millisecond),
+		"Shared": dblock.Shared(), "Permits": dblock.Permits(2, 5), "Lease": dblock.Lease(time.Hour),
+		"Owner": dblock.Owner("h", "t"), "MinHold": dblock.MinHold(time.Millisecond),
 	} {
 		l, err := a.Lock(ctx, what, option)
 		if err != nil {
@@ -98,7 +100,10 @@ func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], 
 	if did("LockAll", err); err == nil {
 		did("LockAll", all.Unlock(ctx))
 	}
-	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	})
 	if did("OncePer", err); !ran {
 		t.Error("the job did not run")
 	}

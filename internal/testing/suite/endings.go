@@ -163,7 +163,8 @@ func (e *env) empty(t testing.TB) {
 			t.Errorf("%d rows are left in %s", n, table)
 		}
 	}
-	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR attempt <> ''"); n != 0 {
+	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR attempt "+
+		"<> ''"); n != 0 {
 		t.Errorf("%d locks are still held or waited for", n)
 	}
 }

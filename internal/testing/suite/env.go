@@ -90,7 +90,8 @@ func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	t.Helper()
 	log := testlog.New(t.Output(), t.Error)
-	c, err := newClient(a, slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options, e.timed(a))...)
+	c, err := newClient(a, slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options,
+		e.timed(a))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -196,7 +197,8 @@ func (e *env) free(t testing.TB, name string) {
 	t.Helper()
 	eventually(t, soon, fmt.Sprintf("%q is free and nobody waits", name), func() bool {
 		return e.waiting(t, name) == 0 &&
-			e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND (session_id IS NOT NULL OR waiters <> 0)", name) == 0
+			e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND (session_id IS NOT NULL OR waiters <> 0)",
+				name) == 0
 	})
 }
 

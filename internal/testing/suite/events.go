@@ -22,7 +22,8 @@ func someEvents(t *testing.T, e *env) {
 	c := e.client(t)
 	var records []driver.Event
 	for i := range 7 {
-		records = append(records, driver.Event{Name: []string{"x", "y"}[i%2], Kind: []string{"one", "other"}[i/2%2], Token: int64(i)})
+		records = append(records, driver.Event{Name: []string{"x", "y"}[i%2], Kind: []string{"one", "other"}[i/2%2],
+			Token: int64(i)})
 	}
 	require.NoError(t, e.app(t, 2).Backend.Record(brief(t), records[1:]))
 	var ids [7]int64 // by token, as they are counted here

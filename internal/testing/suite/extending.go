@@ -36,7 +36,8 @@ func extendLease(t *testing.T, e *env) {
 		}
 		before := e.now(t)
 		require.NoError(t, l.Extend(t.Context(), time.Hour))
-		if after := e.now(t); ends() < before+time.Hour.Microseconds()-1000 || ends() > after+time.Hour.Microseconds()+1000 {
+		if after := e.now(t); ends() < before+time.Hour.Microseconds()-1000 || ends() > after+time.Hour.Microseconds()+
+			1000 {
 			t.Errorf("%s: it ends at %d, extended by an hour between %d and %d", table, ends(), before, after)
 		}
 		later := ends()

@@ -15,7 +15,8 @@ var faults = inPlaces(own{
 	{"a first lock over a pool whose idle connections are all dead is taken", deadPool},
 }, flowing{
 	{"killing the connections that listen loses no wake-up", func(t *testing.T, e *env) { killed(t, e, listeners) }},
-	{"killing the connections that do not listen loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, others) }},
+	{"killing the connections that do not listen loses no lock and no wake-up",
+		func(t *testing.T, e *env) { killed(t, e, others) }},
 	{"killing every connection loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, everything) }},
 })
 
@@ -38,7 +39,8 @@ func (e *env) kill(t testing.TB, w which) int {
 	t.Helper()
 	switch e.wiring.Kind {
 	case Postgres:
-		condition := map[which]string{everything: "", listeners: "AND application_name LIKE 'dblock%'", others: "AND application_name NOT LIKE 'dblock%'"}[w]
+		condition := map[which]string{everything: "", listeners: "AND application_name LIKE 'dblock%'",
+			others: "AND application_name NOT LIKE 'dblock%'"}[w]
 		return int(e.number(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' `+condition))
 	case SQLite:
@@ -47,10 +49,12 @@ func (e *env) kill(t testing.TB, w which) int {
 		e.exec(t, "ROLLBACK")
 		return 1
 	}
-	condition := map[which]string{everything: "", listeners: "AND info RLIKE 'SLEEP|GET_LOCK'", others: "AND (info IS NULL OR info NOT RLIKE 'SLEEP|GET_LOCK')"}[w]
+	condition := map[which]string{everything: "", listeners: "AND info RLIKE 'SLEEP|GET_LOCK'",
+		others: "AND (info IS NULL OR info NOT RLIKE 'SLEEP|GET_LOCK')"}[w]
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	rows, err := e.look.QueryContext(ctx, "SELECT id FROM "+e.db.Processes()+" WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
+	rows, err := e.look.QueryContext(ctx, "SELECT id FROM "+e.db.Processes()+
+		" WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
 	require.NoError(t, err)
 	var ids []int64
 	for rows.Next() {

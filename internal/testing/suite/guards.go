@@ -16,7 +16,8 @@ import (
 
 var guards = inPlaces(own{
 	{"a guarded lock cannot be taken over before the transaction ends", guarded},
-	{"a transaction in any language that has guarded a lock by SQL keeps takeovers out, and one that comes too late is told", guardedBySQL},
+	{"a transaction in any language that has guarded a lock by SQL keeps takeovers out, and one that comes too late " +
+		"is told", guardedBySQL},
 	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
 	{"Guard works in as many transactions as the pool has connections left", guardWholePool},
 	{"Guard neither holds up heartbeats, waiters and TryLock, nor waits for them", guardAside},
@@ -26,7 +27,8 @@ var guards = inPlaces(own{
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
 	{"a commit under the context of Do is not cut off by the release that it commits", committedInDo},
-	{"what was guarded goes to the next once its transactions have ended, and Unlock does not wait for them", unlockedBeforeEnd},
+	{"what was guarded goes to the next once its transactions have ended, and Unlock does not wait for them",
+		unlockedBeforeEnd},
 	{"a COMMIT that lands after Unlock lands before the next grant", commitAfterUnlock},
 	{"UnlockTx is refused while another transaction is open that the lock guards, and both go on", unlockTxBesideGuard},
 	{"UnlockTx does not miss a guard that is newer than its snapshot", unlockTxOlderThanGuard},
@@ -145,7 +147,8 @@ func guardTooLate(t *testing.T, e *env) {
 					}
 					err := a.guard(t.Context(), tx, held)
 					if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
-						t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure", err)
+						t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure",
+							err)
 					}
 				})
 			}
@@ -238,7 +241,8 @@ func guardRefused(t *testing.T, e *env) {
 
 		// Lost without the client's knowledge.
 		l = lock(t, c, name)
-		e.exec(t, "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1 WHERE name = ?", name)
+		e.exec(t, "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = "+
+			"last_token + 1 WHERE name = ?", name)
 		tx = beginTx(t, a, level)
 		is(t, c.Guard(t.Context(), tx, l), dblock.ErrLost)
 		ended(t, soon, l, dblock.ErrLost)
@@ -338,7 +342,8 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 			t.Fatal(err)
 		default:
 			commit(t, tx)
-			if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil { // as Unlock after the commit
+			// as Unlock after the commit
+			if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -444,7 +449,8 @@ func guardBehindTheRow(t *testing.T, e *env) {
 	tx := beginTx(t, a, e.levels()[0])
 	err := c.Guard(brief(t), tx, l)
 	is(t, err, driver.ErrBusy)
-	if text := err.Error(); strings.Contains(text, "LockTx") || !strings.Contains(text, "locked the lock's row for longer than 1s") {
+	if text := err.Error(); strings.Contains(text, "LockTx") ||
+		!strings.Contains(text, "locked the lock's row for longer than 1s") {
 		t.Errorf("the text is %q", text)
 	}
 	rollback(t, inTheWay)

@@ -197,21 +197,27 @@ func (e *env) stage(t *testing.T, scenes []scene) {
 			session = "'" + is.Session + "'"
 		}
 		for _, p := range held {
-			shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, %d, '')", s.name, p.Token, p.Session, p.Attempt, p.Units, p.Of, now))
+			shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, %d, '')", s.name, p.Token,
+				p.Session, p.Attempt, p.Units, p.Of, now))
 		}
 		for _, p := range places {
-			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, %d, 0, %d)", s.name, p.Ticket, p.Session, p.Attempt, now, p.Units, p.Of, p.Members))
+			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, %d, 0, %d)", s.name,
+				p.Ticket, p.Session, p.Attempt, now, p.Units, p.Of, p.Members))
 		}
 		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', '%s', %d, %d, %d, %d, %d, %d, '', %d, %d, %v, %d)",
-			s.name, session, is.Attempt, is.Token, is.First, is.Last, now, is.Waiters, is.Next, is.Units, is.Capacity, is.Mixed, is.Rests))
+			s.name, session, is.Attempt, is.Token, is.First, is.Last, now, is.Waiters, is.Next, is.Units, is.Capacity,
+			is.Mixed, is.Rests))
 	}
 	for _, table := range []struct {
 		into string
 		rows []string
 	}{
-		{"dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, mixed, rests_until)", locks},
-		{"dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, metadata)", shares},
-		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)", waiters},
+		{"dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, " +
+			"waiters, next_ticket, metadata, shared_units, capacity, mixed, rests_until)", locks},
+		{"dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, metadata)",
+			shares},
+		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, " +
+			"capacity, min_hold, members)", waiters},
 	} {
 		e.exec(t, "INSERT INTO "+table.into+" VALUES "+strings.Join(table.rows, ", "))
 	}
@@ -219,7 +225,8 @@ func (e *env) stage(t *testing.T, scenes []scene) {
 
 // rows are the rows of the name.
 func (s *scene) rows() (is protocol.Row, shares []protocol.Share, places []protocol.Place) {
-	is = protocol.Row{Name: s.name, Since: s.now, Token: 10, First: 10, Last: 10, Head: 1, Next: int64(len(s.waiters)) + 1}
+	is = protocol.Row{Name: s.name, Since: s.now, Token: 10, First: 10, Last: 10, Head: 1,
+		Next: int64(len(s.waiters)) + 1}
 	for _, p := range s.holders {
 		if p.units == 0 {
 			is.Session, is.Host, is.Attempt = p.session, "h", p.attempt
@@ -227,12 +234,14 @@ func (s *scene) rows() (is protocol.Row, shares []protocol.Share, places []proto
 			continue
 		}
 		is = is.With(p.units, p.of)
-		shares = append(shares, protocol.Share{Session: p.session, Host: "h", Attempt: p.attempt, Token: p.token, Units: p.units, Of: p.of, Since: s.now})
+		shares = append(shares, protocol.Share{Session: p.session, Host: "h", Attempt: p.attempt, Token: p.token,
+			Units: p.units, Of: p.of, Since: s.now})
 	}
 	for i, p := range s.waiters {
 		is.Waiters += p.members
 		places = append(places, protocol.Place{Ticket: int64(i) + 1, Since: s.now, Request: protocol.Request{
-			Name: s.name, Session: p.session, Host: "h", Attempt: p.attempt, Members: p.members, Units: p.units, Of: p.of,
+			Name: s.name, Session: p.session, Host: "h", Attempt: p.attempt, Members: p.members, Units: p.units,
+			Of: p.of,
 		}})
 	}
 	if is.Units == 0 { // it only tells readers from permits
@@ -254,9 +263,11 @@ func (s *scene) leave(way int) (r driver.Removal, batch bool) {
 	if p.units == 0 {
 		h.Token = int64(p.members)
 	}
-	switch holds := slices.ContainsFunc(s.holders, func(other participant) bool { return other.attempt == p.attempt }); {
+	switch holds := slices.ContainsFunc(s.holders,
+		func(other participant) bool { return other.attempt == p.attempt }); {
 	case p.dead && holds:
-		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units, Grant: driver.Grant{Token: h.Token}}), false
+		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units,
+			Grant: driver.Grant{Token: h.Token}}), false
 	case p.dead:
 		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt}), false
 	case holds && way > 0:
@@ -311,7 +322,8 @@ func (e *env) found(t *testing.T, name string) (is result) {
 	is.waiting = e.attempts(t, "SELECT attempt FROM dblock_waiters WHERE name = ? ORDER BY ticket", name)
 	is.members = int(e.number(t, "SELECT waiters FROM dblock_locks WHERE name = ?", name))
 	if there := e.waiting(t, name); is.used != int(units) || is.members != there {
-		t.Errorf("%s counts %d units and %d waiters: %d units are shared, and %d wait", name, is.used, is.members, units, there)
+		t.Errorf("%s counts %d units and %d waiters: %d units are shared, and %d wait", name, is.used, is.members,
+			units, there)
 	}
 	return is
 }

@@ -94,7 +94,10 @@ func listensAfterLateBeat(t *testing.T, e *env) {
 	e.moveClients(t, interval)
 	server.sees(t, "an answer that is late", func() bool { return server.held })
 	e.moveClients(t, interval)
-	server.sees(t, "a heartbeat on a second connection", func() bool { return len(server.beats) == 2 && server.beats[1] > 0 })
+	server.sees(t, "a heartbeat on a second connection", func() bool {
+		return len(server.beats) == 2 &&
+			server.beats[1] > 0
+	})
 	before := server.beats[0]
 	server.mu.Lock()
 	server.late = nil

@@ -71,11 +71,16 @@ func badLocks(t *testing.T, e *env) {
 			"Lock":    func() error { _, err := c.Lock(ctx, name, options...); return err },
 			"TryLock": func() error { _, err := c.TryLock(ctx, name, options...); return err },
 			"Do": func() error {
-				do = c.Do(ctx, name, func(context.Context, *dblock.Lock) error { t.Errorf("%s: Do ran its function", what); return nil }, options...)
+				do = c.Do(ctx, name, func(context.Context, *dblock.Lock) error {
+					t.Errorf("%s: Do ran its function",
+						what)
+					return nil
+				}, options...)
 				return do
 			},
 		} {
-			if err := call(); !errors.Is(err, want) || errors.Is(err, dblock.ErrUnavailable) != (want == dblock.ErrUnavailable) {
+			if err := call(); !errors.Is(err, want) ||
+				errors.Is(err, dblock.ErrUnavailable) != (want == dblock.ErrUnavailable) {
 				t.Errorf("%s: %s returned %v: want %v", what, op, err, want)
 			}
 		}
@@ -99,7 +104,8 @@ func badLocks(t *testing.T, e *env) {
 	try("empty owner thread", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("host", ""))
 	try("long owner thread", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("host", strings.Repeat("t", 256)))
 	try("owner not UTF-8", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("\xff", "thread"))
-	try("long metadata", dblock.ErrInvalidOption, ctx, "name", dblock.Metadata(map[string]string{"a": strings.Repeat("m", 4096)}))
+	try("long metadata", dblock.ErrInvalidOption, ctx, "name",
+		dblock.Metadata(map[string]string{"a": strings.Repeat("m", 4096)}))
 	try("a name that can be", dblock.ErrConfig, ctx, "name") // there I/O is seen: the pool is closed
 	var none context.Context
 	if err := c.CheckSchema(none); !errors.Is(err, dblock.ErrInvalidOption) {
@@ -120,7 +126,8 @@ func badLocks(t *testing.T, e *env) {
 func schema(t *testing.T, err error) {
 	t.Helper()
 	is(t, err, dblock.ErrSchema)
-	for _, part := range []string{"run migrate.Up", "missing", "unless a migration is under way", fmt.Sprintf("needs version %d", driver.SchemaVersion)} {
+	for _, part := range []string{"run migrate.Up", "missing", "unless a migration is under way",
+		fmt.Sprintf("needs version %d", driver.SchemaVersion)} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q does not say %q", err, part)
 		}

@@ -26,13 +26,15 @@ var inspecting = inPlaces(own{
 
 func inspectLock(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithApp("app a")), e.client(t)
-	if info, err := a.Inspect(t.Context(), "n"); err != nil || info.Name != "n" || len(info.Holders)+len(info.Waiters) > 0 {
+	if info, err := a.Inspect(t.Context(), "n"); err != nil || info.Name != "n" ||
+		len(info.Holders)+len(info.Waiters) > 0 {
 		t.Errorf("of a name that nobody used: %+v, %v", info, err)
 	}
 	l := lock(t, a, "n", dblock.Metadata(map[string]string{"why": "test"}), dblock.Owner("host", "thread"))
 	again := lock(t, a, "n", dblock.Owner("host", "thread"))
 	waiters := []<-chan outcome{}
-	for i, options := range [][]dblock.LockOption{nil, {dblock.Permits(2, 3), dblock.Metadata(map[string]string{"i": "1"})}, nil} {
+	for i, options := range [][]dblock.LockOption{nil,
+		{dblock.Permits(2, 3), dblock.Metadata(map[string]string{"i": "1"})}, nil} {
 		waiters = append(waiters, locking(context.Background(), b, "n", options...))
 		e.queued(t, "n", i+1)
 	}
@@ -47,7 +49,8 @@ func inspectLock(t *testing.T, e *env) {
 		t.Errorf("holder %+v", h)
 	}
 	for i, w := range info.Waiters {
-		if w.Token != 0 || w.Since.IsZero() || w.Shared != (i == 1) || (w.Permits == 2) != (i == 1) || (w.Metadata["i"] == "1") != (i == 1) ||
+		if w.Token != 0 || w.Since.IsZero() || w.Shared != (i == 1) || (w.Permits == 2) != (i == 1) ||
+			(w.Metadata["i"] == "1") != (i == 1) ||
 			i > 0 && w.Since.Before(info.Waiters[i-1].Since) {
 			t.Errorf("waiter %d: %+v", i, w)
 		}
@@ -56,7 +59,8 @@ func inspectLock(t *testing.T, e *env) {
 	unlock(t, l)
 	for _, w := range waiters {
 		l := granted(t, soon, w)
-		if info, err := b.Inspect(t.Context(), "n"); err != nil || len(info.Holders) != 1 || info.Holders[0].Token != l.Token() || info.Holders[0].Asked != "" {
+		if info, err := b.Inspect(t.Context(), "n"); err != nil || len(info.Holders) != 1 ||
+			info.Holders[0].Token != l.Token() || info.Holders[0].Asked != "" {
 			t.Errorf("%+v, %v", info, err)
 		}
 		unlock(t, l)
@@ -174,14 +178,16 @@ func watch(t *testing.T, e *env) {
 	until(patience, "the watcher sees it go", func(info inspect.Info) bool { return len(info.Holders) == 0 })
 	cancel()
 	is(t, within(t, soon, "the iteration ends", over), context.Canceled)
-	eventually(t, soon, "nobody watches any more", func() bool { return e.number(t, "SELECT count(*) FROM dblock_watchers") == 0 })
+	eventually(t, soon, "nobody watches any more",
+		func() bool { return e.number(t, "SELECT count(*) FROM dblock_watchers") == 0 })
 }
 
 func history(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithEvents()), e.client(t, dblock.WithEvents())
 	l := lock(t, a, "n", dblock.Metadata(map[string]string{"k": "v"}))
 	unlock(t, l)
-	if ev := e.told(t, b, "n", "granted", 1)[0]; ev.Token != l.Token() || ev.Metadata["k"] != "v" || ev.Host == "" || ev.At.IsZero() {
+	if ev := e.told(t, b, "n", "granted", 1)[0]; ev.Token != l.Token() || ev.Metadata["k"] != "v" || ev.Host == "" ||
+		ev.At.IsZero() {
 		t.Errorf("%+v", ev)
 	}
 	e.told(t, b, "n", "released", 1)
@@ -220,7 +226,8 @@ func recordFenced(t *testing.T, e *env) {
 	unlock(t, again)
 	is(t, l.Record(t.Context(), "no spaces", ""), dblock.ErrInvalidOption)
 	is(t, l.Record(t.Context(), "", ""), dblock.ErrInvalidOption)
-	e.exec(t, "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1 WHERE name = 'n'")
+	e.exec(t, "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + "+
+		"1 WHERE name = 'n'")
 	is(t, l.Record(t.Context(), "note", "not mine"), dblock.ErrLost)
 	if ev := e.told(t, a, "n", "note", 1)[0]; ev.Detail != "mine" || ev.Token != l.Token() {
 		t.Errorf("%+v", ev)

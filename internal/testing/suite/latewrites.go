@@ -135,7 +135,8 @@ func unlockTxOlderThanGuard(t *testing.T, e *env) {
 			tx := beginTx(t, a, level)
 			snapshot(t, tx)
 			first := guardIn(t, a, e.readCommitted(), held)
-			if err := a.release(brief(t), tx, held); !errors.Is(err, driver.ErrGuarded) && !errors.Is(err, driver.ErrRetry) {
+			if err := a.release(brief(t), tx, held); !errors.Is(err, driver.ErrGuarded) &&
+				!errors.Is(err, driver.ErrRetry) {
 				t.Errorf("%s: released beside a guard: %v", kind, err)
 			}
 			rollback(t, tx)

@@ -13,7 +13,8 @@ func (e *env) levels() []sql.IsolationLevel {
 	case Postgres:
 		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 	}
-	return []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	return []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
+		sql.LevelSerializable}
 }
 
 // atEachLevel runs a test once for each isolation level.
@@ -22,7 +23,8 @@ func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, lev
 	for _, level := range e.levels() {
 		t.Run(level.String(), func(t *testing.T) {
 			if e.wiring.Kind == MariaDB && level == sql.LevelSerializable && e.snapshots(t, level) {
-				t.Skip("innodb_snapshot_isolation: each read at this level refuses what is newer than its snapshot, with error 1020")
+				t.Skip("innodb_snapshot_isolation: each read at this level refuses what is newer than its snapshot, " +
+					"with error 1020")
 			}
 			test(t, "n/"+level.String(), level)
 		})
@@ -38,7 +40,8 @@ func (e *env) snapshots(t testing.TB, level sql.IsolationLevel) bool {
 		return level > sql.LevelReadCommitted
 	case MariaDB:
 		return level > sql.LevelReadCommitted &&
-			e.number(t, "SELECT COUNT(*) FROM information_schema.session_variables WHERE variable_name = 'innodb_snapshot_isolation' AND variable_value = 'ON'") == 1
+			e.number(t, "SELECT COUNT(*) FROM information_schema.session_variables WHERE variable_name = "+
+				"'innodb_snapshot_isolation' AND variable_value = 'ON'") == 1
 	}
 	return false
 }

@@ -56,7 +56,8 @@ func (l *line) session() string {
 
 // request is one for the whole name. Its thread is its attempt.
 func request(session, attempt string) driver.Request {
-	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Members: 1, Wait: true}
+	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Members: 1,
+		Wait: true}
 }
 
 // cohort is one of several members.
@@ -184,7 +185,8 @@ func (l *line) shows(r driver.Request, g driver.Grant, waiters int) {
 	l.t.Helper()
 	s := l.look("")
 	h := s.Holder
-	if h.Session != r.Session || h.Attempt != r.Attempt || h.Thread != r.Thread || h.Host != r.Host || h.Grant.First != g.First || h.Grant.Token != g.Token {
+	if h.Session != r.Session || h.Attempt != r.Attempt || h.Thread != r.Thread || h.Host != r.Host ||
+		h.Grant.First != g.First || h.Grant.Token != g.Token {
 		l.t.Errorf("the holder is %+v: want %+v with %+v", h, r, g)
 	}
 	if there := l.e.waiting(l.t, "n"); s.Waiters != waiters || there != waiters {

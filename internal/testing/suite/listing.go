@@ -54,7 +54,8 @@ func (e *env) wait(t *testing.T, c Client, name string, n int) {
 		e.queued(t, name, i+1)
 		t.Cleanup(func() {
 			cancel()
-			if o := within(t, patience, "the waiter gives up", waiter); o.err != nil { // otherwise it was granted just then
+			// otherwise it was granted just then
+			if o := within(t, patience, "the waiter gives up", waiter); o.err != nil {
 				calledOff(t, o.err, context.Canceled)
 			}
 		})
@@ -78,13 +79,15 @@ func listSessions(t *testing.T, e *env) {
 	if len(sessions) != 2 || sessions[0].ID >= sessions[1].ID {
 		t.Fatalf("%+v: want two, in the order of their ids", sessions)
 	}
-	if rest := all(t, b.Sessions(t.Context(), inspect.SessionFilter{After: sessions[0].ID})); len(rest) != 1 || rest[0].ID != sessions[1].ID {
+	if rest := all(t, b.Sessions(t.Context(), inspect.SessionFilter{After: sessions[0].ID})); len(rest) != 1 ||
+		rest[0].ID != sessions[1].ID {
 		t.Errorf("%+v: want the second alone", rest)
 	}
 	slices.SortFunc(sessions, func(x, y inspect.Session) int { return cmp.Compare(x.App, y.App) })
 	for i, want := range []inspect.Session{
 		{ID: e.session(t, "n"), Host: "host a", App: "app a", Held: 2},
-		{ID: e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'"), Host: "host b", App: "app b", Held: 1, Waiting: 2},
+		{ID: e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'"), Host: "host b", App: "app b", Held: 1,
+			Waiting: 2},
 	} {
 		got := sessions[i]
 		want.PID, want.Alive, want.Started, want.Until = os.Getpid(), true, got.Started, got.Until
@@ -125,12 +128,14 @@ func listDeadSessions(t *testing.T, e *env) {
 	}
 	e.exec(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES "+strings.Join(rows, ", "))
 	e.exec(t, "INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES "+strings.Join(beats, ", "))
-	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = '0619'", e.now(t)+time.Hour.Microseconds())
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = '0619'",
+		e.now(t)+time.Hour.Microseconds())
 	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = '0619'")
 	if got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{})); len(got) != 1 || got[0].ID != mine {
 		t.Errorf("%d live, first %+v: want %q alone", len(got), got[0], mine)
 	}
-	if got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{Dead: true, Limit: 510})); len(got) != 510 || got[509].ID != "0509" {
+	if got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{Dead: true, Limit: 510})); len(got) != 510 ||
+		got[509].ID != "0509" {
 		t.Errorf("%d sessions, want the first 510", len(got))
 	}
 	got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{Dead: true}))
@@ -166,8 +171,10 @@ func longQueues(t *testing.T, e *env) {
 	for _, listed := range infos {
 		whole, err := a.Inspect(t.Context(), listed.Name)
 		n := queues[listed.Name]
-		if err != nil || len(whole.Waiters) != n || whole.Queued != n || listed.Queued != n || len(listed.Waiters) != min(n, 10) {
-			t.Fatalf("%s: %d of %d listed, %d of %d inspected, %v: want %d", listed.Name, len(listed.Waiters), listed.Queued,
+		if err != nil || len(whole.Waiters) != n || whole.Queued != n || listed.Queued != n ||
+			len(listed.Waiters) != min(n, 10) {
+			t.Fatalf("%s: %d of %d listed, %d of %d inspected, %v: want %d", listed.Name, len(listed.Waiters),
+				listed.Queued,
 				len(whole.Waiters), whole.Queued, err, n)
 		}
 		for i, w := range listed.Waiters {
@@ -237,7 +244,8 @@ func alive(t *testing.T, e *env) {
 		if err != nil || len(info.Holders) != 1 {
 			t.Fatalf("%+v, %v", info, err)
 		}
-		if h := info.Holders[0]; h.Session != e.session(t, "leased") || h.Alive != alive || h.Until.After(time.Now()) != alive {
+		if h := info.Holders[0]; h.Session != e.session(t, "leased") || h.Alive != alive ||
+			h.Until.After(time.Now()) != alive {
 			t.Errorf("%s: %+v: want alive %v", name, h, alive)
 		}
 	}
@@ -252,7 +260,8 @@ func alive(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = 'leased'")
 	holder("leased", false)
 	holder("shared", true)
-	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", e.session(t, "leased")) // its heartbeat's row is there
+	// its heartbeat's row is there
+	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", e.session(t, "leased"))
 	holder("shared", false)
 	for info, err := range b.List(t.Context(), inspect.Filter{Prefix: "shared"}) {
 		if err != nil || info.Holders[0].Alive {

@@ -57,7 +57,8 @@ func stats(t *testing.T, e *env) {
 		eventually(t, patience, "the client listens", func() bool { return c.Stats().Listening })
 	}
 	s := c.Stats()
-	if left := time.Until(s.AliveUntil); s.Session != e.session(t, "n") || left <= 0 || left > longTTL || s.Held != 2 || s.Waiting != 3 || s.Listening == e.polled() || s.EventsDropped != 0 {
+	if left := time.Until(s.AliveUntil); s.Session != e.session(t, "n") || left <= 0 || left > longTTL || s.Held != 2 ||
+		s.Waiting != 3 || s.Listening == e.polled() || s.EventsDropped != 0 {
 		t.Errorf("%+v: want the session of the lock, 2 held and 3 waiting", s)
 	}
 	unlock(t, again)
@@ -92,7 +93,8 @@ func otherOptions(t *testing.T, e *env) {
 			func() error { _, err := c.Lock(refusal.of.Context(), refusal.of.Name(), refusal.option); return err },
 			func() error { _, err := c.TryLock(refusal.of.Context(), refusal.of.Name(), refusal.option); return err },
 			func() error {
-				_, err := c.LockAll(refusal.of.Context(), []string{"other", refusal.of.Name()}, dblock.For(refusal.of.Name(), refusal.option))
+				_, err := c.LockAll(refusal.of.Context(), []string{"other", refusal.of.Name()},
+					dblock.For(refusal.of.Name(), refusal.option))
 				return err
 			},
 		} {

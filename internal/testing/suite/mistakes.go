@@ -19,7 +19,8 @@ var mistakes = inPlaces(own{
 
 // inTx are the calls for locks in a transaction.
 func (c Client) inTx() map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error {
-	return map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error{"Guard": c.Guard, "UnlockTx": c.UnlockTx}
+	return map[string]func(ctx context.Context, tx Tx, locks ...*dblock.Lock) error{"Guard": c.Guard,
+		"UnlockTx": c.UnlockTx}
 }
 
 // foreignLock: the lock of another client is refused before the transaction is touched. The locks

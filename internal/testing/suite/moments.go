@@ -50,7 +50,8 @@ func (e *env) times(t testing.TB, n int) (times []time.Time) {
 // at calls OnceAt for a job that does nothing.
 func at(t *testing.T, c Client, name string, slot time.Time, want bool, options ...jobs.Option) {
 	t.Helper()
-	ran, err := c.OnceAt(t.Context(), name, slot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, options...)
+	ran, err := c.OnceAt(t.Context(), name, slot, func(context.Context, *dblock.Lock, time.Time) error { return nil },
+		options...)
 	if ran != want || err != nil {
 		t.Errorf("%s at %v: ran %v, %v: want %v", name, slot, ran, err, want)
 	}
@@ -89,14 +90,16 @@ func onceAt(t *testing.T, e *env) {
 	for run, err := range clients[0].Runs(t.Context(), "job") {
 		i--
 		slot := got.slots[i]
-		if err != nil || run.Slot != slot.UnixMicro() || !run.SlotEnds.Equal(slot) || run.Tries != 1 || run.Err != "" || run.Ended.IsZero() {
+		if err != nil || run.Slot != slot.UnixMicro() || !run.SlotEnds.Equal(slot) || run.Tries != 1 || run.Err != "" ||
+			run.Ended.IsZero() {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
 	if i != 0 {
 		t.Errorf("%d slots are not listed", i)
 	}
-	for _, slot := range []time.Time{{}, time.Unix(0, 0), time.Date(1970, 12, 31, 23, 59, 59, 0, time.UTC), time.Unix(1<<60, 0)} {
+	for _, slot := range []time.Time{{}, time.Unix(0, 0), time.Date(1970, 12, 31, 23, 59, 59, 0, time.UTC),
+		time.Unix(1<<60, 0)} {
 		_, err := clients[0].OnceAt(t.Context(), "job", slot, got.job)
 		is(t, err, dblock.ErrInvalidOption)
 	}
@@ -146,7 +149,10 @@ func onceAtAgain(t *testing.T, e *env) {
 	slots := e.times(t, 3)
 	trouble := errors.New("trouble")
 	for _, slot := range slots[:2] {
-		ran, err := a.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock, time.Time) error { return trouble })
+		ran, err := a.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return trouble
+		})
 		if !ran {
 			t.Error("it did not run")
 		}
@@ -171,7 +177,10 @@ func onceAtAlone(t *testing.T, e *env) {
 	ran, err := a.OnceAt(t.Context(), "job", slots[0], func(context.Context, *dblock.Lock, time.Time) error {
 		at(t, b, "job", slots[0], false)
 		at(t, b, "job", slots[1], false)
-		if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); ran || err != nil {
+		if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		}); ran || err != nil {
 			t.Errorf("OncePer beside it: %v, %v", ran, err)
 		}
 		return nil
@@ -187,7 +196,10 @@ func onceAtAndPer(t *testing.T, e *env) {
 	c := e.client(t)
 	per := func(name string, interval time.Duration, want bool) {
 		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		})
 		if ran != want || err != nil {
 			t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
 		}
@@ -207,7 +219,8 @@ func onceAtAndPer(t *testing.T, e *env) {
 
 	at(t, c, "by the clock", now, true)
 	per("by the clock", day, false) // it ran today
-	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, slot = slot - ?, slot_ends = slot_ends - ? WHERE name = 'by the clock'",
+	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, slot = slot - ?, slot_ends = slot_ends - ? WHERE "+
+		"name = 'by the clock'",
 		day.Microseconds(), day.Microseconds(), day.Microseconds())
 	per("by the clock", day, true) // that was yesterday
 }
@@ -219,7 +232,8 @@ func onceAtPurged(t *testing.T, e *env) {
 		at(t, c, "job", slot, true)
 	}
 	const old = 48 * time.Hour
-	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?, slot = slot - ?, slot_ends = slot_ends - ?",
+	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?, slot = slot - ?, slot_ends "+
+		"= slot_ends - ?",
 		old.Microseconds(), old.Microseconds(), old.Microseconds(), old.Microseconds())
 	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(24*time.Hour))
 	if err != nil || report.Deleted != 2 {

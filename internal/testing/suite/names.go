@@ -15,8 +15,10 @@ var names = inPlaces(own{
 // similar are names that one collation or another takes for the same.
 var similar = []string{
 	"a", "A", "a ", " a", "a  ", "a\t", "a\n", "a\u00a0", "a\u200b", "a\u0301", "\u00e1", "\u00c1", "\u00e0", "\u00e2",
-	"ss", "\u00df", "\u1e9e", "SS", "i", "I", "\u0131", "\u0130", "\u00e5", "\u212b", "a\u030a", "oe", "\u0153", "ae", "\u00e6",
-	"1", "\u00b9", "\u2460", "\uff11", "k", "\u212a", "\u03c3", "\u03c2", "\u03a3", "\ufb01", "fi", "\u30ab", "\u304b", "\uff76",
+	"ss", "\u00df", "\u1e9e", "SS", "i", "I", "\u0131", "\u0130", "\u00e5", "\u212b", "a\u030a", "oe", "\u0153", "ae",
+	"\u00e6",
+	"1", "\u00b9", "\u2460", "\uff11", "k", "\u212a", "\u03c3", "\u03c2", "\u03a3", "\ufb01", "fi", "\u30ab", "\u304b",
+	"\uff76",
 	"\U0001f600", "\U0001f601", "\ufffd", "\u0001", "\u0002", "01", "1.0", "1e0", "0x1",
 }
 
@@ -45,8 +47,10 @@ func differentNames(t *testing.T, e *env) {
 func awkwardNames(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	for i, name := range []string{
-		"'; DROP TABLE dblock_locks; --", `"quoted"`, "back\\slash\\", "`tick`", "100%", "%s%d", "under_score", "?", "$1", ":name", "@name",
-		"line\nbreak\r\n", "\u0001\u001f\u007f", "\U0001f512\U0001f469\u200d\U0001f4bb", "\u6f22\u5b57", "[]", "{}", "null", "NULL", "\ufeffbom", "\ufffe",
+		"'; DROP TABLE dblock_locks; --", `"quoted"`, "back\\slash\\", "`tick`", "100%", "%s%d", "under_score", "?",
+		"$1", ":name", "@name",
+		"line\nbreak\r\n", "\u0001\u001f\u007f", "\U0001f512\U0001f469\u200d\U0001f4bb", "\u6f22\u5b57", "[]", "{}",
+		"null", "NULL", "\ufeffbom", "\ufffe",
 		strings.Repeat("\U0001f512", 63) + "xyz",
 	} {
 		thread := name

@@ -66,7 +66,8 @@ func oncePer(t *testing.T, e *env) {
 	listed, late := map[int64]bool{}, map[int64]bool{}
 	for run, err := range clients[0].Runs(t.Context(), "job") {
 		require.NoError(t, err)
-		if listed[run.Slot] || run.Ended.IsZero() || run.Err != "" || run.Tries != 1 || run.Token == 0 || run.Began.Sub(run.SlotEnds) > soon {
+		if listed[run.Slot] || run.Ended.IsZero() || run.Err != "" || run.Tries != 1 || run.Token == 0 ||
+			run.Began.Sub(run.SlotEnds) > soon {
 			t.Errorf("%+v", run)
 		}
 		listed[run.Slot] = true
@@ -95,7 +96,11 @@ func every(t *testing.T, e *env) {
 	slots := make(chan time.Time, 9)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Every(ctx, "job", interval, func(_ context.Context, _ *dblock.Lock, slot time.Time) error { slots <- slot; return nil })
+		ended <- c.Every(ctx, "job", interval, func(_ context.Context, _ *dblock.Lock,
+			slot time.Time) error {
+			slots <- slot
+			return nil
+		})
 	}()
 	first, second := within(t, soon, "the first run", slots), within(t, soon, "the second run", slots)
 	if d := second.Sub(first); d <= 0 || d%interval != 0 || !first.Equal(first.Truncate(interval)) {
@@ -109,7 +114,10 @@ func retryFailed(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	trouble := errors.New("trouble")
 	job := func(c Client, err error, options ...jobs.Option) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return err }, options...)
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return err
+		}, options...)
 	}
 	ran, err := job(a, trouble)
 	if !ran {
@@ -130,8 +138,12 @@ func retryFailed(t *testing.T, e *env) {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
-	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
-		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return trouble }, jobs.RetryFailed(3, 0))
+	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context, _ *dblock.Lock,
+		_ time.Time) error {
+		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return trouble
+		}, jobs.RetryFailed(3, 0))
 		if ran {
 			t.Error("a job ran within itself")
 		}
@@ -141,7 +153,10 @@ func retryFailed(t *testing.T, e *env) {
 	}
 	func() { // a panic is a failure
 		defer func() { _ = recover() }()
-		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context, *dblock.Lock, time.Time) error { panic("panic") })
+		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			panic("panic")
+		})
 	}()
 	for run, err := range a.Runs(t.Context(), "other") {
 		if err != nil || run.Err == "" || run.Ended.IsZero() {
@@ -149,10 +164,16 @@ func retryFailed(t *testing.T, e *env) {
 		}
 	}
 	e.free(t, "once/other")
-	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	})
 	is(t, err, dblock.ErrInvalidOption)
 	for _, name := range []string{"", strings.Repeat("n", 251)} {
-		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		})
 		is(t, err, dblock.ErrInvalidName)
 	}
 	_, err = a.OncePer(t.Context(), "job", time.Second, nil)
@@ -163,7 +184,8 @@ func retryDead(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	began, end := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
+		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context, _ *dblock.Lock,
+			_ time.Time) error {
 			close(began)
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -171,16 +193,28 @@ func retryDead(t *testing.T, e *env) {
 		end <- err
 	}()
 	within(t, soon, "the run begins", began)
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, jobs.RetryFailed(3, 0)); ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	}, jobs.RetryFailed(3, 0)); ran || err != nil {
 		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
 	}
 	e.end(t, e.session(t, "once/job"))
 	is(t, within(t, patience, "the run is told", end), dblock.ErrLost)
-	eventually(t, patience, "the lock is free", func() bool { return e.session(t, "once/job") == "" || e.reclaimed(t, b, "once/job") })
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); ran || err != nil {
+	eventually(t, patience, "the lock is free", func() bool {
+		return e.session(t, "once/job") == "" ||
+			e.reclaimed(t, b, "once/job")
+	})
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	}); ran || err != nil {
 		t.Errorf("without RetryFailed: %v, %v", ran, err)
 	}
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }, jobs.RetryFailed(3, 0)); !ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	}, jobs.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("with RetryFailed: %v, %v", ran, err)
 	}
 }
@@ -203,7 +237,8 @@ func (e *env) ranAt(t testing.TB, name string, interval time.Duration, slot, ten
 	t.Helper()
 	long := interval.Microseconds()
 	began := slot*long + tenths*long/10
-	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES (?, ?, 1, '', '', '', ?, ?, '', ?)",
+	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, "+
+		"slot_ends) VALUES (?, ?, 1, '', '', '', ?, ?, '', ?)",
 		name, slot, began, began+1, (slot+1)*long)
 	if failed {
 		e.exec(t, "UPDATE dblock_runs SET failed = (1 = 1) WHERE name = ? AND slot = ?", name, slot)
@@ -217,7 +252,10 @@ func intervalChanges(t *testing.T, e *env) {
 	day := e.slotWith(t, 20_000, 5)
 	run := func(name string, interval time.Duration, want bool, options ...jobs.Option) {
 		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error { return nil }, options...)
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		}, options...)
 		if err != nil || ran != want {
 			t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
 		}
@@ -272,7 +310,8 @@ func intervalChanges(t *testing.T, e *env) {
 	run("number", after, false)
 	run("number", before, false)
 	for run, err := range c.Runs(t.Context(), "number") {
-		if err != nil || run.Tries != 1 || run.SlotEnds.UnixMicro() != 20_001*after.Microseconds() || run.Ended.IsZero() || run.Err != "" {
+		if err != nil || run.Tries != 1 || run.SlotEnds.UnixMicro() != 20_001*after.Microseconds() ||
+			run.Ended.IsZero() || run.Err != "" {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
@@ -286,7 +325,8 @@ func intervalsAtOnce(t *testing.T, e *env) {
 		interval := e.slotWith(t, slot, 5)
 		all.Go(func() {
 			for range 5 {
-				_, err := clients[i%2].OncePer(t.Context(), "job", interval, func(context.Context, *dblock.Lock, time.Time) error {
+				_, err := clients[i%2].OncePer(t.Context(), "job", interval, func(context.Context, *dblock.Lock,
+					time.Time) error {
 					runs.Add(1)
 					return nil
 				})
@@ -310,12 +350,14 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 	for _, c := range clients {
 		all.Go(func() {
 			for runs.Load() < enough && !t.Failed() {
-				_, err := c.OncePer(t.Context(), "job", slot, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
+				_, err := c.OncePer(t.Context(), "job", slot, func(ctx context.Context, _ *dblock.Lock,
+					_ time.Time) error {
 					if inside.Add(1) > 1 {
 						t.Error("two runs at once")
 					}
 					runs.Add(1)
-					for ends := e.now(t) + 2*slot.Microseconds(); e.now(t) < ends && ctx.Err() == nil; { // longer than a slot
+					// longer than a slot
+					for ends := e.now(t) + 2*slot.Microseconds(); e.now(t) < ends && ctx.Err() == nil; {
 						time.Sleep(3 * time.Millisecond)
 					}
 					inside.Add(-1)
@@ -336,7 +378,10 @@ func listJobs(t *testing.T, e *env) {
 		t.Errorf("%+v, before any has run", listed)
 	}
 	for _, name := range []string{"a real job", "zeta"} {
-		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
+		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		}); !ran || err != nil {
 			t.Fatal(ran, err)
 		}
 	}
@@ -347,12 +392,14 @@ func listJobs(t *testing.T, e *env) {
 			rows = append(rows, fmt.Sprintf("('job %03d', %d, 1, '', 'h', '', %d, 99, '', 99)", i, slot, began))
 		}
 	}
-	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES "+strings.Join(rows, ", "))
+	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, "+
+		"slot_ends) VALUES "+strings.Join(rows, ", "))
 	listed := all(t, c.Jobs(t.Context()))
 	if len(listed) != 122 {
 		t.Fatalf("%d jobs, want 122", len(listed))
 	}
-	if first := listed[0]; first.Name != "a real job" || first.Token == 0 || first.Ended.IsZero() || first.Err != "" || first.Tries != 1 {
+	if first := listed[0]; first.Name != "a real job" || first.Token == 0 || first.Ended.IsZero() || first.Err != "" ||
+		first.Tries != 1 {
 		t.Errorf("%+v", first)
 	}
 	if last := listed[121]; last.Name != "zeta" || last.Err != "trouble" {

@@ -15,13 +15,15 @@ import (
 )
 
 var outages = inPlaces(own{
-	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client", throughStandby},
+	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client",
+		throughStandby},
 	{"connections that a failover has left at a server that is read-only are dropped", leftAtStandby},
 	{"a pool that the application has closed is said so at once", closedPool},
 	{"places in one queue are given up although nothing can be done in another", otherQueueBusy},
 	{"a second Unlock while the first is being repeated says what came of that", unlockRepeated},
 	{"what cannot be given back is tried again, whatever the error", givenBackAfterAll},
-	{"Unlock with a pool that others have exhausted says so within a TTL, and goes on in the background", exhaustedPool},
+	{"Unlock with a pool that others have exhausted says so within a TTL, and goes on in the background",
+		exhaustedPool},
 }, moving{
 	{"a Lock gives up after a TTL without an answer, and so does Unlock, which goes on in the background", outageOfTTL},
 	{"any number of short breaks fails no Lock", shortBreaks},

@@ -135,7 +135,8 @@ func doWithinDo(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
 	type key struct{}
 	reason := errors.New("the function's own")
-	err := c.Do(context.WithValue(t.Context(), key{}, "kept"), "done", func(ctx context.Context, outer *dblock.Lock) error {
+	err := c.Do(context.WithValue(t.Context(), key{}, "kept"), "done", func(ctx context.Context,
+		outer *dblock.Lock) error {
 		if ctx.Value(key{}) != "kept" {
 			t.Error("the context lost its values")
 		}
@@ -194,7 +195,8 @@ func ownerWithin(t *testing.T, e *env) {
 	if second.Token() != first.Token() {
 		t.Errorf("token %d after %d: want the same", second.Token(), first.Token())
 	}
-	for _, other := range []dblock.LockOption{dblock.Owner("host", "Thread"), dblock.Owner("Host", "thread"), dblock.Owner("host", "thread ")} {
+	for _, other := range []dblock.LockOption{dblock.Owner("host", "Thread"), dblock.Owner("Host", "thread"),
+		dblock.Owner("host", "thread ")} {
 		if r := refused(t, c, "owned", other); r.Host != "host" || r.Thread != "thread" {
 			t.Errorf("held by %q, %q: want host, thread", r.Host, r.Thread)
 		}
@@ -330,7 +332,8 @@ func silentAgain(t *testing.T, e *env) {
 		if before == 0 {
 			t.Fatal("the statements are not counted")
 		}
-		for _, enter := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock, c.TryLock} {
+		for _, enter := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock,
+			c.TryLock} {
 			again, err := enter(outer.Context(), what, options...)
 			require.NoError(t, err)
 			unlock(t, again)

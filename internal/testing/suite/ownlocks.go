@@ -173,7 +173,8 @@ func ownRefused(t *testing.T, o owning) {
 	for _, c := range []OwnLocks{a, b} {
 		othersHave(t, c, o.name)
 		_, err := c.Lock(t.Context(), o.name, dblock.WaitAtMost(50*time.Millisecond))
-		if is(t, err, context.DeadlineExceeded); !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable) {
+		if is(t, err, context.DeadlineExceeded); !errors.Is(err, dblock.ErrNotAcquired) &&
+			!errors.Is(err, dblock.ErrUnavailable) {
 			t.Errorf("%v after WaitAtMost", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -331,7 +332,8 @@ func ownInput(t *testing.T, o owning) {
 		is(t, err, dblock.ErrInvalidName)
 	}
 	unsupported := []dblock.LockOption{
-		dblock.Owner("h", "t"), dblock.Lease(time.Minute), dblock.MinHold(time.Second), dblock.Permits(1, 2), dblock.Metadata(map[string]string{"k": "v"}),
+		dblock.Owner("h", "t"), dblock.Lease(time.Minute), dblock.MinHold(time.Second), dblock.Permits(1, 2),
+		dblock.Metadata(map[string]string{"k": "v"}),
 	}
 	if !o.Shares {
 		unsupported = append(unsupported, dblock.Shared())
@@ -357,7 +359,8 @@ func ownInput(t *testing.T, o owning) {
 
 func ownShared(t *testing.T, o owning) {
 	a, b := o.open(t), o.open(t)
-	readers := []dblock.Handle{take(t, a, o.name, dblock.Shared()), take(t, a, o.name, dblock.Shared()), take(t, b, o.name, dblock.Shared())}
+	readers := []dblock.Handle{take(t, a, o.name, dblock.Shared()), take(t, a, o.name, dblock.Shared()),
+		take(t, b, o.name, dblock.Shared())}
 	othersHave(t, a, o.name)
 	othersHave(t, b, o.name)
 	_, err := a.TryLock(readers[0].Context(), o.name) // a shared lock does not become exclusive

@@ -16,15 +16,18 @@ import (
 )
 
 var passing = inPlaces(own{
-	{"goroutines of one client that wait together are one place, and pass the lock on in the order in which they asked", passedOn},
+	{"goroutines of one client that wait together are one place, and pass the lock on in the order in which they asked",
+		passedOn},
 	{"a client whose goroutines lock one name all the time lets each other client have its turn", turnsOfClients},
 	{"a lock that was passed on is downgraded, changed, entered again and asked for as any other", usedAfterPassing},
-	{"a lock that was passed on guards a transaction as any other, and has that end before the next", guardedAfterPassing},
+	{"a lock that was passed on guards a transaction as any other, and has that end before the next",
+		guardedAfterPassing},
 	{"Inspect shows the holder of a lock that was passed on once it uses the lock by itself", shownHolder},
 	{"Break of a lock that was passed on ends it for its holder, and those behind it get it later", brokenAfterPassing},
 	{"Break that meets a lock whose holder is detached meanwhile takes it from that", brokenWhileDetached},
 	{"Break with any token of a lock that is passed on takes it, and with one from before nothing", brokenByToken},
-	{"the death of a client that passes a lock on is a loss for its holder alone, and those behind it ask anew", diedWhilePassing},
+	{"the death of a client that passes a lock on is a loss for its holder alone, and those behind it ask anew",
+		diedWhilePassing},
 	{"the transaction of UnlockTx releases a lock that was passed on", unlockTxAfterPassing},
 	{"a transaction that has written guards a lock that was passed on", guardedByAWriter},
 	{"a transaction that has written releases a lock that was passed on, if it commits", releasedByAWriter},
@@ -35,7 +38,8 @@ var passing = inPlaces(own{
 	{"waiters that all give up leave neither a place nor the lock", allLeft},
 	{"an Owner that the application has named waits in a place of its own", ownerAlone},
 }, moving{
-	{"Inspect shows the holder of a lock that was passed on once it has held it for longer than a heartbeat", shownLater},
+	{"Inspect shows the holder of a lock that was passed on once it has held it for longer than a heartbeat",
+		shownLater},
 	{"a lock that was passed on guards a transaction while its holder is written for a heartbeat", guardedWhileShown},
 })
 

@@ -57,7 +57,8 @@ func (e *env) who(t testing.TB, name string) (rows []whoRow) {
 	e.each(t, "SELECT kind, units, host, thread, pid, app, session, token, "+e.micros("since")+", "+e.micros("until")+
 		", alive, waiters, "+wait+" FROM dblock_who WHERE name = ? ORDER BY token", name, func(scan func(...any)) {
 		var r whoRow
-		scan(&r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.token, &r.since, &r.until, &r.alive, &r.waiters, &r.wait)
+		scan(&r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.token, &r.since, &r.until, &r.alive,
+			&r.waiters, &r.wait)
 		rows = append(rows, r)
 	})
 	return rows
@@ -69,7 +70,8 @@ func (e *env) queue(t testing.TB, name string) (rows []queueRow) {
 	e.each(t, "SELECT place, ticket, kind, units, host, thread, pid, app, session, "+e.micros("since")+
 		", alive, members FROM dblock_queue WHERE name = ? ORDER BY ticket", name, func(scan func(...any)) {
 		var r queueRow
-		scan(&r.place, &r.ticket, &r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.since, &r.alive, &r.members)
+		scan(&r.place, &r.ticket, &r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.since, &r.alive,
+			&r.members)
 		rows = append(rows, r)
 	})
 	return rows
@@ -118,8 +120,10 @@ func whoAndQueue(t *testing.T, e *env) {
 		t.Fatalf("%+v, %+v", rows, queue)
 	}
 	h, r := info.Holders[0], rows[0]
-	if r.kind != "exclusive" || r.units.Valid || r.host != "host" || r.thread != "thread" || r.app != "app a" || r.pid != int64(h.PID) ||
-		r.session != e.session(t, name) || r.token != l.Token() || !r.alive || r.waiters != 3 || r.since != h.Since.UnixMicro() {
+	if r.kind != "exclusive" || r.units.Valid || r.host != "host" || r.thread != "thread" || r.app != "app a" ||
+		r.pid != int64(h.PID) ||
+		r.session != e.session(t, name) || r.token != l.Token() || !r.alive || r.waiters != 3 ||
+		r.since != h.Since.UnixMicro() {
 		t.Errorf("%+v is not %+v", r, h)
 	}
 	if left := time.Duration(r.until-e.now(t)) * time.Microsecond; left < longTTL/2 || left > longTTL {
@@ -134,8 +138,10 @@ func whoAndQueue(t *testing.T, e *env) {
 		if i == 1 {
 			kind, units = "permits", sql.NullInt64{Int64: 2, Valid: true}
 		}
-		if q.place != int64(i+1) || q.kind != kind || q.units != units || q.host != w.Host || q.thread != w.Thread || q.app != "app b" ||
-			q.pid != int64(w.PID) || q.session == "" || q.since != w.Since.UnixMicro() || !q.alive || q.members != 1 || i > 0 && q.ticket <= queue[i-1].ticket {
+		if q.place != int64(i+1) || q.kind != kind || q.units != units || q.host != w.Host || q.thread != w.Thread ||
+			q.app != "app b" ||
+			q.pid != int64(w.PID) || q.session == "" || q.since != w.Since.UnixMicro() || !q.alive || q.members != 1 ||
+			i > 0 && q.ticket <= queue[i-1].ticket {
 			t.Errorf("%+v is not %+v", q, w)
 		}
 	}
@@ -151,7 +157,8 @@ func whoAndQueue(t *testing.T, e *env) {
 
 func whoKinds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	for kind, options := range map[string][]dblock.LockOption{"shared": {dblock.Shared()}, "permits": {dblock.Permits(2, 5)}} {
+	for kind, options := range map[string][]dblock.LockOption{"shared": {dblock.Shared()},
+		"permits": {dblock.Permits(2, 5)}} {
 		first, second := lock(t, a, kind, options...), lock(t, b, kind, options...)
 		writer := locking(context.Background(), a, kind)
 		e.queued(t, kind, 1)
@@ -166,14 +173,16 @@ func whoKinds(t *testing.T, e *env) {
 			t.Fatalf("%+v", rows)
 		}
 		for _, r := range rows {
-			if r.kind != kind || r.units.Int64 != units || !r.alive || r.waiters != 2 || r.session == "" || r.since == 0 || r.until == 0 {
+			if r.kind != kind || r.units.Int64 != units || !r.alive || r.waiters != 2 || r.session == "" ||
+				r.since == 0 || r.until == 0 {
 				t.Errorf("%+v", r)
 			}
 		}
 		if rows[0].session == rows[1].session {
 			t.Error("both are of one session")
 		}
-		if q := e.queue(t, kind); len(q) != 2 || q[0].kind != "exclusive" || q[1].kind != kind || q[1].units.Int64 != units {
+		if q := e.queue(t, kind); len(q) != 2 || q[0].kind != "exclusive" || q[1].kind != kind ||
+			q[1].units.Int64 != units {
 			t.Errorf("%+v", q)
 		}
 		unlock(t, first)
@@ -192,7 +201,8 @@ func whoAlive(t *testing.T, e *env) {
 			t.Errorf("%s: %+v does not end with its lease", l.Name(), r)
 		}
 		for _, table := range []string{"dblock_locks", "dblock_shares"} {
-			e.exec(t, "UPDATE "+table+" SET expires_at = ? WHERE name = ? AND expires_at IS NOT NULL", e.now(t)-1_000_000, l.Name())
+			e.exec(t, "UPDATE "+table+" SET expires_at = ? WHERE name = ? AND expires_at IS NOT NULL",
+				e.now(t)-1_000_000, l.Name())
 		}
 		if r := e.who(t, l.Name())[0]; r.alive {
 			t.Errorf("%s: %+v is alive after its lease", l.Name(), r)
@@ -223,14 +233,16 @@ func whoCohort(t *testing.T, e *env) {
 	g := l.of(cohort(s, "s1", 3))
 	l.join(cohort(x, "x1", 2), request(x, "x2"))
 	rows, queue := e.who(t, "n"), e.queue(t, "n")
-	if len(rows) != 1 || rows[0].kind != "cohort" || rows[0].session != s || rows[0].token != g.Token || rows[0].waiters != 3 || !rows[0].wait.Valid {
+	if len(rows) != 1 || rows[0].kind != "cohort" || rows[0].session != s || rows[0].token != g.Token ||
+		rows[0].waiters != 3 || !rows[0].wait.Valid {
 		t.Errorf("%+v", rows)
 	}
 	if len(queue) != 2 {
 		t.Fatalf("%+v", queue)
 	}
 	for i, members := range []int64{2, 1} {
-		if q := queue[i]; q.place != int64(i)+1 || q.session != x || q.members != members || q.kind != "exclusive" || !q.alive {
+		if q := queue[i]; q.place != int64(i)+1 || q.session != x || q.members != members || q.kind != "exclusive" ||
+			!q.alive {
 			t.Errorf("%+v", q)
 		}
 	}

@@ -15,7 +15,8 @@ var permits = inPlaces(own{
 	{"permits come back in any order", anyOrder},
 	{"a semaphore grows when the last that states the old size has left", growing},
 	{"a semaphore shrinks with the first that states the new size", shrinking},
-	{"who states less waits until so few are used, and who states more is not held back by who waits behind", sizesInLine},
+	{"who states less waits until so few are used, and who states more is not held back by who waits behind",
+		sizesInLine},
 	{"a semaphore that grows admits more in the same commit in which the last of the old size leaves", growsAtOnce},
 	{"a semaphore grows with the commit of UnlockTx, too", growsInTx},
 	{"readers and permits do not share a name", readersOrPermits},
@@ -202,7 +203,8 @@ func readersOrPermits(t *testing.T, e *env) {
 	is(t, err, dblock.ErrCapacity)
 	unlock(t, w)
 	unlock(t, granted(t, soon, next))
-	for _, bad := range []dblock.LockOption{dblock.Permits(0, 1), dblock.Permits(2, 1), dblock.Permits(-1, 3), dblock.Permits(1, 1<<31-1)} {
+	for _, bad := range []dblock.LockOption{dblock.Permits(0, 1), dblock.Permits(2, 1), dblock.Permits(-1, 3),
+		dblock.Permits(1, 1<<31-1)} {
 		_, err := a.Lock(t.Context(), "s", bad)
 		is(t, err, dblock.ErrInvalidOption)
 	}

@@ -44,7 +44,8 @@ func (e *env) rows(t testing.TB, insert, row string, n int, args func(i int) []a
 func (e *env) orphans(t testing.TB, n int, session string, waiters int) {
 	t.Helper()
 	now := e.now(t)
-	e.rows(t, "INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata)",
+	e.rows(t, "INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, "+
+		"acquired_at, waiters, next_ticket, metadata)",
 		"(?, ?, 'somewhere', 'some thread', ?, ?, ?, ?, ?, ?, 10, '')", n, func(i int) []any {
 			return []any{name(i), session, fmt.Sprintf("held%d", i), now, now, now, now, waiters}
 		})
@@ -53,7 +54,8 @@ func (e *env) orphans(t testing.TB, n int, session string, waiters int) {
 func (e *env) waiters(t testing.TB, n int, session string, ticket int) {
 	t.Helper()
 	now := e.now(t)
-	e.rows(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)",
+	e.rows(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, "+
+		"enqueued_at)",
 		"(?, ?, ?, 'elsewhere', 'waiting', ?, 0, '', ?)", n, func(i int) []any {
 			return []any{name(i), ticket, session, fmt.Sprintf("%s%d", session, i), now}
 		})
@@ -95,7 +97,8 @@ func sweepsAtOnce(t *testing.T, e *env) {
 	if handed != n || freed != 0 {
 		t.Errorf("%d locks handed on and %d freed, say the reports: want %d and 0: %v", handed, freed, n, reports)
 	}
-	if got := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'firstinline' AND waiters = 1 AND token > ?", before); got != n {
+	if got := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'firstinline' AND waiters = 1 AND "+
+		"token > ?", before); got != n {
 		t.Errorf("%d locks went to their first waiter with a higher token: want %d", got, n)
 	}
 	if got := e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id = 'secondinline'"); got != n ||
@@ -134,7 +137,8 @@ func retention(t *testing.T, e *env) {
 		unlock(t, lock(t, c, name(i)))
 	}
 	hour := time.Hour.Microseconds()
-	e.exec(t, "UPDATE dblock_locks SET acquired_at = acquired_at - ? WHERE name LIKE 'name%' AND name < ?", 2*hour, name(old))
+	e.exec(t, "UPDATE dblock_locks SET acquired_at = acquired_at - ? WHERE name LIKE 'name%' AND name < ?", 2*hour,
+		name(old))
 	e.exec(t, "UPDATE dblock_locks SET acquired_at = acquired_at - ? WHERE name IN ('held', 'waited for')", 2*hour)
 	e.ghost(t, "longdead", -time.Second)
 	e.end(t, "longdead")
@@ -265,7 +269,8 @@ func uncounted(t *testing.T, e *env) {
 	if _, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend); err != nil {
 		t.Error(err)
 	}
-	eventually(t, patience, "the shares are gone", func() bool { return e.number(t, "SELECT count(*) FROM dblock_shares WHERE name = 'read'") == 0 })
+	eventually(t, patience, "the shares are gone",
+		func() bool { return e.number(t, "SELECT count(*) FROM dblock_shares WHERE name = 'read'") == 0 })
 }
 
 func oldHistory(t *testing.T, e *env) {
@@ -277,13 +282,17 @@ func oldHistory(t *testing.T, e *env) {
 	unlock(t, l)
 	l = lock(t, c, "n")
 	for _, slot := range []time.Duration{time.Second, longSlot} {
-		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context, *dblock.Lock, time.Time) error { return nil }); err != nil {
+		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const day = 24 * time.Hour
 	e.exec(t, "UPDATE dblock_events SET at = at - ?", 2*day.Microseconds())
-	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?", 2*day.Microseconds(), 2*day.Microseconds())
+	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?", 2*day.Microseconds(),
+		2*day.Microseconds())
 	e.exec(t, "UPDATE dblock_runs SET slot_ends = slot_ends - ? WHERE name = 'job 1s'", 2*day.Microseconds())
 	require.NoError(t, l.Record(t.Context(), "note", "young"))
 	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(day), reaper.Batch(2))

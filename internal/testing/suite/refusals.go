@@ -30,11 +30,13 @@ var refusals = inPlaces(own{
 func (e *env) refuse(t testing.TB, table, condition string) {
 	t.Helper()
 	if e.wiring.Kind != SQLite {
-		e.exec(t, "ALTER TABLE "+table+" ADD CONSTRAINT refuse CHECK (NOT ("+strings.ReplaceAll(condition, "NEW.", "")+"))")
+		e.exec(t, "ALTER TABLE "+table+" ADD CONSTRAINT refuse CHECK (NOT ("+strings.ReplaceAll(condition, "NEW.",
+			"")+"))")
 		return
 	}
 	for _, how := range []string{"INSERT", "UPDATE"} {
-		e.exec(t, fmt.Sprintf("CREATE TRIGGER refuse_%s_%s BEFORE %[2]s ON %[1]s WHEN %[3]s BEGIN SELECT RAISE(ABORT, 'refused'); END", table, how, condition))
+		e.exec(t, fmt.Sprintf("CREATE TRIGGER refuse_%s_%s BEFORE %[2]s ON %[1]s WHEN %[3]s BEGIN SELECT "+
+			"RAISE(ABORT, 'refused'); END", table, how, condition))
 	}
 }
 

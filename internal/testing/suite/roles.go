@@ -17,7 +17,8 @@ import (
 )
 
 var roles = inPlaces(own{
-	{"roles with the documented rights, and no more, migrate, lock and look, in a schema of the tables' own", leastPrivileges},
+	{"roles with the documented rights, and no more, migrate, lock and look, in a schema of the tables' own",
+		leastPrivileges},
 	{"a transaction that does not see the tables is told so, and goes on", elsewhere},
 })
 
@@ -51,7 +52,8 @@ func leastPrivileges(t *testing.T, e *env) {
 		}
 	}
 	if s.wiring.Kind == Postgres {
-		if n := s.number(t, "SELECT count(*) FROM pg_class WHERE relname LIKE 'dblock%' AND relnamespace <> 'locks'::regnamespace AND relkind IN ('r', 'v')"); n > 0 {
+		if n := s.number(t, "SELECT count(*) FROM pg_class WHERE relname LIKE 'dblock%' AND relnamespace <> "+
+			"'locks'::regnamespace AND relkind IN ('r', 'v')"); n > 0 {
 			t.Errorf("%d tables are outside of schema locks", n)
 		}
 	}

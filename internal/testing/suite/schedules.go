@@ -67,7 +67,8 @@ func (b *failing) Read(
 	return states, err
 }
 
-func (b *failing) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run, ours bool, err error) {
+func (b *failing) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run,
+	ours bool, err error) {
 	err = b.step("claiming", func() error { run, ours, err = b.Backend.BeginRun(ctx, r, slot, retry); return err })
 	return run, ours, err
 }
@@ -83,7 +84,8 @@ func momentsOutage(t *testing.T, e *env) {
 	for _, c := range []struct {
 		kind  string
 		after bool
-	}{{"opening a session", false}, {"taking", false}, {"taking", true}, {"claiming", false}, {"claiming", true}, {"looking", false}, {"writing the outcome", false}, {"writing the outcome", true}} {
+	}{{"opening a session", false}, {"taking", false}, {"taking", true}, {"claiming", false}, {"claiming", true},
+		{"looking", false}, {"writing the outcome", false}, {"writing the outcome", true}} {
 		a := e.app(t, 5)
 		server := &failing{Backend: a.Backend, kind: c.kind, after: c.after}
 		a.Backend = server
@@ -183,7 +185,8 @@ func jobsGiveUp(t *testing.T, e *env) {
 func panicKept(t *testing.T, e *env) {
 	c := e.client(t)
 	for name, value := range map[string]any{
-		"a text": "the disk is full", "an error": errors.New("the disk is full"), "no text at all": "the disk is full\xff\x00" + strings.Repeat("é", 9000),
+		"a text": "the disk is full", "an error": errors.New("the disk is full"),
+		"no text at all": "the disk is full\xff\x00" + strings.Repeat("é", 9000),
 	} {
 		func() {
 			defer func() {
@@ -191,13 +194,18 @@ func panicKept(t *testing.T, e *env) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error { panicsHere(value); return nil })
+			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock,
+				time.Time) error {
+				panicsHere(value)
+				return nil
+			})
 		}()
 		for run, err := range c.Runs(t.Context(), name) {
 			if err != nil || run.Ended.IsZero() || !strings.HasPrefix(run.Err, "it panicked: the disk is full") {
 				t.Errorf("%s: %+v, %v", name, run, err)
 			}
-			if name := "panicsHere"; !strings.Contains(run.Err, name) || len(run.Err) > 4096 || strings.Contains(run.Err, "runtime.gopanic") {
+			if name := "panicsHere"; !strings.Contains(run.Err, name) || len(run.Err) > 4096 ||
+				strings.Contains(run.Err, "runtime.gopanic") {
 				t.Errorf("%d bytes, want a stack that begins at %s: %s", len(run.Err), name, run.Err)
 			}
 		}
@@ -218,7 +226,8 @@ func refusedInWords(t *testing.T, e *env) {
 	if ran || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, driver.ErrInDoubt) {
 		t.Errorf("ran %v, %v", ran, err)
 	}
-	for _, part := range []string{slot.Format("2006-01-02 15:04:05") + " +05:00 (THERE)", "the database's clock", now.UTC().Format("2006-01-02 15:"), "+00:00 (UTC)", now.In(zone).Format("2006-01-02 15:")} {
+	for _, part := range []string{slot.Format("2006-01-02 15:04:05") + " +05:00 (THERE)", "the database's clock",
+		now.UTC().Format("2006-01-02 15:"), "+00:00 (UTC)", now.In(zone).Format("2006-01-02 15:")} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%v: want %q in it", err, part)
 		}
@@ -251,7 +260,11 @@ func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, st
 	ended := make(chan error, len(clients))
 	for _, c := range clients {
 		go func() {
-			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, _ *dblock.Lock, slot time.Time) error { slots <- slot; return nil })
+			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, _ *dblock.Lock,
+				slot time.Time) error {
+				slots <- slot
+				return nil
+			})
 		}()
 	}
 	return slots, func() {
@@ -278,7 +291,10 @@ func everyAt(t *testing.T, e *env) {
 		t.Errorf("it ran %v, want %v", slot, due)
 	}
 	stop()
-	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, *dblock.Lock, time.Time) error { return nil }), dblock.ErrInvalidOption)
+	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	}), dblock.ErrInvalidOption)
 }
 
 // Broken by a loop that waits for the next time after a failure.

@@ -24,7 +24,10 @@ var sessions = inPlaces(own{
 		})
 	}},
 	{"a dead holder makes way for Lock", func(t *testing.T, e *env) {
-		deadHolder(t, e, func(c Client) *dblock.Lock { return granted(t, soon, locking(context.Background(), c, "orphaned")) })
+		deadHolder(t, e, func(c Client) *dblock.Lock {
+			return granted(t, soon, locking(context.Background(), c,
+				"orphaned"))
+		})
 	}},
 	{"a dead holder makes way for a sweep of the reaper", func(t *testing.T, e *env) {
 		deadHolder(t, e, func(c Client) *dblock.Lock {
@@ -66,7 +69,8 @@ func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (to
 func (e *env) ghost(t testing.TB, session string, left time.Duration) {
 	t.Helper()
 	now := e.now(t)
-	e.exec(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES (?, 'somewhere', 1, 'ghost', ?)", session, now)
+	e.exec(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES (?, 'somewhere', 1, 'ghost', ?)",
+		session, now)
 	e.exec(t, "INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES (?, ?)", session, now+left.Microseconds())
 }
 
@@ -85,7 +89,8 @@ func idleClient(t *testing.T, e *env) {
 	eventually(t, soon, "no connection is in use", func() bool {
 		used, _ := a.Backend.Connections()
 		return used == 0 && (e.wiring.Kind != Postgres || e.wiring.Through != nil ||
-			e.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dblock%'") == 0)
+			e.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "+
+				"application_name LIKE 'dblock%'") == 0)
 	})
 	again := lock(t, c, "used")
 	rising(t, []int64{first.Token(), again.Token()})
@@ -135,7 +140,8 @@ func placeGone(t *testing.T, e *env) {
 		e.exec(t, "DELETE FROM dblock_waiters WHERE attempt = ?", attempt)
 		e.exec(t, "UPDATE dblock_locks SET waiters = waiters - 1 WHERE name = 'waited for'")
 		eventually(t, soon, "two wait again, one with a new attempt", func() bool {
-			return e.waiting(t, "waited for") == 2 && e.number(t, "SELECT count(*) FROM dblock_waiters WHERE attempt = ?", attempt) == 0
+			return e.waiting(t, "waited for") == 2 &&
+				e.number(t, "SELECT count(*) FROM dblock_waiters WHERE attempt = ?", attempt) == 0
 		})
 	}
 	served(t, first, line...)
@@ -191,7 +197,8 @@ func succession(t *testing.T, e *env) {
 	line := e.line(t, "orphaned", 3, clients, background)
 	// The last heartbeat. The waiters see it when they look, after a third of their TTL.
 	const left = 2 * time.Minute
-	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+left.Microseconds())
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'",
+		e.now(t)+left.Microseconds())
 	e.advance(t, left/2)
 	select {
 	case o := <-line[0]:
@@ -248,7 +255,8 @@ func withoutReaper(t *testing.T, e *env) {
 		t.Error("a client without a reaper took the lock of a dead session that it does not wait for")
 	}
 	reports := make(chan reaper.Report, 100)
-	with := e.client(t, dblock.WithReaper(reaper.Interval(time.Second), reaper.OnReport(func(r reaper.Report) { reports <- r })))
+	with := e.client(t, dblock.WithReaper(reaper.Interval(time.Second),
+		reaper.OnReport(func(r reaper.Report) { reports <- r })))
 	unlock(t, lock(t, with, "any")) // it runs from the first lock on
 	e.free(t, "orphaned")
 	if r := within(t, soon, "the reaper reports", reports); r.Expired != 1 || r.Freed != 1 {
@@ -273,7 +281,8 @@ func exhausted(t *testing.T, e *env) {
 			giveBack()
 		}
 	}()
-	for _, limit := range []time.Duration{soon, soon, soon, 300 * time.Millisecond, 300 * time.Millisecond} { // the last may be reserved
+	// the last may be reserved
+	for _, limit := range []time.Duration{soon, soon, soon, 300 * time.Millisecond, 300 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		giveBack, err := a.borrow(ctx)
 		cancel()
@@ -329,7 +338,8 @@ func unseen(t *testing.T, e *env) {
 			continue
 		}
 		is(t, err, dblock.ErrUnavailable, context.DeadlineExceeded)
-		if errors.Is(err, dblock.ErrNotAcquired) || !strings.Contains(err.Error(), "the pool gave no connection, all ") {
+		if errors.Is(err, dblock.ErrNotAcquired) || !strings.Contains(err.Error(),
+			"the pool gave no connection, all ") {
 			t.Errorf("%s: %v: want that the pool gave no connection", what, err)
 		}
 	}
@@ -340,7 +350,8 @@ func tenThousand(t *testing.T, e *env) {
 	switch {
 	case e.wiring.Kind == SQLite: // which runs in this process, and under the race detector some twenty times slower
 		n, workers = 1_000, 8
-	case e.wiring.Name != "pgx" && e.wiring.Name != "MySQL": // the tables are the same, and making the locks is what takes long
+	case e.wiring.Name != "pgx" && e.wiring.Name != "MySQL":
+		// the tables are the same, and making the locks is what takes long
 		n = 2_000
 	}
 	c := e.clientOf(t, e.app(t, 16), dblock.WithoutReaper())
@@ -368,7 +379,8 @@ func tenThousand(t *testing.T, e *env) {
 	for range workers {
 		require.NoError(t, <-failed)
 	}
-	held := "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL AND session_id = (SELECT session_id FROM dblock_heartbeats)"
+	held := "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL AND session_id = (SELECT session_id " +
+		"FROM dblock_heartbeats)"
 	if got := e.number(t, held); got != n {
 		t.Fatalf("%d locks are held, in one session: want %d", got, n)
 	}
@@ -418,8 +430,10 @@ func beatOutOfOrder(t *testing.T, e *env) {
 			if alive, err := beat(t.Context(), s, ttl); err != nil || !alive {
 				t.Fatalf("%s: %v, %v", way, alive, err)
 			}
-			if left := e.number(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?", s) - now; left < (4 * time.Hour).Microseconds() {
-				t.Errorf("%s, a heartbeat with a TTL of %v: the session has %v, want 4h", way, ttl, time.Duration(left)*time.Microsecond)
+			if left := e.number(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?",
+				s) - now; left < (4 * time.Hour).Microseconds() {
+				t.Errorf("%s, a heartbeat with a TTL of %v: the session has %v, want 4h", way, ttl,
+					time.Duration(left)*time.Microsecond)
 			}
 		}
 	}

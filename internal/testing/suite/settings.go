@@ -44,17 +44,22 @@ var PostgresSettings = []Setting{
 	Params("time zone Australia/Lord_Howe", "timezone", "Australia/Lord_Howe", "datestyle", "German, DMY"),
 	Params("isolation level read uncommitted", "default_transaction_isolation", "read uncommitted"),
 	Params("isolation level repeatable read", "default_transaction_isolation", "repeatable read"),
-	Params("isolation level serializable", "default_transaction_isolation", "serializable", "default_transaction_deferrable", "on"),
+	Params("isolation level serializable", "default_transaction_isolation", "serializable",
+		"default_transaction_deferrable", "on"),
 	Params("lock_timeout of 200ms", "lock_timeout", "200"),
 	Params("statement_timeout of 500ms", "statement_timeout", "500", "idle_in_transaction_session_timeout", "500"),
 	Params("synchronous_commit off", "synchronous_commit", "off"),
-	Params("values as text otherwise", "bytea_output", "escape", "intervalstyle", "sql_standard", "extra_float_digits", "-15"),
-	Params("other plans", "plan_cache_mode", "force_generic_plan", "enable_seqscan", "off", "enable_nestloop", "off", "enable_indexonlyscan", "off",
+	Params("values as text otherwise", "bytea_output", "escape", "intervalstyle", "sql_standard", "extra_float_digits",
+		"-15"),
+	Params("other plans", "plan_cache_mode", "force_generic_plan", "enable_seqscan", "off", "enable_nestloop", "off",
+		"enable_indexonlyscan", "off",
 		"join_collapse_limit", "1", "jit", "off"),
-	Params("NULL by equality", "transform_null_equals", "on", "row_security", "off", "session_replication_role", "replica", "client_min_messages", "debug1"),
+	Params("NULL by equality", "transform_null_equals", "on", "row_security", "off", "session_replication_role",
+		"replica", "client_min_messages", "debug1"),
 	Params("the simple protocol", "default_query_exec_mode", "simple_protocol"),
 	Params("no prepared statements", "default_query_exec_mode", "exec"),
-	Params("backslashes in strings", "standard_conforming_strings", "off"), // not with the simple protocol, which pgx refuses then
+	// not with the simple protocol, which pgx refuses then
+	Params("backslashes in strings", "standard_conforming_strings", "off"),
 }
 
 // PostgresReadOnly is how PostgreSQL is read-only, short of a standby.
@@ -70,7 +75,8 @@ var (
 	}, bothSettings...)
 	MariaDBSettings = append([]Setting{
 		Params("isolation level read uncommitted", "tx_isolation", "'READ-UNCOMMITTED'"),
-		Params("isolation level repeatable read", "tx_isolation", "'REPEATABLE-READ'", "innodb_snapshot_isolation", "1"),
+		Params("isolation level repeatable read", "tx_isolation", "'REPEATABLE-READ'", "innodb_snapshot_isolation",
+			"1"),
 		Params("isolation level serializable", "tx_isolation", "'SERIALIZABLE'"),
 		Params("max_statement_time of 200ms", "max_statement_time", "0.2", "innodb_lock_wait_timeout", "1"),
 		Params("sql_mode ORACLE", "sql_mode", "'ORACLE'"),
@@ -83,10 +89,14 @@ var (
 		Params("parseTime off", "parseTime", "false"),
 		Params("interpolateParams", "interpolateParams", "true"),
 		Params("sql_mode empty", "sql_mode", "''"),
-		Params("sql_mode strict and ANSI", "sql_mode", "'ANSI,TRADITIONAL,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO,PAD_CHAR_TO_FULL_LENGTH,NO_UNSIGNED_SUBTRACTION'"),
-		Params("limits of sorts and joins", "max_sort_length", "8", "sql_buffer_result", "1", "group_concat_max_len", "4", "div_precision_increment", "0"),
-		Params("checks off", "unique_checks", "0", "foreign_key_checks", "0", "sql_auto_is_null", "1", "low_priority_updates", "1", "sql_notes", "0"),
-		Params("sql_mode NO_BACKSLASH_ESCAPES", "sql_mode", "'NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'"),
+		Params("sql_mode strict and ANSI", "sql_mode",
+			"'ANSI,TRADITIONAL,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO,PAD_CHAR_TO_FULL_LENGTH,NO_UNSIGNED_SUBTRACTION'"),
+		Params("limits of sorts and joins", "max_sort_length", "8", "sql_buffer_result", "1", "group_concat_max_len",
+			"4", "div_precision_increment", "0"),
+		Params("checks off", "unique_checks", "0", "foreign_key_checks", "0", "sql_auto_is_null", "1",
+			"low_priority_updates", "1", "sql_notes", "0"),
+		Params("sql_mode NO_BACKSLASH_ESCAPES", "sql_mode",
+			"'NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'"),
 	}
 )
 
@@ -105,8 +115,10 @@ var SQLiteSettings = []Setting{
 	Params("exclusive transactions", "_txlock", "exclusive"),
 	Params("a shared cache", "cache", "shared", "_pragma", "read_uncommitted(1)"),
 	Params("times as text", "_time_format", "sqlite", "_inttotime", "true"),
-	Params("rows in another order", "_pragma", "reverse_unordered_selects(1)", "_pragma", "automatic_index(0)", "_pragma", "temp_store(2)"),
-	Params("recursive triggers", "_pragma", "recursive_triggers(1)", "_pragma", "ignore_check_constraints(1)", "_pragma", "cell_size_check(1)",
+	Params("rows in another order", "_pragma", "reverse_unordered_selects(1)", "_pragma", "automatic_index(0)",
+		"_pragma", "temp_store(2)"),
+	Params("recursive triggers", "_pragma", "recursive_triggers(1)", "_pragma", "ignore_check_constraints(1)",
+		"_pragma", "cell_size_check(1)",
 		"_pragma", "case_sensitive_like(1)"),
 }
 

@@ -18,12 +18,13 @@ import (
 
 // Wiring is one way to open an engine.
 type Wiring struct {
-	Name     string
-	Kind     string // of server, as dbtest names it
-	Open     Open
-	ByView   func(driver.Backend) // has the engine read the clock's view where it does not by itself; nil: it does
-	Usual    *Setting             // of all tests
-	Again    bool                 // another wiring has tried the same statements: those that depend on them alone are left out
+	Name   string
+	Kind   string // of server, as dbtest names it
+	Open   Open
+	ByView func(driver.Backend) // has the engine read the clock's view where it does not by itself; nil: it does
+	Usual  *Setting             // of all tests
+	// another wiring has tried the same statements: those that depend on them alone are left out
+	Again    bool
 	Settings []Setting
 	// ReadOnly change a DSN so that nothing can be written through it.
 	ReadOnly []Setting
@@ -76,13 +77,17 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, closings, input, mistakes, w.tests()}
+		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, closings, input, mistakes,
+			w.tests()}
 		if w.Through == nil {
-			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, borrowing, otherDatabase, refusals)
+			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, borrowing, otherDatabase,
+				refusals)
 		}
 		if !w.Again {
-			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts), deadlocks)
-			groups = append(groups, detaching, revoking, owners, names, once, moments, schedules, extending, inspecting, chains, listing, events, looking)
+			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts),
+				deadlocks)
+			groups = append(groups, detaching, revoking, owners, names, once, moments, schedules, extending, inspecting,
+				chains, listing, events, looking)
 			if w.Through == nil {
 				groups = append(groups, takingOver, detachingGuarded, people, roles, upgrading)
 			}
@@ -101,7 +106,10 @@ func Run(t *testing.T, w Wiring) {
 // machine busy, so that it would have no time for the time of others.
 var alone = inPlaces(own{
 	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
-	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) { exclusion(t, e, 4, 64, 1) }},
+	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) {
+		exclusion(t, e, 4, 64,
+			1)
+	}},
 	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
 })
 
@@ -138,9 +146,10 @@ func (w Wiring) tests() []placed {
 	}
 	var readOnlys own
 	for _, s := range w.ReadOnly {
-		readOnlys = append(readOnlys, test{"a database that is read-only by " + s.Name + " is told as such at once", func(t *testing.T, e *env) {
-			readOnly(t, e, s)
-		}})
+		readOnlys = append(readOnlys, test{"a database that is read-only by " + s.Name + " is told as such at once",
+			func(t *testing.T, e *env) {
+				readOnly(t, e, s)
+			}})
 	}
 	return inPlaces(settings, readOnlys)
 }

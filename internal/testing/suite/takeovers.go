@@ -43,7 +43,8 @@ var takeovers = map[string]takeover{
 
 // fromTheLiving tells the takeovers after which the lock could be guarded if they had not come.
 func (w takeover) fromTheLiving(kind string) bool {
-	return slices.Contains([]string{"of the living, by Break", "of a share, by Break", "of the living by the owner"}, kind)
+	return slices.Contains([]string{"of the living, by Break", "of a share, by Break", "of the living by the owner"},
+		kind)
 }
 
 func fromTheDead(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
@@ -53,7 +54,8 @@ func fromTheDead(t testing.TB, e *env, a App, h driver.Held, holder driver.Holde
 
 func whenOver(table string) func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 	return func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
-		e.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ? AND token = ? AND expires_at > 1", h.Name, h.Token)
+		e.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ? AND token = ? AND expires_at > 1", h.Name,
+			h.Token)
 		return byTime(t, a, h, holder)
 	}
 }
@@ -67,7 +69,8 @@ func byTime(t testing.TB, a App, h driver.Held, holder driver.Holder) error {
 
 func byBreak(t testing.TB, _ *env, a App, h driver.Held, holder driver.Holder) error {
 	return taken(func() (bool, error) {
-		_, ok, err := drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name, Kind: "broken"})
+		_, ok, err := drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name,
+			Kind: "broken"})
 		return ok, err
 	})
 }
@@ -78,7 +81,8 @@ func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder
 		return err
 	}
 	return taken(func() (bool, error) {
-		_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h", Thread: holder.Thread, Attempt: id})
+		_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h",
+			Thread: holder.Thread, Attempt: id})
 		return ok, err
 	})
 }
@@ -94,7 +98,8 @@ func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (driver.Held
 // takeAs is takeFor in a session that is there.
 func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (driver.Held, driver.Holder) {
 	t.Helper()
-	r := driver.Request{Name: name, Session: session, Host: "h", Thread: id(), Attempt: id(), Lease: w.lease, Wait: true}
+	r := driver.Request{Name: name, Session: session, Host: "h", Thread: id(), Attempt: id(), Lease: w.lease,
+		Wait: true}
 	if r.Units = w.units; w.units > 0 {
 		r.Of = driver.Readers
 	}
@@ -102,7 +107,8 @@ func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (dri
 	if err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
-	h := driver.Holder{Session: session, Thread: r.Thread, Attempt: r.Attempt, Units: w.units, Grant: driver.Grant{Token: g.Token}}
+	h := driver.Holder{Session: session, Thread: r.Thread, Attempt: r.Attempt, Units: w.units,
+		Grant: driver.Grant{Token: g.Token}}
 	if w.lease > 0 {
 		h.Grant.Lease = -1 // as it looks when it is over
 	}
@@ -211,7 +217,9 @@ func guardAnnounced(t *testing.T, e *env) {
 					t.Helper()
 					tx := beginTx(t, a, level)
 					defer rollback(t, tx)
-					if err := a.guard(brief(t), tx, guarded); w.fromTheLiving(kind) && !errors.Is(err, driver.ErrRetry) || !w.fromTheLiving(kind) && !errors.Is(err, driver.ErrNotHeld) {
+					if err := a.guard(brief(t), tx, guarded); w.fromTheLiving(kind) &&
+						!errors.Is(err, driver.ErrRetry) || !w.fromTheLiving(kind) &&
+						!errors.Is(err, driver.ErrNotHeld) {
 						t.Errorf("a new guard: %v", err)
 					}
 				}

@@ -13,7 +13,8 @@ import (
 )
 
 var telling = inPlaces(flowing{
-	{"a logger and an observer that block for ever delay no heartbeat, no hand-over, no loss and no Close", toldForEver},
+	{"a logger and an observer that block for ever delay no heartbeat, no hand-over, no loss and no Close",
+		toldForEver},
 })
 
 // tellsStuck are the options of a client that tells code which blocks until the test ends of
@@ -41,7 +42,10 @@ func toldForEver(t *testing.T, e *env) {
 	waiter := e.line(t, "held 0", 1, []Client{b}, background)
 	unlock(t, locks[0])
 	unlock(t, granted(t, soon, waiter[0]))
-	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
+	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	}); !ran || err != nil {
 		t.Errorf("the job ran: %t, %v", ran, err)
 	}
 	ended(t, patience, lock(t, b, "three TTLs", dblock.Lease(3*longTTL)), dblock.ErrLost)

@@ -115,7 +115,8 @@ func thousandNames(t *testing.T, e *env) {
 	for range 2 { // names without rows, and with
 		all, err := a.LockAll(t.Context(), names)
 		require.NoError(t, err)
-		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1000 || len(all.Tokens()) != 1000 {
+		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1000 ||
+			len(all.Tokens()) != 1000 {
 			t.Errorf("%d are held, %d tokens", n, len(all.Tokens()))
 		}
 		require.NoError(t, all.Unlock(t.Context()))
@@ -154,7 +155,8 @@ func allAgain(t *testing.T, e *env) {
 	e.queued(t, "b", 1)
 	first := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'")
 	e.advance(t, 21*time.Second)
-	eventually(t, soon, "it has begun again", func() bool { return e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'") > first })
+	eventually(t, soon, "it has begun again",
+		func() bool { return e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'") > first })
 	unlock(t, held)
 	all := within(t, soon, "all are held", done)
 	if all == nil {

@@ -23,7 +23,8 @@ var transactions = inPlaces(own{
 	{"many transactions lock several names in any order without a deadlock", lockTxSorted},
 	{"of two transactions that wait for each other one is told, and the other goes on", lockTxDeadlock},
 	{"whoever waits for a name that a long transaction has locked holds no connection of the pool", noConnectionWaits},
-	{"LockTx for one name in as many transactions as the pool has connections goes through them one by one", lockTxWholePool},
+	{"LockTx for one name in as many transactions as the pool has connections goes through them one by one",
+		lockTxWholePool},
 	{"LockTx in the same transaction, or under the lease of the same owner, is held already", lockTxAgain},
 	{"a stream of LockTx of one client does not pass the leases that are queued", lockTxStream},
 	{"LockTx refuses bad input before any I/O", lockTxInput},
@@ -68,7 +69,8 @@ func lockTxHeld(t *testing.T, e *env) {
 			}
 			require.NoError(t, err)
 			if n, err := second.number(t.Context(), "SELECT count(*) FROM app"); err != nil || n != after {
-				t.Errorf("the second transaction sees %d of %d rows: not what was done under the lock before it (%v)", n, after, err)
+				t.Errorf("the second transaction sees %d of %d rows: not what was done under the lock before it (%v)",
+					n, after, err)
 			}
 			e.usable(t, second)
 		}

@@ -58,7 +58,8 @@ func momentarily(t *testing.T, e *env) {
 	for name, options := range map[string][]dblock.LockOption{"whole": nil, "shared": {dblock.Shared()}} {
 		c, tx := e.meet(t)
 		try(t, c, name, options...)
-		require.NoError(t, tx.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = '"+name+"'"))
+		require.NoError(t, tx.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = '"+name+
+			"'"))
 		try(t, c, name, options...)
 	}
 }
@@ -71,7 +72,8 @@ func endedByAnother(t *testing.T, e *env) {
 	try(t, c, "orphaned")
 	e.exec(t, "DELETE FROM dblock_locks")
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
-	require.NoError(t, tx.exec(t.Context(), "UPDATE dblock_sessions SET started_at = started_at WHERE id = 'deadsession'"))
+	require.NoError(t, tx.exec(t.Context(), "UPDATE dblock_sessions SET started_at = started_at WHERE id = "+
+		"'deadsession'"))
 	try(t, c, "orphaned")
 }
 

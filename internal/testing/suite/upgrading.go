@@ -20,13 +20,15 @@ var upgrading = inPlaces(own{
 	{"tables that a migration has only begun are not used", unfinished},
 }, moving{
 	{"a session goes on in tables that were migrated underneath to a later version that it can use", laterVersion},
-	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use", refusedVersion},
+	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use",
+		refusedVersion},
 })
 
 // later makes the tables those of a later version that this build can use.
 func (e *env) later(t testing.TB) {
 	t.Helper()
-	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_shares", "dblock_waiters",
+	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_shares",
+		"dblock_waiters",
 		"dblock_events", "dblock_runs", "dblock_watchers"} {
 		e.exec(t, "ALTER TABLE "+table+" ADD COLUMN made_up INTEGER NOT NULL DEFAULT 7")
 	}
@@ -116,7 +118,10 @@ func laterVersion(t *testing.T, e *env) {
 	is(t, err, nil)
 	is(t, all.Unlock(t.Context()), nil)
 	for range 2 {
-		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil })
+		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		})
 		is(t, err, nil)
 	}
 	permits := lock(t, old, "permits", dblock.Permits(2, 3))
@@ -144,7 +149,8 @@ func refusedVersion(t *testing.T, e *env) {
 		t.Helper()
 		is(t, err, dblock.ErrSchema)
 		for _, part := range []string{
-			fmt.Sprintf("at version %d", driver.SchemaVersion+1), fmt.Sprintf("builds for version %d and later", driver.SchemaVersion+1),
+			fmt.Sprintf("at version %d", driver.SchemaVersion+1), fmt.Sprintf("builds for version %d and later",
+				driver.SchemaVersion+1),
 			fmt.Sprintf("this build is for version %d", driver.SchemaVersion), "deploy", "migrate.DownTo",
 		} {
 			if !strings.Contains(err.Error(), part) {

@@ -16,8 +16,10 @@ import (
 )
 
 var waiting = inPlaces(own{
-	{"waiters of several clients are granted in the order in which they queued", func(t *testing.T, e *env) { fifo(t, e, 12) }},
-	{"a waiter that is cancelled at the head, in the middle or at the tail leaves the order of the others as it is", cancelling},
+	{"waiters of several clients are granted in the order in which they queued",
+		func(t *testing.T, e *env) { fifo(t, e, 12) }},
+	{"a waiter that is cancelled at the head, in the middle or at the tail leaves the order of the others as it is",
+		cancelling},
 	{"a cancel in the moment of the grant leaves nothing behind", cancelAtGrant},
 	{"a deadline ends the waiting, and the error names the holder", deadline},
 	{"a context that has ended already gets no lock and leaves no place in the queue", endedBefore},
@@ -88,7 +90,8 @@ func rising(t testing.TB, tokens []int64) {
 }
 
 // line queues waiters one after another, in turn from each of the clients.
-func (e *env) line(t testing.TB, name string, n int, clients []Client, contexts func(i int) context.Context) []<-chan outcome {
+func (e *env) line(t testing.TB, name string, n int, clients []Client,
+	contexts func(i int) context.Context) []<-chan outcome {
 	t.Helper()
 	line := make([]<-chan outcome, n)
 	before := e.waiting(t, name)
@@ -146,7 +149,8 @@ func cancelling(t *testing.T, e *env) {
 		cancel()
 		o := within(t, soon, "the cancelled waiter returns", line[leaving])
 		calledOff(t, o.err, context.Canceled)
-		if n := strings.Count(o.err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(o.err.Error(), "\n") {
+		if n := strings.Count(o.err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(o.err.Error(),
+			"\n") {
 			t.Errorf("the text is %q", o.err)
 		}
 		e.queued(t, name, 4)
@@ -210,7 +214,8 @@ func tells(t *testing.T, e *env, err error, holder *dblock.Lock, since time.Time
 	if thread := e.text(t, "SELECT thread FROM dblock_locks WHERE name = ?", holder.Name()); n.Thread != thread {
 		t.Errorf("it tells of thread %q: want %q", n.Thread, thread)
 	}
-	if acquired := e.number(t, "SELECT acquired_at FROM dblock_locks WHERE name = ?", holder.Name()); n.Since.UnixMicro() != acquired {
+	if acquired := e.number(t, "SELECT acquired_at FROM dblock_locks WHERE name = ?",
+		holder.Name()); n.Since.UnixMicro() != acquired {
 		t.Errorf("since %v: want %v", n.Since, time.UnixMicro(acquired))
 	}
 	if left := time.Until(n.Until); left < longTTL/2 || left > longTTL || n.Since.Sub(since).Abs() > 10*time.Second {
@@ -230,13 +235,15 @@ func endedBefore(t *testing.T, e *env) {
 				unlock(t, held)
 			}
 		}
-		for _, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock, c.TryLock} {
+		for _, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){c.Lock,
+			c.TryLock} {
 			_, err := try(ctx, name)
 			is(t, err, context.Canceled)
 			if errors.Is(err, dblock.ErrNotAcquired) { // neither a holder nor a queue was seen
 				t.Errorf("a context that had ended: %v", err)
 			}
-			if n := strings.Count(err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(err.Error(), "\n") {
+			if n := strings.Count(err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(err.Error(),
+				"\n") {
 				t.Errorf("the text is %q", err)
 			}
 		}
@@ -251,7 +258,8 @@ func endedBefore(t *testing.T, e *env) {
 // fingerprint is a row of dblock_locks as far as the database shows it.
 func (e *env) fingerprint(t testing.TB, name string) string {
 	t.Helper()
-	columns := []string{"session_id", "host", "thread", "attempt", "token", "acquired_at", "waiters", "next_ticket", "metadata"}
+	columns := []string{"session_id", "host", "thread", "attempt", "token", "acquired_at", "waiters", "next_ticket",
+		"metadata"}
 	if e.wiring.Kind == Postgres {
 		columns = append(columns, "xmin", "xmax", "ctid") // any write, and any lock on the row
 	}

@@ -74,8 +74,9 @@ func In(t *testing.T, db dbtest.Database, pgx bool) World {
 // SQLite has one level, and its driver refuses the names of others.
 var levels = map[string][]sql.IsolationLevel{
 	migrate.Postgres: {sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
-	migrate.MySQL:    {sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
-	migrate.SQLite:   {sql.LevelDefault},
+	migrate.MySQL: {sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
+		sql.LevelSerializable},
+	migrate.SQLite: {sql.LevelDefault},
 }
 
 // Snapshots tells whether the level may answer an old snapshot with a serialisation error.
@@ -288,7 +289,8 @@ func (w World) waits(t *testing.T, rows chan struct{}) bool {
 	case dbtest.KindPostgres:
 		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	case dbtest.KindMySQL:
-		query = "SELECT count(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() AND lock_status = 'WAITING'"
+		query = "SELECT count(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() AND " +
+			"lock_status = 'WAITING'"
 	case dbtest.KindMariaDB: // innodb_trx is a copy that is made anew only when nobody has looked for 100 ms
 		query = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()" +
 			" AND command IN ('Query', 'Execute') AND time_ms > 25 AND info LIKE '%dblock%'"

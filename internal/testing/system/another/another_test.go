@@ -31,7 +31,8 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 		{"mysql", dbtest.KindSQLite, "SQLite"},
 	} {
 		t.Run(c.engine+" on "+c.kind, func(t *testing.T) {
-			for what, db := range map[string]dbtest.Database{"empty": dbtest.Empty(t, c.kind), "migrated": dbtest.Migrated(t, c.kind)} {
+			for what, db := range map[string]dbtest.Database{"empty": dbtest.Empty(t, c.kind),
+				"migrated": dbtest.Migrated(t, c.kind)} {
 				pool := db.SQL(t)
 				engine := mysql.New(pool)
 				if c.engine == "postgres" {
@@ -42,7 +43,8 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err = client.TryLock(ctx, "n")
-				if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "package "+c.engine+" was given a pool of "+c.says) {
+				if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+					"package "+c.engine+" was given a pool of "+c.says) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if err := client.Close(ctx); err != nil {

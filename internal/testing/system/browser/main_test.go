@@ -74,7 +74,8 @@ func start(t *testing.T) context.Context {
 	chromium.once.Do(func() {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium.path),
 			chromedp.NoSandbox, // as root there is none
-			chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
+			chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true),
+			chromedp.WSURLReadTimeout(patience))
 		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, cancel := chromedp.NewContext(allocator)
 		chromium.ctx, chromium.cancel = ctx, func() {
@@ -177,9 +178,11 @@ func (x *tab) settles() {
 // chromedp.Poll it needs no eval, which the page's policy forbids.
 func (x *tab) until(expression string) {
 	x.Helper()
-	look := `new Promise((done) => { const look = () => { if (` + expression + `) done(true); else requestAnimationFrame(look); }; look(); })`
+	look := `new Promise((done) => { const look = () => { if (` + expression +
+		`) done(true); else requestAnimationFrame(look); }; look(); })`
 	_, err := chromedp.Run(x.ctx, chromedp.Evaluate[bool](look, chromedp.EvalAwaitPromise))
-	for err != nil && x.ctx.Err() == nil && strings.Contains(err.Error(), "navigated") { // the page that looked is no more
+	// the page that looked is no more
+	for err != nil && x.ctx.Err() == nil && strings.Contains(err.Error(), "navigated") {
 		_, err = chromedp.Run(x.ctx, chromedp.Evaluate[bool](look, chromedp.EvalAwaitPromise))
 	}
 	if err != nil {
@@ -231,7 +234,10 @@ func (x *tab) submits(selector string) {
 func (x *tab) focus(selector string) {
 	x.Helper()
 	x.settles()
-	if !value[bool](x, fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.focus(); return document.activeElement === e; })()`, selector)) {
+	if !value[bool](x,
+		fmt.Sprintf(
+			`(() => { const e = document.querySelector(%q); e.focus(); return document.activeElement === e; })()`,
+			selector)) {
 		x.Fatalf("%s takes no focus", selector)
 	}
 }

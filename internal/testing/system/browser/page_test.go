@@ -46,7 +46,8 @@ func TestThePageSaysThatTheDatabaseIsAwayAndComesBack(t *testing.T) {
 	x.open(w.url)
 	x.shows("orders/1")
 	w.Down()
-	x.until(`!document.getElementById("problem").hidden && document.getElementById("state").textContent === "Waiting for the database"`)
+	x.until(
+		`!document.getElementById("problem").hidden && document.getElementById("state").textContent === "Waiting for the database"`)
 	x.shows("orders/1") // what was read last
 	w.Up()
 	x.until(`document.getElementById("problem").hidden && document.getElementById("state").textContent === "Live"`)
@@ -105,7 +106,8 @@ func TestFocusAndTypedTextSurviveAnUpdate(t *testing.T) {
 	x.types(`input[name=prefix]`, "ord")
 	w.lock("orders/1")
 	x.shows("orders/1")
-	if got := value[string](x, `document.activeElement.name + "=" + document.activeElement.value`); got != "prefix=ord" {
+	if got := value[string](x,
+		`document.activeElement.name + "=" + document.activeElement.value`); got != "prefix=ord" {
 		t.Errorf("after an update: %s", got)
 	}
 	x.do(chromedp.KeyEvent("ers"))
@@ -166,7 +168,8 @@ var long = strings.Repeat("w", 255)
 
 // everyPage are the pages of a scene.
 var everyPage = []string{
-	"", "lock?name=orders%2f4711", "lock?name=export", "lock?name=" + long, "ask?name=" + long, "sessions", "jobs", "job?name=backup%2feu", "job?name=" + long,
+	"", "lock?name=orders%2f4711", "lock?name=export", "lock?name=" + long, "ask?name=" + long, "sessions", "jobs",
+	"job?name=backup%2feu", "job?name=" + long,
 	"elections", "events", "lock?name=nobody", "events?before=x",
 }
 
@@ -207,7 +210,8 @@ func TestTextsStandOutInLightAndDark(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		x := newTab(t, 1000, 800)
 		x.scheme(scheme)
-		for _, page := range []string{"", "lock?name=orders%2f4711", "jobs", "job?name=backup%2feu", "elections", "events", "sessions", "events?before=x"} {
+		for _, page := range []string{"", "lock?name=orders%2f4711", "jobs", "job?name=backup%2feu", "elections",
+			"events", "sessions", "events?before=x"} {
 			x.open(url + page)
 			got := value[struct {
 				Lowest float64 `json:"lowest"`

@@ -54,7 +54,8 @@ func TestPictures(t *testing.T) {
 // scheme has pages be light or dark.
 func (x *tab) scheme(is string) {
 	x.Helper()
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: is}}}
+	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
+		Value: is}}}
 	if _, err := chromedp.Call(x.ctx, emulation.SetEmulatedMedia, media); err != nil {
 		x.Fatal(err)
 	}

@@ -28,7 +28,8 @@ func newScene(long string) *scene {
 	holder := func(host, thread, app string, pid int, ago time.Duration) inspect.Participant {
 		token += 7
 		return inspect.Participant{
-			Host: host, Thread: thread, App: app, PID: pid, Session: session(host), Token: token, Since: s.now.Add(-ago), Until: s.now.Add(13 * time.Second), Alive: true,
+			Host: host, Thread: thread, App: app, PID: pid, Session: session(host), Token: token,
+			Since: s.now.Add(-ago), Until: s.now.Add(13 * time.Second), Alive: true,
 		}
 	}
 	waiter := func(host, thread, app string, pid int, ago time.Duration) inspect.Participant {
@@ -50,28 +51,36 @@ func newScene(long string) *scene {
 	blocked := ship
 	blocked.Token, blocked.Since = 0, s.now.Add(-2*time.Minute)
 	add("orders/4711", 0, []inspect.Participant{ship}, []inspect.Participant{
-		waiter("app-1", "refund-1", "orders", 3310, 2*time.Minute+50*time.Second), waiter("app-4", "ship-2", "shipping", 4188, 95*time.Second),
-		waiter("app-1", "refund-9", "orders", 3310, 41*time.Second), waiter("app-2", "audit-1", "audit", 977, 8*time.Second),
+		waiter("app-1", "refund-1", "orders", 3310, 2*time.Minute+50*time.Second), waiter("app-4", "ship-2", "shipping",
+			4188, 95*time.Second),
+		waiter("app-1", "refund-9", "orders", 3310, 41*time.Second), waiter("app-2", "audit-1", "audit", 977,
+			8*time.Second),
 	})
 	add("tenant/17/invoices", 0, []inspect.Participant{invoice}, []inspect.Participant{blocked})
-	exports := []inspect.Participant{holder("app-1", "export-1", "reports", 811, 14*time.Minute), holder("app-3", "export-4", "reports", 1290, 2*time.Minute)}
+	exports := []inspect.Participant{holder("app-1", "export-1", "reports", 811, 14*time.Minute),
+		holder("app-3", "export-4", "reports", 1290, 2*time.Minute)}
 	exports[0].Permits, exports[0].Shared, exports[1].Permits, exports[1].Shared = 2, true, 1, true
 	want := waiter("app-4", "export-2", "reports", 640, 30*time.Second)
 	want.Permits, want.Shared = 2, true
 	add("export", 4, exports, []inspect.Participant{want})
 	leader := holder("app-1", "", "indexer", 515, 31*time.Hour)
-	add("indexer", 0, []inspect.Participant{leader}, []inspect.Participant{waiter("app-2", "", "indexer", 519, 30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
-	for i, name := range []string{"backup/eu", "cache/warm", "import/2026-11-23", "migrate", "tenant/3/close", "tenant/8/close"} {
-		add(name, 0, []inspect.Participant{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders", 3310+i, time.Duration(i*i+1)*47*time.Second)}, nil)
+	add("indexer", 0, []inspect.Participant{leader}, []inspect.Participant{waiter("app-2", "", "indexer", 519,
+		30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
+	for i, name := range []string{"backup/eu", "cache/warm", "import/2026-11-23", "migrate", "tenant/3/close",
+		"tenant/8/close"} {
+		add(name, 0, []inspect.Participant{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders",
+			3310+i, time.Duration(i*i+1)*47*time.Second)}, nil)
 	}
 	s.infos[len(s.infos)-3].Holders[0].Alive = false
 	if long != "" {
-		add(long, 0, []inspect.Participant{holder(long, long, long, 1, time.Minute)}, []inspect.Participant{waiter(long, long, long, 2, time.Second)})
+		add(long, 0, []inspect.Participant{holder(long, long, long, 1, time.Minute)},
+			[]inspect.Participant{waiter(long, long, long, 2, time.Second)})
 		s.infos[len(s.infos)-1].Holders[0].Metadata = map[string]string{long: long}
 	}
 	event := func(ago time.Duration, name, kind, host, thread, detail string, token int64) {
 		s.events = append(s.events, inspect.Event{
-			ID: int64(9000 - len(s.events)), At: s.now.Add(-ago), Name: name, Kind: kind, Host: host, Thread: thread, Detail: detail, Token: token,
+			ID: int64(9000 - len(s.events)), At: s.now.Add(-ago), Name: name, Kind: kind, Host: host, Thread: thread,
+			Detail: detail, Token: token,
 		})
 	}
 	event(40*time.Second, "orders/4711", "asked", "admin-1", "", "alice: deployment at 14:00", 0)
@@ -107,7 +116,8 @@ func (s *scene) job(name string, every time.Duration, host string, odd ...int64)
 	for ago := int64(0); ago < 70; ago++ {
 		begins := time.UnixMicro((present - ago) * every.Microseconds())
 		r := jobs.Run{
-			Name: name, Slot: present - ago, SlotEnds: begins.Add(every), Token: 1795420000000000 - ago, Host: host, Thread: "cron", Tries: 1,
+			Name: name, Slot: present - ago, SlotEnds: begins.Add(every), Token: 1795420000000000 - ago, Host: host,
+			Thread: "cron", Tries: 1,
 			Began: begins.Add(every / 60), Ended: begins.Add(every/60 + every/40),
 		}
 		if slices.Contains(odd, ago) {
@@ -171,7 +181,9 @@ func (s *scene) Sessions(context.Context, inspect.SessionFilter) iter.Seq2[inspe
 	for i, app := range []string{"orders", "shipping", "billing", "reports", "audit", "indexer"} {
 		host := fmt.Sprintf("app-%d", i%4+1)
 		list = append(list, inspect.Session{
-			ID: session(host), Host: host, App: app, PID: 3310 + 17*i, Started: s.now.Add(-time.Duration(i*i+2) * time.Hour), Until: s.now.Add(13 * time.Second), Alive: i != 4, Held: 5 - i/2, Waiting: i % 3,
+			ID: session(host), Host: host, App: app, PID: 3310 + 17*i,
+			Started: s.now.Add(-time.Duration(i*i+2) * time.Hour), Until: s.now.Add(13 * time.Second), Alive: i != 4,
+			Held: 5 - i/2, Waiting: i % 3,
 		})
 	}
 	return all(list)

@@ -15,8 +15,10 @@ import (
 
 // hostile run a script where they are not escaped.
 var hostile = []string{
-	"<script>window.pwned = 1</script>", `<img src=x onerror="window.pwned = 1">`, `" onfocus="window.pwned = 1" autofocus="`,
-	"javascript:window.pwned = 1", "</main><svg onload='window.pwned = 1'>", "</title><script>window.pwned = 1</script>",
+	"<script>window.pwned = 1</script>", `<img src=x onerror="window.pwned = 1">`,
+	`" onfocus="window.pwned = 1" autofocus="`,
+	"javascript:window.pwned = 1", "</main><svg onload='window.pwned = 1'>",
+	"</title><script>window.pwned = 1</script>",
 }
 
 func TestNoScriptOfANameRuns(t *testing.T) {
@@ -25,14 +27,17 @@ func TestNoScriptOfANameRuns(t *testing.T) {
 		at := serve(t, dblockweb.HandlerOf(s, dblockweb.Authorize(everything)))
 		x := newTab(t, 1000, 800) // also fails if the policy is violated
 		for _, page := range []string{
-			"", "lock?name=" + url.QueryEscape(name), "events", "elections", "jobs", "job?name=" + url.QueryEscape(name), "ask?name=" + url.QueryEscape(name),
-			fmt.Sprintf("break?name=%s&token=%d", url.QueryEscape(name), s.infos[len(s.infos)-1].Token), "?prefix=" + url.QueryEscape(name), "sessions?host=" + url.QueryEscape(name),
+			"", "lock?name=" + url.QueryEscape(name), "events", "elections", "jobs",
+			"job?name=" + url.QueryEscape(name), "ask?name=" + url.QueryEscape(name),
+			fmt.Sprintf("break?name=%s&token=%d", url.QueryEscape(name), s.infos[len(s.infos)-1].Token),
+			"?prefix=" + url.QueryEscape(name), "sessions?host=" + url.QueryEscape(name),
 		} {
 			x.open(at + page)
 			if value[bool](x, "'pwned' in window") {
 				t.Errorf("%s: %s ran", page, name)
 			}
-			if !value[bool](x, fmt.Sprintf("document.documentElement.textContent.includes(%q) || [...document.querySelectorAll('input')].some((i) => i.value === %q)", name, name)) {
+			if !value[bool](x, fmt.Sprintf("document.documentElement.textContent.includes(%q) || "+
+				"[...document.querySelectorAll('input')].some((i) => i.value === %q)", name, name)) {
 				if !strings.HasPrefix(page, "?") && page != "" && !strings.HasPrefix(page, "sessions") {
 					t.Errorf("%s does not show %s", page, name)
 				}
@@ -54,7 +59,8 @@ func TestThePolicyForbidsWhatAPageDoesNotNeed(t *testing.T) {
 		"img-src":         `new Image().src = "http://127.0.0.1:1/"`,
 		"base-uri":        `const b = document.createElement("base"); b.href = "http://127.0.0.1:1/"; document.head.append(b)`,
 	} {
-		got := value[string](x, `new Promise((done) => { document.addEventListener("securitypolicyviolation", (e) => done(e.effectiveDirective), { once: true }); `+do+` })`)
+		got := value[string](x,
+			`new Promise((done) => { document.addEventListener("securitypolicyviolation", (e) => done(e.effectiveDirective), { once: true }); `+do+` })`)
 		if got != what || value[bool](x, "'pwned' in window") {
 			t.Errorf("%s: %s was violated", what, got)
 		}
@@ -125,7 +131,8 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 		page.ServeHTTP(s, r)
 		mu.Lock()
 		defer mu.Unlock()
-		answered[fmt.Sprintf("%s %s of %s, for %s", r.Method, r.URL.Path, r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Dest"))] = s.status
+		answered[fmt.Sprintf("%s %s of %s, for %s", r.Method, r.URL.Path, r.Header.Get("Sec-Fetch-Site"),
+			r.Header.Get("Sec-Fetch-Dest"))] = s.status
 	}))
 	evil := serve(t, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		out.Header().Set("Content-Type", "text/html")

@@ -30,7 +30,8 @@ type late struct {
 }
 
 func newLate(of driver.Backend) *late {
-	return &late{Backend: of, began: make(chan struct{}), answer: make(chan struct{}), cut: make(chan struct{}), ran: make(chan struct{})}
+	return &late{Backend: of, began: make(chan struct{}), answer: make(chan struct{}), cut: make(chan struct{}),
+		ran: make(chan struct{})}
 }
 
 func (l *late) wait(ctx context.Context, run func(ctx context.Context) error) error {
@@ -148,7 +149,8 @@ func closeWhile(t *testing.T, db *sql.DB, of func(*late) driver.Backend) (*late,
 
 func nothingIsLeft(t *testing.T, db *sql.DB) {
 	t.Helper()
-	for _, rows := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks WHERE session_id IS NOT NULL", "dblock_waiters"} {
+	for _, rows := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks WHERE session_id IS NOT NULL",
+		"dblock_waiters"} {
 		var n int
 		if err := db.QueryRow("SELECT count(*) FROM " + rows).Scan(&n); err != nil || n != 0 {
 			t.Errorf("%s: %d, %v", rows, n, err)

@@ -48,7 +48,8 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
 	d := &deaf{Backend: engine.Backend}
-	client, other := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+	client, other := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}),
+		newClient(t, sqlite.New(db))
 	type lock = *dblock.Lock
 	changes := map[string]struct {
 		options []dblock.LockOption
@@ -56,7 +57,10 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 		shared  bool // afterwards
 	}{
 		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
-		"upgrade":   {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error { return l.TryUpgrade(ctx) }, false},
+		"upgrade": {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context,
+			l lock) error {
+			return l.TryUpgrade(ctx)
+		}, false},
 		"raise": {nil, func(ctx context.Context, l lock) error {
 			_, err := (*core.Lock)(l).Raise(ctx, l.Token()+1000)
 			return err

@@ -52,7 +52,8 @@ func (d *doubtful) remove(ctx context.Context, r driver.Removal) ([]driver.Hando
 	return next, left, nil
 }
 
-func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
+func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool,
+	error) {
 	run, ours, err := d.Backend.BeginRun(ctx, r, of, retry)
 	if d.begin.Swap(false) {
 		d.end()
@@ -76,7 +77,8 @@ func doubt(t *testing.T) (d *doubtful, client, other sqlClient) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
 	d = &doubtful{Backend: engine.Backend}
-	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}),
+		newClient(t, sqlite.New(db))
 }
 
 func queued(t *testing.T, c sqlClient, name string, n int) {
@@ -183,10 +185,12 @@ func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
 	d.end = cancel
 	d.begin.Store(true)
 	job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
-	if ran, err := jobs.New(client).OncePer(ctx, "job", 24*time.Hour, job, jobs.RetryFailed(3, 0)); ran || !errors.Is(err, context.Canceled) {
+	if ran, err := jobs.New(client).OncePer(ctx, "job", 24*time.Hour, job, jobs.RetryFailed(3, 0)); ran ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", ran, err)
 	}
-	if ran, err := jobs.New(other).OncePer(t.Context(), "job", 24*time.Hour, job, jobs.RetryFailed(3, 0)); !ran || err != nil {
+	if ran, err := jobs.New(other).OncePer(t.Context(), "job", 24*time.Hour, job, jobs.RetryFailed(3, 0)); !ran ||
+		err != nil {
 		t.Errorf("again: %v, %v", ran, err)
 	}
 }
@@ -196,7 +200,8 @@ func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err := client.Do(ctx, "outer", func(ctx context.Context, _ *dblock.Lock) error {
-		_, err := jobs.New(client).OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock, _ time.Time) error {
+		_, err := jobs.New(client).OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock,
+			_ time.Time) error {
 			l, err := client.Lock(ctx, "outer")
 			if err == nil {
 				err = l.Unlock(ctx)

@@ -22,7 +22,8 @@ func openDatabase() (db *sql.DB, done func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+
+		"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
 	if err != nil {
 		log.Fatal(err)
 	}

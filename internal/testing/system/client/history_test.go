@@ -72,14 +72,16 @@ func TestAnOutageIsNoFloodOfLinesAboutEvents(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), "n", func(context.Context, *dblock.Lock) error { return nil }))
 	<-f.wrote
 	require.NoError(t, client.Close(t.Context()))
-	if n, most := log.count("writing events fails"), 1+int(time.Since(began)/(10*time.Second)); n < 1 || n > most || most >= tries {
+	if n, most := log.count("writing events fails"), 1+int(time.Since(began)/(10*time.Second)); n < 1 || n > most ||
+		most >= tries {
 		t.Errorf("%d lines of %d failures in %v: want %d\n%s", n, tries, time.Since(began), most, &log.text)
 	}
 	if n := log.count("writing events works again"); n != 1 {
 		t.Errorf("%d lines of the recovery\n%s", n, &log.text)
 	}
 	var kinds string
-	if err := db.QueryRow("SELECT group_concat(kind) FROM dblock_events").Scan(&kinds); err != nil || kinds != "granted,released" {
+	if err := db.QueryRow("SELECT group_concat(kind) FROM dblock_events").Scan(&kinds); err != nil ||
+		kinds != "granted,released" {
 		t.Errorf("%q, %v", kinds, err)
 	}
 }
@@ -95,7 +97,8 @@ func TestEventsThatAreLostAreCounted(t *testing.T) {
 		dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	require.NoError(t, err)
 	for i := range 3 {
-		require.NoError(t, client.Do(t.Context(), fmt.Sprint(i), func(context.Context, *dblock.Lock) error { return nil }))
+		require.NoError(t, client.Do(t.Context(), fmt.Sprint(i),
+			func(context.Context, *dblock.Lock) error { return nil }))
 	}
 	require.NoError(t, client.Close(t.Context()))
 	if log.count("the last events were not written") != 1 || log.count("lost=6") == 0 {

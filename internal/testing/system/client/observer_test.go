@@ -48,7 +48,10 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	if ran, err := jobs.New(client).OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error { return nil }); !ran || err != nil {
+	if ran, err := jobs.New(client).OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock,
+		time.Time) error {
+		return nil
+	}); !ran || err != nil {
 		t.Fatal(ran, err)
 	}
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -65,15 +68,18 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 		t.Error(err)
 	}
 	if want := []observe.Attempt{
-		{Name: "n", Wait: true}, {Name: "n", Shared: true, Permits: 2}, {Name: "once/job"}, {Name: "a", Wait: true}, {Name: "b", Wait: true},
+		{Name: "n", Wait: true}, {Name: "n", Shared: true, Permits: 2}, {Name: "once/job"}, {Name: "a", Wait: true},
+		{Name: "b", Wait: true},
 	}; !slices.Equal(attempts, want) {
 		t.Errorf("%+v: want %+v", attempts, want)
 	}
-	if len(results) != 5 || results[0].Token != token || results[0].Err != nil || !errors.Is(results[1].Err, dblock.ErrNotAcquired) ||
+	if len(results) != 5 || results[0].Token != token || results[0].Err != nil || !errors.Is(results[1].Err,
+		dblock.ErrNotAcquired) ||
 		results[2].Token == 0 || results[3].Token != 0 || results[3].Err != nil {
 		t.Errorf("%+v", results)
 	}
-	if len(holds) != 2 || holds[0].Name != "n" || holds[0].Token != token || holds[0].Err != nil || holds[0].Held <= 0 || holds[1].Name != "once/job" {
+	if len(holds) != 2 || holds[0].Name != "n" || holds[0].Token != token || holds[0].Err != nil ||
+		holds[0].Held <= 0 || holds[1].Name != "once/job" {
 		t.Errorf("%+v", holds)
 	}
 }

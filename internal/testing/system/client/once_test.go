@@ -21,7 +21,8 @@ type halting struct {
 	halt atomic.Pointer[func()]
 }
 
-func (h *halting) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
+func (h *halting) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool,
+	error) {
 	if halt := h.halt.Swap(nil); halt != nil {
 		(*halt)()
 	}
@@ -34,7 +35,8 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
 	h := &halting{Backend: engine.Backend}
-	slow, quick := newClient(t, driver.Engine[*sql.Tx]{Backend: h, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+	slow, quick := newClient(t, driver.Engine[*sql.Tx]{Backend: h, Transactions: engine.Transactions}),
+		newClient(t, sqlite.New(db))
 	type lock = *dblock.Lock
 	const slot = time.Hour
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)

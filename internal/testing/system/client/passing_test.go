@@ -17,7 +17,8 @@ type scripted struct {
 	lockTx func(tx *sql.Tx, may driver.Pass) (driver.State, bool, error)
 }
 
-func (s *scripted) LockTx(_ context.Context, tx *sql.Tx, _ string, may driver.Pass, _ bool, _ driver.OnSideConn) (driver.State, bool, error) {
+func (s *scripted) LockTx(_ context.Context, tx *sql.Tx, _ string, may driver.Pass, _ bool,
+	_ driver.OnSideConn) (driver.State, bool, error) {
 	return s.lockTx(tx, may)
 }
 
@@ -47,7 +48,8 @@ func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 		if !may(attempt, 5, tx) {
 			t.Error("the transaction may not pass the lease that was granted for it")
 		}
-		_, err = tx.Exec("UPDATE dblock_sessions SET dead = dead WHERE id = ''") // the lease stays until the transaction ends
+		// the lease stays until the transaction ends
+		_, err = tx.Exec("UPDATE dblock_sessions SET dead = dead WHERE id = ''")
 		return driver.State{}, true, err
 	}
 	lockTx(first)

@@ -18,7 +18,8 @@ func TestAPingOpensNoSession(t *testing.T) {
 	client := newClient(t, sqlite.New(db))
 	require.NoError(t, client.Ping(t.Context()))
 	var sessions int
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_sessions").Scan(&sessions); err != nil || sessions != 0 {
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_sessions").Scan(&sessions); err != nil ||
+		sessions != 0 {
 		t.Errorf("%d sessions, %v", sessions, err)
 	}
 	if s := client.Stats(); s != (dblock.Stats{}) {

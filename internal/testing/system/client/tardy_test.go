@@ -64,7 +64,8 @@ func slowClient(t *testing.T) (*tardy, sqlClient, sqlClient) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
 	d := &tardy{Backend: engine.Backend}
-	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}),
+		newClient(t, sqlite.New(db))
 }
 
 // Broken by trying again at once: the next attempt finds the one before it, which is being undone,
@@ -72,13 +73,15 @@ func slowClient(t *testing.T) (*tardy, sqlClient, sqlClient) {
 func TestAGrantThatComesAfterItsLeaseIsNotTakenForSomebody(t *testing.T) {
 	const lease = 100 * time.Millisecond
 	d, client, other := slowClient(t)
-	for i, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){client.TryLock, client.Lock} {
+	for i, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock, error){client.TryLock,
+		client.Lock} {
 		d.late.Store(1 << 30)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*lease)
 		_, err := try(ctx, "n", dblock.Lease(lease))
 		cancel()
 		slow := strings.Contains(err.Error(), "too slow for a lease of 100ms")
-		again := i == 1 && strings.Contains(err.Error(), "no answer before the context ended") // while Lock asks once more
+		// while Lock asks once more
+		again := i == 1 && strings.Contains(err.Error(), "no answer before the context ended")
 		if !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrNotAcquired) || !slow && !again {
 			t.Errorf("%v: want that it was too slow", err)
 		}

@@ -63,7 +63,8 @@ func (d *dying) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driv
 	return d.Transactions.Guard(ctx, tx, h, aside)
 }
 
-func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.OnSideConn) (driver.State, bool, error) {
+func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool,
+	aside driver.OnSideConn) (driver.State, bool, error) {
 	if err := d.look(ctx, aside); err != nil {
 		return driver.State{}, false, err
 	}
@@ -91,7 +92,8 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 		l, err := client.Lock(t.Context(), "guarded")
 		require.NoError(t, err)
 		d.due.Store(true)
-		if err := inTx(func(tx *sql.Tx) error { return client.Guard(t.Context(), tx, l) }); !errors.Is(err, dblock.ErrLost) {
+		if err := inTx(func(tx *sql.Tx) error { return client.Guard(t.Context(), tx, l) }); !errors.Is(err,
+			dblock.ErrLost) {
 			t.Errorf("got %v", err)
 		}
 		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {

@@ -78,7 +78,8 @@ func (t sqlTx) rollback()                    { _ = t.Rollback() }
 const writing = 5 * time.Second
 
 // appOf is an application on an engine. Without guard a counter is protected by the lock alone.
-func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(ctx context.Context) (TX, error), as func(TX) transaction, options ...dblock.Option) (*app, error) {
+func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(ctx context.Context) (TX, error),
+	as func(TX) transaction, options ...dblock.Option) (*app, error) {
 	client, err := dblock.New(engine, options...)
 	if err != nil {
 		return nil, err
@@ -103,12 +104,14 @@ func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(
 					return 0, false, err
 				}
 			}
-			if before, err = t.number(ctx, fmt.Sprintf("SELECT n FROM counters WHERE name = '%s'", counter)); err != nil {
+			if before, err = t.number(ctx, fmt.Sprintf("SELECT n FROM counters WHERE name = '%s'",
+				counter)); err != nil {
 				return 0, false, err
 			}
 			for _, statement := range []string{
 				fmt.Sprintf("UPDATE counters SET n = %d WHERE name = '%s'", before+1, counter),
-				fmt.Sprintf("INSERT INTO increments (name, token, n) VALUES ('%s', %d, %d)", counter, l.Token(), before),
+				fmt.Sprintf("INSERT INTO increments (name, token, n) VALUES ('%s', %d, %d)", counter, l.Token(),
+					before),
 			} {
 				if err := t.exec(ctx, statement); err != nil {
 					return 0, false, err
@@ -138,7 +141,8 @@ func onPostgres(way, dsn, direct string, options ...dblock.Option) (*app, error)
 	if direct != "" {
 		listen = append(listen, postgres.Listen(direct))
 	}
-	a, err := appOf(way, postgres.New(pool, listen...), true, pool.Begin, func(tx pgx.Tx) transaction { return pgxTx{tx} }, options...)
+	a, err := appOf(way, postgres.New(pool, listen...), true, pool.Begin,
+		func(tx pgx.Tx) transaction { return pgxTx{tx} }, options...)
 	return a.over(pool.Close, err)
 }
 
@@ -152,7 +156,10 @@ func onMySQL(way, dsn string, single bool, options ...dblock.Option) (*app, erro
 	if single {
 		engine = append(engine, mysql.SingleWriter())
 	}
-	a, err := appOf(way, mysql.New(pool, engine...), single, func(ctx context.Context) (*sql.Tx, error) { return pool.BeginTx(ctx, nil) }, func(tx *sql.Tx) transaction { return sqlTx{tx} }, options...)
+	a, err := appOf(way, mysql.New(pool, engine...), single, func(ctx context.Context) (*sql.Tx,
+		error) {
+		return pool.BeginTx(ctx, nil)
+	}, func(tx *sql.Tx) transaction { return sqlTx{tx} }, options...)
 	return a.over(func() { _ = pool.Close() }, err)
 }
 

@@ -135,7 +135,10 @@ func early(refusals []refusal, out, faults []span, ttl time.Duration) (bad []ref
 		if r.direct {
 			excuses = slices.Concat(out, faults)
 		}
-		if !slices.ContainsFunc(excuses, func(s span) bool { return s.from < r.to && r.from < s.to && s.length() >= ttl }) {
+		if !slices.ContainsFunc(excuses, func(s span) bool {
+			return s.from < r.to && r.from < s.to &&
+				s.length() >= ttl
+		}) {
 			bad = append(bad, r)
 		}
 	}
@@ -185,14 +188,16 @@ func told(answers []answer) string {
 	}
 	var parts []string
 	for _, way := range slices.Sorted(maps.Keys(byWay)) {
-		parts = append(parts, fmt.Sprintf("%s %d from %.1f to %.1f s", way, counts[way], byWay[way].from.Seconds(), byWay[way].to.Seconds()))
+		parts = append(parts, fmt.Sprintf("%s %d from %.1f to %.1f s", way, counts[way], byWay[way].from.Seconds(),
+			byWay[way].to.Seconds()))
 	}
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
 func TestTheJudgeSeesASecondHolder(t *testing.T) {
 	sound := []grant{
-		{name: "a", token: 1, from: 1, live: 5}, {name: "a", token: 2, from: 5, live: 9}, {name: "b", token: 1, from: 2, live: 20},
+		{name: "a", token: 1, from: 1, live: 5}, {name: "a", token: 2, from: 5, live: 9}, {name: "b", token: 1, from: 2,
+			live: 20},
 		{name: "a", token: 3, from: 9, live: 9}, {name: "a", token: 4, from: 12, live: 30},
 	}
 	if both := overlaps(sound); len(both) != 0 {

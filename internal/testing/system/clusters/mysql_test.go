@@ -169,7 +169,8 @@ func (c *mysqlCluster) apps(several, single bool) (apps []func(...dblock.Option)
 	return apps, nil
 }
 
-const onlineMembers = "SELECT CONCAT(MEMBER_HOST, ':', MEMBER_PORT), MEMBER_ROLE = 'PRIMARY' FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
+const onlineMembers = "SELECT CONCAT(MEMBER_HOST, ':', MEMBER_PORT), MEMBER_ROLE = 'PRIMARY' FROM " +
+	"performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
 
 // membersOf is a node's view of its group: the number of members, and the addresses of the
 // primaries.
@@ -196,20 +197,27 @@ func membersOf(ctx context.Context, n *mysqlNode) (online int, primaries []strin
 func group(folder string, single bool) (*cluster, error) {
 	mode := []string{"--group-replication-single-primary-mode=ON"}
 	if !single {
-		mode = []string{"--group-replication-single-primary-mode=OFF", "--group-replication-enforce-update-everywhere-checks=ON"}
+		mode = []string{"--group-replication-single-primary-mode=OFF",
+			"--group-replication-enforce-update-everywhere-checks=ON"}
 	}
 	all, err := nodesOf(folder, dbtest.KindMySQL, 1, []string{"--skip-log-bin", "--innodb-redo-log-capacity=64M"},
-		"SET SESSION sql_log_bin = 0;\nCHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery';\n",
+		"SET SESSION sql_log_bin = 0;\nCHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL "+
+			"'group_replication_recovery';\n",
 		func(i int, ports [][]string) []string {
 			var seeds []string
 			for _, of := range ports {
 				seeds = append(seeds, "127.0.0.1:"+of[0])
 			}
-			return append(mode, "--innodb-redo-log-capacity=64M", fmt.Sprintf("--server-id=%d", i+1), "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog",
-				"--report-host=127.0.0.1", "--report-port="+ports[i][0], "--replica-parallel-workers=2", "--plugin-load-add=group_replication.so",
-				"--group-replication-group-name=aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa", "--group-replication-start-on-boot=ON",
-				"--group-replication-communication-stack=MYSQL", "--group-replication-ssl-mode=DISABLED", "--group-replication-recovery-get-public-key=ON",
-				"--group-replication-local-address="+seeds[i], "--group-replication-group-seeds="+strings.Join(seeds, ","),
+			return append(mode, "--innodb-redo-log-capacity=64M", fmt.Sprintf("--server-id=%d", i+1), "--gtid-mode=ON",
+				"--enforce-gtid-consistency=ON", "--log-bin=binlog",
+				"--report-host=127.0.0.1", "--report-port="+ports[i][0], "--replica-parallel-workers=2",
+				"--plugin-load-add=group_replication.so",
+				"--group-replication-group-name=aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+				"--group-replication-start-on-boot=ON",
+				"--group-replication-communication-stack=MYSQL", "--group-replication-ssl-mode=DISABLED",
+				"--group-replication-recovery-get-public-key=ON",
+				"--group-replication-local-address="+seeds[i], "--group-replication-group-seeds="+strings.Join(seeds,
+					","),
 				"--group-replication-message-cache-size=134217728", "--group-replication-member-expel-timeout=0",
 				"--group-replication-consistency=BEFORE_ON_PRIMARY_FAILOVER")
 		})
@@ -253,7 +261,9 @@ func group(folder string, single bool) (*cluster, error) {
 			var next string
 			n, err := c.writer()
 			if err == nil {
-				err = n.pool.QueryRowContext(ctx, "SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ROLE = 'SECONDARY' LIMIT 1").Scan(&next)
+				err = n.pool.QueryRowContext(ctx,
+					"SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ROLE = "+
+						"'SECONDARY' LIMIT 1").Scan(&next)
 			}
 			if err == nil {
 				_, err = n.pool.ExecContext(ctx, "SELECT group_replication_set_as_primary('"+next+"')")
@@ -264,7 +274,8 @@ func group(folder string, single bool) (*cluster, error) {
 	return c.cluster(apps, faults, healthy, !single)
 }
 
-func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faults []fault, healthy func(context.Context) error, several bool) (*cluster, error) {
+func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faults []fault,
+	healthy func(context.Context) error, several bool) (*cluster, error) {
 	if err := canCut(); err != nil {
 		fmt.Printf("no node is cut off from the others: %v\n", err)
 	} else {
@@ -281,7 +292,9 @@ func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faul
 	}, nil
 }
 
-const galeraState = "SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME SEPARATOR ' ') FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('wsrep_cluster_status', 'wsrep_incoming_addresses', 'wsrep_local_state_comment')"
+const galeraState = "SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME SEPARATOR ' ') FROM " +
+	"information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('wsrep_cluster_status', 'wsrep_incoming_addresses', " +
+	"'wsrep_local_state_comment')"
 
 // galera is a cluster of MariaDB. one: all clients write on one node.
 func galera(folder string, one bool) (*cluster, error) {
@@ -290,25 +303,31 @@ func galera(folder string, one bool) (*cluster, error) {
 		return nil, err
 	}
 	common := []string{
-		"--innodb-log-file-size=16M", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + provider,
+		"--innodb-log-file-size=16M", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON",
+		"--wsrep-provider=" + provider,
 		"--wsrep-cluster-name=t", "--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=rsync",
 	}
 	listens := func(ports []string) string {
-		return "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:" + ports[1] + ";ist.recv_addr=127.0.0.1:" + ports[2] + ";gcache.size=256M;" +
-			"evs.keepalive_period=PT0.2S;evs.inactive_check_period=PT0.2S;evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;evs.install_timeout=PT3S"
+		return "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:" + ports[1] + ";ist.recv_addr=127.0.0.1:" +
+			ports[2] + ";gcache.size=256M;" +
+			"evs.keepalive_period=PT0.2S;evs.inactive_check_period=PT0.2S;" +
+			"evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;evs.install_timeout=PT3S"
 	}
 	alone, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
-	all, err := nodesOf(folder, dbtest.KindMariaDB, 4, append(slices.Clip(common), listens(alone), "--wsrep-cluster-address=gcomm://", "--wsrep-new-cluster"), "",
+	all, err := nodesOf(folder, dbtest.KindMariaDB, 4, append(slices.Clip(common), listens(alone),
+		"--wsrep-cluster-address=gcomm://", "--wsrep-new-cluster"), "",
 		func(i int, ports [][]string) []string {
 			var peers []string
 			for _, of := range ports {
 				peers = append(peers, "127.0.0.1:"+of[1])
 			}
-			return append(slices.Clip(common), listens(ports[i]), "--wsrep-cluster-address=gcomm://"+strings.Join(peers, ","), fmt.Sprintf("--wsrep-node-name=n%d", i+1),
-				"--wsrep-node-incoming-address=127.0.0.1:"+ports[i][0], "--wsrep-sst-receive-address=127.0.0.1:"+ports[i][3])
+			return append(slices.Clip(common), listens(ports[i]), "--wsrep-cluster-address=gcomm://"+strings.Join(peers,
+				","), fmt.Sprintf("--wsrep-node-name=n%d", i+1),
+				"--wsrep-node-incoming-address=127.0.0.1:"+ports[i][0], "--wsrep-sst-receive-address=127.0.0.1:"+
+					ports[i][3])
 		})
 	if err != nil {
 		return nil, err

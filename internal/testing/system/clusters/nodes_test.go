@@ -42,7 +42,8 @@ const patience = 3 * time.Minute
 // nodesOf makes the data of one server, which has run with what is in first, and copies it: the
 // nodes have a common history, and none needs a copy from another. settings are those of a node,
 // with its ports, of which the clients use the first; again is its init file from now on.
-func nodesOf(folder, kind string, ports int, first []string, again string, settings func(i int, ports [][]string) []string) (made []*mysqlNode, err error) {
+func nodesOf(folder, kind string, ports int, first []string, again string,
+	settings func(i int, ports [][]string) []string) (made []*mysqlNode, err error) {
 	in, _, err := dbtest.Installed(kind)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,8 @@ func nodesOf(folder, kind string, ports int, first []string, again string, setti
 		} else if err := os.CopyFS(dir, os.DirFS(made[0].Dir)); err != nil {
 			return nil, err
 		}
-		n.Supervised = program.Supervise(in.Program(as, dir, port, append(settings(i, all), "--init-file="+filepath.Join(dir, "again.sql"))...), restartPause)
+		n.Supervised = program.Supervise(in.Program(as, dir, port,
+			append(settings(i, all), "--init-file="+filepath.Join(dir, "again.sql"))...), restartPause)
 		made = append(made, n)
 	}
 	for _, n := range made {

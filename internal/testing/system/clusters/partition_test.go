@@ -50,10 +50,12 @@ func (c *mysqlCluster) cut(ctx context.Context) (err error) {
 		}
 	}
 	mark(n, others...)
-	rules = append(rules, []string{"filter", "INPUT", "-i", "lo", "-p", "tcp", "-m", "connmark", "--mark", cutOff, "-j", "DROP"})
+	rules = append(rules, []string{"filter", "INPUT", "-i", "lo", "-p", "tcp", "-m", "connmark", "--mark", cutOff, "-j",
+		"DROP"})
 	for _, rule := range rules {
 		change := func(how string) error {
-			out, err := exec.CommandContext(context.WithoutCancel(ctx), "iptables", append([]string{"-w", "-t", rule[0], how}, rule[1:]...)...).CombinedOutput()
+			out, err := exec.CommandContext(context.WithoutCancel(ctx), "iptables",
+				append([]string{"-w", "-t", rule[0], how}, rule[1:]...)...).CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("iptables %v: %w: %s", rule, err, out)
 			}

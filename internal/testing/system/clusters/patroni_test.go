@@ -112,13 +112,16 @@ func patroni(folder, mode string) (_ *cluster, err error) {
 		return func(options ...dblock.Option) (*app, error) { return onPostgres(way, dsn, direct, options...) }
 	}
 	c := &cluster{
-		engine: migrate.Postgres, driver: "pgx", door: dsn("127.0.0.1:"+haproxy, ""), ttl: 2 * leaderTTL, durable: mode != asynchronous,
+		engine: migrate.Postgres, driver: "pgx", door: dsn("127.0.0.1:"+haproxy, ""), ttl: 2 * leaderTTL,
+		durable: mode != asynchronous,
 		apps: []func(...dblock.Option) (*app, error){
 			through("HAProxy", dsn("127.0.0.1:"+haproxy, ""), ""),
 			through("HAProxy", dsn("127.0.0.1:"+haproxy, ""), ""),
-			through("PgBouncer", dsn("127.0.0.1:"+pooler, "&default_query_exec_mode=exec"), dsn("127.0.0.1:"+haproxy, "")),
+			through("PgBouncer", dsn("127.0.0.1:"+pooler, "&default_query_exec_mode=exec"), dsn("127.0.0.1:"+haproxy,
+				"")),
 			func(options ...dblock.Option) (*app, error) {
-				a, err := onPostgres("all hosts", dsn(strings.Join(all, ","), "&target_session_attrs=read-write"), "", options...)
+				a, err := onPostgres("all hosts", dsn(strings.Join(all, ","), "&target_session_attrs=read-write"), "",
+					options...)
 				if err == nil {
 					a.direct = true
 				}
@@ -136,7 +139,8 @@ func patroni(folder, mode string) (_ *cluster, err error) {
 		healthy: p.healthy, close: p.close,
 	}
 	if mode != asynchronous && stealsTheLead() {
-		fmt.Println("no machine is stopped: this Patroni, when it wakes up, takes the lead back from the next primary, and what that has confirmed is lost")
+		fmt.Println("no machine is stopped: this Patroni, when it wakes up, takes the lead back from the next " +
+			"primary, and what that has confirmed is lost")
 		c.faults = slices.DeleteFunc(c.faults, func(f fault) bool { return f.name == stopMachine })
 	}
 	return c, nil
@@ -191,16 +195,20 @@ func (p *patroniCluster) start(mode string) error {
 		return err
 	}
 	clients, peers := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	if err := p.run("etcd", "", "", "etcd", "--name", "one", "--data-dir", filepath.Join(p.folder, "etcd", "data"), "--listen-client-urls", clients, "--advertise-client-urls", clients,
-		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "one="+peers); err != nil {
+	if err := p.run("etcd", "", "", "etcd", "--name", "one", "--data-dir", filepath.Join(p.folder, "etcd", "data"),
+		"--listen-client-urls", clients, "--advertise-client-urls", clients,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster",
+		"one="+peers); err != nil {
 		return err
 	}
 	for i := range nodes {
 		n := postgresNode{name: fmt.Sprintf("n%d", i+1), port: ports[2+2*i], rest: ports[3+2*i]}
 		dir := filepath.Join(p.folder, n.name)
-		n.Supervised = program.Supervise(&program.Program{As: p.account, Dir: dir, Args: []string{"patroni", filepath.Join(dir, "patroni.yml")}}, restartPause)
+		n.Supervised = program.Supervise(&program.Program{As: p.account, Dir: dir, Args: []string{"patroni",
+			filepath.Join(dir, "patroni.yml")}}, restartPause)
 		text := fmt.Sprintf(patroniConfig, n.name, n.rest, ports[0], mode, n.port, dir, bin, leaderTTL/time.Second)
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(n.config(), []byte(text), 0o644), p.account.Own(dir), n.Start()); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(n.config(), []byte(text), 0o644),
+			p.account.Own(dir), n.Start()); err != nil {
 			return err
 		}
 		p.nodes = append(p.nodes, n)
@@ -287,7 +295,8 @@ func (p *patroniCluster) members(ctx context.Context) (roles map[string]string, 
 			Members []struct{ Name, Role, State string }
 		}
 		within, cancel := context.WithTimeout(ctx, time.Second)
-		request, failed := http.NewRequestWithContext(within, http.MethodGet, "http://127.0.0.1:"+n.rest+"/cluster", nil)
+		request, failed := http.NewRequestWithContext(within, http.MethodGet, "http://127.0.0.1:"+n.rest+"/cluster",
+			nil)
 		if failed != nil {
 			cancel()
 			return nil, failed
@@ -340,7 +349,8 @@ func (p *patroniCluster) reinitialize(ctx context.Context, name string) error {
 		if n.name != name {
 			continue
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:"+n.rest+"/reinitialize", strings.NewReader(`{"force": true}`))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:"+n.rest+"/reinitialize",
+			strings.NewReader(`{"force": true}`))
 		if err != nil {
 			return err
 		}
@@ -370,7 +380,8 @@ func (p *patroniCluster) switchover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, "patronictl", "-c", n.config(), "switchover", "--leader", n.name, "--force").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "patronictl", "-c", n.config(), "switchover", "--leader", n.name,
+		"--force").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil

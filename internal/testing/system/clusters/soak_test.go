@@ -39,7 +39,8 @@ var (
 	rounds = flag.Int("rounds", 1, "how often each fault comes")
 	only   = flag.String("fault", "", "only this one")
 	doctor = flag.String("doctor", "", "the test binary of cmd/dblock, for TestDoctor")
-	bug    = flag.Bool("bug", false, "seed one: some increments are made after Unlock, and none has a Guard. The run must fail")
+	bug    = flag.Bool("bug", false,
+		"seed one: some increments are made after Unlock, and none has a Guard. The run must fail")
 )
 
 func TestMain(m *testing.M) {
@@ -343,7 +344,8 @@ func (r *run) torment(t *testing.T) map[string]int {
 					longest = max(longest, s.length())
 				}
 			}
-			fmt.Printf("%-14s %-22s at %5.1f s: no write for %4.1f s, %d grants so far\n", *kind, f.name, began.Seconds(), longest.Seconds(), len(r.grants))
+			fmt.Printf("%-14s %-22s at %5.1f s: no write for %4.1f s, %d grants so far\n", *kind, f.name,
+				began.Seconds(), longest.Seconds(), len(r.grants))
 		})
 	}
 	for enough, waited := false, 0; !enough; waited++ {
@@ -392,7 +394,10 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	}
 	kindsOf := map[string]int{}
 	if !r.durable || r.lagging { // what it held is gone with the commits that the failover has lost, or not there yet
-		bad = slices.DeleteFunc(bad, func(f refusal) bool { return errors.Is(f.err, dblock.ErrLost) || errors.Is(f.err, dblock.ErrNotHeld) })
+		bad = slices.DeleteFunc(bad, func(f refusal) bool {
+			return errors.Is(f.err, dblock.ErrLost) ||
+				errors.Is(f.err, dblock.ErrNotHeld)
+		})
 	}
 	for _, f := range r.refusals {
 		kindsOf[f.call+": "+kindOf(f.err)]++
@@ -407,8 +412,11 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	fmt.Printf("%-14s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d %s; calls that failed: %d %v, within a TTL: %d; seed %d\n",
-		*kind, r.now().Seconds(), len(r.history.grants), terms, strings.Join(parts, ", "), len(out), longest.Seconds(), late.Seconds(), len(both), second.Seconds(), len(fell),
+	fmt.Printf("%-14s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most "+
+		"%.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: "+
+		"%d, by a stale token: %d, confirmed and gone: %d %s; calls that failed: %d %v, within a TTL: %d; seed %d\n",
+		*kind, r.now().Seconds(), len(r.history.grants), terms, strings.Join(parts, ", "), len(out), longest.Seconds(),
+		late.Seconds(), len(both), second.Seconds(), len(fell),
 		len(there), twice, stale, len(lost), told(lost), len(r.refusals), kindsOf, len(bad), *seed)
 	if r.durable && (len(both) > 0 || len(lost) > 0) {
 		t.Errorf("%d second holders, %d increments lost", len(both), len(lost))
@@ -427,15 +435,17 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	}
 	for _, s := range out {
 		if by := added(s, r.history.grants); by > most && s.length() < r.ttl*7/10 {
-			t.Errorf("the first lock after an outage from %.1f to %.1f s came %v later", s.from.Seconds(), s.to.Seconds(), by)
+			t.Errorf("the first lock after an outage from %.1f to %.1f s came %v later", s.from.Seconds(),
+				s.to.Seconds(), by)
 		}
 	}
 }
 
 func kindOf(err error) string {
 	for name, kind := range map[string]error{
-		"ErrUnavailable": dblock.ErrUnavailable, "ErrReadOnly": dblock.ErrReadOnly, "ErrLost": dblock.ErrLost, "ErrNotHeld": dblock.ErrNotHeld,
-		"ErrSchema": dblock.ErrSchema, "ErrConfig": dblock.ErrConfig,
+		"ErrUnavailable": dblock.ErrUnavailable, "ErrReadOnly": dblock.ErrReadOnly, "ErrLost": dblock.ErrLost,
+		"ErrNotHeld": dblock.ErrNotHeld,
+		"ErrSchema":  dblock.ErrSchema, "ErrConfig": dblock.ErrConfig,
 	} {
 		if errors.Is(err, kind) {
 			return name

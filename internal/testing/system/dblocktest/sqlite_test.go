@@ -22,7 +22,9 @@ type bank struct {
 
 func newBank(t *testing.T, d *dblocktest.Database) bank {
 	t.Helper()
-	if _, err := d.DB.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS money (amount integer); DELETE FROM money; INSERT INTO money VALUES (0)"); err != nil {
+	if _, err := d.DB.ExecContext(t.Context(),
+		"CREATE TABLE IF NOT EXISTS money (amount integer); DELETE FROM money; "+
+			"INSERT INTO money VALUES (0)"); err != nil {
 		t.Fatal(err)
 	}
 	return bank{d.DB, d.Client}
@@ -47,7 +49,8 @@ func (b bank) pay(ctx context.Context, amount int, locked func(tx *sql.Tx) error
 func (b bank) has(t *testing.T, want int) {
 	t.Helper()
 	var amount int
-	if err := b.db.QueryRowContext(t.Context(), "SELECT amount FROM money").Scan(&amount); err != nil || amount != want {
+	if err := b.db.QueryRowContext(t.Context(), "SELECT amount FROM money").Scan(&amount); err != nil ||
+		amount != want {
 		t.Errorf("it has %d, %v: want %d", amount, err, want)
 	}
 }
@@ -97,7 +100,8 @@ func TestItHasTheTablesOfFenceAndOptimistic(t *testing.T) {
 	if err := b.pay(ctx, 1, func(tx *sql.Tx) error { return fence.Check(ctx, tx, "money", 8) }); err != nil {
 		t.Error(err)
 	}
-	if err := b.pay(ctx, 2, func(tx *sql.Tx) error { return fence.Check(ctx, tx, "money", 7) }); !errors.Is(err, fence.ErrStale) {
+	if err := b.pay(ctx, 2, func(tx *sql.Tx) error { return fence.Check(ctx, tx, "money", 7) }); !errors.Is(err,
+		fence.ErrStale) {
 		t.Error(err)
 	}
 	if err := b.pay(ctx, 4, func(tx *sql.Tx) error {

@@ -22,9 +22,12 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 // are a database that runs here anyway, or nothing that answers.
 func TestDockerIsAskedForTheRightServers(t *testing.T) {
 	for kind, want := range map[string]struct{ image, port, env, dsn string }{
-		dbtest.KindPostgres: {"postgres:17", "5432/tcp", "POSTGRES_PASSWORD=dblock", "postgres://postgres:dblock@127.0.0.1:1/postgres?sslmode=disable"},
-		dbtest.KindMySQL:    {"mysql:8.4", "3306/tcp", "MYSQL_ROOT_PASSWORD=dblock", "root:dblock@tcp(127.0.0.1:1)/test"},
-		dbtest.KindMariaDB:  {"mariadb:11.4", "3306/tcp", "MARIADB_ROOT_PASSWORD=dblock", "root:dblock@tcp(127.0.0.1:1)/test"},
+		dbtest.KindPostgres: {"postgres:17", "5432/tcp", "POSTGRES_PASSWORD=dblock",
+			"postgres://postgres:dblock@127.0.0.1:1/postgres?sslmode=disable"},
+		dbtest.KindMySQL: {"mysql:8.4", "3306/tcp", "MYSQL_ROOT_PASSWORD=dblock",
+			"root:dblock@tcp(127.0.0.1:1)/test"},
+		dbtest.KindMariaDB: {"mariadb:11.4", "3306/tcp", "MARIADB_ROOT_PASSWORD=dblock",
+			"root:dblock@tcp(127.0.0.1:1)/test"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			d := newFakeDaemon(t, "1")
@@ -34,7 +37,8 @@ func TestDockerIsAskedForTheRightServers(t *testing.T) {
 				t.Errorf("said %q", out.String())
 			}
 			c := d.created
-			if c.Image != want.image || !slices.Contains(c.Env, want.env) || len(c.HostConfig.PortBindings[want.port]) != 1 {
+			if c.Image != want.image || !slices.Contains(c.Env, want.env) ||
+				len(c.HostConfig.PortBindings[want.port]) != 1 {
 				t.Errorf("asked for %+v", c)
 			}
 			if c.Cmd[len(c.Cmd)-1] != "--a-setting" {
@@ -46,7 +50,8 @@ func TestDockerIsAskedForTheRightServers(t *testing.T) {
 			if !c.HostConfig.AutoRemove {
 				t.Error("the container would outlive its end")
 			}
-			if log := d.calls(); !slices.Contains(log, "POST /images/create") || log[len(log)-1] != "DELETE /containers/c1" {
+			if log := d.calls(); !slices.Contains(log, "POST /images/create") ||
+				log[len(log)-1] != "DELETE /containers/c1" {
 				t.Errorf("the image was not pulled, or the container was not removed at the end of the input: %v", log)
 			}
 		})
@@ -75,7 +80,8 @@ func TestAContainerIsKilledStartedPausedAndRemoved(t *testing.T) {
 	d := newFakeDaemon(t, port)
 	t.Run("by package dbtest", func(t *testing.T) {
 		server := dbtest.OwnPostgres(t)
-		if server.DSN != "postgres://postgres:dblock@127.0.0.1:"+port+"/postgres?sslmode=disable" || server.From != "Docker, postgres:17" {
+		if server.DSN != "postgres://postgres:dblock@127.0.0.1:"+port+"/postgres?sslmode=disable" ||
+			server.From != "Docker, postgres:17" {
 			t.Errorf("%+v", server)
 		}
 		if c := d.created.HostConfig; c.AutoRemove || c.PortBindings["5432/tcp"][0].HostPort == "" {
@@ -86,7 +92,8 @@ func TestAContainerIsKilledStartedPausedAndRemoved(t *testing.T) {
 		server.Pause()
 		server.Resume()
 	})
-	want := []string{"POST /containers/c1/kill", "POST /containers/c1/start", "POST /containers/c1/pause", "POST /containers/c1/unpause", "DELETE /containers/c1"}
+	want := []string{"POST /containers/c1/kill", "POST /containers/c1/start", "POST /containers/c1/pause",
+		"POST /containers/c1/unpause", "DELETE /containers/c1"}
 	if log := d.calls(); len(log) < len(want) || !slices.Equal(log[len(log)-len(want):], want) {
 		t.Errorf("asked for %v", log)
 	}
@@ -97,7 +104,8 @@ func TestADaemonThatDoesNotAnswerIsPassedOver(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	for name, host := range map[string]string{
-		"silent": "tcp://" + silent.Addr().String(), "nobody": "tcp://127.0.0.1:1", "no socket": "unix:///nowhere/docker.sock",
+		"silent": "tcp://" + silent.Addr().String(), "nobody": "tcp://127.0.0.1:1",
+		"no socket": "unix:///nowhere/docker.sock",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_HOST", host)

@@ -150,7 +150,8 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 				w.Errorf("the function said %v, Campaign %v", said, err)
 			}
 		}
-		if info, err := inspect.New(p.client).Lock(w.Context(), name); err != nil || len(info.Holders)+len(info.Waiters) != 0 {
+		if info, err := inspect.New(p.client).Lock(w.Context(), name); err != nil ||
+			len(info.Holders)+len(info.Waiters) != 0 {
 			w.Errorf("%+v %v", info, err)
 		}
 	})
@@ -175,7 +176,8 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 
 func TestALeaderThatIsBrokenStandsAgain(t *testing.T) {
 	each(t, func(w world) {
-		a, b := w.party(dblock.WithTTL(2*time.Second)), w.party() // a client that never waited hears of it with a heartbeat
+		// a client that never waited hears of it with a heartbeat
+		a, b := w.party(dblock.WithTTL(2*time.Second)), w.party()
 		first := a.run(w, false)
 		one := first.leads()
 		require.NoError(w, b.client.Ask(w.Context(), name, "please"))

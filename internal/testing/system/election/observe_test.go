@@ -23,7 +23,8 @@ func TestObserversHearOfEveryChangeAtOnce(t *testing.T) {
 		first := a.run(w, false, election.Metadata(map[string]string{"address": "10.0.0.1"}))
 		one := first.leads()
 		l := receive(w, seen)
-		if l.Token != one.Token() || l.Host != "north" || l.Metadata["address"] != "10.0.0.1" || l.Since.IsZero() || l.Thread == "" {
+		if l.Token != one.Token() || l.Host != "north" || l.Metadata["address"] != "10.0.0.1" || l.Since.IsZero() ||
+			l.Thread == "" {
 			w.Errorf("%+v", l)
 		}
 		second := b.run(w, false)
@@ -206,7 +207,8 @@ func TestEventsThatAreCountedAnewAreFound(t *testing.T) {
 		for l := receive(w, seen); l.Token != last.Token(); l = receive(w, seen) {
 		}
 		db := w.db.SQL(w)
-		for _, statement := range []string{"DELETE FROM dblock_events", "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'dblock_events'"} {
+		for _, statement := range []string{"DELETE FROM dblock_events",
+			"UPDATE sqlite_sequence SET seq = 0 WHERE name = 'dblock_events'"} {
 			if _, err := db.ExecContext(w.Context(), statement); err != nil {
 				w.Fatal(err)
 			}

@@ -32,7 +32,8 @@ func TestALeaderThatWasRestartedTakesItsLockOverAtOnce(t *testing.T) {
 			w.Errorf("the former process: %v", err)
 		}
 		info, err := inspect.New(rival.client).Lock(w.Context(), name)
-		if err != nil || len(info.Holders) != 1 || info.Holders[0].Host != "pod-0" || info.Holders[0].Token != two.Token() {
+		if err != nil || len(info.Holders) != 1 || info.Holders[0].Host != "pod-0" ||
+			info.Holders[0].Token != two.Token() {
 			w.Errorf("%+v, %v", info, err)
 		}
 		second.stop()
@@ -51,7 +52,8 @@ func TestASecondCampaignOfAnOwnerInOneClientIsRefused(t *testing.T) {
 		me := election.Owner("pod-0", "indexer")
 		first := p.run(w, false, me)
 		e := first.leads()
-		for what, candidate := range map[string]party{"": p, " of other Elections": {Elections: election.New(p.client)}} {
+		for what, candidate := range map[string]party{"": p,
+			" of other Elections": {Elections: election.New(p.client)}} {
 			if err := candidate.run(w, false, me).ended(); !errors.Is(err, dblock.ErrInvalidOption) {
 				w.Errorf("a second campaign%s: %v", what, err)
 			}

@@ -74,7 +74,8 @@ func (w world) party(options ...dblock.Option) party {
 		engine = mysql.New(p.pool)
 	}
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
-	client, err := dblock.New(engine, append([]dblock.Option{dblock.WithTTL(longTTL), dblock.WithLogger(log)}, options...)...)
+	client, err := dblock.New(engine, append([]dblock.Option{dblock.WithTTL(longTTL), dblock.WithLogger(log)},
+		options...)...)
 	require.NoError(w, err)
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -81,7 +81,8 @@ func (a *actor) connect() {
 func act(text string, in io.Reader, out io.Writer) int {
 	a := &actor{
 		reporter: newReporter(out), witness: newWitness(),
-		handles: map[int]*handle{}, several: map[int]*dblock.Locks{}, cancels: map[int]context.CancelFunc{}, hogs: map[int]*sql.Conn{},
+		handles: map[int]*handle{}, several: map[int]*dblock.Locks{}, cancels: map[int]context.CancelFunc{},
+		hogs: map[int]*sql.Conn{},
 	}
 	err := json.Unmarshal([]byte(text), &a.config)
 	if err == nil && a.config.Teller != nil {
@@ -226,7 +227,8 @@ func (a *actor) newClient() (*client, error) {
 		options = append(options, dblock.WithDeadlockCheck(a.config.Deadlock))
 	}
 	if a.config.Reaper {
-		options = append(options, dblock.WithReaper(reaper.Interval(reapInterval), reaper.OnReport(func(reaper.Report) {})))
+		options = append(options, dblock.WithReaper(reaper.Interval(reapInterval),
+			reaper.OnReport(func(reaper.Report) {})))
 	} else {
 		options = append(options, dblock.WithoutReaper())
 	}

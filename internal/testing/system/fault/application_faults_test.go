@@ -101,10 +101,12 @@ func (a *application) kill(ctx context.Context) {
 	}
 	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 		if a.db.Kind == dbtest.KindPostgres {
-			_, _ = a.sql.ExecContext(ctx, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active' ORDER BY random() LIMIT 1")
+			_, _ = a.sql.ExecContext(ctx, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = "+
+				"current_database() AND pid <> pg_backend_pid() AND state = 'active' ORDER BY random() LIMIT 1")
 		} else {
 			var id int64
-			query := "SELECT id FROM " + a.db.Processes() + " WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' ORDER BY rand() LIMIT 1"
+			query := "SELECT id FROM " + a.db.Processes() +
+				" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' ORDER BY rand() LIMIT 1"
 			if a.sql.QueryRowContext(ctx, query).Scan(&id) != nil {
 				continue
 			}
@@ -134,13 +136,15 @@ func (a *application) count(ctx context.Context) {
 // leftInTables waits until nobody has anything any more.
 func (a *application) leftInTables() {
 	a.Helper()
-	const left = "SELECT (SELECT count(*) FROM dblock_waiters) + (SELECT count(*) FROM dblock_shares) + (SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL)"
+	const left = "SELECT (SELECT count(*) FROM dblock_waiters) + (SELECT count(*) FROM dblock_shares) + (SELECT " +
+		"count(*) FROM dblock_locks WHERE session_id IS NOT NULL)"
 	limit := patience
 	if a.bug != "" {
 		limit = ttl
 	}
 	if !within(limit, func() bool { return a.number0(left) == 0 && a.number0(miscounted) == 0 }) {
-		a.Errorf("%s: in %v of rest %d rows were not given back, and %d names are counted wrong", leaks, limit, a.number0(left), a.number0(miscounted))
+		a.Errorf("%s: in %v of rest %d rows were not given back, and %d names are counted wrong", leaks, limit,
+			a.number0(left), a.number0(miscounted))
 		a.dump()
 	}
 }
@@ -187,15 +191,19 @@ func (a *application) leftOnConnections() {
 				continue // a connection that was cut, which the pool throws away
 			}
 			a.tried("connections looked at", 1)
-			if i := slices.IndexFunc(is, func(line string) bool { return !slices.Contains(want, line) }); i >= 0 || len(is) != len(want) {
-				a.Errorf("%s: a pooled connection has %s", borrowings, strings.Join(slices.DeleteFunc(is, func(line string) bool { return slices.Contains(want, line) }), ", "))
+			if i := slices.IndexFunc(is, func(line string) bool { return !slices.Contains(want, line) }); i >= 0 ||
+				len(is) != len(want) {
+				a.Errorf("%s: a pooled connection has %s", borrowings,
+					strings.Join(slices.DeleteFunc(is, func(line string) bool { return slices.Contains(want, line) }),
+						", "))
 			}
 		}
 	}
 }
 
 // sessionState is what the connection of a query has.
-func sessionState(a *application, query func(ctx context.Context, text string, args ...any) (*sql.Rows, error)) (lines []string, err error) {
+func sessionState(a *application, query func(ctx context.Context, text string, args ...any) (*sql.Rows,
+	error)) (lines []string, err error) {
 	rows, err := query(a.Context(), sessionStates[a.db.Kind])
 	if err != nil {
 		return nil, err

@@ -102,7 +102,8 @@ func (a *application) lateWrites() {
 	}
 	for _, n := range a.notes {
 		if before, _ := slices.BinarySearch(written[n.name], n.token); before != n.seen {
-			a.Errorf("%s: %q: the holder with token %d saw %d rows with lower tokens, of %d", lateWrite, n.name, n.token, n.seen, before)
+			a.Errorf("%s: %q: the holder with token %d saw %d rows with lower tokens, of %d", lateWrite, n.name,
+				n.token, n.seen, before)
 		}
 	}
 	a.tried("guarded writes", len(a.notes))
@@ -125,7 +126,8 @@ func (j *judge) explain(name string, err error) {
 		return
 	}
 	for _, explained := range []error{
-		context.Canceled, context.DeadlineExceeded, dblock.ErrNotAcquired, dblock.ErrLost, dblock.ErrUnavailable, dblock.ErrDeadlock,
+		context.Canceled, context.DeadlineExceeded, dblock.ErrNotAcquired, dblock.ErrLost, dblock.ErrUnavailable,
+		dblock.ErrDeadlock,
 		driver.ErrRetry, driver.ErrBusy, sql.ErrTxDone,
 	} {
 		if errors.Is(err, explained) {

@@ -96,7 +96,8 @@ func newApplication(w *world) *application {
 			engine.Backend = bug(engine.Backend, w.sql)
 		}
 		observer := observe.Observer{HoldEnd: func(observe.HoldResult) { b.log.pass() }}
-		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)), dblock.WithObserver(observer))
+		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)),
+			dblock.WithObserver(observer))
 		require.NoError(w, err)
 		b.Client = client
 		a.branches = append(a.branches, b)
@@ -107,7 +108,8 @@ func newApplication(w *world) *application {
 // refuseOne makes a database refuse a lock of one name.
 func refuseOne(kind string) string {
 	if kind == dbtest.KindSQLite {
-		return "CREATE TRIGGER " + refusal + " BEFORE INSERT ON dblock_locks WHEN CAST(NEW.name AS TEXT) = '" + refused +
+		return "CREATE TRIGGER " + refusal + " BEFORE INSERT ON dblock_locks WHEN CAST(NEW.name AS TEXT) = '" +
+			refused +
 			"' BEGIN SELECT RAISE(ABORT, '" + refusal + "'); END"
 	}
 	return "ALTER TABLE dblock_locks ADD CONSTRAINT " + refusal + " CHECK (name <> '" + refused + "')"
@@ -142,7 +144,8 @@ type employee struct {
 // work does one errand after the other until ctx ends. No errand takes longer than its own time.
 func (c *employee) work(ctx context.Context) {
 	errands := []func(ctx context.Context) error{
-		c.plain, c.plain, c.shared, c.releaseInTx, c.releaseInTx, c.releaseBesideGuard, c.lockInTx, c.lockInTx, c.conditional, c.ask,
+		c.plain, c.plain, c.shared, c.releaseInTx, c.releaseInTx, c.releaseBesideGuard, c.lockInTx, c.lockInTx,
+		c.conditional, c.ask,
 	}
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(context.Background(), 2*ttl)
@@ -367,11 +370,13 @@ func (c *employee) write(ctx context.Context, tx *sql.Tx, l *dblock.Lock) error 
 		}
 	}
 	c.busy()
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO writes (name, token) VALUES ('%s', %d)", l.Name(), l.Token())); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO writes (name, token) VALUES ('%s', %d)", l.Name(),
+		l.Token())); err != nil {
 		return own{err}
 	}
 	var seen int
-	if err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM writes WHERE name = '%s' AND token < %d", l.Name(), l.Token())).Scan(&seen); err != nil {
+	if err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM writes WHERE name = '%s' AND token < %d",
+		l.Name(), l.Token())).Scan(&seen); err != nil {
 		return own{err}
 	}
 	c.wrote(l.Name(), l.Token(), seen)

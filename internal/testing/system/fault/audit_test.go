@@ -32,13 +32,17 @@ func (w *world) audit() {
 	case dbtest.KindPostgres:
 		w.exec(fmt.Sprintf(auditTable, "bigserial PRIMARY KEY", " DEFAULT txid_current()"))
 		for name, trigger := range map[string][2]string{
-			"audit_join":        {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
-			"audit_leave":       {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
-			"audit_share":       {insertShare, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
-			"audit_first_grant": {insertGrant, "AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
-			"audit_grant":       {insertGrant, "AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt)"},
+			"audit_join":  {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
+			"audit_leave": {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
+			"audit_share": {insertShare, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
+			"audit_first_grant": {insertGrant,
+				"AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
+			"audit_grant": {insertGrant,
+				"AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> " +
+					"OLD.attempt)"},
 		} {
-			w.exec(fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s RETURN NULL; END $$", name, trigger[0]))
+			w.exec(fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s RETURN NULL; "+
+				"END $$", name, trigger[0]))
 			w.exec(fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %[1]s()", name, trigger[1]))
 		}
 	case dbtest.KindSQLite:
@@ -47,8 +51,10 @@ func (w *world) audit() {
 			"audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
 			"audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
 			"audit_share AFTER INSERT ON dblock_shares BEGIN " + insertShare + " END",
-			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant + " END",
-			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt BEGIN " + insertGrant + " END",
+			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant +
+				" END",
+			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> " +
+				"OLD.attempt BEGIN " + insertGrant + " END",
 		} {
 			w.exec("CREATE TRIGGER " + trigger)
 		}
@@ -81,7 +87,9 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	if !w.records() {
 		return nil
 	}
-	rows, err := w.sql.QueryContext(w.Context(), "SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0), COALESCE(tx, id) FROM audit ORDER BY id")
+	rows, err := w.sql.QueryContext(w.Context(),
+		"SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0), "+
+			"COALESCE(tx, id) FROM audit ORDER BY id")
 	require.NoError(w, err)
 	defer rows.Close()
 	queues := map[string][]*place{}
@@ -147,7 +155,8 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 			}
 			for _, before := range queue[:i] {
 				if problem := before.passedOver(p, leaves, used); problem != "" {
-					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which %s", name, p.ticket, before.ticket, problem))
+					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which %s", name,
+						p.ticket, before.ticket, problem))
 				}
 			}
 		}
@@ -155,7 +164,8 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	for id, name := range direct {
 		for _, p := range queues[name] {
 			if p.joined < id && (p.left == 0 || p.left > id) {
-				found = append(found, fmt.Sprintf("%s: granted to somebody from outside while ticket %d stood in the queue", name, p.ticket))
+				found = append(found, fmt.Sprintf("%s: granted to somebody from outside while ticket %d stood in "+
+					"the queue", name, p.ticket))
 			}
 		}
 	}
@@ -194,9 +204,11 @@ func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 				switch {
 				case t.token == 0:
 				case before.token > t.token:
-					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d", name, t.Ticket, before.Ticket))
+					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d", name, t.Ticket,
+						before.Ticket))
 				case before.token == 0 && !leaves[before.Attempt] && used[before.Session] > t.order:
-					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which was dropped although its session lived", name, t.Ticket, before.Ticket))
+					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which was "+
+						"dropped although its session lived", name, t.Ticket, before.Ticket))
 				}
 			}
 		}

@@ -115,8 +115,10 @@ func (r *recorder) join(ctx context.Context, q driver.Request) (driver.Grant, pr
 	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
 	defer cancel()
 	var ticket int64
-	if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
-		r.report.report(event{What: evQueued, At: at, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
+	if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'",
+		q.Attempt)).Scan(&ticket) == nil {
+		r.report.report(event{What: evQueued, At: at, Name: q.Name, Session: q.Session, Attempt: q.Attempt,
+			Ticket: ticket})
 	}
 	return g, outcome, nil
 }
@@ -166,7 +168,9 @@ func (r *recorder) Upkeep(ctx context.Context, session string) (driver.Upkeep, e
 // wronged tells where a session is told that it is dead, and the database has it alive.
 func (r *recorder) wronged(ctx context.Context, session string) {
 	var n int
-	err := r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id WHERE s.id = '%s' AND NOT s.dead", session)).Scan(&n)
+	err := r.db.QueryRowContext(ctx,
+		fmt.Sprintf("SELECT count(*) FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id WHERE "+
+			"s.id = '%s' AND NOT s.dead", session)).Scan(&n)
 	if err == nil && n > 0 {
 		r.report.report(event{What: evWronged, Session: session})
 	}

@@ -113,7 +113,8 @@ func (h *hold) downgrades(e event) {
 		return
 	}
 	before.live = max(before.live, e.Live)
-	h.phases = append(h.phases, &phase{h, reader, before.token, e.At, forever, max(before.sure, before.live), before.live, false})
+	h.phases = append(h.phases, &phase{h, reader, before.token, e.At, forever, max(before.sure, before.live),
+		before.live, false})
 }
 
 // converted is what came of a Downgrade or TryUpgrade.
@@ -170,7 +171,8 @@ func (w *world) exact(names []string, actors ...*process) {
 	for _, name := range names {
 		n := w.count("SELECT n FROM resource WHERE name = '%s'", name) % 1000000 // a hog adds that much
 		if n < written[name] || n > written[name]+unsure[name] {
-			w.Errorf("%s was written %d times; the actors know of %d and are not sure of %d", name, n, written[name], unsure[name])
+			w.Errorf("%s was written %d times; the actors know of %d and are not sure of %d", name, n, written[name],
+				unsure[name])
 		}
 		w.Logf("%s: %d writes, of which %d unsure", name, n, n-written[name])
 	}

@@ -136,7 +136,8 @@ func (b letsSmallPass) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.
 
 func (b letsSmallPass) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	if m.Cause == driver.ByHolder {
-		err := putBack(ctx, b.db, m.Name, "AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
+		err := putBack(ctx, b.db, m.Name,
+			"AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
 		if err != nil {
 			return nil, false, err
 		}
@@ -192,7 +193,8 @@ func (b forgetsUnits) remove(ctx context.Context, m driver.Removal) ([]driver.Ha
 	if m.Cause != driver.ByHolder || !m.Shared {
 		return drivertest.Remove(ctx, b.Backend, m)
 	}
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token))
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name,
+		m.Token))
 	return nil, true, err
 }
 
@@ -211,7 +213,9 @@ func (b leavesRoom) remove(ctx context.Context, m driver.Removal) ([]driver.Hand
 		return drivertest.Remove(ctx, b.Backend, m)
 	}
 	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token)
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, m.Name))
+	_, err := b.db.ExecContext(ctx,
+		fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE "+
+			"name = '%s'", share, m.Name))
 	if err == nil {
 		_, err = b.db.ExecContext(ctx, "DELETE "+share)
 	}

@@ -35,7 +35,8 @@ var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
 		return &reusesTokens{Backend: b, real: map[string]int64{}, sessions: map[string]bool{}}
 	},
 	bugNeverDies: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil }, true}
+		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil },
+			true}
 	},
 	bugDropsHandOffs: func(b driver.Backend, db *sql.DB) driver.Backend { return dropsHandOffs{b, db} },
 	bugServesSecond:  func(b driver.Backend, db *sql.DB) driver.Backend { return servesSecond{b, db} },
@@ -167,7 +168,8 @@ func (b *reusesTokens) remove(ctx context.Context, m driver.Removal) ([]driver.H
 // Upkeep takes the grants from the hints, so that they are looked up, and rounded.
 func (b *reusesTokens) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
 	up, err := b.Backend.Upkeep(ctx, session)
-	return drivertest.Ear{Upkeep: up, Hear: func(_ string, h driver.Hint) driver.Hint { return driver.Hint{Attempt: h.Attempt} }}, err
+	return drivertest.Ear{Upkeep: up,
+		Hear: func(_ string, h driver.Hint) driver.Hint { return driver.Hint{Attempt: h.Attempt} }}, err
 }
 
 // beats has heartbeats of another kind.
@@ -230,7 +232,9 @@ func (b dropsHandOffs) remove(ctx context.Context, m driver.Removal) ([]driver.H
 	if m.Cause != driver.ByHolder {
 		return drivertest.Remove(ctx, b.Backend, m)
 	}
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", m.Name, m.Session, m.Token))
+	_, err := b.db.ExecContext(ctx,
+		fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '', waiters = 0 "+
+			"WHERE name = '%s' AND session_id = '%s' AND token = %d", m.Name, m.Session, m.Token))
 	return nil, true, err
 }
 

@@ -31,7 +31,10 @@ func churn(w *world) {
 	random := rand.New(rand.NewPCG(w.seed, 0)) // other scenarios are played beside it
 	var actors []*process
 	start := func() *process {
-		p := w.actor(fmt.Sprintf("actor %d", len(actors)), func(c *actorConfig) { c.Seed, c.Reaper = random.Uint64(), len(actors)%2 == 0 })
+		p := w.actor(fmt.Sprintf("actor %d", len(actors)), func(c *actorConfig) {
+			c.Seed, c.Reaper = random.Uint64(),
+				len(actors)%2 == 0
+		})
 		p.work(modeLoad, 3, all...)
 		actors = append(actors, p)
 		return p
@@ -58,7 +61,8 @@ func (w *world) allFree(names []string) {
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
 	require.NoError(w, err)
 	defer closePool()
-	client, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(ttl), dblock.WithoutReaper(), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+	client, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(ttl), dblock.WithoutReaper(),
+		dblock.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(w, err)
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
@@ -84,13 +88,15 @@ func (w *world) nothingIsLeft() {
 	clean := within(patience, func() bool {
 		// On MySQL, LockTx keeps a row from the purge for minutes to come.
 		_, _ = w.sql.ExecContext(w.Context(), "UPDATE dblock_locks SET acquired_at = 0 WHERE acquired_at > "+w.now())
-		report, err := reaper.Sweep(w.Context(), backend, reaper.Retention(0), reaper.Logger(slog.New(slog.DiscardHandler)))
+		report, err := reaper.Sweep(w.Context(), backend, reaper.Retention(0),
+			reaper.Logger(slog.New(slog.DiscardHandler)))
 		require.NoError(w, err)
 		if !report.Zero() {
 			w.Log(report)
 		}
 		left = ""
-		for _, table := range []string{"dblock_waiters", "dblock_shares", "dblock_locks", "dblock_heartbeats", "dblock_sessions"} {
+		for _, table := range []string{"dblock_waiters", "dblock_shares", "dblock_locks", "dblock_heartbeats",
+			"dblock_sessions"} {
 			if n := w.count("SELECT count(*) FROM %s", table); n != 0 {
 				left += fmt.Sprintf(" %s: %d", table, n)
 			}

@@ -46,7 +46,8 @@ type crew struct {
 }
 
 func (a *actor) hire(c command) *crew {
-	w := &crew{actor: a, mode: c.Name, names: c.Names, slot: c.For, clients: make([]atomic.Pointer[client], (c.Workers+1)/2), quiet: make(chan struct{})}
+	w := &crew{actor: a, mode: c.Name, names: c.Names, slot: c.For, clients: make([]atomic.Pointer[client],
+		(c.Workers+1)/2), quiet: make(chan struct{})}
 	w.moved.L = &w.mu
 	w.ops.Store(firstCrewOp)
 	for i := range w.clients {

@@ -55,7 +55,8 @@ func (b *ballot) agree() {
 // recorded is the history, in the order in which it was written.
 func (b *ballot) recorded() (tokens []int64) {
 	b.Helper()
-	rows, err := b.sql.QueryContext(b.Context(), "SELECT token FROM dblock_events WHERE name = 'office' AND kind = 'elected' ORDER BY id")
+	rows, err := b.sql.QueryContext(b.Context(),
+		"SELECT token FROM dblock_events WHERE name = 'office' AND kind = 'elected' ORDER BY id")
 	require.NoError(b, err)
 	defer rows.Close()
 	for rows.Next() {

@@ -27,7 +27,8 @@ func electionRound(w *world) {
 	case w.server != nil:
 		o = outage{w.server.Kill, func() {
 			w.server.Start()
-			eventually(w, "the test has a connection again", func() bool { return w.sql.PingContext(w.Context()) == nil })
+			eventually(w, "the test has a connection again",
+				func() bool { return w.sql.PingContext(w.Context()) == nil })
 		}}
 	}
 	newBallot(w, o).run()
@@ -78,7 +79,8 @@ func (b *ballot) nominate(i int) {
 
 func (b *ballot) run() {
 	b.Helper()
-	faults := []func(){b.crash, b.standstill, b.crash, b.standstill, func() { b.handOver(true) }, func() { b.handOver(false) }}
+	faults := []func(){b.crash, b.standstill, b.crash, b.standstill, func() { b.handOver(true) },
+		func() { b.handOver(false) }}
 	if b.outage.begin != nil {
 		faults = append(faults, b.serverDies)
 	}
@@ -110,7 +112,8 @@ func (b *ballot) settle() (place int, term event) {
 	if !within(patience, func() bool {
 		var leads bool
 		place, term, leads = b.leader()
-		return leads && b.allWait(place) && b.count("SELECT token FROM dblock_locks WHERE name = '%s'", office) == term.Token
+		return leads && b.allWait(place) && b.count("SELECT token FROM dblock_locks WHERE name = '%s'",
+			office) == term.Token
 	}) {
 		b.dump()
 		for _, p := range b.running {
@@ -118,7 +121,8 @@ func (b *ballot) settle() (place int, term event) {
 				b.Logf("%s campaigns no more: %s", p.label, e.Err)
 			}
 		}
-		b.Fatalf("not in %v: one leads and all others wait; the latest is %s with token %d", patience, b.running[place].label, term.Token)
+		b.Fatalf("not in %v: one leads and all others wait; the latest is %s with token %d", patience,
+			b.running[place].label, term.Token)
 	}
 	return place, term
 }
@@ -128,7 +132,8 @@ func (b *ballot) settle() (place int, term event) {
 func (b *ballot) allWait(but int) bool {
 	b.Helper()
 	for i, p := range b.running {
-		if i != but && b.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_sessions s ON s.id = q.session_id WHERE q.name = '%s' AND s.pid = %d", office, p.cmd.Process.Pid) == 0 {
+		if i != but && b.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_sessions s ON s.id = q.session_id "+
+			"WHERE q.name = '%s' AND s.pid = %d", office, p.cmd.Process.Pid) == 0 {
 			return false
 		}
 	}

@@ -126,7 +126,8 @@ func (g *gate) remembers(t *world) bool {
 	db := openFile(t, file)
 	defer db.Close()
 	var ok bool
-	err := db.QueryRow("SELECT c.now_us - i.since > ? AND i.token_floor > 0 FROM dblock_incarnation i CROSS JOIN dblock_clock c", realQuarantine.Microseconds()).Scan(&ok)
+	err := db.QueryRow("SELECT c.now_us - i.since > ? AND i.token_floor > 0 FROM dblock_incarnation i CROSS JOIN "+
+		"dblock_clock c", realQuarantine.Microseconds()).Scan(&ok)
 	return err == nil && ok
 }
 
@@ -162,14 +163,16 @@ type cuttable struct {
 	gen int
 }
 
-func (c *cuttable) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+func (c *cuttable) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result,
+	error) {
 	if _, _, err := c.g.pass(c.gen); err != nil {
 		return nil, err
 	}
 	return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
 }
 
-func (c *cuttable) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+func (c *cuttable) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows,
+	error) {
 	if _, _, err := c.g.pass(c.gen); err != nil {
 		return nil, err
 	}

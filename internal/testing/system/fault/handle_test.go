@@ -91,7 +91,8 @@ func (a *actor) hold(op int, lock *held, g portion, asked time.Duration) *handle
 	a.report(event{What: evHeld, Op: op, Name: lock.Name(), Token: lock.Token(), At: at, Portion: g})
 	context.AfterFunc(lock.Context(), func() {
 		at, cause := session.Boottime(), context.Cause(lock.Context())
-		if e := (event{What: evLost, Op: op, Name: lock.Name(), Token: lock.Token(), At: at}).with(cause); e.is(kindLost) || e.is(kindClosed) {
+		if e := (event{What: evLost, Op: op, Name: lock.Name(), Token: lock.Token(),
+			At: at}).with(cause); e.is(kindLost) || e.is(kindClosed) {
 			e.Live = a.witness.live(op)
 			a.report(e)
 		}
@@ -121,7 +122,8 @@ func (a *actor) regrade(h *handle) {
 	if h.lock.Shared() {
 		call, to = h.lock.TryUpgrade, portion{}
 	}
-	told := event{What: evConverting, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Live: a.witness.live(h.op), Portion: to}
+	told := event{What: evConverting, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Live: a.witness.live(h.op),
+		Portion: to}
 	a.report(told)
 	err := call(context.Background())
 	for range 3 {
@@ -145,7 +147,8 @@ func (a *actor) write(h *handle) {
 	defer cancel()
 	var rows int64
 	result, err := a.db.ExecContext(ctx, fmt.Sprintf(
-		"UPDATE resource SET n = n + 1, token = %d WHERE name = '%s' AND token <= %[1]d", h.lock.Token(), h.lock.Name()))
+		"UPDATE resource SET n = n + 1, token = %d WHERE name = '%s' AND token <= %[1]d", h.lock.Token(),
+		h.lock.Name()))
 	if err == nil {
 		rows, err = result.RowsAffected()
 	}

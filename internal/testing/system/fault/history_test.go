@@ -181,8 +181,10 @@ func (h *history) silence() bool {
 	}
 	h.Logf("quiet after %v", session.Boottime()-at)
 	used := func() int64 {
-		return h.count("SELECT count(*) FROM dblock_waiters WHERE name <> ''") + h.count("SELECT count(*) FROM dblock_shares") +
-			h.count("SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR shared_units <> 0")
+		return h.count("SELECT count(*) FROM dblock_waiters WHERE name <> ''") +
+			h.count("SELECT count(*) FROM dblock_shares") +
+			h.count("SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR shared_units "+
+				"<> 0")
 	}
 	if !within(limit(), func() bool { return used() == 0 }) {
 		h.find(leaks, "nobody waits for or holds anything, and %d rows say otherwise", used())
@@ -248,7 +250,8 @@ func (h *history) check() {
 			}
 		}
 	}
-	h.Logf("%d grants, %d ended, %d lost; %d places given up; %d faults; %d actors", grants, ends, lost, len(leaves), len(h.faults), len(h.all))
+	h.Logf("%d grants, %d ended, %d lost; %d places given up; %d faults; %d actors", grants, ends, lost, len(leaves),
+		len(h.faults), len(h.all))
 	h.room.mu.Lock()
 	h.found[vacancy] = append(h.found[vacancy], h.room.found...)
 	h.Logf("%d looks for vacancies", h.room.looks)
@@ -271,5 +274,6 @@ func (e event) surprising() bool {
 	case e.is(kindDeadlock), e.is(kindCapacity):
 		return true
 	}
-	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) && !e.is(kindNotHeld) && !e.is(kindEnded)
+	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) &&
+		!e.is(kindNotHeld) && !e.is(kindEnded)
 }

@@ -69,7 +69,8 @@ func crowded(holds []*hold) (found []string) {
 				continue
 			}
 			if !t.beside(portions(now)) {
-				found = append(found, fmt.Sprintf("%s: %v held it at %v, while it was held by %v", name, t.phase, t.at, now))
+				found = append(found, fmt.Sprintf("%s: %v held it at %v, while it was held by %v", name, t.phase, t.at,
+					now))
 			}
 			now = append(now, t.phase)
 		}
@@ -106,13 +107,15 @@ func misplaced(holds []*hold) (found []string) {
 			if f.grant {
 				var now []*phase
 				for _, b := range before {
-					counted := b.hold == f.hold || len(now) > 0 && slices.ContainsFunc(now, func(n *phase) bool { return n.hold == b.hold })
+					counted := b.hold == f.hold || len(now) > 0 &&
+						slices.ContainsFunc(now, func(n *phase) bool { return n.hold == b.hold })
 					if b.live >= f.from && !counted { // the first phase of a hold that lived on is the one it was in
 						now = append(now, b)
 					}
 				}
 				if !f.beside(portions(now)) {
-					found = append(found, fmt.Sprintf("%s: %v from %v on, while it was held by %v", name, f, f.from, now))
+					found = append(found, fmt.Sprintf("%s: %v from %v on, while it was held by %v", name, f, f.from,
+						now))
 				}
 			}
 			before = slices.DeleteFunc(append(before, f), func(b *phase) bool { return b.live < later[i+1] })

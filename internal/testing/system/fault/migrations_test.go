@@ -42,7 +42,8 @@ func migrationsRound(w *world) {
 		if after := fmt.Sprint(left(w, pool)); after != whole[len(whole)-1] {
 			w.Errorf("Up after one that was cut by an %s before statement %d: there is %v", how, n, after)
 		}
-		if list, err := migrate.Status(w.Context(), pool, w.db.Engine, set); err != nil || slices.ContainsFunc(list, func(m migrate.Migration) bool { return !m.Applied }) {
+		if list, err := migrate.Status(w.Context(), pool, w.db.Engine, set); err != nil || slices.ContainsFunc(list,
+			func(m migrate.Migration) bool { return !m.Applied }) {
 			w.Errorf("Up after one that was cut by an %s before statement %d: %+v, %v", how, n, list, err)
 		}
 		if over { // from the first statement on
@@ -60,7 +61,8 @@ func wholes(w *world, pool *sql.DB, set migrate.Set) (whole []string) {
 	w.Helper()
 	files, err := migrations.FS(w.db.Engine, set)
 	w.ok(err)
-	p, err := goose.NewProvider(goose.Dialect(strings.Replace(w.db.Engine, "sqlite", "sqlite3", 1)), pool, files, goose.WithTableName("cut_versions"), goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(goose.Dialect(strings.Replace(w.db.Engine, "sqlite", "sqlite3", 1)), pool, files,
+		goose.WithTableName("cut_versions"), goose.WithDisableGlobalRegistry(true))
 	w.ok(err)
 	for {
 		whole = append(whole, fmt.Sprint(left(w, pool)))
@@ -89,7 +91,8 @@ func empty(w *world, pool *sql.DB, set migrate.Set) {
 
 // cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never
 // reached that statement.
-func cut(w *world, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error, set migrate.Set, whole []string) bool {
+func cut(w *world, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error,
+	set migrate.Set, whole []string) bool {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	defer cancel()
@@ -109,7 +112,8 @@ func cut(w *world, pool *sql.DB, how string, n int, run func(context.Context, *s
 	if err == nil { // after the COMMIT only the release can be interrupted
 		return false
 	}
-	if how == "error" && strings.Contains(err.Error(), "already closed") || !errors.Is(err, errStruck) && !errors.Is(err, context.Canceled) {
+	if how == "error" && strings.Contains(err.Error(), "already closed") || !errors.Is(err, errStruck) &&
+		!errors.Is(err, context.Canceled) {
 		w.Errorf("cut before statement %d: %v", n, err)
 	}
 	if after := left(w, pool); w.db.Engine != migrate.MySQL && !slices.Contains(whole, fmt.Sprint(after)) {
@@ -198,9 +202,11 @@ func (c *faultyConn) CheckNamedValue(v *driver.NamedValue) error {
 func left(w *world, pool *sql.DB) (names []string) {
 	w.Helper()
 	rows, err := pool.QueryContext(w.Context(), map[string]string{
-		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM pg_proc WHERE proname LIKE 'dblock%'",
-		migrate.MySQL:    "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'dblock%'",
-		migrate.SQLite:   "SELECT name FROM sqlite_master WHERE name LIKE 'dblock%'",
+		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM " +
+			"pg_proc WHERE proname LIKE 'dblock%'",
+		migrate.MySQL: "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND " +
+			"table_name LIKE 'dblock%'",
+		migrate.SQLite: "SELECT name FROM sqlite_master WHERE name LIKE 'dblock%'",
 	}[w.db.Engine])
 	w.ok(err)
 	defer rows.Close()

@@ -88,7 +88,10 @@ var lockModel = porcupine.Model{
 		case stepEnd:
 			return here, lockState{others, s.token}
 		}
-		at, _ := slices.BinarySearchFunc(others, in.holder, func(a, b holder) int { return cmp.Compare(a.name, b.name) })
+		at, _ := slices.BinarySearchFunc(others, in.holder, func(a, b holder) int {
+			return cmp.Compare(a.name,
+				b.name)
+		})
 		return here, lockState{slices.Insert(others, at, in.holder), token}
 	},
 	Equal: func(a, b any) bool {

@@ -67,8 +67,10 @@ func newBank(w *world, schemes map[string]int) *bank {
 		world: w, schemes: schemes, realm: fmt.Sprintf("%x", w.random.Uint64()),
 		running: make([]*clerk, tellers), dir: w.TempDir(), found: map[string][]string{},
 	}
-	b.exec("CREATE TABLE accounts (book varchar(16) NOT NULL, id integer NOT NULL, balance bigint NOT NULL, PRIMARY KEY (book, id))")
-	b.exec("CREATE TABLE transfers (id varchar(64) PRIMARY KEY, book varchar(16) NOT NULL, source integer NOT NULL, target integer NOT NULL, amount bigint NOT NULL)")
+	b.exec("CREATE TABLE accounts (book varchar(16) NOT NULL, id integer NOT NULL, balance bigint NOT NULL, PRIMARY " +
+		"KEY (book, id))")
+	b.exec("CREATE TABLE transfers (id varchar(64) PRIMARY KEY, book varchar(16) NOT NULL, source integer NOT NULL, " +
+		"target integer NOT NULL, amount bigint NOT NULL)")
 	for _, book := range b.books() {
 		var rows []string
 		for id := range accounts {
@@ -105,7 +107,8 @@ func (b *bank) hire(i int) {
 	c := &clerk{journal: filepath.Join(b.dir, label)}
 	require.NoError(b, os.WriteFile(c.journal, nil, 0o600))
 	config := tellerConfig{
-		Label: label, Journal: c.journal, Schemes: maps.Clone(b.schemes), Realm: b.realm, Bug: b.bug, Instant: 5 * time.Millisecond,
+		Label: label, Journal: c.journal, Schemes: maps.Clone(b.schemes), Realm: b.realm, Bug: b.bug,
+		Instant: 5 * time.Millisecond,
 	}
 	config.Native = i%2 == 0 || len(b.schemes) == 1 && b.schemes[schemeAdvisory]+b.schemes[schemeSession] > 0
 	if b.db.Kind == dbtest.KindPostgres && !config.Native {
@@ -115,7 +118,8 @@ func (b *bank) hire(i int) {
 	if b.db.Kind == dbtest.KindSQLite { // a transaction locks out all other processes, and heartbeats as well
 		config.Idle, config.Instant = time.Second, 0
 	}
-	c.process = launch(b.world, label, actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl, Seed: b.random.Uint64(), Teller: &config})
+	c.process = launch(b.world, label, actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl, Seed: b.random.Uint64(),
+		Teller: &config})
 	b.running[i], b.all = c, append(b.all, c)
 }
 
@@ -250,7 +254,8 @@ func (b *bank) check() {
 		}
 		if n := b.count("SELECT count(*) FROM accounts a WHERE book = '%s' AND balance <> %d"+
 			" + (SELECT COALESCE(sum(amount), 0) FROM transfers t WHERE t.book = a.book AND t.target = a.id)"+
-			" - (SELECT COALESCE(sum(amount), 0) FROM transfers t WHERE t.book = a.book AND t.source = a.id)", book, deposit); n != 0 {
+			" - (SELECT COALESCE(sum(amount), 0) FROM transfers t WHERE t.book = a.book AND t.source = a.id)", book,
+			deposit); n != 0 {
 			b.find(updates, "%s: %d accounts are not what their transfers make them", book, n)
 		}
 	}

@@ -42,7 +42,8 @@ func (b *bank) longStop() {
 	}
 	until := session.Boottime() + 2*ttl
 	faults := []func(){
-		func() { b.kill(others[0]) }, func() { b.kill(others[1]) }, func() { b.shortStop(b.running[others[2]]) }, b.cut, b.cut,
+		func() { b.kill(others[0]) }, func() { b.kill(others[1]) }, func() { b.shortStop(b.running[others[2]]) }, b.cut,
+		b.cut,
 	}
 	b.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	for _, fault := range faults {
@@ -64,7 +65,8 @@ func (b *bank) stopHalf(cut bool) {
 		c.stop()
 	}
 	if cut {
-		b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() " +
+			"AND pid <> pg_backend_pid()")
 	}
 	pass(2 * ttl)
 	for _, c := range stopped {
@@ -101,10 +103,12 @@ func (b *bank) cut() {
 func (w *world) terminate() {
 	w.Helper()
 	if w.db.Kind == dbtest.KindPostgres {
-		w.count("SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1) AS victim")
+		w.count("SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = " +
+			"current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1) AS victim")
 		return
 	}
-	id, there := w.number("SELECT id FROM %s WHERE db = database() AND id <> connection_id() ORDER BY rand() LIMIT 1", w.db.Processes())
+	id, there := w.number("SELECT id FROM %s WHERE db = database() AND id <> connection_id() ORDER BY rand() LIMIT 1",
+		w.db.Processes())
 	if there {
 		_, _ = w.sql.ExecContext(w.Context(), fmt.Sprintf("KILL %d", id)) // an error is that it has gone by itself
 	}

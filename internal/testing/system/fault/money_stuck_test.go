@@ -86,13 +86,18 @@ func (b *bank) leftovers() map[string]string {
 	switch b.db.Kind {
 	case dbtest.KindPostgres:
 		return map[string]string{
-			"advisory locks": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-			"connections":    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+			"advisory locks": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid " +
+				"FROM pg_database WHERE datname = current_database())",
+			"connections": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND " +
+				"backend_type = 'client backend' AND pid <> pg_backend_pid()",
 		}
 	case dbtest.KindMySQL, dbtest.KindMariaDB:
-		left := map[string]string{"connections": "SELECT count(*) FROM " + b.db.Processes() + " WHERE db = database() AND id <> connection_id()"}
+		left := map[string]string{"connections": "SELECT count(*) FROM " + b.db.Processes() +
+			" WHERE db = database() AND id <> connection_id()"}
 		if b.db.Kind == dbtest.KindMySQL { // of MariaDB it is known by the connections: such a lock dies with its own
-			left["user-level locks"] = "SELECT count(*) FROM performance_schema.metadata_locks JOIN performance_schema.threads ON thread_id = owner_thread_id WHERE object_type = 'USER LEVEL LOCK' AND processlist_db = database()"
+			left["user-level locks"] = "SELECT count(*) FROM performance_schema.metadata_locks JOIN " +
+				"performance_schema.threads ON thread_id = owner_thread_id WHERE object_type = 'USER LEVEL LOCK' " +
+				"AND processlist_db = database()"
 		}
 		return left
 	}

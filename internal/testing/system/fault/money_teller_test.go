@@ -28,12 +28,14 @@ const (
 	schemeGuard      = "Guard"
 	schemeAdvisory   = "advisory"
 	schemeOptimistic = "optimistic"
-	schemeSession    = "session" // the server's own locks on a connection: they move no money, see the package's comment
+	// the server's own locks on a connection: they move no money, see the package's comment
+	schemeSession = "session"
 )
 
 // books are the accounts that a scheme moves money between: LockTx and leases are the same locks,
 // the others are not.
-var books = map[string]string{schemeLockTx: "table", schemeGuard: "table", schemeAdvisory: "advisory", schemeOptimistic: "optimistic"}
+var books = map[string]string{schemeLockTx: "table", schemeGuard: "table", schemeAdvisory: "advisory",
+	schemeOptimistic: "optimistic"}
 
 // What a journal says of a transfer.
 const (
@@ -129,7 +131,8 @@ func serve[TX any](a *actor, d *desk[TX], in io.Reader) error {
 	for _, scheme := range slices.Sorted(maps.Keys(t.config.Schemes)) {
 		for range t.config.Schemes[scheme] {
 			worker++
-			prefix, random := fmt.Sprintf("%s.%d", t.config.Label, worker), rand.New(rand.NewPCG(a.config.Seed, uint64(worker)))
+			prefix, random := fmt.Sprintf("%s.%d", t.config.Label, worker),
+				rand.New(rand.NewPCG(a.config.Seed, uint64(worker)))
 			t.workers.Go(func() { t.work(scheme, prefix, random) })
 		}
 	}
@@ -226,9 +229,11 @@ func linger(random *rand.Rand, upTo time.Duration) {
 // read is what a transfer decides by. Nothing here locks a row: all that keeps others away is the
 // lock.
 func (t *teller[TX]) read(ctx context.Context, tx TX, m move) (source, target int64, err error) {
-	source, err = t.number(ctx, tx, fmt.Sprintf("SELECT balance FROM accounts WHERE book = '%s' AND id = %d", m.book, m.source))
+	source, err = t.number(ctx, tx, fmt.Sprintf("SELECT balance FROM accounts WHERE book = '%s' AND id = %d", m.book,
+		m.source))
 	if err == nil {
-		target, err = t.number(ctx, tx, fmt.Sprintf("SELECT balance FROM accounts WHERE book = '%s' AND id = %d", m.book, m.target))
+		target, err = t.number(ctx, tx, fmt.Sprintf("SELECT balance FROM accounts WHERE book = '%s' AND id = %d",
+			m.book, m.target))
 	}
 	return source, target, err
 }
@@ -236,9 +241,12 @@ func (t *teller[TX]) read(ctx context.Context, tx TX, m move) (source, target in
 // write sets both balances to what was worked out, so that a stale one undoes what others did.
 func (t *teller[TX]) write(ctx context.Context, tx TX, m move, source, target int64) error {
 	statements := []string{
-		fmt.Sprintf("UPDATE accounts SET balance = %d WHERE book = '%s' AND id = %d", source-m.amount, m.book, m.source),
-		fmt.Sprintf("UPDATE accounts SET balance = %d WHERE book = '%s' AND id = %d", target+m.amount, m.book, m.target),
-		fmt.Sprintf("INSERT INTO transfers (id, book, source, target, amount) VALUES ('%s', '%s', %d, %d, %d)", m.id, m.book, m.source, m.target, m.amount),
+		fmt.Sprintf("UPDATE accounts SET balance = %d WHERE book = '%s' AND id = %d", source-m.amount, m.book,
+			m.source),
+		fmt.Sprintf("UPDATE accounts SET balance = %d WHERE book = '%s' AND id = %d", target+m.amount, m.book,
+			m.target),
+		fmt.Sprintf("INSERT INTO transfers (id, book, source, target, amount) VALUES ('%s', '%s', %d, %d, %d)", m.id,
+			m.book, m.source, m.target, m.amount),
 	}
 	if m.source > m.target {
 		statements[0], statements[1] = statements[1], statements[0]

@@ -54,12 +54,14 @@ func (t *teller[TX]) underAdvisory(ctx context.Context, random *rand.Rand, m mov
 // count reads the accounts in two statements, each with a snapshot of its own: only the lock makes
 // them one.
 func (t *teller[TX]) count(ctx context.Context, random *rand.Rand, tx TX, book string) (int64, error) {
-	lower, err := t.number(ctx, tx, fmt.Sprintf("SELECT sum(balance) FROM accounts WHERE book = '%s' AND id < %d", book, accounts/2))
+	lower, err := t.number(ctx, tx, fmt.Sprintf("SELECT sum(balance) FROM accounts WHERE book = '%s' AND id < %d", book,
+		accounts/2))
 	if err != nil {
 		return 0, err
 	}
 	linger(random, t.config.Instant)
-	upper, err := t.number(ctx, tx, fmt.Sprintf("SELECT sum(balance) FROM accounts WHERE book = '%s' AND id >= %d", book, accounts/2))
+	upper, err := t.number(ctx, tx, fmt.Sprintf("SELECT sum(balance) FROM accounts WHERE book = '%s' AND id >= %d",
+		book, accounts/2))
 	return lower + upper, err
 }
 

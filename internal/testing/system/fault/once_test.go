@@ -73,7 +73,8 @@ func onceRound(w *world) {
 	slots := func(from, to time.Duration) (int64, int64) {
 		return int64((from + ahead - doubt) / slot), int64((to + ahead + doubt) / slot)
 	}
-	within, across := map[int64]string{}, map[int64]bool{} // slots in which somebody asked, and those of a question that was asked or answered in another
+	// slots in which somebody asked, and those of a question that was asked or answered in another
+	within, across := map[int64]string{}, map[int64]bool{}
 	for _, p := range all {
 		for _, e := range p.all() {
 			switch {
@@ -139,7 +140,8 @@ type slotRun struct {
 // runs are a job's by slot.
 func (w *world) runs(name string) map[int64]slotRun {
 	w.Helper()
-	rows, err := w.sql.QueryContext(w.Context(), fmt.Sprintf("SELECT slot, token, tries, ended_at IS NOT NULL FROM dblock_runs WHERE name = '%s'", name))
+	rows, err := w.sql.QueryContext(w.Context(),
+		fmt.Sprintf("SELECT slot, token, tries, ended_at IS NOT NULL FROM dblock_runs WHERE name = '%s'", name))
 	require.NoError(w, err)
 	defer rows.Close()
 	all := map[int64]slotRun{}

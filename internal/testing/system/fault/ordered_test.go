@@ -74,7 +74,10 @@ func orderedRound(w *world) {
 	names := []string{"a", "b", "permits c", "permits d", "read e", "read f", "z"}
 	var actors []*process
 	for _, label := range []string{"x", "y", "z"} {
-		p := w.actor(label, func(c *actorConfig) { c.Seed, c.Deadlock, c.TTL = w.random.Uint64(), 10*time.Millisecond, 5*ttl })
+		p := w.actor(label, func(c *actorConfig) {
+			c.Seed, c.Deadlock, c.TTL = w.random.Uint64(), 10*time.Millisecond,
+				5*ttl
+		})
 		p.work(modeOrdered, 4, names...)
 		actors = append(actors, p)
 	}

@@ -77,7 +77,8 @@ func launch(t *world, label string, config actorConfig) *process {
 	require.NoError(t, err)
 	p := &process{t: t, label: label, said: &tail{}, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text), "GOMAXPROCS="+strconv.Itoa(min(2, runtime.NumCPU())), "GORACE=atexit_sleep_ms=0")
+	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text),
+		"GOMAXPROCS="+strconv.Itoa(min(2, runtime.NumCPU())), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = p.said
 	if p.pipe, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -68,7 +68,8 @@ func (d *distant) client() (*dblock.Client[any], func(), error) {
 }
 
 func memberOf(backend driver.Backend, closePool func()) (*dblock.Client[any], func(), error) {
-	c, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(realTTL), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(realTTL),
+		dblock.WithLogger(slog.New(slog.DiscardHandler)))
 	return c, closePool, err
 }
 
@@ -87,7 +88,8 @@ func program(w *world, members []member, options ...quorum.Option) *quorum.Clien
 		nodes[i] = quorum.On(client).Named(fmt.Sprint("member ", i))
 	}
 	c, err := quorum.New(nodes, append([]quorum.Option{
-		quorum.WithNodeLimit(realLimit), quorum.WithQuarantine(realQuarantine), quorum.WithLogger(slog.New(slog.DiscardHandler)),
+		quorum.WithNodeLimit(realLimit), quorum.WithQuarantine(realQuarantine),
+		quorum.WithLogger(slog.New(slog.DiscardHandler)),
 	}, options...)...)
 	require.NoError(w, err)
 	w.Cleanup(func() {
@@ -177,7 +179,8 @@ func plague(w *world, members []member) {
 	hurt := map[int]time.Duration{} // by member: until when
 	for end := session.Boottime() + w.length; session.Boottime() < end; {
 		pass(200 * time.Millisecond)
-		i, what, until := w.random.IntN(len(members)), w.random.IntN(3), time.Duration(w.random.Int64N(int64(2*realTTL)))
+		i, what, until := w.random.IntN(len(members)), w.random.IntN(3),
+			time.Duration(w.random.Int64N(int64(2*realTTL)))
 		for i, until := range hurt {
 			if session.Boottime() > until {
 				members[i].heal()

@@ -68,7 +68,8 @@ func (f *forgetful) lose(name string, l loss, act func(), done func() bool) {
 		if bytes.Contains(request, []byte(name)) {
 			seen.Add(1)
 		}
-		last := !l.commit || f.w.db.Kind == dbtest.KindPostgres || bytes.HasSuffix(request, []byte("COMMIT")) // not READ COMMITTED
+		// not READ COMMITTED
+		last := !l.commit || f.w.db.Kind == dbtest.KindPostgres || bytes.HasSuffix(request, []byte("COMMIT"))
 		if int(seen.Load()) >= nth && last {
 			once.Do(f.proxy.DropReplies)
 		}
@@ -100,7 +101,8 @@ func lostTake(w *world) {
 	var op int
 	f.lose(lostName, lossOfTake, func() { op = f.lock(lostName) }, func() bool { return w.isHeld(lostName) })
 	e := f.held(op)
-	if n := w.count("SELECT token FROM dblock_locks WHERE name = '%s'", lostName); n != e.Token && f.count(evLost) == 0 {
+	if n := w.count("SELECT token FROM dblock_locks WHERE name = '%s'", lostName); n != e.Token &&
+		f.count(evLost) == 0 {
 		w.Errorf("the lock has token %d, its holder %d", n, e.Token)
 	}
 	f.mustUnlock(op)
@@ -141,7 +143,8 @@ func lostEnqueue(w *world) {
 		if lost, ok := holder.find(first.Op, evLost); ok {
 			w.starved(lost.Err)
 		}
-		ticket, there := w.number("SELECT max(ticket) FROM dblock_waiters WHERE name = '%s' HAVING count(*) = 1", lostName)
+		ticket, there := w.number("SELECT max(ticket) FROM dblock_waiters WHERE name = '%s' HAVING count(*) = 1",
+			lostName)
 		return there && ticket >= 2 // the place that was lost had the first
 	})
 	holder.mustUnlock(first.Op)
@@ -168,7 +171,10 @@ func lostEnqueueCancelled(w *world) {
 	holder.mustUnlock(first.Op)
 	// The caller may have left while it asked anew: what came of that is given back when it is
 	// answered.
-	eventually(w, "nothing is granted to a caller that has gone", func() bool { return !w.isHeld(lostName) && w.waiters(lostName) == 0 })
+	eventually(w, "nothing is granted to a caller that has gone", func() bool {
+		return !w.isHeld(lostName) &&
+			w.waiters(lostName) == 0
+	})
 	f.exit()
 	holder.exit()
 }
@@ -176,7 +182,8 @@ func lostEnqueueCancelled(w *world) {
 func lostRelease(w *world) {
 	f, next := w.forgetful(lossOfRelease), w.actor("next")
 	first := f.mustLock(lostName)
-	f.lose(lostName, lossOfRelease, func() { f.send(command{Verb: "unlock", Hold: first.Op}) }, func() bool { return !w.isHeld(lostName) })
+	f.lose(lostName, lossOfRelease, func() { f.send(command{Verb: "unlock", Hold: first.Op}) },
+		func() bool { return !w.isHeld(lostName) })
 	f.released(first.Op)
 	w.rises(first, next.mustLock(lostName))
 	f.exit()
@@ -206,7 +213,8 @@ func lostHandOff(w *world) {
 	})
 	f.released(first.Op)
 	w.rises(first, second)
-	if n := w.count("SELECT token FROM dblock_locks WHERE name = '%s'", lostName); n != second.Token && next.count(evLost) == 0 {
+	if n := w.count("SELECT token FROM dblock_locks WHERE name = '%s'", lostName); n != second.Token &&
+		next.count(evLost) == 0 {
 		w.Errorf("the lock has token %d, its holder %d", n, second.Token)
 	}
 	next.mustUnlock(waiting)

@@ -34,7 +34,10 @@ var links = []link{
 func ringRound(w *world) {
 	var actors []*process
 	for i := range 5 {
-		actors = append(actors, w.actor(fmt.Sprintf("actor %d", i), withoutReaper, func(c *actorConfig) { c.Deadlock, c.TTL = ringInterval, 5*ttl }))
+		actors = append(actors, w.actor(fmt.Sprintf("actor %d", i), withoutReaper, func(c *actorConfig) {
+			c.Deadlock,
+				c.TTL = ringInterval, 5*ttl
+		}))
 	}
 	for n, end := 1, session.Boottime()+w.length; n == 1 || session.Boottime() < end; n++ {
 		w.ring(actors, fmt.Sprint("ring ", n), 2+w.random.IntN(19))

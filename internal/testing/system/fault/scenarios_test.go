@@ -28,13 +28,16 @@ const (
 var scenarios = []scenario{
 	{"a killed holder is succeeded, reaped", anywhere, func(w *world) { killedHolder(w) }},
 	{"a killed holder is succeeded, no reaper anywhere", anywhere, func(w *world) { killedHolder(w, withoutReaper) }},
-	{"a holder that is cut off stops believing before the next grant", network, func(w *world) { cutOffHolder(w, (*dbtest.Proxy).Cut) }},
-	{"a holder whose network is frozen stops believing before the next grant", network, func(w *world) { cutOffHolder(w, (*dbtest.Proxy).Freeze) }},
+	{"a holder that is cut off stops believing before the next grant", network,
+		func(w *world) { cutOffHolder(w, (*dbtest.Proxy).Cut) }},
+	{"a holder whose network is frozen stops believing before the next grant", network,
+		func(w *world) { cutOffHolder(w, (*dbtest.Proxy).Freeze) }},
 	{"a stopped holder's token is refused", anywhere, stoppedHolder},
 	{"a short stop loses nothing", anywhere, shortStop},
 	{"a killed waiter whose lease is over", anywhere, killedWaiterOver},
 	{"a killed waiter that gets the lock", anywhere, killedWaiterFirst},
-	{"a stopped waiter queues again, granted while it stood still", anywhere, func(w *world) { stoppedWaiter(w, false) }},
+	{"a stopped waiter queues again, granted while it stood still", anywhere,
+		func(w *world) { stoppedWaiter(w, false) }},
 	{"a stopped waiter queues again, passed over", anywhere, func(w *world) { stoppedWaiter(w, true) }},
 	{"a lost reply to take", anywhere, lostTake},
 	{"a lost reply to take, and cancel", anywhere, lostTakeCancelled},
@@ -48,13 +51,17 @@ var scenarios = []scenario{
 	{"replies are slow", network, slowReplies},
 	{"connecting is slow", network, slowConnects},
 	{"processes are killed again and again", anywhere, churn},
-	{"a file that another process writes to, shorter than TTL", sqliteOnly, func(w *world) { shortOutage(w, w.hogging()) }},
-	{"a file that another process writes to, longer than TTL", sqliteOnly, func(w *world) { longOutage(w, w.hogging()) }},
+	{"a file that another process writes to, shorter than TTL", sqliteOnly,
+		func(w *world) { shortOutage(w, w.hogging()) }},
+	{"a file that another process writes to, longer than TTL", sqliteOnly,
+		func(w *world) { longOutage(w, w.hogging()) }},
 	{"a process is killed in mid-write", sqliteOnly, killedInMidWrite},
 	{"the majority of a quorum goes and comes back", sqliteOnly, majorityGoes},
 	{"a wiped member of a quorum lets nobody in", sqliteOnly, wipedMember},
-	{"the server stands still, shorter than TTL", killable, func(w *world) { shortOutage(w, outage{w.server.Pause, w.server.Resume}) }},
-	{"the server stands still, longer than TTL", killable, func(w *world) { longOutage(w, outage{w.server.Pause, w.server.Resume}) }},
+	{"the server stands still, shorter than TTL", killable,
+		func(w *world) { shortOutage(w, outage{w.server.Pause, w.server.Resume}) }},
+	{"the server stands still, longer than TTL", killable,
+		func(w *world) { longOutage(w, outage{w.server.Pause, w.server.Resume}) }},
 	{"the server is killed under load", killable, serverKilled},
 }
 
@@ -69,13 +76,17 @@ func scenariosRound(w *world) {
 		switch s := scenarios[i]; {
 		case s.where == killable && w.server != nil:
 			alone = append(alone, s)
-		case s.where == anywhere, s.where == network && w.engine != dbtest.KindSQLite, s.where == sqliteOnly && w.engine == dbtest.KindSQLite:
+		case s.where == anywhere, s.where == network && w.engine != dbtest.KindSQLite, s.where == sqliteOnly &&
+			w.engine == dbtest.KindSQLite:
 			beside = append(beside, s)
 		}
 	}
 	most := int(w.length.Seconds()) * atOnce / 5 // a scenario takes some 5 s
 	if w.bug != "" {
-		beside, alone, most = slices.DeleteFunc(beside, func(s scenario) bool { return s.where != network || s.name[:8] != "a holder" }), nil, 1
+		beside, alone, most = slices.DeleteFunc(beside, func(s scenario) bool {
+			return s.where != network ||
+				s.name[:8] != "a holder"
+		}), nil, 1
 	}
 	play := func(s scenario) {
 		w.Run(s.name, func(t *testing.T) {

@@ -22,8 +22,9 @@ import (
 
 // The flags of scripts/soak.
 var (
-	soakTime   = flag.Duration("soak", 0, "soak each engine for so long")
-	soakSeed   = flag.Uint64("seed", rand.Uint64N(1e6), "the first round's plan of faults; each later round has the next")
+	soakTime = flag.Duration("soak", 0, "soak each engine for so long")
+	soakSeed = flag.Uint64("seed", rand.Uint64N(1e6),
+		"the first round's plan of faults; each later round has the next")
 	soakKind   = flag.String("kind", "", "these kinds only, with commas between them")
 	soakEngine = flag.String("engine", "sqlite,postgres,mariadb", "on these, with commas between them")
 	soakBugs   = flag.Bool("bugs", false, "seed bugs instead of faults, and fail where one is not found")
@@ -91,7 +92,8 @@ func (r *tally) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var text []string
-	for _, what := range slices.SortedFunc(maps.Keys(r.counts), func(a, b string) int { return cmp.Or(r.counts[b]-r.counts[a], cmp.Compare(a, b)) }) {
+	for _, what := range slices.SortedFunc(maps.Keys(r.counts),
+		func(a, b string) int { return cmp.Or(r.counts[b]-r.counts[a], cmp.Compare(a, b)) }) {
 		text = append(text, fmt.Sprintf("%d %s", r.counts[what], what))
 	}
 	return strings.Join(text, ", ")
@@ -113,7 +115,8 @@ func (r *round) violation(t *testing.T, text string) {
 }
 
 // newRound makes the same plan for the same seed, kind and engine.
-func newRound(k kind, engine string, seed uint64, server *dbtest.Server, length time.Duration, bug string, sum *tally) *round {
+func newRound(k kind, engine string, seed uint64, server *dbtest.Server, length time.Duration, bug string,
+	sum *tally) *round {
 	hash := fnv.New64()
 	_, _ = hash.Write([]byte(k.name + engine))
 	return &round{
@@ -209,7 +212,8 @@ func (k kind) soak(t *testing.T, engine string, server *dbtest.Server, length ti
 	defer lines.Unlock()
 	lines.n++
 	lines.violations += len(sum.violations)
-	fmt.Printf("%-8s %-10s %4.0f s, %d rounds: %s; violations: %d\n", engine, k.name, time.Since(began).Seconds(), n, sum, len(sum.violations))
+	fmt.Printf("%-8s %-10s %4.0f s, %d rounds: %s; violations: %d\n", engine, k.name, time.Since(began).Seconds(), n,
+		sum, len(sum.violations))
 }
 
 // bugLimit is in what time a seeded bug has to be found.
@@ -241,7 +245,8 @@ func TestBugs(t *testing.T) {
 				}
 				began, want := time.Now(), regexp.MustCompile(s.finds)
 				for n := uint64(0); time.Since(began) < bugLimit; n++ {
-					r := newRound(k, engine, *soakSeed+n, server, min(time.Second+time.Duration(n)*ttl, 3*ttl), s.bug, &tally{counts: map[string]int{}})
+					r := newRound(k, engine, *soakSeed+n, server, min(time.Second+time.Duration(n)*ttl, 3*ttl), s.bug,
+						&tally{counts: map[string]int{}})
 					if k.engines != nil && !slices.Contains(k.engines, engine) || s.sqlite {
 						r.engine, r.server = dbtest.KindSQLite, nil
 					}
@@ -254,19 +259,22 @@ func TestBugs(t *testing.T) {
 					}
 					mu.Unlock()
 					if i := slices.IndexFunc(texts, want.MatchString); i >= 0 {
-						fmt.Printf("found  %5.1f s  %-10s %s: %.100s\n", time.Since(began).Seconds(), s.kind, s.bug, texts[i])
+						fmt.Printf("found  %5.1f s  %-10s %s: %.100s\n", time.Since(began).Seconds(), s.kind, s.bug,
+							texts[i])
 						return
 					}
 				}
 				mu.Lock()
 				missed++
 				mu.Unlock()
-				fmt.Printf("MISSED %5.1f s  %-10s %s\n  once more: scripts/soak -bugs -seed %d -kind %s\n", time.Since(began).Seconds(), s.kind, s.bug, *soakSeed, s.kind)
+				fmt.Printf("MISSED %5.1f s  %-10s %s\n  once more: scripts/soak -bugs -seed %d -kind %s\n",
+					time.Since(began).Seconds(), s.kind, s.bug, *soakSeed, s.kind)
 				t.Errorf("nothing like %s was found", s.finds)
 			})
 		}
 	})
-	for _, checker := range []string{exclusion, tokens, order} { // each of the three sees some of what one of them must see
+	// each of the three sees some of what one of them must see
+	for _, checker := range []string{exclusion, tokens, order} {
 		if chosen(*soakKind, "history") && missed == 0 && !found[checker] {
 			t.Errorf("%s found nothing in any of them", checker)
 		}
@@ -284,7 +292,8 @@ func TestMain(m *testing.M) {
 		if code != 0 {
 			verdict = "FAILED"
 		}
-		fmt.Printf("%s: seed %d, %d lines in %v, violations: %d\n", verdict, *soakSeed, lines.n, time.Since(began).Round(time.Second), lines.violations)
+		fmt.Printf("%s: seed %d, %d lines in %v, violations: %d\n", verdict, *soakSeed, lines.n,
+			time.Since(began).Round(time.Second), lines.violations)
 	}
 	os.Exit(code)
 }

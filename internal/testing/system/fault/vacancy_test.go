@@ -38,7 +38,8 @@ func (w *world) vacancies() *vacancies {
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			var name string
-			if err := db.QueryRowContext(ctx, query).Scan(&name); err == nil { // an error is a connection that a fault hit
+			// an error is a connection that a fault hit
+			if err := db.QueryRowContext(ctx, query).Scan(&name); err == nil {
 				v.mu.Lock()
 				v.looks++
 				if name != "" {

@@ -6,7 +6,8 @@ package fault
 func killedWaiterOver(w *world) {
 	const name = "over"
 	// Without reapers its place is still there.
-	holder, head, next := w.actor("holder", withoutReaper), w.actor("head", withoutReaper), w.actor("next", withoutReaper)
+	holder, head, next := w.actor("holder", withoutReaper), w.actor("head", withoutReaper),
+		w.actor("next", withoutReaper)
 	first := holder.mustLock(name)
 	w.queue(head, name)
 	waiting := w.queue(next, name)
@@ -39,7 +40,8 @@ func (w *world) queueIsClean(name string) {
 	if rows != 0 || counted != 0 {
 		w.Errorf("%d places in the queue, the lock counts %d", rows, counted)
 	}
-	rows, counted = w.count("SELECT COALESCE(sum(units), 0) FROM dblock_shares WHERE name = '%s'", name), w.count("SELECT shared_units FROM dblock_locks WHERE name = '%s'", name)
+	rows, counted = w.count("SELECT COALESCE(sum(units), 0) FROM dblock_shares WHERE name = '%s'", name),
+		w.count("SELECT shared_units FROM dblock_locks WHERE name = '%s'", name)
 	if rows != counted {
 		w.Errorf("%d units are held, the lock counts %d", rows, counted)
 	}
@@ -48,7 +50,8 @@ func (w *world) queueIsClean(name string) {
 // stoppedWaiter stands still while the lock comes to it, or, late, until its time is over.
 func stoppedWaiter(w *world, late bool) {
 	const name = "stopped"
-	holder, sleeper, next := w.actor("holder", withoutReaper), w.actor("sleeper", withoutReaper), w.actor("next", withoutReaper)
+	holder, sleeper, next := w.actor("holder", withoutReaper), w.actor("sleeper", withoutReaper),
+		w.actor("next", withoutReaper)
 	first := holder.mustLock(name)
 	sleeping := w.queue(sleeper, name)
 	waiting := w.queue(next, name)

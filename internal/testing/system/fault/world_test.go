@@ -152,7 +152,8 @@ func (w *world) now() string {
 func (w *world) leaseEnd(name string) time.Duration {
 	w.Helper()
 	asked := session.Boottime()
-	left, there := w.number("SELECT h.expires_at - %s FROM dblock_heartbeats h JOIN dblock_locks l ON l.session_id = h.session_id WHERE l.name = '%s'", w.now(), name)
+	left, there := w.number("SELECT h.expires_at - %s FROM dblock_heartbeats h JOIN dblock_locks l ON l.session_id "+
+		"= h.session_id WHERE l.name = '%s'", w.now(), name)
 	if !there {
 		w.Fatalf("nobody holds %q", name)
 	}
@@ -163,7 +164,9 @@ func (w *world) leaseEnd(name string) time.Duration {
 func (w *world) untilWaiterOver(name string) {
 	w.Helper()
 	eventually(w, "the waiter's session is over", func() bool {
-		return w.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_heartbeats h ON h.session_id = q.session_id WHERE q.name = '%s' AND h.expires_at <= %s AND q.ticket = (SELECT min(f.ticket) FROM dblock_waiters f WHERE f.name = '%[1]s')", name, w.now()) == 1
+		return w.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_heartbeats h ON h.session_id = "+
+			"q.session_id WHERE q.name = '%s' AND h.expires_at <= %s AND q.ticket = (SELECT min(f.ticket) FROM "+
+			"dblock_waiters f WHERE f.name = '%[1]s')", name, w.now()) == 1
 	})
 }
 
@@ -171,8 +174,10 @@ func (w *world) untilWaiterOver(name string) {
 func (w *world) dump() {
 	w.Helper()
 	for _, query := range []string{
-		"SELECT 'lock', l.name, COALESCE(l.session_id, ''), l.attempt, l.waiters, COALESCE(e.expires_at - %s, 0) FROM dblock_locks l LEFT JOIN dblock_heartbeats e ON e.session_id = l.session_id",
-		"SELECT 'waiter', q.name, q.session_id, q.attempt, q.ticket, COALESCE(e.expires_at - %s, 0) FROM dblock_waiters q LEFT JOIN dblock_heartbeats e ON e.session_id = q.session_id ORDER BY q.name, q.ticket",
+		"SELECT 'lock', l.name, COALESCE(l.session_id, ''), l.attempt, l.waiters, COALESCE(e.expires_at - %s, 0) " +
+			"FROM dblock_locks l LEFT JOIN dblock_heartbeats e ON e.session_id = l.session_id",
+		"SELECT 'waiter', q.name, q.session_id, q.attempt, q.ticket, COALESCE(e.expires_at - %s, 0) FROM " +
+			"dblock_waiters q LEFT JOIN dblock_heartbeats e ON e.session_id = q.session_id ORDER BY q.name, q.ticket",
 	} {
 		rows, err := w.sql.QueryContext(w.Context(), fmt.Sprintf(query, w.now()))
 		require.NoError(w, err)
@@ -181,7 +186,8 @@ func (w *world) dump() {
 			var what, name, session, attempt string
 			var n, left int64
 			require.NoError(w, rows.Scan(&what, &name, &session, &attempt, &n, &left))
-			w.Logf("%s %s: session %s, attempt %s, waiters or ticket %d, has %v", what, name, session, attempt, n, time.Duration(left)*time.Microsecond)
+			w.Logf("%s %s: session %s, attempt %s, waiters or ticket %d, has %v", what, name, session, attempt, n,
+				time.Duration(left)*time.Microsecond)
 		}
 		require.NoError(w, rows.Err())
 	}

@@ -95,7 +95,8 @@ func TestTheCallersOwnPatienceHolds(t *testing.T) {
 			t.Fatalf("nothing was set: %s", old)
 		}
 		start := time.Now()
-		if err := check(t, waiter, resource, 8); err == nil || errors.Is(err, context.Canceled) || time.Since(start) > 5*time.Second {
+		if err := check(t, waiter, resource, 8); err == nil || errors.Is(err, context.Canceled) ||
+			time.Since(start) > 5*time.Second {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}
 		if after := waiter.Text(settings[w.Engine]); after != before {
@@ -161,7 +162,8 @@ func TestAMissingTableIsNamedAndTheTransactionGoesOn(t *testing.T) {
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
 		err := check(t, tx, "a", 7)
-		if !errors.Is(err, fence.ErrSchema) || !strings.Contains(err.Error(), "dblock_fences is not there; run migrate.Up(ctx, db, engine, migrate.Fences)") {
+		if !errors.Is(err, fence.ErrSchema) || !strings.Contains(err.Error(),
+			"dblock_fences is not there; run migrate.Up(ctx, db, engine, migrate.Fences)") {
 			t.Error(err)
 		}
 		tx.GoesOn()

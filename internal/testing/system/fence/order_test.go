@@ -35,7 +35,8 @@ func seen(t *testing.T, w txtest.World, resource string, token int64) {
 func isStale(t *testing.T, err error, resource string, token, highest int64) {
 	t.Helper()
 	var stale *fence.StaleError
-	if !errors.Is(err, fence.ErrStale) || !errors.As(err, &stale) || *stale != (fence.StaleError{Resource: resource, Token: token, Highest: highest}) {
+	if !errors.Is(err, fence.ErrStale) || !errors.As(err, &stale) ||
+		*stale != (fence.StaleError{Resource: resource, Token: token, Highest: highest}) {
 		t.Fatalf("got %v, want token %d refused for %d", err, token, highest)
 	}
 }
@@ -225,7 +226,8 @@ func TestResourcesAreComparedByteForByte(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
-		for i, resource := range []string{"a", "A", "a ", "ä", "a\u0308", "ß", "ss", "\u200da", `a'\%_"`, "😀", string(make32('x'))} {
+		for i, resource := range []string{"a", "A", "a ", "ä", "a\u0308", "ß", "ss", "\u200da", `a'\%_"`, "😀",
+			string(make32('x'))} {
 			passes(t, tx, resource, int64(100-i))
 		}
 		tx.Rollback()

@@ -70,7 +70,8 @@ func TestCopyAgain(t *testing.T) {
 // A migration below one that has run would be refused by goose.
 func TestCopiesAreBehindEverythingThatIsThere(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"00007_old_style.sql", "20300101000000_from_a_fast_clock.sql", "README.md", "notes_1.txt"} {
+	for _, name := range []string{"00007_old_style.sql", "20300101000000_from_a_fast_clock.sql", "README.md",
+		"notes_1.txt"} {
 		ok(t, os.WriteFile(filepath.Join(dir, name), []byte("-- +goose Up\n"), 0o600))
 	}
 	files, err := migrate.Copy(dir, migrate.SQLite, noon)
@@ -81,7 +82,8 @@ func TestCopiesAreBehindEverythingThatIsThere(t *testing.T) {
 }
 
 func TestCopyRefuses(t *testing.T) {
-	if _, err := migrate.Copy(filepath.Join(t.TempDir(), "nowhere"), migrate.SQLite, noon); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := migrate.Copy(filepath.Join(t.TempDir(), "nowhere"), migrate.SQLite, noon); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if _, err := migrate.Copy(t.TempDir(), "oracle", noon); err == nil {

@@ -15,7 +15,8 @@ import (
 
 func TestAUserWithoutTheRightToCreateIsToldSo(t *testing.T) {
 	for kind, says := range map[string]string{
-		dbtest.KindPostgres: "permission denied", dbtest.KindMySQL: "command denied", dbtest.KindMariaDB: "command denied",
+		dbtest.KindPostgres: "permission denied", dbtest.KindMySQL: "command denied",
+		dbtest.KindMariaDB: "command denied",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			db := dbtest.Empty(t, kind)
@@ -63,7 +64,8 @@ func readOnly(t *testing.T, db dbtest.Database) *sql.DB {
 }
 
 func TestAPoolOfAnotherServerIsNamed(t *testing.T) {
-	servers := map[string]string{dbtest.KindSQLite: "SQLite", dbtest.KindPostgres: "PostgreSQL", dbtest.KindMySQL: "MySQL or MariaDB", dbtest.KindMariaDB: "MySQL or MariaDB"}
+	servers := map[string]string{dbtest.KindSQLite: "SQLite", dbtest.KindPostgres: "PostgreSQL",
+		dbtest.KindMySQL: "MySQL or MariaDB", dbtest.KindMariaDB: "MySQL or MariaDB"}
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
 		for _, engine := range []string{migrate.Postgres, migrate.MySQL, migrate.SQLite} {
@@ -73,7 +75,8 @@ func TestAPoolOfAnotherServerIsNamed(t *testing.T) {
 			says := `the engine is "` + engine + `", and the pool is of ` + servers[db.Kind]
 			_, status := migrate.Status(t.Context(), pool, engine)
 			for what, err := range map[string]error{
-				"Up": migrate.Up(t.Context(), pool, engine), "Down": migrate.Down(t.Context(), pool, engine), "Status": status,
+				"Up": migrate.Up(t.Context(), pool, engine), "Down": migrate.Down(t.Context(), pool, engine),
+				"Status": status,
 			} {
 				if err == nil && what != "Up" {
 					continue // there is nothing to remove, and no error

@@ -49,11 +49,14 @@ func TestNoColumnIsGenerated(t *testing.T) {
 		}
 		pool := db.SQL(t)
 		var generated, ids int
-		scan(t, pool, &generated, "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND generation_expression <> ''")
+		scan(t, pool, &generated, "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() "+
+			"AND generation_expression <> ''")
 		if generated != 0 {
 			t.Errorf("%d columns are generated", generated)
 		}
-		_, err := pool.ExecContext(t.Context(), "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')")
+		_, err := pool.ExecContext(t.Context(),
+			"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
+				"VALUES ('n', '', '', 1, 1, '')")
 		ok(t, err)
 		scan(t, pool, &ids, "SELECT COUNT(*) FROM dblock_locks l JOIN dblock_schema s ON s.database_id = l.database_id")
 		if ids != 1 {

@@ -75,7 +75,8 @@ func TestStatusWritesNothing(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
 		states(t, db, pool, false)
-		if err := pool.QueryRowContext(t.Context(), "SELECT 1 FROM dblock_migrations").Scan(new(int)); err == nil || errors.Is(err, sql.ErrNoRows) {
+		if err := pool.QueryRowContext(t.Context(), "SELECT 1 FROM dblock_migrations").Scan(new(int)); err == nil ||
+			errors.Is(err, sql.ErrNoRows) {
 			t.Error("Status made the version table")
 		}
 	})
@@ -122,7 +123,8 @@ func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
 			"Down":   migrate.Down(t.Context(), pool, db.Engine),
 			"DownTo": migrate.DownTo(t.Context(), pool, db.Engine, own),
 		} {
-			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("at version %d, which this build does not know", adds)) {
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("at version %d, which this build does not know",
+				adds)) {
 				t.Errorf("%s below an unknown version: %v", what, err)
 			}
 		}
@@ -131,7 +133,8 @@ func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
 		_, err = newer.UpTo(t.Context(), refuses)
 		ok(t, err)
 		err = migrate.Up(t.Context(), pool, db.Engine)
-		if says := fmt.Sprintf("at version %d, which serves builds for version %[1]d and later", refuses); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), says) {
+		if says := fmt.Sprintf("at version %d, which serves builds for version %[1]d and later",
+			refuses); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), says) {
 			t.Errorf("Up in tables that this build cannot use: %v", err)
 		}
 
@@ -178,7 +181,8 @@ UPDATE dblock_schema SET version = %d, usable_from = %[1]d;
 -- +goose Down
 UPDATE dblock_schema SET version = %d, usable_from = 1;
 `, last+2, last+1)
-	provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrate.Table), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrate.Table),
+		goose.WithDisableGlobalRegistry(true))
 	ok(t, err)
 	return provider
 }
@@ -228,7 +232,8 @@ func deadlocked(t *testing.T, pool *sql.DB) {
 		ok(t, err)
 	}
 	// The transaction looks for a deadlock so late that Down is the one that finds it.
-	_, err = tx.ExecContext(t.Context(), "SELECT set_config('deadlock_timeout', '20s', true) FROM pg_roles WHERE rolname = current_user AND rolsuper")
+	_, err = tx.ExecContext(t.Context(),
+		"SELECT set_config('deadlock_timeout', '20s', true) FROM pg_roles WHERE rolname = current_user AND rolsuper")
 	ok(t, err)
 	read("dblock_waiters")
 	down := make(chan error, 1)
@@ -388,9 +393,11 @@ func states(t *testing.T, db dbtest.Database, pool *sql.DB, applied bool, sets .
 func left(t *testing.T, db dbtest.Database, pool *sql.DB) (names []string) {
 	t.Helper()
 	rows, err := pool.QueryContext(t.Context(), map[string]string{
-		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM pg_proc WHERE proname LIKE 'dblock%'",
-		migrate.MySQL:    "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'dblock%'",
-		migrate.SQLite:   "SELECT name FROM sqlite_master WHERE name LIKE 'dblock%'",
+		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM " +
+			"pg_proc WHERE proname LIKE 'dblock%'",
+		migrate.MySQL: "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND " +
+			"table_name LIKE 'dblock%'",
+		migrate.SQLite: "SELECT name FROM sqlite_master WHERE name LIKE 'dblock%'",
 	}[db.Engine])
 	ok(t, err)
 	defer rows.Close()

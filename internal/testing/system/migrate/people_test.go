@@ -89,9 +89,12 @@ func TestTheViewsFindANameByTheIndex(t *testing.T) {
 			shares = append(shares, fmt.Sprintf("('s%d', 1, 's', 'h', 't', 'r%d', 1, 1, '')", i, i))
 		}
 		for at := 0; at < len(names); at += 1000 {
-			exec("INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, acquired_at, waiters, next_ticket, metadata) VALUES %s", strings.Join(names[at:at+1000], ", "))
-			exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at) VALUES %s", strings.Join(waiters[at:at+1000], ", "))
-			exec("INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata) VALUES %s", strings.Join(shares[at:at+1000], ", "))
+			exec("INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, acquired_at, waiters, "+
+				"next_ticket, metadata) VALUES %s", strings.Join(names[at:at+1000], ", "))
+			exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, "+
+				"enqueued_at) VALUES %s", strings.Join(waiters[at:at+1000], ", "))
+			exec("INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, "+
+				"metadata) VALUES %s", strings.Join(shares[at:at+1000], ", "))
 		}
 		for _, view := range []string{"dblock_who", "dblock_queue"} {
 			if read := rowsRead(t, db, pool, "SELECT * FROM "+view+" WHERE name = 'n4711'"); read > 100 {
@@ -128,7 +131,8 @@ func rowsRead(t *testing.T, db dbtest.Database, pool *sql.DB, query string) (rea
 	}
 	switch db.Engine {
 	case migrate.Postgres:
-		const counted = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables WHERE relname LIKE 'dblock%'"
+		const counted = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables WHERE " +
+			"relname LIKE 'dblock%'"
 		_, err := pool.ExecContext(t.Context(), "ANALYZE; BEGIN")
 		ok(t, err)
 		defer func() { _, err := pool.ExecContext(t.Context(), "ROLLBACK"); ok(t, err) }()

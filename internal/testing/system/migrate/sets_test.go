@@ -82,12 +82,14 @@ func TestSetsAreCopiedOnceEach(t *testing.T) {
 	dir := t.TempDir()
 	_, err := migrate.Copy(dir, migrate.Postgres, noon)
 	ok(t, err)
-	files, err := migrate.Copy(dir, migrate.Postgres, noon, migrate.Fences, migrate.Locks, migrate.Versions, migrate.Fences)
+	files, err := migrate.Copy(dir, migrate.Postgres, noon, migrate.Fences, migrate.Locks, migrate.Versions,
+		migrate.Fences)
 	ok(t, err)
 	behind := func(n int) string {
 		return noon.Add(time.Duration(versions(migrate.Locks)+n) * time.Second).Format("20060102150405")
 	}
-	if len(files) != 2 || filepath.Base(files[0]) != behind(0)+"_00001_dblock_fences.sql" || filepath.Base(files[1]) != behind(1)+"_00001_dblock_versions.sql" {
+	if len(files) != 2 || filepath.Base(files[0]) != behind(0)+"_00001_dblock_fences.sql" ||
+		filepath.Base(files[1]) != behind(1)+"_00001_dblock_versions.sql" {
 		t.Error(files)
 	}
 	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "CREATE TABLE dblock_fences") {
@@ -98,7 +100,8 @@ func TestSetsAreCopiedOnceEach(t *testing.T) {
 func TestAnUnknownSetIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	db := dbtest.Empty(t, dbtest.KindSQLite)
 	pool := db.SQL(t)
-	if err := migrate.Up(t.Context(), pool, db.Engine, migrate.Locks, "teeth"); err == nil || !strings.Contains(err.Error(), "teeth") {
+	if err := migrate.Up(t.Context(), pool, db.Engine, migrate.Locks, "teeth"); err == nil ||
+		!strings.Contains(err.Error(), "teeth") {
 		t.Error(err)
 	}
 	states(t, db, pool, false)
@@ -136,7 +139,8 @@ func TestNoTwoSetsHaveAFileOfOneName(t *testing.T) {
 
 func missing(t *testing.T, pool *sql.DB, table string) {
 	t.Helper()
-	if err := pool.QueryRowContext(t.Context(), "SELECT 1 FROM "+table).Scan(new(int)); err == nil || errors.Is(err, sql.ErrNoRows) {
+	if err := pool.QueryRowContext(t.Context(), "SELECT 1 FROM "+table).Scan(new(int)); err == nil ||
+		errors.Is(err, sql.ErrNoRows) {
 		t.Errorf("%s is there", table)
 	}
 }

@@ -28,7 +28,8 @@ func TestABumpThatDidNothingIsAnError(t *testing.T) {
 				swallowed = statements.Disarm()
 				now, err := optimistic.Read(t.Context(), tx, name)
 				if err != nil || bumped == nil && now != version+1 || bumped != nil && swallowed == "" {
-					t.Errorf("%s is at version %d after Bump(%d): %v, %v; swallowed: %q", name, now, version, bumped, err, swallowed)
+					t.Errorf("%s is at version %d after Bump(%d): %v, %v; swallowed: %q", name, now, version, bumped,
+						err, swallowed)
 				}
 				statements.Arm(func(_ string, n int) bool { return n == nth })
 				if now, err := optimistic.Read(t.Context(), tx, name); err == nil && bumped == nil && now != version+1 {

@@ -18,7 +18,8 @@ func TestAMissingTableIsNamedAndTheTransactionGoesOn(t *testing.T) {
 		tx := w.Begin(t)
 		_, readErr := optimistic.Read(t.Context(), tx.TX, "a")
 		for _, err := range []error{readErr, bump(t, tx, "a", 0), bump(t, tx, "a", 1)} {
-			if !errors.Is(err, optimistic.ErrSchema) || !strings.Contains(err.Error(), "dblock_versions is not there; run migrate.Up(ctx, db, engine, migrate.Versions)") {
+			if !errors.Is(err, optimistic.ErrSchema) || !strings.Contains(err.Error(),
+				"dblock_versions is not there; run migrate.Up(ctx, db, engine, migrate.Versions)") {
 				t.Error(err)
 			}
 			tx.GoesOn()

@@ -35,7 +35,8 @@ func bumps(t *testing.T, tx *txtest.Tx, name string, version int64) {
 func isConflict(t *testing.T, err error, name string, version int64) {
 	t.Helper()
 	var conflict *optimistic.ConflictError
-	if !errors.Is(err, optimistic.ErrConflict) || !errors.As(err, &conflict) || *conflict != (optimistic.ConflictError{Name: name, Version: version}) {
+	if !errors.Is(err, optimistic.ErrConflict) || !errors.As(err, &conflict) ||
+		*conflict != (optimistic.ConflictError{Name: name, Version: version}) {
 		t.Fatalf("got %v, want a conflict at version %d", err, version)
 	}
 }

@@ -126,7 +126,8 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 func TestEnginesMayDiffer(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		t.Parallel()
-		nodes := []quorum.Node{onDatabase(t, db, realTTL), onDatabase(t, dbtest.SQLite(t), realTTL), onDatabase(t, dbtest.SQLite(t), realTTL)}
+		nodes := []quorum.Node{onDatabase(t, db, realTTL), onDatabase(t, dbtest.SQLite(t), realTTL),
+			onDatabase(t, dbtest.SQLite(t), realTTL)}
 		c, err := quorum.New(nodes, quorum.WithQuarantine(realQuarantine))
 		require.NoError(t, err)
 		defer func() {
@@ -155,10 +156,12 @@ func TestEnginesMayDiffer(t *testing.T) {
 				t.Errorf("token %d after %d", l.Token(), last)
 			}
 			last = l.Token()
-			if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) && l.Context().Err() == nil {
+			if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) &&
+				l.Context().Err() == nil {
 				t.Errorf("under its own context: %v", err)
 			}
-			if err := l.Unlock(l.Context()); err != nil && !errors.Is(err, dblock.ErrLost) { // a machine may be too busy for a short TTL
+			// a machine may be too busy for a short TTL
+			if err := l.Unlock(l.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
 				t.Fatal(err)
 			}
 		}

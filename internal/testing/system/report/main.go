@@ -77,7 +77,8 @@ type report struct {
 }
 
 func newReport(out io.Writer, verbose bool, module string) *report {
-	return &report{out: out, verbose: verbose, module: module, suites: make(map[string]*suite), left: make(map[string][]string)}
+	return &report{out: out, verbose: verbose, module: module, suites: make(map[string]*suite),
+		left: make(map[string][]string)}
 }
 
 // read reads events to their end. What is no event is printed as it is.

@@ -89,7 +89,8 @@ failed:
 	got.Reset()
 	r = newReport(&got, true, "x")
 	require.NoError(t, r.read(strings.NewReader(in.String())))
-	if all := "=== RUN   TestA\n    a_test.go:3: wrong\n    --- FAIL: TestA/in (0.30s)\n    a_test.go:4: nothing to see\n--- FAIL: TestA (0.50s)\nFAIL\n"; !strings.Contains(got.String(), all) {
+	if all := "=== RUN   TestA\n    a_test.go:3: wrong\n    --- FAIL: TestA/in (0.30s)\n    a_test.go:4: nothing to " +
+		"see\n--- FAIL: TestA (0.50s)\nFAIL\n"; !strings.Contains(got.String(), all) {
 		t.Errorf("all that was said:\n%s", got.String())
 	}
 }

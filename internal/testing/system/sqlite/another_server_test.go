@@ -21,13 +21,15 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 		dbtest.KindMySQL:    "MySQL or MariaDB", dbtest.KindMariaDB: "MySQL or MariaDB",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			for what, db := range map[string]dbtest.Database{"empty": dbtest.Empty(t, kind), "migrated": dbtest.Migrated(t, kind)} {
+			for what, db := range map[string]dbtest.Database{"empty": dbtest.Empty(t, kind),
+				"migrated": dbtest.Migrated(t, kind)} {
 				client, err := dblock.New(sqlite.New(db.SQL(t)))
 				require.NoError(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err = client.TryLock(ctx, "n")
-				if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "package sqlite was given a pool of "+says) {
+				if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+					"package sqlite was given a pool of "+says) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if err := client.Close(ctx); err != nil {

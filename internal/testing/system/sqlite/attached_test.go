@@ -43,7 +43,8 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 				if next := f.release(held, true); next.Attempt != attempt {
 					t.Fatalf("from %s: handed to %+v", name, next)
 				}
-				if _, err := drivertest.Release(t.Context(), locks, driver.Held{Name: "n", Session: other, Token: locks.look(other, "n").Holder.Grant.Token}, true); err != nil {
+				if _, err := drivertest.Release(t.Context(), locks, driver.Held{Name: "n", Session: other,
+					Token: locks.look(other, "n").Holder.Grant.Token}, true); err != nil {
 					t.Fatal(err)
 				}
 				if schema, err := f.Schema(t.Context()); err != nil || schema.Check() != nil {
@@ -97,13 +98,15 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 			other := open(t, f.path, "")
 
 			tx := f.begin()
-			_, err := tx.ExecContext(t.Context(), "INSERT INTO data VALUES (1)") // first, so that only the other database is locked
+			// first, so that only the other database is locked
+			_, err := tx.ExecContext(t.Context(), "INSERT INTO data VALUES (1)")
 			require.NoError(t, err)
 			require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil))
 			other.exec("PRAGMA busy_timeout = 0")
 			ctx, cancel := brief(t)
 			defer cancel()
-			if _, taken, err := drivertest.Break(ctx, other, "", "n", driver.Holder{Session: s, Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
+			if _, taken, err := drivertest.Break(ctx, other, "", "n", driver.Holder{Session: s,
+				Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
 				t.Errorf("the guarded transaction is open, and the lock was taken away: %v", taken)
 			}
 			require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
@@ -146,7 +149,8 @@ func TestSettingsThatCannotKeepLocksAreRefused(t *testing.T) {
 func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
 	for _, encoding := range []string{"UTF-8", "UTF-16le", "UTF-16be"} {
 		path := filepath.Join(t.TempDir(), "locks.db")
-		pool := openPool(t, path, "_pragma=encoding('"+encoding+"')&_pragma=journal_mode(WAL)&_pragma=trusted_schema(0)")
+		pool := openPool(t, path, "_pragma=encoding('"+encoding+
+			"')&_pragma=journal_mode(WAL)&_pragma=trusted_schema(0)")
 		require.NoError(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 		use(t, pool)
 		var is string
@@ -182,12 +186,14 @@ func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
 
 // Journals differ in what they cost and in who waits for whom, and not in what a lock is.
 func TestEveryOtherJournalKeepsLocks(t *testing.T) {
-	for i, query := range []string{"journal_mode(TRUNCATE)", "journal_mode(PERSIST)", "journal_mode(MEMORY)", "journal_mode(WAL)"} {
+	for i, query := range []string{"journal_mode(TRUNCATE)", "journal_mode(PERSIST)", "journal_mode(MEMORY)",
+		"journal_mode(WAL)"} {
 		for j, synchronous := range []string{"OFF", "NORMAL", "FULL", "EXTRA"} {
 			if (i+j)%2 == 0 {
 				continue // each is tried with two of the others
 			}
-			pool := openPool(t, filepath.Join(t.TempDir(), "locks.db"), "_pragma="+query+"&_pragma=synchronous("+synchronous+")")
+			pool := openPool(t, filepath.Join(t.TempDir(), "locks.db"), "_pragma="+query+"&_pragma=synchronous("+
+				synchronous+")")
 			require.NoError(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 			use(t, pool)
 		}

@@ -22,11 +22,13 @@ func TestBehaviour(t *testing.T) {
 }
 
 func TestContracts(t *testing.T) {
-	contracts.Run(t, dbtest.KindSQLite, func(t testing.TB, db dbtest.Database) driver.Backend { return sqlite.New(db.SQL(t)).Backend })
+	contracts.Run(t, dbtest.KindSQLite,
+		func(t testing.TB, db dbtest.Database) driver.Backend { return sqlite.New(db.SQL(t)).Backend })
 }
 
 func init() {
-	sqlitedriver.MustRegisterScalarFunction(suite.SQLiteAheadName, 1, func(_ *sqlitedriver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
+	sqlitedriver.MustRegisterScalarFunction(suite.SQLiteAheadName, 1, func(_ *sqlitedriver.FunctionContext,
+		args []sqldriver.Value) (sqldriver.Value, error) {
 		return suite.SQLiteAhead(args[0].(string)), nil
 	})
 }

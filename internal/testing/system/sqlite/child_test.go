@@ -90,7 +90,8 @@ const ball = "ball"
 func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err error) {
 	e := sqlite.New(pool)
 	session := rand.Text()
-	if err := insist(ctx, func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
+	if err := insist(ctx,
+		func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
 		return nil, err
 	}
 	woken, ready := make(chan struct{}, 1), make(chan struct{})
@@ -168,7 +169,8 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 func countTogether(ctx context.Context, pool *sql.DB, rounds int) error {
 	e := sqlite.New(pool)
 	session := rand.Text()
-	if err := insist(ctx, func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
+	if err := insist(ctx,
+		func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
 		return err
 	}
 	const writers = 4

@@ -36,7 +36,8 @@ type application struct {
 
 func newApplication(t *testing.T, path, journal string, ttl time.Duration, settings ...string) application {
 	t.Helper()
-	settings = append(settings, "_pragma=synchronous(OFF)", "_pragma=busy_timeout(10000)", "_pragma=journal_mode("+journal+")")
+	settings = append(settings, "_pragma=synchronous(OFF)", "_pragma=busy_timeout(10000)",
+		"_pragma=journal_mode("+journal+")")
 	pool, err := sql.Open("sqlite", "file:"+path+"?"+strings.Join(settings, "&"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pool.Close() })
@@ -70,7 +71,8 @@ func TestTheHolderInAFileThatWasDeletedLosesEverything(t *testing.T) {
 		t.Error("what was held is given back where nobody looks")
 	}
 	for _, err := range []error{await(t, waiting), lock(a), lock(a)} {
-		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "close the pool and open it again") || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "close the pool and open it again") ||
+			!strings.Contains(err.Error(), path) {
 			t.Error(err)
 		}
 	}
@@ -124,7 +126,8 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 						t.Fatalf("TryLock %q: %v", name, err)
 					}
 				}
-				if _, err := b.TryLockAll(t.Context(), []string{"another", "in a transaction"}); !errors.Is(err, dblock.ErrNotAcquired) {
+				if _, err := b.TryLockAll(t.Context(), []string{"another", "in a transaction"}); !errors.Is(err,
+					dblock.ErrNotAcquired) {
 					t.Errorf("TryLockAll: %v", err)
 				}
 			}
@@ -176,7 +179,9 @@ func TestATransactionThatHasLockedTheDatabaseIsNotInTheWayOfItsOwnGuard(t *testi
 				require.NoError(t, <-done)
 			}
 			var n, order int
-			err := a.pool.QueryRowContext(t.Context(), "SELECT count(*), count(*) FILTER (WHERE before >= token) FROM (SELECT token, lag(token) OVER (ORDER BY rowid) AS before FROM app)").Scan(&n, &order)
+			err := a.pool.QueryRowContext(t.Context(),
+				"SELECT count(*), count(*) FILTER (WHERE before >= token) FROM (SELECT token, lag(token) OVER "+
+					"(ORDER BY rowid) AS before FROM app)").Scan(&n, &order)
 			if err != nil || n != goroutines*times || order > 0 {
 				t.Fatalf("%d were written, %d of them with a token that is not above the one before: %v", n, order, err)
 			}

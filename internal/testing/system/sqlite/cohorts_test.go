@@ -32,7 +32,8 @@ func (f *fixture) tables() string {
 	f.t.Helper()
 	var all []string
 	for _, query := range []string{
-		"SELECT concat_ws(' ', name, session_id, attempt, host, thread, token, first_token, last_token, waiters, next_ticket) FROM dblock_locks",
+		"SELECT concat_ws(' ', name, session_id, attempt, host, thread, token, first_token, last_token, waiters, " +
+			"next_ticket) FROM dblock_locks",
 		"SELECT concat_ws(' ', name, token, session_id, attempt, units) FROM dblock_shares ORDER BY token",
 		"SELECT concat_ws(' ', name, ticket, session_id, attempt, members) FROM dblock_waiters ORDER BY ticket",
 		"SELECT concat_ws(' ', name, kind) FROM dblock_events ORDER BY id",
@@ -64,10 +65,12 @@ func TestATransitionThatFailsInTheMiddleHasDoneNothing(t *testing.T) {
 			_, err := drivertest.Release(ctx, f, h, true)
 			return err
 		}},
-		"break": {"LockRow Places WriteLock DropPlace AddEvent CountGrant COMMIT", func(f *fixture, h driver.Held) error {
-			_, _, err := drivertest.Break(ctx, f, "", "n", f.look("", "n").Holder, driver.Event{Name: "n", Kind: "broken"})
-			return err
-		}},
+		"break": {"LockRow Places WriteLock DropPlace AddEvent CountGrant COMMIT",
+			func(f *fixture, h driver.Held) error {
+				_, _, err := drivertest.Break(ctx, f, "", "n", f.look("", "n").Holder,
+					driver.Event{Name: "n", Kind: "broken"})
+				return err
+			}},
 		"leave": {"LockRow PlaceOf WriteQueue DropPlace COMMIT", func(f *fixture, h driver.Held) error {
 			_, err := drivertest.Undo(ctx, f, h.Session, "n", f.look(h.Session, "n").Queued[0])
 			return err
@@ -127,10 +130,12 @@ func TestWhatIsDoneMostTakesFewStatements(t *testing.T) {
 			}
 		}
 	}
-	ran("a take, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow", "Clock", "MakeLock", "WriteLock")
+	ran("a take, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow", "Clock", "MakeLock",
+		"WriteLock")
 	general := driver.Held{Name: "g", Session: s, Token: f.look(s, "g").Holder.Grant.Token}
 	ran("a release, the general way", generally(protocol.Release(general, false, false)), "LockRow", "WriteLock")
-	ran("a take of a free name, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow", "WriteLock")
+	ran("a take of a free name, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow",
+		"WriteLock")
 	ran("a hand-over", func() { f.release(held, true) }, "LockRow", "Places", "WriteLock", "DropPlace", "CountGrant")
 }
 
@@ -167,7 +172,8 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 			next = d.Behind
 		}
 		got := state.Holder.Grant
-		if state.Holder.Attempt != next.Attempt || got.Token-got.First != int64(next.Members)-1 || got.First <= grant.Token || state.Waiters != want {
+		if state.Holder.Attempt != next.Attempt || got.Token-got.First != int64(next.Members)-1 ||
+			got.First <= grant.Token || state.Waiters != want {
 			t.Errorf("%d behind: %+v, want %d waiters", behind, state, want)
 		}
 	}

@@ -67,14 +67,16 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 					tried = true
 					short, cancel := brief(t)
 					defer cancel()
-					if _, err := drivertest.Release(short, other, held, false); !errors.Is(err, context.DeadlineExceeded) {
+					if _, err := drivertest.Release(short, other, held, false); !errors.Is(err,
+						context.DeadlineExceeded) {
 						t.Errorf("another released in between: %v", err)
 					}
 				}
 				read = read || strings.HasPrefix(text, "-- name: LockRow ")
 			})
 			ev := driver.Event{Name: "n", Kind: "broken"}
-			if _, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder, ev); err != nil || !taken || !tried {
+			if _, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder, ev); err != nil ||
+				!taken || !tried {
 				t.Fatal(taken, err, tried)
 			}
 		})
@@ -198,7 +200,8 @@ func TestACommitThatWaitsForAReaderKeepsOthersOut(t *testing.T) {
 			return
 		}
 		var n int
-		if err := second.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n); tries > 0 && !busy(err) {
+		if err := second.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n); tries > 0 &&
+			!busy(err) {
 			t.Errorf("a new reader got in: %v", err)
 		}
 		if tries++; tries == 5 {
@@ -271,12 +274,14 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		app := f.pin()
 		migrated := openPool(t, newFixture(t).path, "")
 		var tables string
-		err = migrated.QueryRowContext(t.Context(), "SELECT group_concat(sql, ';') FROM sqlite_schema WHERE name LIKE 'dblock%'").Scan(&tables)
+		err = migrated.QueryRowContext(t.Context(),
+			"SELECT group_concat(sql, ';') FROM sqlite_schema WHERE name LIKE 'dblock%'").Scan(&tables)
 		require.NoError(t, err)
 		app.exec(tables)
 		app.exec("INSERT INTO dblock_schema (version, usable_from, database_id) VALUES (1, 1, 'its own')")
 		app.Close()
-		if err := f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}); !errors.Is(err, driver.ErrConfig) {
+		if err := f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}); !errors.Is(err,
+			driver.ErrConfig) {
 			t.Fatalf("%q with many connections: %v", dsn, err)
 		}
 		if err := drivertest.Listen(t.Context(), f, "s", func() {}, nil); !errors.Is(err, driver.ErrConfig) {

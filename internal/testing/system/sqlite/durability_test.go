@@ -42,7 +42,8 @@ var lost = map[string]func(f *fixture, s string){
 		if err != nil || len(grants) != 1 {
 			f.t.Fatal(grants, err)
 		}
-		rest, err := drivertest.ReleaseAll(f.t.Context(), f, []driver.Held{{Name: "e", Session: s, Token: grants[0].Token}})
+		rest, err := drivertest.ReleaseAll(f.t.Context(), f,
+			[]driver.Held{{Name: "e", Session: s, Token: grants[0].Token}})
 		if err != nil || len(rest) > 0 {
 			f.t.Fatal(rest, err)
 		}
@@ -56,7 +57,8 @@ var kept = map[string]func(f *fixture, s string){
 		require.NoError(f.t, f.Record(f.t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
 	},
 	"a run": func(f *fixture, s string) {
-		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s}, driver.Slot{Length: time.Hour}, driver.Retry{})
+		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s},
+			driver.Slot{Length: time.Hour}, driver.Retry{})
 		if err != nil || !ours {
 			f.t.Fatal(ours, err)
 		}
@@ -98,7 +100,10 @@ func TestWhatMayBeLostWithTheMachineDoesNotWaitForTheDiskInWALMode(t *testing.T)
 			check := func(what string, step func(f *fixture, s string), want int64) {
 				t.Helper()
 				levels := p.levelsOf(f, step)
-				if len(levels) == 0 || slices.ContainsFunc(levels, func(l int64) bool { return l != want && l != c.set }) || !slices.Contains(levels, want) {
+				if len(levels) == 0 || slices.ContainsFunc(levels, func(l int64) bool {
+					return l != want &&
+						l != c.set
+				}) || !slices.Contains(levels, want) {
 					t.Errorf("%s: committed with synchronous=%v, want %d", what, levels, want)
 				}
 				if level := f.number("PRAGMA main.synchronous"); level != c.set {
@@ -124,7 +129,8 @@ func TestABreakIsOnTheDiskWithItsEntryInTheHistory(t *testing.T) {
 	f.take("n", f.session())
 	s := f.session()
 	p.levels = nil
-	_, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder, driver.Event{Name: "n", Kind: "broken"})
+	_, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder,
+		driver.Event{Name: "n", Kind: "broken"})
 	if err != nil || !taken || !slices.Equal(p.levels, []int64{full}) {
 		t.Fatal(taken, err, p.levels)
 	}
@@ -174,7 +180,8 @@ var granting = map[string]func(f *fixture, name string) int64{
 		return grant.Token
 	},
 	"a batch": func(f *fixture, name string) int64 {
-		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request(name, f.session()), request(name+" too", f.session())}, nil)
+		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request(name, f.session()),
+			request(name+" too", f.session())}, nil)
 		if err != nil || len(grants) != 2 {
 			f.t.Fatal(grants, err)
 		}
@@ -205,10 +212,12 @@ func TestATokenIsNotGivenAgainAfterACrashOfTheMachine(t *testing.T) {
 				if raise {
 					f.exec("UPDATE dblock_locks SET token = ?", time.Now().Add(time.Hour).UnixMicro())
 				}
-				require.NoError(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note"}})) // all before it is on the disk
+				// all before it is on the disk
+				require.NoError(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
 				token := grant(f, "n")
 				f = p.fail(t, f)
-				f.exec("UPDATE dblock_locks SET session_id = NULL, shared_units = 0, waiters = 0") // their processes are gone
+				// their processes are gone
+				f.exec("UPDATE dblock_locks SET session_id = NULL, shared_units = 0, waiters = 0")
 				f.exec("DELETE FROM dblock_shares")
 				f.exec("DELETE FROM dblock_waiters")
 				if again := f.take("n", f.session()).Token; again <= token {

@@ -68,7 +68,8 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 func TestDownLeavesNothing(t *testing.T) {
 	f := newFixture(t)
 	require.NoError(t, migrate.Down(t.Context(), f.pool, migrate.SQLite))
-	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?", migrate.Table); n != 0 {
+	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?",
+		migrate.Table); n != 0 {
 		t.Fatalf("%d tables, views and indexes are left", n)
 	}
 }
@@ -97,7 +98,8 @@ func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
 		t.Errorf("no such folder: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "text")
-	require.NoError(t, os.WriteFile(path, []byte("This is no database, but some text that is long enough to be read as the header of one, and then some."), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("This is no database, but some text that is long enough to be read "+
+		"as the header of one, and then some."), 0o600))
 	f = open(t, path, "")
 	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("no database: %v", err)

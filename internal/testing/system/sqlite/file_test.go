@@ -38,17 +38,26 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 				remove(t, f.path)
 				for name, call := range map[string]func() error{
 					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
-					"Take":      func() error { _, _, err := drivertest.Take(t.Context(), f, request("n", s)); return err },
-					"Look":      func() error { _, err := f.Read(t.Context(), s, []string{"n"}, 0); return err },
-					"Release":   func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
-					"Guard":     func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
-					"ReleaseTx": func() error { return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil) },
+					"Take": func() error {
+						_, _, err := drivertest.Take(t.Context(), f,
+							request("n", s))
+						return err
+					},
+					"Look":    func() error { _, err := f.Read(t.Context(), s, []string{"n"}, 0); return err },
+					"Release": func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
+					"Guard":   func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
+					"ReleaseTx": func() error {
+						return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{},
+							nil)
+					},
 					"LockTx": func() error {
-						_, _, err := f.tx().LockTx(t.Context(), late, "n", func(string, int, any) bool { return false }, true, nil)
+						_, _, err := f.tx().LockTx(t.Context(), late, "n", func(string, int, any) bool { return false },
+							true, nil)
 						return err
 					},
 				} {
-					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), f.path) {
+					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) ||
+						!strings.Contains(err.Error(), f.path) {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -119,7 +128,8 @@ func TestAPathThatIsPointedElsewhereServesNobody(t *testing.T) {
 						return err
 					},
 				} {
-					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), other) {
+					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) ||
+						!strings.Contains(err.Error(), other) {
 						t.Errorf("%s: %v", name, err)
 					}
 				}

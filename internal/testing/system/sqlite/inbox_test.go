@@ -24,7 +24,8 @@ func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
 	a, b := f.session(), f.session()
 	require.NoError(t, os.Mkdir(f.path+"-dblock", 0o700))
-	inbox, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(f.path+"-dblock", b)})
+	inbox, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(f.path+"-dblock",
+		b)})
 	require.NoError(t, err)
 	defer inbox.Close()
 	require.NoError(t, inbox.SetReadDeadline(time.Now().Add(patience)))

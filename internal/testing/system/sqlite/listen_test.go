@@ -27,7 +27,8 @@ func (f *fixture) listen(session string) listener {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	go func() {
-		ended <- drivertest.Listen(ctx, f, session, func() { close(ready) }, func(h driver.Hint) { l.heard <- h.Attempt })
+		ended <- drivertest.Listen(ctx, f, session, func() { close(ready) },
+			func(h driver.Hint) { l.heard <- h.Attempt })
 	}()
 	select {
 	case <-ready:
@@ -264,7 +265,8 @@ func reportTurns(t *testing.T, mine, theirs []turn) {
 	if len(took) < len(all)-3 {
 		t.Fatalf("only %d hand-offs between the processes", len(took))
 	}
-	t.Logf("%d hand-offs between processes: p50 %v, p99 %v, most %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	t.Logf("%d hand-offs between processes: p50 %v, p99 %v, most %v", len(took), took[len(took)/2],
+		took[len(took)*99/100], took[len(took)-1])
 }
 
 func TestEightWritersInTwoProcessesWithoutABusyTimeout(t *testing.T) {

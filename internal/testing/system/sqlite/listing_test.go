@@ -47,19 +47,24 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		searches    []string
 		sorts       bool // what it has found, which is a page
 	}{
-		{"inspection", "names", []string{"SEARCH l USING PRIMARY KEY (name>? AND name<?)", "SEARCH p USING PRIMARY KEY (name=?)"}, false},
+		{"inspection", "names", []string{"SEARCH l USING PRIMARY KEY (name>? AND name<?)",
+			"SEARCH p USING PRIMARY KEY (name=?)"}, false},
 		{"read", "readAll", []string{
 			"SEARCH l USING PRIMARY KEY (name=?)", "SEARCH w USING PRIMARY KEY (name=? AND ticket=?)",
 			"SEARCH q USING PRIMARY KEY (name=?)",
 		}, true},
-		{"inspection", "sessions", []string{"SEARCH s USING PRIMARY KEY (id>?)", "SEARCH l USING COVERING INDEX dblock_locks_session (session_id=?)",
-			"SEARCH r USING COVERING INDEX dblock_shares_session (session_id=?)", "SEARCH w USING COVERING INDEX dblock_waiters_owner (session_id=?)"}, true},
+		{"inspection", "sessions", []string{"SEARCH s USING PRIMARY KEY (id>?)",
+			"SEARCH l USING COVERING INDEX dblock_locks_session (session_id=?)",
+			"SEARCH r USING COVERING INDEX dblock_shares_session (session_id=?)",
+			"SEARCH w USING COVERING INDEX dblock_waiters_owner (session_id=?)"}, true},
 		{"records", "events", []string{"SEARCH v USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, false},
 		{"records", "newestEvents", []string{"SEARCH v USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, false},
 		{"records", "eventsOf", []string{"SEARCH v USING INDEX dblock_events_name (name=? AND id>? AND id<?)"}, false},
-		{"records", "newestEventsOf", []string{"SEARCH v USING INDEX dblock_events_name (name=? AND id>? AND id<?)"}, false},
+		{"records", "newestEventsOf", []string{"SEARCH v USING INDEX dblock_events_name (name=? AND id>? AND id<?)"},
+			false},
 		{"records", "eventsSince", []string{"SEARCH v USING COVERING INDEX dblock_events_at (at>?)"}, false},
-		{"records", "latestRuns", []string{"SEARCH d USING PRIMARY KEY (name>?)", "SEARCH x USING PRIMARY KEY (name=?)", "SEARCH r USING PRIMARY KEY (name=? AND slot=?)"}, true},
+		{"records", "latestRuns", []string{"SEARCH d USING PRIMARY KEY (name>?)", "SEARCH x USING PRIMARY KEY (name=?)",
+			"SEARCH r USING PRIMARY KEY (name=? AND slot=?)"}, true},
 	} {
 		plan := f.plan(c.file, c.query)
 		for _, search := range c.searches {

@@ -21,7 +21,8 @@ func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	r.Wait = false
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if grants, _, err := drivertest.Batch(ctx, f, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
+	if grants, _, err := drivertest.Batch(ctx, f, []driver.Request{request("m", s), r}, nil); !errors.Is(err,
+		driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)
 	}
 }

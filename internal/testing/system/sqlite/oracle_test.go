@@ -26,12 +26,14 @@ func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
 	pool := statements.Pool(swallow.Connector(f.pool.Driver(), "file:"+f.path+"?"+unsynced))
 	t.Cleanup(func() { _ = pool.Close() })
 	swallowing := &oracle.Swallowing{
-		Engine: sqlite.New(pool).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed, Count: map[string]int{},
+		Engine: sqlite.New(pool).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed,
+		Count: map[string]int{},
 		Spare: func(text string) bool { return !transaction.MustAct(text) },
 	}
 	oracle.Compare(t, swallowing, 0, 400)
 	for _, name := range []string{
-		"WriteLock", "WriteQueue", "MakeLock", "AddPlace", "DropPlace", "PutShare", "DropShare", "AddEvent", "OpenSession", "OpenHeartbeat",
+		"WriteLock", "WriteQueue", "MakeLock", "AddPlace", "DropPlace", "PutShare", "DropShare", "AddEvent",
+		"OpenSession", "OpenHeartbeat",
 	} {
 		if swallowing.Count[name] == 0 {
 			t.Errorf("%s was never swallowed", name)

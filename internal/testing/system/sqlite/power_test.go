@@ -109,7 +109,8 @@ func (p *power) sync() {
 func onPower(t *testing.T, journal, level string) (*fixture, *power) {
 	t.Helper()
 	whole := newFixtureIn(t, journal)
-	p := &power{driver: whole.pool.Driver(), dsn: "file:" + whole.path + "?_pragma=synchronous(" + level + ")&_pragma=busy_timeout(5000)", path: whole.path}
+	p := &power{driver: whole.pool.Driver(), dsn: "file:" + whole.path + "?_pragma=synchronous(" + level +
+		")&_pragma=busy_timeout(5000)", path: whole.path}
 	p.sync()
 	return p.start(t), p
 }

@@ -90,7 +90,8 @@ var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h drive
 func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 	inEachMode(t, func(t *testing.T, f, other *fixture) {
 		for name, step := range steps {
-			for end, finish := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
+			for end, finish := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit,
+				"rollback": (*sql.Tx).Rollback} {
 				t.Run(name+" "+end, func(t *testing.T) {
 					f, other := f.in(t), other.in(t)
 					s := other.session()
@@ -99,7 +100,8 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 					require.NoError(t, step(t.Context(), f, tx, held))
 					r := request("other", s)
 					r.Wait = false
-					if _, taken, err := drivertest.Take(t.Context(), other, r); taken || !errors.Is(err, driver.ErrBusy) {
+					if _, taken, err := drivertest.Take(t.Context(), other, r); taken ||
+						!errors.Is(err, driver.ErrBusy) {
 						t.Fatalf("another wrote: %v, %v", taken, err)
 					}
 					require.NoError(t, finish(tx))
@@ -113,10 +115,12 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 // Broken by leaving any of its conditions out of IsHeld.
 func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 	losses := map[string]string{
-		"the session is dead":     "UPDATE dblock_sessions SET dead = true",
-		"the session is nowhere":  "DELETE FROM dblock_sessions",
-		"granted again":           "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1",
-		"another session's":       "UPDATE dblock_locks SET session_id = (SELECT s.id FROM dblock_sessions s WHERE s.id <> session_id)",
+		"the session is dead":    "UPDATE dblock_sessions SET dead = true",
+		"the session is nowhere": "DELETE FROM dblock_sessions",
+		"granted again": "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, " +
+			"last_token = last_token + 1",
+		"another session's": "UPDATE dblock_locks SET session_id = (SELECT s.id FROM dblock_sessions s WHERE " +
+			"s.id <> session_id)",
 		"free":                    "UPDATE dblock_locks SET session_id = NULL",
 		"the fixed lease is over": "UPDATE dblock_locks SET expires_at = 1",
 		"purged":                  "DELETE FROM dblock_locks",
@@ -163,7 +167,8 @@ func TestATransactionThatHasReadBeforeAnotherWroteIsToBeBegunAnew(t *testing.T) 
 				read(t, tx)
 				writer := other.pin()
 				writer.exec("BEGIN IMMEDIATE")
-				writer.exec("UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1")
+				writer.exec("UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = " +
+					"last_token + 1")
 				done := make(chan error, 1)
 				if inFlight {
 					go func() { done <- step(t.Context(), f, tx, held) }()
@@ -225,7 +230,8 @@ func TestAStepWaitsForAnotherWriterUntilItsContextEndsAndNoLonger(t *testing.T) 
 					}
 					require.NoError(t, <-done)
 					var n int64
-					if err := tx.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&n); err != nil || n != timeout {
+					if err := tx.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&n); err != nil ||
+						n != timeout {
 						t.Fatalf("the application's busy timeout is %d now, %v", n, err)
 					}
 					f.usable(tx)
@@ -252,7 +258,8 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ready, woken, over := make(chan bool), make(chan driver.Hint, 8), make(chan error)
 				go func() {
-					over <- drivertest.Listen(ctx, f, waiter, func() { close(ready) }, func(h driver.Hint) { woken <- h })
+					over <- drivertest.Listen(ctx, f, waiter, func() { close(ready) },
+						func(h driver.Hint) { woken <- h })
 				}()
 				<-ready
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
@@ -295,7 +302,8 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("handed to %+v", next)
 		}
 		tx = f.begin()
-		if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); !errors.Is(err, driver.ErrNotHeld) {
+		if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); !errors.Is(err,
+			driver.ErrNotHeld) {
 			t.Fatalf("a second release: %v", err)
 		}
 		f.usable(tx)
@@ -320,7 +328,8 @@ func TestLockTxFindsALeaseWithoutLockingTheDatabase(t *testing.T) {
 		next := other.release(held, true)
 		held.Session, held.Token = next.Session, next.Grant.Token
 		other.exec("UPDATE dblock_locks SET session_id = NULL, attempt = '', waiters = 1")
-		if state, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, true, nil); err != nil || locked || state.Waiters != 1 {
+		if state, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, true, nil); err != nil || locked ||
+			state.Waiters != 1 {
 			t.Fatalf("LockTx of a queue: %+v, %v, %v", state, locked, err)
 		}
 		other.exec("UPDATE dblock_locks SET waiters = 0")
@@ -351,7 +360,8 @@ func TestALeaseTakenBetweenLookingAndLockingIsSeenUnderTheLock(t *testing.T) {
 			}
 			tx := f.begin()
 			state, locked, err := f.tx().LockTx(t.Context(), tx, "n", own, wait, nil)
-			if locked || looked != 2 || state.Holder.Session != next || wait != errors.Is(err, driver.ErrRetry) || !wait && err != nil {
+			if locked || looked != 2 || state.Holder.Session != next || wait != errors.Is(err, driver.ErrRetry) ||
+				!wait && err != nil {
 				t.Fatalf("wait %v: %+v, %v, %v after %d looks", wait, state, locked, err, looked)
 			}
 			f.usable(tx)
@@ -382,7 +392,8 @@ func TestLockTxLocksFirstWhereThePoolHasNoSecondConnection(t *testing.T) {
 			if err != nil || locked || state.Holder.Grant.Token != held.Token {
 				t.Fatalf("of %d connections, TryLockTx of a lease: %+v, %v, %v", size, state, locked, err)
 			}
-			if _, locked, err = f.tx().LockTx(ctx, tx, "n", nobody, true, nil); locked || !errors.Is(err, driver.ErrRetry) {
+			if _, locked, err = f.tx().LockTx(ctx, tx, "n", nobody, true, nil); locked ||
+				!errors.Is(err, driver.ErrRetry) {
 				t.Fatalf("of %d connections, LockTx of a lease: %v, %v", size, locked, err)
 			}
 			cancel()

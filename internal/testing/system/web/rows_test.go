@@ -43,7 +43,8 @@ func (c *counting) Read(ctx context.Context, session string, names []string, wai
 	return list, err
 }
 
-func (c *counting) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
+func (c *counting) Sessions(ctx context.Context, f driver.SessionFilter, after string,
+	limit int) ([]driver.SessionDetail, error) {
 	list, err := c.Backend.Sessions(ctx, f, after, limit)
 	c.sessions.Add(int64(len(list)))
 	return list, err
@@ -65,7 +66,8 @@ func (c *counting) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]d
 // first lock, with two events for each lock, a term for the first one, and 300 runs of one job.
 func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx]) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
@@ -85,8 +87,10 @@ func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx
 		`INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, slot_ends)
 		 SELECT 'job', n, n + 1, '', 'h', '', n * 3600000000 + 1, n * 3600000000 + 2, (n + 1) * 3600000000 FROM n WHERE n < 300`,
 	} {
-		filled := strings.NewReplacer("$now", fmt.Sprint(now), "$locks", fmt.Sprint(locks), "$sessions", fmt.Sprint(sessions)).Replace(statement)
-		numbers := fmt.Sprintf("WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %d) ", 2*max(locks, sessions))
+		filled := strings.NewReplacer("$now", fmt.Sprint(now), "$locks", fmt.Sprint(locks), "$sessions",
+			fmt.Sprint(sessions)).Replace(statement)
+		numbers := fmt.Sprintf("WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %d) ",
+			2*max(locks, sessions))
 		if !strings.HasPrefix(statement, "UPDATE") {
 			filled = numbers + filled
 		}
@@ -120,7 +124,8 @@ func TestAPageReadsNoMoreThanItShows(t *testing.T) {
 		{page: "/jobs", runs: 51},
 		{page: "/elections", names: 1, details: 1, places: 10, events: 1},
 	} {
-		for _, n := range []*atomic.Int64{&counted.names, &counted.details, &counted.places, &counted.sessions, &counted.events, &counted.runs} {
+		for _, n := range []*atomic.Int64{&counted.names, &counted.details, &counted.places, &counted.sessions,
+			&counted.events, &counted.runs} {
 			n.Store(0)
 		}
 		w := httptest.NewRecorder()
@@ -129,8 +134,10 @@ func TestAPageReadsNoMoreThanItShows(t *testing.T) {
 			t.Fatalf("%s: %d: %s", c.page, w.Code, w.Body)
 		}
 		for what, n := range map[string][2]int64{
-			"names": {counted.names.Load(), c.names}, "details": {counted.details.Load(), c.details}, "places of queues": {counted.places.Load(), c.places},
-			"sessions": {counted.sessions.Load(), c.sessions}, "events": {counted.events.Load(), c.events}, "runs": {counted.runs.Load(), c.runs},
+			"names": {counted.names.Load(), c.names}, "details": {counted.details.Load(), c.details},
+			"places of queues": {counted.places.Load(), c.places},
+			"sessions":         {counted.sessions.Load(), c.sessions}, "events": {counted.events.Load(), c.events},
+			"runs": {counted.runs.Load(), c.runs},
 		} {
 			if n[0] > n[1] {
 				t.Errorf("%s: %d %s were read, want at most %d", c.page, n[0], what, n[1])

@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 
 func TestBehaviour(t *testing.T) {
 	suite.Run(t, suite.Wiring{
-		Name: "pgdriver", Kind: suite.Postgres, Open: suite.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
+		Name: "pgdriver", Kind: suite.Postgres,
+		Open: suite.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
 		// It knows no modes of execution.
 		Settings: suite.PostgresSettings[:10], ReadOnly: suite.PostgresReadOnly,
 	})

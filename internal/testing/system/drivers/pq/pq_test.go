@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 
 func TestBehaviour(t *testing.T) {
 	suite.Run(t, suite.Wiring{
-		Name: "pq", Kind: suite.Postgres, Open: suite.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
+		Name: "pq", Kind: suite.Postgres,
+		Open: suite.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
 		// lib/pq knows one style of dates, and no modes of execution.
 		Settings: suite.PostgresSettings[1:10], ReadOnly: suite.PostgresReadOnly,
 	})
