@@ -59,24 +59,23 @@ func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (a
 		}
 		defer free()
 	}
-	a, outcome, err := s.request(ctx, protocol.Take{Request: *r})
+	a, outcome, err := answer(s.store.Run(ctx, protocol.Take{Request: *r}))
 	return a, outcome == protocol.Done, err
 }
 
 // Join takes a name, or joins its queue.
 func (s *Session) Join(ctx context.Context, r *driver.Request) (Answer, protocol.Outcome, error) {
-	return s.request(ctx, protocol.Join{Request: *r})
+	return answer(s.store.Run(ctx, protocol.Join{Request: *r}))
 }
 
 // Reenter takes over a lock that the same owner has, in whatever process.
 func (s *Session) Reenter(ctx context.Context, r *driver.Request) (a Answer, back bool, err error) {
-	a, outcome, err := s.request(ctx, protocol.Reenter{Request: *r})
+	a, outcome, err := answer(s.store.Run(ctx, protocol.Reenter{Request: *r}))
 	return a, outcome == protocol.Done, err
 }
 
-// request sends a request for a name.
-func (s *Session) request(ctx context.Context, op protocol.Op) (Answer, protocol.Outcome, error) {
-	results, asked, err := s.store.Run(ctx, op)
+// answer converts what Store.Run returned for one request.
+func answer(results []protocol.Result, asked time.Duration, err error) (Answer, protocol.Outcome, error) {
 	return Answer{Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, results[0].Outcome, err
 }
 
