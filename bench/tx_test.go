@@ -58,8 +58,10 @@ func commitTx(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 
 // runTx measures transactions of one kind. Statements have no parameters, so that each is one round
 // trip everywhere.
-func runTx[TX any](b *testing.B, engine driver.Engine[TX], lock, locksRows bool, begin func(context.Context) (TX,
-	error), exec func(context.Context, TX, string) error, commit func(context.Context, TX) error) {
+func runTx[TX any](
+	b *testing.B, engine driver.Engine[TX], lock, locksRows bool, begin func(context.Context) (TX, error),
+	exec func(context.Context, TX, string) error, commit func(context.Context, TX) error,
+) {
 	ctx := b.Context()
 	client, err := dblock.New(engine, dblock.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(b, err)

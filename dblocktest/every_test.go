@@ -40,8 +40,10 @@ func (l *log) expect(t *testing.T, want ...string) {
 }
 
 // every begins a loop, and returns what ends it.
-func every(t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job func(ctx context.Context,
-	slot time.Time) error, options ...jobs.Option) (stop func() error) {
+func every(
+	t *testing.T, f *dblocktest.Fake[*Tx], interval time.Duration, job func(ctx context.Context, slot time.Time) error,
+	options ...jobs.Option,
+) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -14,8 +14,9 @@ import (
 )
 
 // report is a part of an application: it writes pages for as long as it has the lock.
-func report(ctx context.Context, client *dblock.Client[*Tx], write func(ctx context.Context, l *dblock.Lock,
-	page int)) error {
+func report(
+	ctx context.Context, client *dblock.Client[*Tx], write func(ctx context.Context, l *dblock.Lock, page int),
+) error {
 	return client.Do(ctx, "report", func(ctx context.Context, l *dblock.Lock) error {
 		for page := 1; page <= 3 && ctx.Err() == nil; page++ {
 			write(ctx, l, page)

@@ -61,8 +61,9 @@ func (d *database) delays(awaited, name string) bool {
 	})
 }
 
-func (l *line) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail,
-	error) {
+func (l *line) Sessions(
+	ctx context.Context, f driver.SessionFilter, after string, limit int,
+) ([]driver.SessionDetail, error) {
 	return get(ctx, l, func() (details []driver.SessionDetail) {
 		for _, id := range slices.Sorted(maps.Keys(l.sessions)) {
 			s := l.sessions[id]

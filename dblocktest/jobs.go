@@ -20,8 +20,9 @@ func (d *database) shownRuns(name string) []slots.Row {
 	return rows
 }
 
-func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (begun driver.Run,
-	ours bool, err error) {
+func (l *line) BeginRun(
+	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
+) (begun driver.Run, ours bool, err error) {
 	err = l.do(ctx, func() (err error) {
 		begun, ours, err = slots.Begin(runTables{l.database}, r, slot, retry)
 		return err

@@ -54,8 +54,9 @@ func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
 }
 
 // Purge keeps a name whose token is ahead of the clock: a new one could not rise above it.
-func (l *line) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string,
-	err error) {
+func (l *line) Purge(
+	ctx context.Context, idle time.Duration, after string, limit int,
+) (deleted int, next string, err error) {
 	err = l.do(ctx, func() error {
 		now, above := l.now(), l.names.All()
 		above = slices.DeleteFunc(above, func(name string) bool { return name <= after })

@@ -31,7 +31,8 @@ func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Detac
 
 func (transactions[TX]) Database(context.Context, TX) (string, error) { return "", errNoTransactions }
 
-func (transactions[TX]) LockTx(context.Context, TX, string, driver.Pass, bool, driver.OnSideConn) (driver.State, bool,
-	error) {
+func (transactions[TX]) LockTx(
+	context.Context, TX, string, driver.Pass, bool, driver.OnSideConn,
+) (driver.State, bool, error) {
 	return driver.State{}, false, errNoTransactions
 }

@@ -55,8 +55,9 @@ func (r *run) TableExists(ctx context.Context, db database.DBTxConn) (bool, erro
 
 // GetMigration leaves out the time of the migration: goose's own version reads it into a time.Time,
 // which MySQL's driver refuses without parseTime.
-func (r *run) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult,
-	error) {
+func (r *run) GetMigration(
+	ctx context.Context, db database.DBTxConn, version int64,
+) (*database.GetMigrationResult, error) {
 	rows, err := r.ListMigrations(ctx, db)
 	if err != nil {
 		return nil, err

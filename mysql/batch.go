@@ -58,8 +58,9 @@ func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Resul
 
 // tryBatch is batch of the names that have rows. With ask it does nothing where there are names to
 // be taken that have none, and returns them: fresh.
-func (e *engine) tryBatch(ctx context.Context, ops []protocol.Op, ask bool) (results []protocol.Result, fresh []string,
-	err error) {
+func (e *engine) tryBatch(
+	ctx context.Context, ops []protocol.Op, ask bool,
+) (results []protocol.Result, fresh []string, err error) {
 	var names []string
 	for _, op := range ops {
 		names = append(names, op.On())
@@ -141,8 +142,9 @@ func writeBatch(ctx context.Context, db mysqldb.DBTX, takes []taken, whole []str
 
 // missing are the names to be taken that have no row. The row of a name that is not among the
 // locked ones may be locked by another.
-func missing(ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows map[string]mysqldb.LockRowRow) ([]string,
-	error) {
+func missing(
+	ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows map[string]mysqldb.LockRowRow,
+) ([]string, error) {
 	var names []string
 	for _, op := range ops {
 		if take, takes := op.(protocol.Take); takes {
@@ -204,8 +206,9 @@ func ascii(list any) string {
 
 // lockRows locks those rows that are there and that nobody else has locked. now is a time before
 // that.
-func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked map[string]mysqldb.LockRowRow, now int64,
-	err error) {
+func lockRows(
+	ctx context.Context, q *mysqldb.Queries, names []string,
+) (locked map[string]mysqldb.LockRowRow, now int64, err error) {
 	locked = make(map[string]mysqldb.LockRowRow, len(names))
 	for some := range chunks(names) {
 		rows, err := q.LockRows(ctx, some)

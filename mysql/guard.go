@@ -92,8 +92,9 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 
 // lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or
 // its session is dead.
-func (t transactions) lookGuard(ctx context.Context, h driver.Held,
-	onSideConn driver.OnSideConn) (look mysqldb.LookGuardRow, err error) {
+func (t transactions) lookGuard(
+	ctx context.Context, h driver.Held, onSideConn driver.OnSideConn,
+) (look mysqldb.LookGuardRow, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		look, err = lookGuard(ctx, up.(upkeep).q, h)
 		return err

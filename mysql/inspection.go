@@ -50,8 +50,9 @@ func number01(b bool) int64 {
 	return 0
 }
 
-func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string,
-	limit int) (sessions []driver.SessionDetail, err error) {
+func (e *engine) Sessions(
+	ctx context.Context, f driver.SessionFilter, after string, limit int,
+) (sessions []driver.SessionDetail, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		rows, err := q.Sessions(ctx, mysqldb.SessionsParams{After: after, Dead: number01(f.Dead), Host: f.Host,
 			App: f.App, Limit: count(limit)})

@@ -238,8 +238,9 @@ func (l *listener) doze(ctx context.Context) (outcome int64, err error) {
 // sleep runs a statement that sleeps. The driver answers the end of a context by closing the
 // connection, on whose other end the server would sleep on and keep the named lock: so the
 // statement is interrupted instead.
-func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (outcome int64,
-	err error)) (outcome int64, err error) {
+func (l *listener) sleep(
+	ctx context.Context, length time.Duration, statement func(context.Context) (outcome int64, err error),
+) (outcome int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -16,8 +16,9 @@ import (
 // lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked
 // it asks for again and again, for as long as a transaction of dblock's own may take: ErrBusy.
 // Without wait it does so just long enough for most of them.
-func (e *engine) lockRow(ctx context.Context, q *mysqldb.Queries, name string, wait bool) (mysqldb.LockRowRow, bool,
-	error) {
+func (e *engine) lockRow(
+	ctx context.Context, q *mysqldb.Queries, name string, wait bool,
+) (mysqldb.LockRowRow, bool, error) {
 	timeout := e.rowTimeout
 	if !wait {
 		timeout /= 5

@@ -35,8 +35,9 @@ var (
 // given back. The row is made there too, and kept from a purge: in the transaction, at REPEATABLE
 // READ and above, to look for a row that is missing locks the gap where it would be, and every
 // insert there waits for the transaction.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool,
-	onSideConn driver.OnSideConn) (driver.State, bool, error) {
+func (t transactions) LockTx(
+	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn,
+) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
 		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
 	}
@@ -92,8 +93,10 @@ func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) 
 
 // open reports whether a name is free for LockTx, and if so has made sure that its row is there and
 // stays. Otherwise it returns the state.
-func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used,
-	waiters int32) bool, onSideConn driver.OnSideConn) (state driver.State, open bool, err error) {
+func (t transactions) open(
+	ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool,
+	onSideConn driver.OnSideConn,
+) (state driver.State, open bool, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
 		return mysqlserver.Interpret(err)
@@ -104,8 +107,9 @@ func (t transactions) open(ctx context.Context, name string, free func(session, 
 // open comes back to a row that is locked while it ought to be kept from a purge: for as long as a
 // purge takes. Whatever has it locked for longer is the application's, and what that has locked
 // nobody purges.
-func (e *engine) open(ctx context.Context, up upkeep, name string, free func(session, attempt string, used,
-	waiters int32) bool) (driver.State, bool, error) {
+func (e *engine) open(
+	ctx context.Context, up upkeep, name string, free func(session, attempt string, used, waiters int32) bool,
+) (driver.State, bool, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		row, err := up.q.FindRow(ctx, mysqldb.FindRowParams{Name: name, Enough: enough.Microseconds()})

@@ -47,8 +47,9 @@ func whole[T any](rows []T, err error, ends func(T) bool) ([]T, error) {
 }
 
 // find asks for a row. It asks once more before it reports that there is none.
-func find[P, R any](ctx context.Context, ask func(context.Context, P) (R, error), what P) (row R, there bool,
-	err error) {
+func find[P, R any](
+	ctx context.Context, ask func(context.Context, P) (R, error), what P,
+) (row R, there bool, err error) {
 	for range 2 {
 		if row, err = ask(ctx, what); !errors.Is(err, sql.ErrNoRows) {
 			return row, err == nil, err

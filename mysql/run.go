@@ -61,8 +61,9 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.R
 
 // obtainRow locks the row of a name, and makes it first if make is true. The row of a name that has
 // none is empty, but for the time.
-func (e *engine) obtainRow(ctx context.Context, q *mysqldb.Queries, op protocol.Op, make bool) (row mysqldb.LockRowRow,
-	there bool, err error) {
+func (e *engine) obtainRow(
+	ctx context.Context, q *mysqldb.Queries, op protocol.Op, make bool,
+) (row mysqldb.LockRowRow, there bool, err error) {
 	if make {
 		_, err = q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: op.On(), Keep: 0})
 	}

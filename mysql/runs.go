@@ -9,8 +9,9 @@ import (
 	"github.com/dblock-go/dblock/internal/slots"
 )
 
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool,
-	error) {
+func (e *engine) BeginRun(
+	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
+) (driver.Run, bool, error) {
 	run, ours, err := slots.Begin(runTables{ctx, e}, r, slot, retry)
 	return run, ours, mysqlserver.Interpret(err)
 }

@@ -230,8 +230,9 @@ func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) 
 // locked: TryLock comes back to a locked row for no longer than that.
 const purged = 8
 
-func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string,
-	err error) {
+func (e *engine) Purge(
+	ctx context.Context, idle time.Duration, after string, limit int,
+) (deleted int, next string, err error) {
 	page, err := e.queries().PurgePage(ctx, mysqldb.PurgePageParams{Idle: idle.Microseconds(), After: after,
 		Limit: int32(limit)})
 	if err != nil {

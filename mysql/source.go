@@ -48,8 +48,9 @@ func (s *source) Places(after int64, limit int) ([]protocol.Place, error) {
 	return places, err
 }
 
-func nextWaiters(ctx context.Context, q *mysqldb.Queries, p mysqldb.NextWaitersParams) ([]mysqldb.NextWaitersRow,
-	error) {
+func nextWaiters(
+	ctx context.Context, q *mysqldb.Queries, p mysqldb.NextWaitersParams,
+) ([]mysqldb.NextWaitersRow, error) {
 	rows, err := q.NextWaiters(ctx, p)
 	return whole(rows, err, func(r mysqldb.NextWaitersRow) bool { return r.SessionID == "" })
 }

@@ -25,8 +25,9 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 // the transaction first, as LockTx does: a row that is held is there.
 //
 // A guarded transaction that is open is in the way: ErrGuarded. The name's row stays locked then.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment,
-	onSideConn driver.OnSideConn) error {
+func (t transactions) ReleaseTx(
+	ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn,
+) error {
 	look, err := t.lookGuard(ctx, h, onSideConn)
 	if err != nil {
 		return err
@@ -92,8 +93,9 @@ func (t transactions) seize(ctx context.Context, q *mysqldb.Queries, attempt str
 // releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside
 // the transaction, whose snapshot may be old; to read or delete there what is missing would lock
 // the gap. Units that are not counted are not returned.
-func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, counted bool,
-	onSideConn driver.OnSideConn) error {
+func (t transactions) releaseShare(
+	ctx context.Context, q *mysqldb.Queries, h driver.Held, counted bool, onSideConn driver.OnSideConn,
+) error {
 	var share mysqldb.FindShareRow
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		var there bool

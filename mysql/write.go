@@ -12,8 +12,9 @@ import (
 // write writes what a transition has left of a name, of which it found a row, and returns whom to
 // wake. The name's row is first: a reader of uncommitted data must not find more counted than there
 // are.
-func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self string,
-	was mysqldb.LockRowRow) (wake []string, err error) {
+func write(
+	ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self string, was mysqldb.LockRowRow,
+) (wake []string, err error) {
 	if n.Changed() {
 		if err := q.WriteRow(ctx, written(n, self, was)); err != nil {
 			return nil, err

@@ -79,8 +79,9 @@ func (c *AdvisoryClient) Lock(ctx context.Context, name string, options ...contr
 
 // TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns
 // ErrNotAcquired.
-func (c *AdvisoryClient) TryLock(ctx context.Context, name string, options ...contract.Option) (contract.Handle,
-	error) {
+func (c *AdvisoryClient) TryLock(
+	ctx context.Context, name string, options ...contract.Option,
+) (contract.Handle, error) {
 	return c.client.TryLock(ctx, name, options...)
 }
 

@@ -121,8 +121,9 @@ func TestNoEncodingTouchesANameInATransaction(t *testing.T) {
 	})
 }
 
-func inTransactions[TX any](t *testing.T, engine dblock.Engine[TX], name string, converts bool,
-	begin func() (TX, func() error)) {
+func inTransactions[TX any](
+	t *testing.T, engine dblock.Engine[TX], name string, converts bool, begin func() (TX, func() error),
+) {
 	c, waiting := clientOf(t, engine), clientOf(t, engine)
 	is := func(what string, err, want error) {
 		t.Helper()

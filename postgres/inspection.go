@@ -40,8 +40,9 @@ func (e *engine) Why(ctx context.Context, name string, limit int) ([]string, err
 	return e.list(ctx, query(postgresdb.Why, postgresdb.WhyParams{Most: int32(limit), Name: name}))
 }
 
-func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail,
-	error) {
+func (e *engine) Sessions(
+	ctx context.Context, f driver.SessionFilter, after string, limit int,
+) ([]driver.SessionDetail, error) {
 	var row inspection.Session
 	var sessions []driver.SessionDetail
 	err := e.db.exec(ctx, query(postgresdb.Sessions, postgresdb.SessionsParams{

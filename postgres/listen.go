@@ -75,8 +75,9 @@ func (l *line) check(ctx context.Context) error {
 // listen proves that it hears before it says that it is ready: behind a pooler that lends
 // connections by the transaction, LISTEN succeeds and nothing ever arrives. So it has a
 // notification sent to itself, over another connection.
-func (l *line) listen(ctx context.Context, channel string, through *engine, ready func(),
-	wake func(driver.Hint)) error {
+func (l *line) listen(
+	ctx context.Context, channel string, through *engine, ready func(), wake func(driver.Hint),
+) error {
 	if l.conn == nil {
 		return driver.ErrCannotListen
 	}

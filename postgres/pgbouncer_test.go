@@ -131,8 +131,9 @@ func listening(t *testing.T, stats func() dblock.Stats) {
 
 // handOver has a lock go from one client to another that waits for it. queued is called before the
 // first gives it back.
-func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A], two *dblock.Client[B], name string,
-	queued func()) {
+func handOver[A, B any](
+	t *testing.T, db dbtest.Database, one *dblock.Client[A], two *dblock.Client[B], name string, queued func(),
+) {
 	t.Helper()
 	held, err := one.Lock(t.Context(), name)
 	require.NoError(t, err)

@@ -38,8 +38,9 @@ func borrowLockTimeout(timeout string) statement {
 // ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,
 // with the commit. When that reaches the disk is the caller's to say. The session itself is told,
 // too: nobody else tells it.
-func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Detachment,
-	_ driver.OnSideConn) error {
+func (t transactions[TX]) ReleaseTx(
+	ctx context.Context, tx TX, h driver.Held, _ driver.Detachment, _ driver.OnSideConn,
+) error {
 	x := t.of(tx)
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -73,8 +74,9 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 	return driver.ErrNotHeld
 }
 
-func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may driver.Pass, wait bool,
-	_ driver.OnSideConn) (driver.State, bool, error) {
+func (t transactions[TX]) LockTx(
+	ctx context.Context, tx TX, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
+) (driver.State, bool, error) {
 	x := t.of(tx)
 	var row postgresdb.LockRowTxRow
 	var there bool

@@ -198,8 +198,9 @@ func (s *sweeper) recount(ctx context.Context, next string, batch int) error {
 
 // all deletes batch after batch until nothing is left, because more than one batch may be written
 // between two sweeps.
-func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx context.Context, limit int) (int,
-	error)) error {
+func (s *sweeper) all(
+	ctx context.Context, batch int, what string, some func(ctx context.Context, limit int) (int, error),
+) error {
 	for {
 		deleted, err := some(ctx, batch)
 		switch {

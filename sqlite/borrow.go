@@ -11,8 +11,9 @@ import (
 
 // borrow gives fn a connection of the pool on which nothing waits inside SQLite. The connection
 // goes back with the settings that it had, or not at all.
-func (d *database) borrow(ctx context.Context, commits durability, fn func(quiet context.Context,
-	conn *sql.Conn) error) (err error) {
+func (d *database) borrow(
+	ctx context.Context, commits durability, fn func(quiet context.Context, conn *sql.Conn) error,
+) (err error) {
 	conn, err := d.conn(ctx)
 	if err != nil {
 		return err

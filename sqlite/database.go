@@ -90,8 +90,9 @@ func (d *database) writeAs(ctx context.Context, how writing, fn func(ctx context
 }
 
 // writeNow fails with errLasting, and has done nothing, where a relaxed commit will not do.
-func (d *database) writeNow(ctx context.Context, patience time.Duration, commits durability,
-	fn func(ctx context.Context, w *writer) error) error {
+func (d *database) writeNow(
+	ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, w *writer) error,
+) error {
 	return d.run(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
 		err := transact(ctx, quiet, conn, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
 			w := &writer{Queries: q}
@@ -144,8 +145,10 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sql
 
 // run borrows a connection for fn, again and again while the database is busy, but for no longer
 // than patience, if that is not 0. The context that fn gets never ends.
-func (d *database) run(ctx context.Context, patience time.Duration, commits durability, fn func(quiet context.Context,
-	conn *sql.Conn) error) error {
+func (d *database) run(
+	ctx context.Context, patience time.Duration, commits durability,
+	fn func(quiet context.Context, conn *sql.Conn) error,
+) error {
 	var obstacle error
 	for b := (backoff{}); ; {
 		err := d.inspect(ctx)
@@ -181,8 +184,10 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 }
 
 // transact leaves the connection outside of any transaction, or out of the pool, however it ends.
-func transact(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration,
-	fn func(context.Context, *sqlitedb.Queries) error) error {
+func transact(
+	ctx, quiet context.Context, conn *sql.Conn, patience time.Duration,
+	fn func(context.Context, *sqlitedb.Queries) error,
+) error {
 	done := false
 	defer func() {
 		if !done {

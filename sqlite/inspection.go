@@ -38,8 +38,9 @@ func (e *engine) Why(ctx context.Context, name string, limit int) (names []strin
 	return names, err
 }
 
-func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail,
-	error) {
+func (e *engine) Sessions(
+	ctx context.Context, f driver.SessionFilter, after string, limit int,
+) ([]driver.SessionDetail, error) {
 	var sessions []driver.SessionDetail
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		rows, err := q.Sessions(ctx, sqlitedb.SessionsParams{After: after, Dead: f.Dead, Host: f.Host, App: f.App,

@@ -35,8 +35,10 @@ type receiver interface {
 }
 
 // listen is Listen, with any inbox and any way to look.
-func listen(ctx context.Context, session string, open func() (receiver, error), look func(context.Context,
-	string) (snapshot, error), ready func(), wake func(driver.Hint)) error {
+func listen(
+	ctx context.Context, session string, open func() (receiver, error),
+	look func(context.Context, string) (snapshot, error), ready func(), wake func(driver.Hint),
+) error {
 	b := addNotifier(session)
 	defer b.remove(session)
 	var running sync.WaitGroup

@@ -75,8 +75,9 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64,
 	return after, err
 }
 
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run,
-	ours bool, err error) {
+func (e *engine) BeginRun(
+	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
+) (run driver.Run, ours bool, err error) {
 	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		run, ours, err = slots.Begin(runTables{ctx, q}, r, slot, retry)
 		return err

@@ -58,8 +58,9 @@ type changed struct {
 
 // write runs fn as one transaction, maybe more than once, and tells the sessions concerned after
 // the commit.
-func (e *engine) write(ctx context.Context, how writing, fn func(ctx context.Context, w *writer) (changed,
-	error)) error {
+func (e *engine) write(
+	ctx context.Context, how writing, fn func(ctx context.Context, w *writer) (changed, error),
+) error {
 	var c changed
 	err := e.db.writeAs(ctx, how, func(ctx context.Context, w *writer) (err error) {
 		c, err = fn(ctx, w)
@@ -94,8 +95,9 @@ func microseconds(n int64) time.Duration { return time.Duration(n) * time.Micros
 
 // lockRow reads the row of a name, and the clock. The transaction has locked the row as it has all
 // others.
-func lockRow(ctx context.Context, q *sqlitedb.Queries, name string) (row protocol.Row, now int64, there bool,
-	err error) {
+func lockRow(
+	ctx context.Context, q *sqlitedb.Queries, name string,
+) (row protocol.Row, now int64, there bool, err error) {
 	is, there, err := found(q.LockRow(ctx, name))
 	if err == nil && !there {
 		now, err = q.Clock(ctx)

@@ -61,8 +61,9 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
 // so a grant to the same session is counted as well, and all listeners are told to look for it.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment,
-	_ driver.OnSideConn) error {
+func (t transactions) ReleaseTx(
+	ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.OnSideConn,
+) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
@@ -114,8 +115,9 @@ func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
 // transaction has read binds it: to a snapshot that the next commit of anybody's makes unfit to
 // write from, or, with a rollback journal, to a shared lock that keeps the writer it waits for from
 // committing.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool,
-	_ driver.OnSideConn) (driver.State, bool, error) {
+func (t transactions) LockTx(
+	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
+) (driver.State, bool, error) {
 	if err := t.db.file.Load().check(); err != nil {
 		return driver.State{}, false, err
 	}
@@ -182,8 +184,9 @@ func (t transactions) lookOnSide(ctx context.Context, name string) (state driver
 
 // onSide uses another connection of the pool, if there is one now, and then tries to write on it.
 // obstacle is why it cannot: the caller's transaction, or another, has the write lock.
-func (t transactions) onSide(ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error) (obstacle,
-	err error) {
+func (t transactions) onSide(
+	ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error,
+) (obstacle, err error) {
 	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
 		return nil, err
 	}

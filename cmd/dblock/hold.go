@@ -118,8 +118,10 @@ func tokenOf(text string) (int64, error) {
 }
 
 // detach takes a lock and detaches it.
-func (o *options) detach(ctx context.Context, lasts time.Duration, take func(context.Context,
-	*dblock.Client[*sql.Tx]) (*dblock.Lock, error), done func(*dblock.Lock)) error {
+func (o *options) detach(
+	ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock, error),
+	done func(*dblock.Lock),
+) error {
 	return o.using(ctx, func(d database) error {
 		return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
 			l, err := take(ctx, client)

@@ -116,8 +116,9 @@ func watches(c *cobra.Command, every *time.Duration) {
 // repeat calls look once, or again and again: on a terminal each time from the top of the screen. A
 // look of a watch must be answered in full within the time for a first sign. Where the first look
 // fails the command ends. A later one that fails is a line that says why, and the watch goes on.
-func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, look func(ctx context.Context,
-	w io.Writer) error) error {
+func (o *options) repeat(
+	ctx context.Context, w io.Writer, every time.Duration, look func(ctx context.Context, w io.Writer) error,
+) error {
 	if every <= 0 {
 		limited, cancel := o.context(ctx)
 		defer cancel()

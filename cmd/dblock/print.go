@@ -30,8 +30,9 @@ type listing[T any] struct {
 
 // print prints rows as they come, and returns how many. It stops after most rows; 0: never. It
 // reports whether there are more.
-func (l listing[T]) print(w io.Writer, asJSON bool, rows iter.Seq2[T, error], most uint) (n uint, more bool,
-	err error) {
+func (l listing[T]) print(
+	w io.Writer, asJSON bool, rows iter.Seq2[T, error], most uint,
+) (n uint, more bool, err error) {
 	var page []T
 	flush := func() {
 		if len(page) > 0 && !asJSON {

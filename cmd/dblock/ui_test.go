@@ -77,8 +77,9 @@ func (p *page) opens() string {
 // at is a page of the same server, once it has been opened.
 func (p *page) at(name string) string { return "http://" + p.address.Host + p.root + name }
 
-func (p *page) do(client *http.Client, method, at string, form url.Values, headers ...string) (status int,
-	body string) {
+func (p *page) do(
+	client *http.Client, method, at string, form url.Values, headers ...string,
+) (status int, body string) {
 	p.Helper()
 	r, err := http.NewRequestWithContext(p.Context(), method, at, strings.NewReader(form.Encode()))
 	require.NoError(p, err)

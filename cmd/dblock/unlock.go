@@ -46,8 +46,9 @@ protects: see that it is fenced (Guard, package fence), or stop it first.`,
 }
 
 // breaks shows whom it would hit, asks, and does it. Only the question takes as long as it takes.
-func (o *options) breaks(ctx context.Context, c *cobra.Command, client *client, name, reason string, tokens []int64,
-	yes bool) error {
+func (o *options) breaks(
+	ctx context.Context, c *cobra.Command, client *client, name, reason string, tokens []int64, yes bool,
+) error {
 	limited, cancel := o.context(ctx)
 	defer cancel()
 	info, err := inspect.New(client).Lock(limited, name)

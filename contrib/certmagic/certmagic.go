@@ -176,8 +176,10 @@ func (s *Storage) leave(name string, l *lock) {
 	close(l.over)
 }
 
-func (s *Storage) acquire(ctx context.Context, name string, l *lock, take func(ctx context.Context, name string,
-	options ...dblock.LockOption) (dblock.Handle, error)) error {
+func (s *Storage) acquire(
+	ctx context.Context, name string, l *lock,
+	take func(ctx context.Context, name string, options ...dblock.LockOption) (dblock.Handle, error),
+) error {
 	h, err := take(ownerless{ctx}, s.name(name))
 	if err != nil {
 		s.leave(name, l)

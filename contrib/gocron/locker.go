@@ -54,8 +54,10 @@ func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...job
 }
 
 // newRunLocker makes a Locker of what runs a job once in a slot.
-func newRunLocker(once func(ctx context.Context, name string, during func(l dblock.Handle) error) (ran bool, err error),
-	options []jobs.Option) (*Locker, error) {
+func newRunLocker(
+	once func(ctx context.Context, name string, during func(l dblock.Handle) error) (ran bool, err error),
+	options []jobs.Option,
+) (*Locker, error) {
 	for _, o := range options {
 		if o == nil {
 			return nil, invalid("a nil Option")

@@ -16,8 +16,9 @@ import (
 // name is that of the job: gocron.WithName(name). Without it, and where gocron does not use this
 // Locker for the job, the function returns dblock.ErrNotHeld and fn is not run. ErrInvalidOption
 // from the function where fn is nil.
-func (k *Locker) Task(name string, fn func(ctx context.Context,
-	l dblock.Handle) error) func(ctx context.Context) error {
+func (k *Locker) Task(
+	name string, fn func(ctx context.Context, l dblock.Handle) error,
+) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if fn == nil {
 			return invalid("the function of job %q is nil", name)

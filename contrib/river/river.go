@@ -68,8 +68,9 @@ var _ rivertype.WorkerMiddleware = (*Middleware)(nil)
 //
 // ErrInvalidOption for a nil client, function or option, an empty prefix, and a snooze that is not
 // above 0.
-func New(client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) Limit, options ...Option) (*Middleware,
-	error) {
+func New(
+	client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) Limit, options ...Option,
+) (*Middleware, error) {
 	m := &Middleware{client: client, prefix: prefix, limit: limit, snooze: defaultSnooze}
 	for _, o := range options {
 		if o == nil {
@@ -97,8 +98,9 @@ func New(client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) 
 //
 // Where the number of permits of a key has changed, the smaller one counts for as long as a job
 // with it runs. While others read the key (dblock.Shared, dblock.ErrCapacity) its jobs are snoozed.
-func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow,
-	work func(ctx context.Context) error) (err error) {
+func (m *Middleware) Work(
+	ctx context.Context, job *rivertype.JobRow, work func(ctx context.Context) error,
+) (err error) {
 	limit := m.limit(job)
 	if limit.Key == "" {
 		return work(ctx)

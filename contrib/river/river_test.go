@@ -139,8 +139,9 @@ func TestAJobIsToldThatItsPermitIsLost(t *testing.T) {
 }
 
 // direct is the function that River calls, over a database without River.
-func direct(t *testing.T) (*dblock.Client[*sql.Tx],
-	func(of riverlock.Limit, work func(ctx context.Context) error) error) {
+func direct(
+	t *testing.T,
+) (*dblock.Client[*sql.Tx], func(of riverlock.Limit, work func(ctx context.Context) error) error) {
 	d := database{kind: kinds["sqlite"], name: "sqlite", dsn: kinds["sqlite"].create(t)}
 	d.migrate(t)
 	c := d.client(t)

@@ -93,8 +93,9 @@ func serve(ctx context.Context, j job, tell func(report), signals <-chan struct{
 }
 
 // do does a job: half of it, then what the accident asks for, then the rest.
-func do[TX any](ctx context.Context, engine dblock.Engine[TX], accounts accounts, j job, tell func(report),
-	signals <-chan struct{}) (err error) {
+func do[TX any](
+	ctx context.Context, engine dblock.Engine[TX], accounts accounts, j job, tell func(report), signals <-chan struct{},
+) (err error) {
 	client, err := dblock.New(engine, dblock.WithTTL(j.TTL)) // one for the whole process
 	if err != nil {
 		return err

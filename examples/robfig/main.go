@@ -55,8 +55,10 @@ type job = func(ctx context.Context, l *dblock.Lock, due time.Time) error
 // spec: a cron expression with seconds, in the zone. A night without 2:30 has its job of 2:30, and
 // a night with two has one. Servers do not agree on the times of "@every 5m", which begin with each
 // server: NewSchedule refuses those, and there is OncePer.
-func once(ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], name string, zone *time.Location,
-	spec string, run job) error {
+func once(
+	ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], name string, zone *time.Location, spec string,
+	run job,
+) error {
 	parsed, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
 	if err != nil {
 		return err

@@ -14,8 +14,9 @@ import (
 // and again until they have ended, so that the connection survives, unless they have not ended
 // after the grace. It reports how often the server was asked. When it returns, no request is on its
 // way any more.
-func cancellable(ctx context.Context, conn *pgconn.PgConn, run func(ctx context.Context) error) (cancels int,
-	err error) {
+func cancellable(
+	ctx context.Context, conn *pgconn.PgConn, run func(ctx context.Context) error,
+) (cancels int, err error) {
 	work, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	ended, asked := make(chan struct{}), make(chan struct{})

@@ -155,8 +155,9 @@ func (h *heart) beatOverPool() {
 }
 
 // send sends one heartbeat, and tells how it went.
-func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, session string,
-	ttl time.Duration) (bool, error)) error {
+func (s *Session) send(
+	ctx context.Context, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error),
+) error {
 	sent := s.config.Clock.Now()
 	err := s.sendAt(ctx, sent, heartbeat)
 	s.mu.Lock()
@@ -173,8 +174,10 @@ func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, 
 
 // sendAt sends one heartbeat, and asks once more before it believes that the session is dead. On
 // success the lease counts from the moment before the first was sent.
-func (s *Session) sendAt(ctx context.Context, sent time.Duration, heartbeat func(ctx context.Context, session string,
-	ttl time.Duration) (bool, error)) error {
+func (s *Session) sendAt(
+	ctx context.Context, sent time.Duration,
+	heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error),
+) error {
 	alive, err := heartbeat(ctx, s.ID, s.config.TTL)
 	if err == nil && !alive { // a server may answer so where it has cut the statement short
 		alive, err = heartbeat(ctx, s.ID, s.config.TTL)

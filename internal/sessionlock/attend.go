@@ -87,8 +87,9 @@ func (k *Keeper[K]) wait(l *line[K]) {
 // begin returns the request to wait for, and a context that ends when it need not be waited for any
 // longer. leave: no request wants the place in the server's queue any more, which has to be left
 // first. Neither: the line has no waiting request, and is not attended any more.
-func (k *Keeper[K]) begin(l *line[K], place chan struct{}) (r *request[K], ctx context.Context,
-	cancel context.CancelFunc, leave bool) {
+func (k *Keeper[K]) begin(
+	l *line[K], place chan struct{},
+) (r *request[K], ctx context.Context, cancel context.CancelFunc, leave bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(l.queue) > 0 && l.queue[0].wait && !k.closed {

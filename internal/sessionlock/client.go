@@ -97,8 +97,9 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...contract.O
 }
 
 // Do runs fn under the lock. The context of fn ends when ctx does, or the lock.
-func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error,
-	options ...contract.Option) (err error) {
+func (c *Client) Do(
+	ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option,
+) (err error) {
 	if fn == nil {
 		return failure("do", name, fmt.Errorf("%w: fn is nil", contract.ErrInvalidOption))
 	}
@@ -115,8 +116,9 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 }
 
 // take is Lock and TryLock. The error says what was done to which name.
-func (c *Client) take(ctx context.Context, op, name string, options []contract.Option, wait bool) (contract.Handle,
-	error) {
+func (c *Client) take(
+	ctx context.Context, op, name string, options []contract.Option, wait bool,
+) (contract.Handle, error) {
 	l, err := c.tryTake(ctx, name, options, wait)
 	if err != nil { // not a nil *handle in an interface
 		return nil, failure(op, name, err)
@@ -232,8 +234,10 @@ func refused(cause error) error { return fmt.Errorf("%w: %w", contract.ErrNotAcq
 func failure(op, name string, err error) error { return fmt.Errorf("dblock: %s %q: %w", op, name, err) }
 
 // InTx takes names until a transaction ends, in their order. lock takes one of them.
-func (c *Client) InTx(ctx context.Context, op string, names []string, wait bool, lock func(ctx context.Context,
-	name string, wait bool) (bool, error)) error {
+func (c *Client) InTx(
+	ctx context.Context, op string, names []string, wait bool,
+	lock func(ctx context.Context, name string, wait bool) (bool, error),
+) error {
 	failed := strings.Join(names, ", ")
 	names, err := contract.NamesOfTx(names)
 	switch {

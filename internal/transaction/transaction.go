@@ -193,8 +193,9 @@ func Lenient(ctx context.Context) (context.Context, context.CancelFunc) {
 // turns runs try until its result is anything but a turn that ran out. patience returns the limit
 // that the caller's session sets for all turns together; 0: none. It is called only after a turn
 // ran out.
-func turns(ctx context.Context, try func() error, ended func(error) bool, patience func() (time.Duration,
-	error)) error {
+func turns(
+	ctx context.Context, try func() error, ended func(error) bool, patience func() (time.Duration, error),
+) error {
 	start := time.Now()
 	for {
 		if err := ctx.Err(); err != nil {

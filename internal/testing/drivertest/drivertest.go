@@ -47,14 +47,16 @@ func TakeOver(ctx context.Context, b driver.Names, self, name string, h driver.H
 }
 
 // Break takes a name from a holder that lives.
-func Break(ctx context.Context, b driver.Names, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff,
-	bool, error) {
+func Break(
+	ctx context.Context, b driver.Names, self, name string, h driver.Holder, e driver.Event,
+) ([]driver.Handoff, bool, error) {
 	return Remove(ctx, b, protocol.Break(self, name, h, e))
 }
 
 // Batch takes and releases locks in one batch. The grant of a name that was not taken has no token.
-func Batch(ctx context.Context, b driver.Names, takes []driver.Request, releases []driver.Held) (grants []driver.Grant,
-	released []bool, err error) {
+func Batch(
+	ctx context.Context, b driver.Names, takes []driver.Request, releases []driver.Held,
+) (grants []driver.Grant, released []bool, err error) {
 	var ops []protocol.Op
 	for _, r := range takes {
 		ops = append(ops, protocol.Take{Request: r})

@@ -37,8 +37,9 @@ func (d *tables) barred(name string, x *transaction) bool {
 }
 
 // do runs a statement in the transaction, on a hold that may have been detached with one token.
-func (x *transaction) do(ctx context.Context, kind string, h driver.Held, detached int64,
-	run func(attempt string) error) error {
+func (x *transaction) do(
+	ctx context.Context, kind string, h driver.Held, detached int64, run func(attempt string) error,
+) error {
 	of := about{name: h.Name, token: h.Token, tx: x}
 	_, err := ask(ctx, x.a.m, kind, of, func() (none, error) {
 		if x.over {

@@ -52,8 +52,10 @@ func lockTxNewNames(t *testing.T, e *env) {
 
 // writeInTurn runs transactions one after the other, each of which locks its names in one call and
 // writes a row of app.
-func writeInTurn(t *testing.T, a App, c Client, level sql.IsolationLevel, rounds int, limit time.Duration,
-	names func(round int) []string) {
+func writeInTurn(
+	t *testing.T, a App, c Client, level sql.IsolationLevel, rounds int, limit time.Duration,
+	names func(round int) []string,
+) {
 	for round := range rounds {
 		tx, err := a.begin(context.Background(), level)
 		if err != nil {

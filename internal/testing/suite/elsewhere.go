@@ -19,8 +19,10 @@ import (
 // Elsewhere has clients do what there is to do with tables that their connections do not find by
 // themselves: a statement that names no place fails. open makes an engine for the tables of a
 // place, of which there are two; begin a transaction of the application's, with what commits it.
-func Elsewhere[TX any](t *testing.T, open func(place string) driver.Engine[TX], begin func(ctx context.Context) (tx TX,
-	commit func() error, err error), places [2]string) {
+func Elsewhere[TX any](
+	t *testing.T, open func(place string) driver.Engine[TX],
+	begin func(ctx context.Context) (tx TX, commit func() error, err error), places [2]string,
+) {
 	client := func(place string) *dblock.Client[TX] {
 		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithLogger(testlog.New(t.Output(), t.Error)))
 		require.NoError(t, err)

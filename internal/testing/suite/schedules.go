@@ -67,8 +67,9 @@ func (b *failing) Read(
 	return states, err
 }
 
-func (b *failing) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run,
-	ours bool, err error) {
+func (b *failing) BeginRun(
+	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
+) (run driver.Run, ours bool, err error) {
 	err = b.step("claiming", func() error { run, ours, err = b.Backend.BeginRun(ctx, r, slot, retry); return err })
 	return run, ours, err
 }

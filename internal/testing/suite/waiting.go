@@ -90,8 +90,9 @@ func rising(t testing.TB, tokens []int64) {
 }
 
 // line queues waiters one after another, in turn from each of the clients.
-func (e *env) line(t testing.TB, name string, n int, clients []Client,
-	contexts func(i int) context.Context) []<-chan outcome {
+func (e *env) line(
+	t testing.TB, name string, n int, clients []Client, contexts func(i int) context.Context,
+) []<-chan outcome {
 	t.Helper()
 	line := make([]<-chan outcome, n)
 	before := e.waiting(t, name)

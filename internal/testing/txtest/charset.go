@@ -38,8 +38,10 @@ func EachCharset(t *testing.T, f func(t *testing.T, params string)) {
 // EachEncoding runs f for databases of PostgreSQL of several encodings, made by fresh, once for
 // each client_encoding that odd's connections can have there. Those of usual have UTF8. Names are
 // such as the encoding has.
-func EachEncoding(t *testing.T, fresh func(t testing.TB, encoding string) dbtest.Database, f func(t *testing.T, usual,
-	odd dbtest.Database, names []string)) {
+func EachEncoding(
+	t *testing.T, fresh func(t testing.TB, encoding string) dbtest.Database,
+	f func(t *testing.T, usual, odd dbtest.Database, names []string),
+) {
 	t.Helper()
 	for _, encoding := range []string{"UTF8", "LATIN1", "SQL_ASCII"} {
 		t.Run(encoding, func(t *testing.T) {

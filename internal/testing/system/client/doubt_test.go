@@ -52,8 +52,9 @@ func (d *doubtful) remove(ctx context.Context, r driver.Removal) ([]driver.Hando
 	return next, left, nil
 }
 
-func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool,
-	error) {
+func (d *doubtful) BeginRun(
+	ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry,
+) (driver.Run, bool, error) {
 	run, ours, err := d.Backend.BeginRun(ctx, r, of, retry)
 	if d.begin.Swap(false) {
 		d.end()

@@ -21,8 +21,9 @@ type halting struct {
 	halt atomic.Pointer[func()]
 }
 
-func (h *halting) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool,
-	error) {
+func (h *halting) BeginRun(
+	ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry,
+) (driver.Run, bool, error) {
 	if halt := h.halt.Swap(nil); halt != nil {
 		(*halt)()
 	}

@@ -17,8 +17,9 @@ type scripted struct {
 	lockTx func(tx *sql.Tx, may driver.Pass) (driver.State, bool, error)
 }
 
-func (s *scripted) LockTx(_ context.Context, tx *sql.Tx, _ string, may driver.Pass, _ bool,
-	_ driver.OnSideConn) (driver.State, bool, error) {
+func (s *scripted) LockTx(
+	_ context.Context, tx *sql.Tx, _ string, may driver.Pass, _ bool, _ driver.OnSideConn,
+) (driver.State, bool, error) {
 	return s.lockTx(tx, may)
 }
 

@@ -63,8 +63,9 @@ func (d *dying) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driv
 	return d.Transactions.Guard(ctx, tx, h, aside)
 }
 
-func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool,
-	aside driver.OnSideConn) (driver.State, bool, error) {
+func (d *dying) LockTx(
+	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.OnSideConn,
+) (driver.State, bool, error) {
 	if err := d.look(ctx, aside); err != nil {
 		return driver.State{}, false, err
 	}

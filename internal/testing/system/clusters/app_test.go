@@ -78,8 +78,10 @@ func (t sqlTx) rollback()                    { _ = t.Rollback() }
 const writing = 5 * time.Second
 
 // appOf is an application on an engine. Without guard a counter is protected by the lock alone.
-func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(ctx context.Context) (TX, error),
-	as func(TX) transaction, options ...dblock.Option) (*app, error) {
+func appOf[TX any](
+	way string, engine dblock.Engine[TX], guard bool, begin func(ctx context.Context) (TX, error),
+	as func(TX) transaction, options ...dblock.Option,
+) (*app, error) {
 	client, err := dblock.New(engine, options...)
 	if err != nil {
 		return nil, err

@@ -274,8 +274,9 @@ func group(folder string, single bool) (*cluster, error) {
 	return c.cluster(apps, faults, healthy, !single)
 }
 
-func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faults []fault,
-	healthy func(context.Context) error, several bool) (*cluster, error) {
+func (c *mysqlCluster) cluster(
+	apps []func(...dblock.Option) (*app, error), faults []fault, healthy func(context.Context) error, several bool,
+) (*cluster, error) {
 	if err := canCut(); err != nil {
 		fmt.Printf("no node is cut off from the others: %v\n", err)
 	} else {

@@ -42,8 +42,9 @@ const patience = 3 * time.Minute
 // nodesOf makes the data of one server, which has run with what is in first, and copies it: the
 // nodes have a common history, and none needs a copy from another. settings are those of a node,
 // with its ports, of which the clients use the first; again is its init file from now on.
-func nodesOf(folder, kind string, ports int, first []string, again string,
-	settings func(i int, ports [][]string) []string) (made []*mysqlNode, err error) {
+func nodesOf(
+	folder, kind string, ports int, first []string, again string, settings func(i int, ports [][]string) []string,
+) (made []*mysqlNode, err error) {
 	in, _, err := dbtest.Installed(kind)
 	if err != nil {
 		return nil, err

@@ -202,8 +202,9 @@ func (a *application) leftOnConnections() {
 }
 
 // sessionState is what the connection of a query has.
-func sessionState(a *application, query func(ctx context.Context, text string, args ...any) (*sql.Rows,
-	error)) (lines []string, err error) {
+func sessionState(
+	a *application, query func(ctx context.Context, text string, args ...any) (*sql.Rows, error),
+) (lines []string, err error) {
 	rows, err := query(a.Context(), sessionStates[a.db.Kind])
 	if err != nil {
 		return nil, err

@@ -163,16 +163,18 @@ type cuttable struct {
 	gen int
 }
 
-func (c *cuttable) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result,
-	error) {
+func (c *cuttable) ExecContext(
+	ctx context.Context, query string, args []sqldriver.NamedValue,
+) (sqldriver.Result, error) {
 	if _, _, err := c.g.pass(c.gen); err != nil {
 		return nil, err
 	}
 	return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
 }
 
-func (c *cuttable) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows,
-	error) {
+func (c *cuttable) QueryContext(
+	ctx context.Context, query string, args []sqldriver.NamedValue,
+) (sqldriver.Rows, error) {
 	if _, _, err := c.g.pass(c.gen); err != nil {
 		return nil, err
 	}

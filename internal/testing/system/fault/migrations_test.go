@@ -91,8 +91,10 @@ func empty(w *world, pool *sql.DB, set migrate.Set) {
 
 // cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never
 // reached that statement.
-func cut(w *world, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error,
-	set migrate.Set, whole []string) bool {
+func cut(
+	w *world, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error,
+	set migrate.Set, whole []string,
+) bool {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	defer cancel()

@@ -40,8 +40,9 @@ func (t *teller[TX]) underLockTx(ctx context.Context, random *rand.Rand, m move)
 
 // lockTx waits for as long as it takes, or not so long, or not at all. A worker that did not get
 // the lock still has a transaction.
-func (t *teller[TX]) lockTx(ctx context.Context, random *rand.Rand, client txLocker[TX], scheme string, tx TX,
-	names []string) error {
+func (t *teller[TX]) lockTx(
+	ctx context.Context, random *rand.Rand, client txLocker[TX], scheme string, tx TX, names []string,
+) error {
 	var err error
 	switch random.IntN(10) {
 	case 0:

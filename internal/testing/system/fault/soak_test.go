@@ -115,8 +115,9 @@ func (r *round) violation(t *testing.T, text string) {
 }
 
 // newRound makes the same plan for the same seed, kind and engine.
-func newRound(k kind, engine string, seed uint64, server *dbtest.Server, length time.Duration, bug string,
-	sum *tally) *round {
+func newRound(
+	k kind, engine string, seed uint64, server *dbtest.Server, length time.Duration, bug string, sum *tally,
+) *round {
 	hash := fnv.New64()
 	_, _ = hash.Write([]byte(k.name + engine))
 	return &round{

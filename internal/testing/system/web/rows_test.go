@@ -43,8 +43,9 @@ func (c *counting) Read(ctx context.Context, session string, names []string, wai
 	return list, err
 }
 
-func (c *counting) Sessions(ctx context.Context, f driver.SessionFilter, after string,
-	limit int) ([]driver.SessionDetail, error) {
+func (c *counting) Sessions(
+	ctx context.Context, f driver.SessionFilter, after string, limit int,
+) ([]driver.SessionDetail, error) {
 	list, err := c.Backend.Sessions(ctx, f, after, limit)
 	c.sessions.Add(int64(len(list)))
 	return list, err
