@@ -64,8 +64,12 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 	return c
 }
 
-func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []migrate.Set) error) func(*cobra.Command,
-	[]string) error) *cobra.Command {
+// withSets makes a command's RunE of a function that needs the database and its sets of migrations.
+type withSets func(
+	run func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error,
+) func(c *cobra.Command, args []string) error
+
+func down(with withSets) *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
 		Use: "down --yes", Short: "Remove the tables, and with them every lock that is held",

@@ -3,12 +3,30 @@
 // transactions. A transaction comes in as a Tx. Package ledger has what the client believes to
 // hold, package store how it calls the database, package cohort how it waits.
 //
-// # The path of a lock
+// # Flow
 //
 // Client.Acquire (lock.go) calls acquire (acquire.go), which tries until it holds the name. try
-// makes one attempt in the session that is alive: store.Session.Take where the name seems free,
-// else queue, which joins a cohort (package cohort). Ledger.Rely enters the hold of the grant.
-// Lock.Unlock ends in release (unlock.go), or in the next member of its cohort.
+// makes one attempt in the session that is alive: store.Session.Take if the name seems free, and
+// otherwise queue, which joins a cohort. Ledger.Rely enters the hold of the grant. Lock.Unlock ends
+// in release (unlock.go), which passes the lock to the next member of its cohort, or tells the
+// database. Each call sends these transitions of package protocol, and Read; a test compares the
+// table with the code:
+//
+//	Lock of a free name                     Take
+//	Lock of a held name                     Take, Join
+//	Lock of a name that was seen held       Join
+//	Lock beside a waiter of the client      Join
+//	Lock that stops waiting                 Removal
+//	Lock of its own owner                   -
+//	TryLock of a held name                  Take, Read
+//	TryLock of a name that was seen held    Read
+//	LockAll of free names                   2 × Take
+//	Unlock without waiters                  Removal
+//	Unlock with a waiter of another client  Removal
+//	Unlock of a lock that was entered twice -
+//	Unlock of Locks                         2 × Removal
+//	Extend                                  Extend
+//	Detach                                  Move
 //
 // # Verbs
 //
