@@ -118,9 +118,9 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 // TTL returns how long the client's locks outlive its last heartbeat: see WithTTL.
 func (c *Client[TX]) TTL() time.Duration { return c.Core().TTL() }
 
-// CheckSchema returns ErrSchema, saying what to run, unless this build can work with the tables of
-// the database: those of its own version, or of a later one that allows it. ErrUnavailable if there
-// is no answer within a TTL.
+// CheckSchema returns ErrSchema, with the command to run, unless this build can work with the
+// tables of the database: those of its own version, or of a later one that allows it.
+// ErrUnavailable if there is no answer within a TTL.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if err := c.Core().CheckSchema(ctx); err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)

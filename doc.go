@@ -28,8 +28,8 @@
 //   - Thrift: neither a held lock nor a waiter needs a connection. A client keeps one of its own,
 //     or a few: the engine's New says how many. A client that was not used for four TTLs ends its
 //     session, closes these, and sends nothing until the next Lock.
-//   - Ambiguity is resolved: after an error or a cancelled context the client finds out what became
-//     of its request, and gives back what nobody claims.
+//   - Unknown outcomes are resolved: after an error or a cancelled context the client reads whether
+//     its request was granted, and releases every lock that no caller received.
 //   - The pool stays the application's. It is never closed, and no other query is ever killed.
 //
 // # Limits
@@ -66,27 +66,27 @@
 //
 // # Observing
 //
-// WithObserver tells of attempts, locks, heartbeats and the listener (package observe). Stats and
-// Ping tell of the client. Package inspect shows holders, queues, sessions and the history. The log
-// has nothing at level INFO in normal operation, and of an outage the first failure, later ones at
-// growing intervals, and the end.
+// WithObserver sets callbacks for attempts, locks, heartbeats and the listener (package observe).
+// Stats and Ping describe the client. Package inspect shows holders, queues, sessions and the
+// history. The log has nothing at level INFO in normal operation. Of an outage it has the first
+// failure, later ones at growing intervals, and the end.
 //
-// Neither the logger nor the observer is waited for, however slow it is. Both are told in order, a
-// moment later, by a goroutine that runs while there is something to tell; what they are too slow
-// for is left out and counted. Close waits a second for them.
+// Calls of the logger and of the observer are queued, so that no lock waits for them. A goroutine
+// makes them in order, a moment later. If the logger or the observer is too slow, calls are left
+// out and counted. Close waits a second for the queued ones.
 //
 // # Failures
 //
-// While the database is away, waiters keep waiting, holders keep their locks until the TTL is over,
-// and new requests fail with ErrUnavailable after one TTL. If a process dies, its session expires
-// and the next waiter takes over. If a release cannot be sent, the client repeats it in the
+// While the database is away, waiters keep waiting, holders keep their locks until their TTL has
+// passed, and new requests fail with ErrUnavailable after one TTL. If a process dies, its session
+// expires and the next waiter takes over. If a release cannot be sent, the client retries it in the
 // background. A waiter that finds itself in a cycle of waiters gets ErrDeadlock after about a
 // second. A lock that was lost ends its context with ErrLost as the cause.
 //
-// No call waits for a database for ever. A statement is given up after a TTL. Ping, CheckSchema,
-// package inspect and the lists of package jobs return ErrUnavailable then, each page of a list
-// after two TTLs at most, and ErrClosed when the client is closed meanwhile. Close returns within
-// ten seconds.
+// No call waits for a database for ever: a statement that is not answered within a TTL has failed.
+// Ping, CheckSchema, package inspect and the lists of package jobs return ErrUnavailable then, each
+// page of a list after two TTLs at most, and ErrClosed when the client is closed meanwhile. Close
+// returns within ten seconds.
 //
 // # Stability
 //

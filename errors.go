@@ -14,8 +14,8 @@ import (
 var (
 	// ErrNotAcquired: another holds the lock or waits for it, or an application's open transaction
 	// has locked its row, and TryLock does not wait, or the context of Lock ended first. The error
-	// of a Client is a *NotAcquiredError, which names the holder. If the context ended before
-	// anything was seen, the error is ErrUnavailable instead.
+	// of a Client is a *NotAcquiredError, which names the holder. If the context ended before a
+	// holder or a queue was seen, the error is ErrUnavailable instead.
 	ErrNotAcquired = contract.ErrNotAcquired
 
 	// ErrLost: the lock ended although it was not unlocked. The client could not reach the database
@@ -33,8 +33,8 @@ var (
 
 	// ErrDeadlock: the caller waited for a holder that, perhaps through others, waited for the
 	// caller, and the caller began to wait last. The error is a *DeadlockError, which names all of
-	// them. The others go on waiting: unlock what they wait for. At once if an owner would wait for
-	// its own share or permits.
+	// them. The others go on waiting: unlock the locks that they wait for. Lock returns it at once
+	// if an owner would wait for its own share or permits.
 	ErrDeadlock = contract.ErrDeadlock
 
 	// ErrCapacity: permits of a name that others read or wait to read were requested, or the other
@@ -45,7 +45,7 @@ var (
 	ErrClosed = contract.ErrClosed
 
 	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The
-	// error says which and what to run.
+	// error names the version and the command to run.
 	ErrSchema = driver.ErrSchema
 
 	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction
@@ -63,7 +63,8 @@ var (
 	// context allows.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnsupported: the engine cannot do it, or not with the lock as it is. The error says why.
+	// ErrUnsupported: the engine, or the lock in its present mode, does not allow the call. The
+	// error says why.
 	ErrUnsupported = driver.ErrUnsupported
 
 	// ErrConfig: the client or its pool cannot work as set up. New finds it without I/O where that
@@ -83,8 +84,8 @@ var (
 	// ErrInvalidName: a name that is empty, longer than 255 bytes, not UTF-8, or contains NUL.
 	ErrInvalidName = contract.ErrInvalidName
 
-	// ErrInvalidOption: an option out of its range, or a nil context. The error says what is
-	// allowed.
+	// ErrInvalidOption: an option out of its range, or a nil context. The error names the allowed
+	// range.
 	ErrInvalidOption = contract.ErrInvalidOption
 )
 
@@ -122,11 +123,11 @@ type NotAcquiredError struct {
 	Thread  string    // of the holder
 	Token   int64     // of the holder
 	Since   time.Time // of the holder's grant, by the database's clock
-	Until   time.Time // when it expires without another heartbeat of the holder, by this machine's clock
+	Until   time.Time // when the lease expires without another heartbeat of the holder, by this machine's clock
 	Waiters int       // how many were waiting in the queue
 	Cause   error     // matches context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
 
-	over bool // the holder's lease has expired, and the lock was not taken over yet
+	over bool // the holder's lease has expired, and no takeover has followed yet
 }
 
 // Error says which process holds the lock, since when, until when, and how long the queue is.
@@ -140,7 +141,7 @@ func (e *NotAcquiredError) Error() string {
 	}
 	end := "until " + e.Until.Format(toMillisecond) + " unless renewed"
 	if e.over {
-		end = "whose time is over"
+		end = "whose lease has expired"
 	}
 	since := e.Since.Format(toMillisecond)
 	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting)",
@@ -172,7 +173,7 @@ type DeadlockError struct {
 	Cycle []DeadlockLink // the first is the one that gave up; the last waits for the first
 }
 
-// DeadlockLink is one part of a cycle: an owner that waits for what another one holds.
+// DeadlockLink is one part of a cycle: an owner that waits for a lock of another one.
 type DeadlockLink struct {
 	Host, Thread         string // of the waiter
 	Name                 string // that it waits for

@@ -24,7 +24,7 @@ func (l *Lock) do(op string, f func(core *client.Lock) error) error {
 	return fail(op, l.Name(), f(l.core()))
 }
 
-// get returns what the lock says of itself. It returns the zero value if the lock is nil.
+// get calls f with the lock, and returns the zero value if the lock is nil.
 func get[T any](l *Lock, f func(core *client.Lock) T) (v T) {
 	if l.core().Valid() {
 		v = f(l.core())

@@ -15,8 +15,8 @@ const (
 	hashBytes = 24 // of the SHA-256, which are 32 letters
 )
 
-// A "%" of a part is always followed by "25" in its name, and a "/" of a part is "%2F". So "%#"
-// stands before a hash and nowhere else.
+// escape escapes a part of a name. A "%" of a part is always followed by "25" in its name, and a
+// "/" of a part is "%2F". So "%#" stands before a hash and nowhere else.
 var escape = strings.NewReplacer("%", "%25", "/", "%2F")
 
 const hashMark = "%#"
@@ -30,7 +30,7 @@ const hashMark = "%#"
 // a whole character.
 //
 // Name refuses nothing. Parts must be UTF-8 without NUL, as in any name. Without parts, and of one
-// part that is empty, the name is empty. What such a name is given to returns ErrInvalidName.
+// part that is empty, the name is empty. A call with such a name returns ErrInvalidName.
 func Name(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
@@ -45,8 +45,8 @@ func Name(parts ...string) string {
 	return beginning(name, maxHashed-len(suffix)) + suffix
 }
 
-// beginning is what stands in the first so many bytes of a name, without a part of a character or
-// of an escape at its end.
+// beginning returns the first bytes of a name, at most so many, without a part of a character or of
+// an escape at the end.
 func beginning(name string, most int) string {
 	for most > 0 && !utf8.RuneStart(name[most]) {
 		most--

@@ -75,7 +75,7 @@ func WithDeadlockCheck(after time.Duration) Option {
 // not.
 func WithEvents() Option { return func(c *client.Config) { c.Events = true } }
 
-// WithObserver sets what is told of the client's attempts, locks, jobs, heartbeats and listener.
+// WithObserver sets callbacks for the client's attempts, locks, jobs, heartbeats and listener.
 // observe.All makes one Observer of several. Default: none, which costs nothing.
 func WithObserver(o observe.Observer) Option {
 	return func(c *client.Config) { c.Observer = &o }

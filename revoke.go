@@ -9,20 +9,19 @@ import (
 	"github.com/dblock-go/dblock/internal/operate"
 )
 
-// Asked receives the reason whenever a client calls Ask for the name while the lock is held: unlock
-// when it suits. A later reason replaces one that was not received. The same reason again is not
-// sent twice.
+// Asked receives the reason of each Ask for the name while the lock is held: unlock when it suits.
+// A later reason replaces one that was not received. The same reason again is not sent twice.
 //
-// From the first call on the client listens for it, on the connection on which it hears of grants.
-// Without that, a client that waits for nothing learns of it, and of Break, with its next heartbeat
-// (with more than 64 locks: within a TTL); so it does on MySQL and MariaDB if the wake-up coincides
-// with that of a grant.
+// From the first call of Asked on, the client listens for reasons on the connection that notifies
+// it of grants. Without such a call, a client that has no waiters learns of Ask and Break with its
+// next heartbeat (with more than 64 locks: within a TTL). The same holds on MySQL and MariaDB if
+// the notification coincides with that of a grant.
 func (l *Lock) Asked() <-chan string { return get(l, (*client.Lock).Asked) }
 
 // Ask sends a reason to all holders of the name, which receive it from Lock.Asked, pushed where the
-// engine can. It takes nothing away. It is recorded in the history. If the database refuses that
-// record, Ask succeeds, as Break does, and Stats.EventsDropped counts the event. reason: 1 to 1,024
-// bytes of UTF-8.
+// engine can. Ask takes no lock away. The history records it. If the database refuses that record,
+// Ask succeeds, as Break does, and Stats.EventsDropped counts the event. reason: 1 to 1,024 bytes
+// of UTF-8.
 //
 // ErrNotHeld if the name has no holder.
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
@@ -34,10 +33,10 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 }
 
 // Break revokes the lock safely. It takes the name from all of its holders, ends a MinHold that has
-// not elapsed, grants the name to the next waiters, and returns how many holders it was taken from.
-// The next holder has a higher token, so that late writes of the old one are refused where tokens
-// are checked. A transaction that the old holder guards is waited for, until ctx ends. The old
-// holder's context ends with ErrLost. The history records it with the reason, 1 to 1,024 bytes of
+// not elapsed, grants the name to the next waiters, and returns the number of holders that lost the
+// name. The next holder has a higher token, so that late writes of the old one are refused where
+// tokens are checked. While the old holder guards a transaction, Break waits, until ctx ends. The
+// old holder's context ends with ErrLost. The history records the reason, 1 to 1,024 bytes of
 // UTF-8. Work of the old holder that ignores its context and token may overlap with the next
 // holder's: try Ask first.
 //
@@ -45,8 +44,8 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // shows it, shares and permits too: show the holder, let a person confirm, and revoke from that one
 // and no later one. The database compares the token when it takes the lock away. If no holder has
 // the token any more, Break returns 0 and nil. If goroutines of one client pass the lock on in
-// memory, any token of theirs stands for all of them. A list that is spread out must not be empty:
-// without tokens all holders are meant.
+// memory, any token of theirs stands for all of them. Without tokens Break means all holders, so
+// that a list that is spread out must not be empty.
 //
 // ErrNotAcquired when ctx ends first: some of several holders may have lost the name already.
 // ErrInvalidOption for a token below 1, such as that of a waiter.

@@ -10,8 +10,8 @@ import (
 
 // Stats are the figures of a client.
 type Stats struct {
-	Session       string        // that is alive; "": before the first lock, in an outage, and of an idle client
-	AliveUntil    time.Time     // without another heartbeat, by this machine's clock
+	Session       string        // of the live session; "": before the first lock, in an outage, and of an idle client
+	AliveUntil    time.Time     // when the session expires without another heartbeat, by this machine's clock
 	Listening     bool          // a listener wakes waiters; false: the client polls, or nothing has waited yet
 	Held          int           // locks and shares, each once, however often it was entered; not after UnlockTx
 	Waiting       int           // attempts that wait in a queue
@@ -24,11 +24,11 @@ type Stats struct {
 func (c *Client[TX]) Stats() Stats { return Stats(c.Core().Stats()) }
 
 // Ping returns nil if the client can lock now: this build can work with the tables, the database
-// takes a write, and the session is alive, if there is one. It opens none. It is meant for a
-// readiness probe, and not for a liveness probe: a restart does not help against a database that is
-// away. Ping is up to three statements over the application's pool, of which one is a heartbeat.
+// takes a write, and the session is alive, if there is one. Ping opens no session. It is meant for
+// a readiness probe, and not for a liveness probe: a restart does not help against a database that
+// is away. Ping is up to three statements over the application's pool, of which one is a heartbeat.
 //
-// ErrSchema, saying what to run. ErrReadOnly. ErrUnavailable, also if ctx ends first, or if a
+// ErrSchema, with the command to run. ErrReadOnly. ErrUnavailable, also if ctx ends first, or if a
 // transaction of the application's has locked the whole database (SQLite). ErrLost if the session
 // was found dead: its locks are lost, and the next Ping looks without a session. ErrConfig.
 // ErrClosed. ErrInvalidOption if ctx is nil.

@@ -26,7 +26,7 @@ import (
 // MariaDB): roll back, and run the transaction again. ErrInvalidOption without a lock, and for a
 // lock of another client. After any error a transaction on PostgreSQL is as usable as before. On
 // MySQL a deadlock has ended the transaction. docs/transactions.md has the cost, the isolation
-// levels and what differs between engines.
+// levels and the differences between engines.
 func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 	return c.inside(ctx, "guard", tx, locks, c.Core().Guard)
 }
@@ -36,15 +36,15 @@ func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 // before. Their order is that of Guard. If one of several fails, the error names it, and the
 // transaction may have released those before it: roll back.
 //
-// From the commit on others may hold the lock. Between UnlockTx and the commit, do nothing under
-// the lock but what belongs to the transaction. Call Unlock after the commit: on MySQL and MariaDB
-// it wakes the next waiter, which otherwise notices the release within a third of its TTL. Context,
+// From the commit on others may hold the lock. Between UnlockTx and the commit, do only the
+// transaction's own work under the lock. Call Unlock after the commit: on MySQL and MariaDB it
+// wakes the next waiter, which otherwise notices the release within a third of its TTL. Context,
 // and that of a function given to Do, stays live until Unlock or the function's return, so that
 // Commit may use it. It ends at the latest a TTL after the client has learned of the commit.
 //
 // From UnlockTx on the client does not rely on the lock. A Lock of the same owner waits as any
 // other. Until returns the zero time, and Progress is not watched. Downgrade, TryUpgrade, Extend
-// and Detach return ErrNotHeld. After a rollback call Guard, which makes the lock what it was
+// and Detach return ErrNotHeld. After a rollback call Guard, which makes the lock as usable as
 // before, or Unlock.
 //
 // ErrLost and others as Guard, which UnlockTx includes. ErrBusy if the lock guards another
@@ -92,8 +92,8 @@ func (c *Client[TX]) inside(
 //
 // ErrNotAcquired when ctx ends: the transaction stays usable. ErrInvalidOption without a name.
 // ErrDeadlock as Lock, if ctx is under the Context of a lock. A serialization failure or a deadlock
-// of the database means that the transaction has to be run again. docs/transactions.md says in
-// which order transactions wait, and what differs between engines.
+// of the database means that the transaction has to be run again. docs/transactions.md has the
+// order in which transactions wait, and the differences between engines.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, names ...string) error {
 	return c.lockTx(ctx, "locktx", tx, names, true)
 }
@@ -120,7 +120,7 @@ func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, names []strin
 	return fail(op, failed, err)
 }
 
-// in returns the transaction as the client sees it.
+// in returns the transaction in the form that the client needs.
 func (c *Client[TX]) in(ctx context.Context, tx TX) (client.Tx, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("%w: the context is nil", ErrInvalidOption)
@@ -134,7 +134,7 @@ func (c *Client[TX]) in(ctx context.Context, tx TX) (client.Tx, error) {
 	return c.transactions(tx), nil
 }
 
-// engineTx is a transaction of the application's, with what the engine does in it.
+// engineTx runs the engine's steps in a transaction of the application's.
 type engineTx[TX any] struct {
 	engine driver.Transactions[TX]
 	tx     TX

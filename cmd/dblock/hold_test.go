@@ -16,7 +16,7 @@ func TestALockOutlivesHold(t *testing.T) {
 			w.Errorf("a lock that is held: %+v", s)
 		}
 		if s := w.run("release", "deploy", token+"1"); s.status != exitFailed ||
-			!strings.Contains(s.err, "nobody holds it with token") {
+			!strings.Contains(s.err, "no holder has it with token") {
 			w.Errorf("another token: %+v", s)
 		}
 		w.must("release", "deploy", token)

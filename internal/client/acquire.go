@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// acquire tries until it holds the name, or another try is of no use.
+// acquire retries until it holds the name, or until another try is useless.
 func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
 	if err := c.checkPermits(ctx, r, o); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner,
 	if wait {
 		policy = store.Waiting
 	}
-	seen := false // a holder or a waiter: the name's row was locked, or had a place in its queue
+	seen := false // a holder or a waiter: the name's row was locked, or this request had a place in the queue
 	for tries := c.store.Tries(policy); ; {
 		h, err := c.try(ctx, r, o, wait)
 		if err == nil {
@@ -44,14 +44,15 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner,
 			}
 		}
 		seen = seen || errors.Is(err, store.ErrPlaceGone)
-		if !tries.Again(ctx, err) { // also a refusal by a row that is locked may be tried again
+		if !tries.Again(ctx, err) { // also after a refusal by a locked row
 			return nil, c.whyNot(ctx, err, seen, wait)
 		}
 	}
 }
 
-// whyNot is what the error of the last try means to the caller of Lock or TryLock. If the context
-// has ended, that is a refusal where a holder or a waiter was seen, and an outage otherwise.
+// whyNot converts the error of the last try for the caller of Lock or TryLock. If the context has
+// ended, the result is ErrNotAcquired where a holder or a waiter was seen, and ErrUnavailable
+// otherwise.
 func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 	busy := errors.Is(err, driver.ErrBusy)
 	switch {
@@ -86,12 +87,12 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.O
 }
 
 // checkEnclosing refuses a request that would wait for a lock of its own caller, by another client
-// of this process. Names of two databases are not in each other's way: the other client's session
-// must have the lock in this database.
+// of this process. A name in another database is another lock, so the other client's session must
+// hold the name in this database.
 func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger.Owner) error {
 	for _, by := range c.owners.Elsewhere(ctx, r.Name) {
 		if by.Beside(r) || o.Explicit && o == by.Owner { // which takes over
-			continue
+			continue // an explicit owner takes over
 		}
 		if state, err := c.store.Look(ctx, by.Session, r.Name); err == nil && len(state.Granted) > 0 {
 			cycle := c.config.Deadlocked(waitFor(o, r.Name, r.Units, by.Owner))
@@ -102,19 +103,19 @@ func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger
 	return nil
 }
 
-// selfDeadlock is the error of an owner that would wait for a lock of its own.
+// selfDeadlock returns the error of an owner that would wait for a lock of its own.
 func (c *Client) selfDeadlock(o ledger.Owner, name string, units int) error {
 	return c.config.Deadlocked(waitFor(o, name, units, o))
 }
 
-// waitFor is the cycle of an owner that would wait for a holder.
+// waitFor returns the cycle of an owner that would wait for a holder.
 func waitFor(o ledger.Owner, name string, units int, holder ledger.Owner) deadlock.Cycle {
 	return deadlock.Cycle{{
 		Host: o.Host, Thread: o.Thread, Name: name, Units: units, HeldHost: holder.Host, HeldThread: holder.Thread,
 	}}
 }
 
-// reenter counts one more entry of the same owner. It returns nil if there is nothing to enter.
+// reenter enters a hold of the same owner once more. It returns nil if there is none to enter.
 func (c *Client) reenter(ctx context.Context, r *driver.Request, o ledger.Owner) (*ledger.Hold, error) {
 	h := c.ledger.Owned(r.Name, o)
 	if h == nil {
@@ -186,7 +187,7 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wai
 	return h, err
 }
 
-// relyOrUndo makes a hold of what an attempt got, or undoes the attempt.
+// relyOrUndo makes a hold of the grant that an attempt got, or undoes the attempt.
 func (c *Client) relyOrUndo(
 	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt,
 	err error,
@@ -216,7 +217,7 @@ func (c *Client) relyOrUndo(
 	return nil, err
 }
 
-// unreliable is why a grant cannot be relied upon.
+// unreliable returns the reason why the client cannot rely on a grant.
 func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 	now := c.config.Clock.Now()
 	if !ledger.TooLate(got.Grant.Lease, got.Asked, now) {
@@ -227,8 +228,9 @@ func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 	))
 }
 
-// queueOrPeek is the way to a name that is not plainly free: for an owner that outlives its process
-// back into its own lock; without wait a look; or the queue.
+// queueOrPeek requests a name that is not plainly free. An owner that outlives its process first
+// tries to take over its own lock. Without wait the name is read (peek), otherwise the request
+// joins the queue.
 func (c *Client) queueOrPeek(
 	ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner, wait bool,
 ) (*receipt, error) {
@@ -244,8 +246,8 @@ func (c *Client) queueOrPeek(
 	return c.queue(ctx, s, r, o)
 }
 
-// peek reads a name before it takes it: to find a lock held costs no write. Expired holders and
-// waiters make way.
+// peek reads a name before it takes it, so that finding a lock held costs no write. It first
+// removes expired holders and waiters.
 func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) (*receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
@@ -262,7 +264,7 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 			if err != nil {
 				return &receipt{}, c.notAcquired(state, err)
 			}
-			if !freed { // another session did it, or the holder lives
+			if !freed { // another session has freed it, or the holder lives
 				fails++
 			}
 			continue // there may be more of them
@@ -272,7 +274,7 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 		}
 		if state.Holder.Session == s.ID && !c.ledger.Knows(state.Holder.Attempt) {
 			fails++
-			continue // likewise, and it was undone after the name was read
+			continue // another earlier attempt, undone after the name was read
 		}
 		capacity, collides := is.Joined(r.Of)
 		switch {
@@ -320,8 +322,8 @@ func overdue(s driver.State) *driver.Holder {
 	return nil
 }
 
-// queue waits for the name as the member of a cohort, which has the attempt of the request from
-// then on.
+// queue waits for the name as the member of a cohort. The cohort has the attempt of the request
+// from then on.
 func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner) (*receipt, error) {
 	_, under := c.owners.In(ctx)
 	holding := under || !o.Alone()
@@ -339,8 +341,8 @@ func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request,
 	return got, nil
 }
 
-// show has the database show an owner as the holder of all that it has, before it waits for another
-// name: the search for deadlocks reads that.
+// show makes an owner, in the database, the only holder of each of its locks, before it waits for
+// another name. The search for deadlocks reads the holders in the database.
 func (c *Client) show(ctx context.Context, o ledger.Owner) error {
 	for _, h := range c.ledger.Crowded(o) {
 		if err := c.single(ctx, h); err != nil && !errors.Is(err, ErrLost) {

@@ -17,7 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// maxBatch is how many names one statement takes or releases.
+// maxBatch limits the names that one statement takes or releases.
 const maxBatch = 1000
 
 // Locks are several locks that are held as one.
@@ -27,11 +27,11 @@ type Locks struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	unwatch []func() bool // of the locks' contexts, which may go on
+	unwatch []func() bool // stop watching the contexts of the locks, which may go on
 
 	mu       sync.Mutex // one Unlock at a time
 	unlocked bool
-	outcomes []error // of each lock
+	outcomes []error // of each lock, in the order of the names
 }
 
 // All returns the locks, in the order of their names.
@@ -40,8 +40,8 @@ func (l *Locks) All() []*Lock { return l.locks }
 // Context ends when the first of the locks does.
 func (l *Locks) Context() context.Context { return l.ctx }
 
-// AcquireAll takes all names, which are sorted and have one owner, or none. It returns the name
-// that failed with the error.
+// AcquireAll takes all names, or none. The names are sorted and have one owner. With an error it
+// returns the name that failed.
 func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Locks, failed string, err error) {
 	first := wants[0].Name
 	if ctx.Err() != nil {
@@ -71,7 +71,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 			err = c.store.Unanswered(ctx, err)
 		case errors.Is(err, errLostMeanwhile) && c.store.Closing():
 			err = ErrClosed
-		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning
+		case errors.Is(err, errLostMeanwhile) && wait: // a lock that the call held was lost: begin anew
 			store.Pause(ctx, 10*time.Millisecond)
 			continue
 		case errors.Is(err, errLostMeanwhile):
@@ -81,8 +81,8 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 	}
 }
 
-// gather takes all names in their order. Where it fails it releases what it has, and tells of which
-// name it was.
+// gather takes all names in their order. If a name fails, gather releases the locks that it has
+// taken, and returns that name.
 func (c *Client) gather(
 	ctx context.Context, requests []driver.Request, o ledger.Owner, wait bool,
 ) (_ *Locks, failed string, err error) {
@@ -90,11 +90,11 @@ func (c *Client) gather(
 	ctx = c.owners.Joint(ctx, o)
 	under := c.owners.With(context.WithoutCancel(ctx), o, c.owners.Path(ctx, o))
 	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(under, all, true))
-	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
+	within, cancel := context.WithCancelCause(ctx) // ends when the first lock is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
 	obs := c.tellStarts(within, requests, wait)
-	together := !o.Explicit // an owner that comes back is let in name by name
+	together := !o.Explicit // an explicit owner takes its own locks over one by one
 	for len(requests) > 0 && err == nil {
 		failed = requests[0].Name
 		var taken int
@@ -115,7 +115,7 @@ func (c *Client) gather(
 		requests, obs = requests[taken:], obs.from(taken)
 	}
 	obs.fail(err)
-	for _, l := range all.locks { // the context says so a moment later
+	for _, l := range all.locks { // all.ctx ends a moment later
 		if cause := context.Cause(l.Context()); err == nil && cause != nil {
 			failed, err = l.Name(), cause
 		}
@@ -127,22 +127,22 @@ func (c *Client) gather(
 		err = errLostMeanwhile
 	}
 	if ctx.Err() == nil {
-		_ = all.Unlock(ctx) // what it cannot release, the client goes on to
+		_ = all.Unlock(ctx) // the client goes on to release the others
 		return nil, failed, err
 	}
 	c.store.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
 	return nil, failed, err
 }
 
-// add is not safe for concurrent use.
+// add adds a hold. It is not safe for concurrent use.
 func (l *Locks) add(h *ledger.Hold, obs *observation, entered bool) {
 	l.locks = append(l.locks, l.client.handle(h, obs, entered))
 	l.client.ledger.TakenWith(h, l)
 	l.unwatch = append(l.unwatch, context.AfterFunc(h.Context(), func() { l.cancel(context.Cause(h.Context())) }))
 }
 
-// takeBatch takes the names before the first that is not free, or that the owner has already, and
-// returns how many.
+// takeBatch takes, in one statement, the names before the first that is not free or that the owner
+// holds already. It returns the number of names taken.
 func (c *Client) takeBatch(
 	ctx context.Context, all *Locks, requests []driver.Request, o ledger.Owner, obs observations,
 ) (int, error) {
@@ -156,12 +156,12 @@ func (c *Client) takeBatch(
 		if c.ledger.Owned(r.Name, o) != nil || c.ledger.Contended(r.Name) || c.checkPermits(ctx, &r, o) != nil {
 			break
 		}
-		if r.Units > 0 || r.MinHold > 0 { // not together with others
+		if r.Units > 0 || r.MinHold > 0 { // these are taken one by one
 			break
 		}
 		fresh++
 	}
-	if fresh < 2 { // one is taken as well by Lock
+	if fresh < 2 { // Lock takes a single name as well
 		return 0, nil
 	}
 	s, err := c.sessions.Open(ctx, false)
@@ -177,7 +177,7 @@ func (c *Client) takeBatch(
 	}
 	results, asked, err := c.store.Run(ctx, takes...)
 	taken := 0
-	gap := false // a name was not taken: what follows is out of order
+	gap := false // a name was not taken: the names after it are out of order
 	for i := range rs {
 		if err != nil || !results[i].Done() {
 			c.ledger.Move(attempts[i], ledger.Finish)
@@ -191,18 +191,18 @@ func (c *Client) takeBatch(
 				taken++
 				continue
 			}
-			gap = true // the answer came after a lease was over
+			gap = true // the answer came after a lease had expired
 		}
 		c.abandon(s, attempts[i], false)
 	}
 	if err != nil && store.ResidueOf(err) == store.Unsure {
-		s.Check() // what has come of it all the same is nobody's
+		s.Check() // if the statement takes locks later, these are released
 	}
 	return taken, c.ignoreTransient(err)
 }
 
-// ignoreTransient drops the errors that acquire deals with name by name: a race that was lost, an
-// outage.
+// ignoreTransient drops the errors that acquire handles for each name: a lost race, an outage,
+// missing tables.
 func (c *Client) ignoreTransient(err error) error {
 	if c.store.Transient(err) || errors.Is(err, driver.ErrSchema) {
 		return nil
@@ -210,8 +210,8 @@ func (c *Client) ignoreTransient(err error) error {
 	return err
 }
 
-// Unlock releases all of them: those for which nobody waits in one transaction. It goes on after an
-// error. It returns what each Unlock did, in the order of the names.
+// Unlock releases all locks, those without waiters in one transaction. It goes on after an error,
+// and returns the result of each Unlock in the order of the names.
 func (l *Locks) Unlock(ctx context.Context) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,15 +240,15 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 	return l.outcomes
 }
 
-// releaseBatch releases together those locks for which it knows no reason to do it one by one.
-// Unlock then finds them unlocked, or does the rest.
+// releaseBatch releases the simple locks in one statement. Unlock then finds them unlocked, and
+// releases the others.
 func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	if len(locks) < 2 || c.store.Begin() != nil {
 		return
 	}
 	defer c.store.Done()
 	together := map[driver.Held]*Lock{}
-	for _, l := range locks { // in the order of the names, as everybody
+	for _, l := range locks { // in the order of the names, so that two calls do not deadlock
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.hold.Entries.Lock()
@@ -278,7 +278,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		released, _, err = c.store.Run(ctx, releases...)
 		return err
 	})
-	if err != nil { // Unlock does each by itself; what was released all the same is no loss
+	if err != nil { // Unlock retries each; a lock that this statement has released is no loss
 		for _, l := range together {
 			l.hold.Entries.Unanswered = store.ResidueOf(err) == store.Unsure
 		}
@@ -294,9 +294,9 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	}
 }
 
-// simple reports whether the lock can be released by the statement for many: it is the last entry
-// of a hold whose mode is certain, and that had no waiters. MUST be called with the mutexes of both
-// locked.
+// simple reports whether the statement for many can release the lock: it is the last entry of a
+// hold whose mode is certain and that had no waiters. MUST be called with the mutexes of the lock
+// and of the hold's Entries locked.
 func (l *Lock) simple() bool {
 	h := l.hold
 	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil &&

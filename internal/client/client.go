@@ -16,8 +16,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-// answerTimeout is how long Close waits for the answers of statements that are in flight when it
-// begins.
+// answerTimeout limits how long Close waits for the answers of statements in flight.
 const answerTimeout = time.Second
 
 // New makes a client with locks in tables. It does no I/O and starts nothing: the first lock
@@ -34,7 +33,7 @@ func New(engine driver.Backend, config Config) *Client {
 		engine: engine, store: db, config: config,
 		telling:   []*tell.Queue{observing, logging},
 		history:   history.New(db, history.Config{On: config.Events, TTL: config.TTL, Clock: config.Clock, Log: log}),
-		detaching: report("telling who has a lock"), givingBack: report("giving back"),
+		detaching: report("showing the holder of a lock"), givingBack: report("releasing in the background"),
 		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.ledger = ledger.New(ledger.Config{
@@ -57,7 +56,7 @@ func New(engine driver.Backend, config Config) *Client {
 	return c
 }
 
-// serve begins what a client does beside its locks, with its first session.
+// serve starts the client's history and its reaper, with its first session.
 func (c *Client) serve() {
 	if c.history.On() {
 		c.sessions.Go(c.history.Run)
@@ -76,11 +75,11 @@ func (c *Client) serve() {
 	}
 }
 
-// Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
-// any more. If ctx ends first, it stops trying. With one that has ended before, such as that of a
-// program which a signal ends, it tries for a few seconds. It returns after contract.CloseTimeout
-// and contract.StuckTimeout whatever goes on: a function or a driver that does not end with its
-// context.
+// Close releases the locks, and ends everything of the client. When it returns nil, nothing of the
+// client runs any more. If ctx ends first, Close stops trying. If ctx had ended before the call,
+// such as that of a program which a signal ends, Close tries for a few seconds. It returns after
+// contract.CloseTimeout and contract.StuckTimeout even if a function or a driver does not end with
+// its context.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -105,7 +104,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// shutDown is what Close waits for. No call begins any more.
+// shutDown does the work of Close. No call begins any more.
 func (c *Client) shutDown() {
 	defer close(c.down)
 	defer c.store.Abort()

@@ -18,7 +18,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	h, sent := l.hold, false
 	return l.convert(ctx, true, func(m ledger.Mode) (ledger.Mode, error) {
 		switch {
-		case m.Shared() && sent: // an earlier try did it, and its answer was lost
+		case m.Shared() && sent: // an earlier try has converted it, and its answer was lost
 			return m, nil
 		case m.Shared():
 			return m, fmt.Errorf("%w: it is shared already", driver.ErrUnsupported)
@@ -74,8 +74,8 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 	return raised, err
 }
 
-// Extend moves the end of a fixed lease, and never back. Without an answer the earlier end stands
-// here, whatever the database has.
+// Extend moves the end of a fixed lease, and never back. Without an answer the client keeps the
+// earlier end, whatever the database has.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	c, h := l.client, l.hold
 	if !h.Fixed() {
@@ -89,7 +89,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		}
 		if !c.ledger.Prolong(h, ledger.LeaseEnd(extended.Grant.Lease, asked, c.config.Clock.Now())) {
 			c.ledger.Expire(h)
-			<-h.Context().Done() // ended by the goroutine that took the hold out of the registry
+			<-h.Context().Done() // ended by the goroutine that took the hold out of the ledger
 		}
 		return m, nil
 	})
@@ -104,9 +104,9 @@ func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	})
 }
 
-// convert changes how a lock is held, with nothing else at work on it, and tries again where a race
-// was lost. f sends the change, and returns the mode after it. downgrade: readers may come in
-// beside the lock while f is in flight.
+// convert changes how a lock is held, while nothing else changes it, and retries a lost race. f
+// sends the change, and returns the mode after it. downgrade: readers may enter beside the lock
+// while f is in flight.
 func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error)) error {
 	if ctx == nil {
 		return errNilContext
@@ -116,7 +116,7 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode
 		return err
 	}
 	defer c.store.Done()
-	var final error // is not tried again
+	var final error // an error that is not retried
 	err := c.store.Retry(ctx, store.Patient, func() error {
 		err := c.tryConvert(ctx, h, downgrade, f)
 		switch over := h.Over(); { // the lock may have ended while the statement was in flight
@@ -128,7 +128,7 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode
 			c.ledger.Lose(err, h)
 			final = lost(err)
 		default:
-			return err // with nothing locked: what is in the way may need it
+			return err // with nothing locked: the transaction in the way may need the mutexes
 		}
 		return nil
 	})

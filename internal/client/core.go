@@ -21,7 +21,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-// Config is how a client works. Package dblock documents the options.
+// Config configures a client. Package dblock documents the options.
 type Config struct {
 	TTL       time.Duration
 	Host, App string
@@ -33,25 +33,26 @@ type Config struct {
 	Reaper    []reaper.Option
 	Observer  *observe.Observer // nil: none
 
-	// Closing is how long Close works on what it can; 0: contract.CloseTimeout. For tests.
+	// Closing limits how long Close works; 0: contract.CloseTimeout. For tests.
 	Closing time.Duration
 
-	// Opened is told of each session, and returns what is to be told when all locks of the session
-	// are lost. nil: nobody is told. For tests that move the clock.
+	// Opened is called with each session that is opened. It returns the function that is called
+	// when all locks of the session are lost. nil: nothing is called. For tests that move the
+	// clock.
 	Opened func(s *session.Session) (lost func())
 
-	// NotAcquired makes the error that matches ErrNotAcquired, and cause where there is one.
+	// NotAcquired makes the error that matches ErrNotAcquired, and cause if that is not nil.
 	NotAcquired func(state driver.State, cause error) error
 	// Deadlocked makes the error that matches ErrDeadlock.
 	Deadlocked func(cycle deadlock.Cycle) error
 }
 
-// Want is a lock that is asked for. Of its request the name and what it wants are set.
+// Want is a request for a lock. Acquire completes the request with the session and the attempt.
 type Want struct {
 	driver.Request
 	Owner    *Owner        // nil: the one in the context, or a new one
-	Progress time.Duration // how long its holder may say nothing; 0: as long as it likes
-	AtMost   time.Duration // of waiting, for all names of a call together; 0: until its context ends
+	Progress time.Duration // the longest time between two calls of Progress; 0: not watched
+	AtMost   time.Duration // limits the wait, for all names of a call together; 0: only the context does
 }
 
 // Owner enters its locks again.
@@ -68,26 +69,26 @@ type Client struct {
 	history      *history.History
 	sessions     *store.Sessions
 	transactions *tx.Transactions
-	undoing      chan struct{}     // a token for each attempt that is being given back, parallelism at most
+	undoing      chan struct{}     // has an element for each attempt that is being undone, parallelism at most
 	observer     *observe.Observer // its calls are queued; nil: there is none
 	reconciled   atomic.Int64      // when the latest reconciliation began, by the client's clock
 
 	detaching, givingBack *outage.Report
 
-	telling []*tell.Queue // the observer's, and then the logger's: the former's losses are logged
+	telling []*tell.Queue // the observer's, then the logger's: the log counts the calls that the observer lost
 
-	down    chan struct{} // closed when nothing runs any more
-	stuck   chan struct{} // closed when Close waits no longer for that
+	down    chan struct{} // closed when nothing of the client runs any more
+	stuck   chan struct{} // closed when Close stops waiting for down
 	failure error         // why Close could not release everything; to be read once down is closed
 }
 
-// TTL is how long the client's locks outlive its last heartbeat.
+// TTL returns how long the client's locks outlive its last heartbeat.
 func (c *Client) TTL() time.Duration { return c.config.TTL }
 
-// Stats is what a client knows of itself.
+// Stats are the figures of a client.
 type Stats struct {
-	Session       string    // that is alive; "": none
-	AliveUntil    time.Time // when it ends without another heartbeat, by this machine's clock
+	Session       string    // of the session that is alive; "": there is none
+	AliveUntil    time.Time // when the session ends without another heartbeat, by this machine's clock
 	Listening     bool
 	Held, Waiting int
 	OldestHold    time.Duration
@@ -95,7 +96,7 @@ type Stats struct {
 }
 
 // NotAcquired returns an error that matches ErrNotAcquired and its cause, where the name was not
-// read. A State is large: inlined it would stand on the stack of every waiter.
+// read. A State is large: if this method were inlined, every waiter's stack would have one.
 //
 //go:noinline
 func (c *Client) NotAcquired(cause error) error { return c.notAcquired(driver.State{}, cause) }
@@ -104,12 +105,12 @@ func (c *Client) notAcquired(state driver.State, cause error) error {
 	return c.config.NotAcquired(state, cause)
 }
 
-// Inquire runs statements that no lock depends on, and again where a race was lost.
+// Inquire runs statements that no lock depends on, and retries them after a lost race.
 func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine driver.Backend) error) error {
 	return c.store.Inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) })
 }
 
-// CheckSchema returns why this build cannot work with the database's tables, or nil.
+// CheckSchema returns the reason why this build cannot work with the database's tables, or nil.
 func (c *Client) CheckSchema(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

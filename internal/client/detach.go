@@ -16,15 +16,15 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// detached begins the id of a session that nobody beats: it has one lock, and lasts for the time
-// that the lock was detached for. Other ids have no small letters.
+// detached begins the id of a session without heartbeats. Such a session has one lock, and lasts
+// for the time for which the lock was detached. Other ids have no small letters.
 const detached = "detached"
 
 var errDetached = fmt.Errorf("%w: it was detached", driver.ErrNotHeld)
 
-// Detach has a lock outlive the client: it goes to a session of its own, which ends after a time.
-// Like Unlock it ends the hold here before the database is told; where that cannot be told, the
-// lock is given back.
+// Detach transfers the lock to a session of its own, which outlives the client and ends after d.
+// Like Unlock, Detach ends the hold here before it tells the database. If the database cannot be
+// told, the client releases the lock.
 func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 	return l.alone(ctx, func(ctx context.Context) error {
 		if l.unlocked {
@@ -41,7 +41,7 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// detachHold detaches a hold once nothing else changes it.
+// detachHold detaches a hold while nothing else changes it.
 func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration) error {
 	if err := h.Ended(); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration
 	return err
 }
 
-// transfer ends a hold here, and transfers it to another session, which lasts for d from then on.
-// MUST be called with the hold's Entries locked.
+// transfer ends a hold here, and transfers the lock to another session, which lasts for d from then
+// on. MUST be called with the hold's Entries locked.
 func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Request, d time.Duration) error {
 	h.Entries.N = 0
 	if !c.ledger.Drop(h, errDetached) { // ended by the goroutine that took it out of the ledger
@@ -89,7 +89,7 @@ func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Reque
 	h.Member.Leave(true)
 	held, waited := h.Held(), false
 	err := c.persist(ctx, func() error {
-		if waited { // behind a guarded transaction: its time begins anew
+		if waited { // a guarded transaction was in the way: d begins anew
 			if err := c.lengthen(ctx, to.Session, d); err != nil {
 				return err
 			}
@@ -111,8 +111,8 @@ func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Reque
 	return err
 }
 
-// detachable returns why a hold cannot be detached, or nil. MUST be called with the hold's Entries
-// locked.
+// detachable returns the reason why a hold cannot be detached, or nil. MUST be called with the
+// hold's Entries locked.
 func (c *Client) detachable(h *ledger.Hold) error {
 	if h.Entries.N == 0 || !c.ledger.Relies(h) {
 		return c.ledger.Unusable(h)
@@ -129,7 +129,7 @@ func (c *Client) detachable(h *ledger.Hold) error {
 	return h.Once()
 }
 
-// persist tries until ctx ends, if that may help. If ctx ends, the error says what was in the way.
+// persist retries until ctx ends. If ctx ends, the error also has the failure before that.
 func (c *Client) persist(ctx context.Context, try func() error) error {
 	var before error
 	return c.store.Retry(ctx, store.Patient, func() error {
@@ -142,26 +142,26 @@ func (c *Client) persist(ctx context.Context, try func() error) error {
 	})
 }
 
-// lengthen has a session that nobody beats last for d from now.
+// lengthen lets a session without heartbeats last for d from now.
 func (c *Client) lengthen(ctx context.Context, session string, d time.Duration) error {
 	return c.store.Call(ctx, func(ctx context.Context) error {
 		alive, err := c.store.Engine.Beat(ctx, session, d)
 		if err == nil && !alive {
-			err = fmt.Errorf("%v was over before the lock could be detached", d)
+			err = fmt.Errorf("%v had passed before the lock could be detached", d)
 		}
 		return err
 	})
 }
 
-// endSession ends a session that is to have no lock, and gives back what a late statement has given
-// it. It tries until Close. After that the session expires.
+// endSession ends a session that shall have no lock, and releases a lock that a late statement has
+// given it. It retries until Close. After that the session expires.
 func (c *Client) endSession(id string) {
 	c.store.Go(func() {
 		_ = c.store.Retry(c.store.Background, store.Background, func() error { return c.sessions.Remove(id) })
 	})
 }
 
-// Resume takes up a lock that was detached, and has the token.
+// Resume takes up the detached lock that has the token.
 func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -195,7 +195,7 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	holder := state.Holder
 	switch {
 	case state.Sharing > 0 || holder.Session == "" || holder.Grant.Token != token:
-		return nil, fmt.Errorf("%w: nobody holds it with token %d", driver.ErrNotHeld, token)
+		return nil, fmt.Errorf("%w: no holder has it with token %d", driver.ErrNotHeld, token)
 	case !strings.HasPrefix(holder.Session, detached):
 		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached",
 			driver.ErrNotHeld, token)
@@ -220,14 +220,14 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	}
 	if errors.Is(err, driver.ErrNotHeld) {
 		c.ledger.Move(k, ledger.Finish)
-		return nil, fmt.Errorf("%w: it is not detached any more, or its time is over", err)
+		return nil, fmt.Errorf("%w: it is not detached any more, or has expired", err)
 	}
 	c.moveBack(s, k, token, holder)
 	return nil, err
 }
 
-// moveBack gives a lock that nobody relies on back to the session that it was detached to: a
-// statement that was cut off may have taken it up.
+// moveBack transfers a lock that no caller relies on back to its detached session: a statement that
+// was cut off may have taken the lock up.
 func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to driver.Holder) {
 	held := driver.Held{Name: k.Name, Session: s.ID, Token: token}
 	back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
@@ -241,6 +241,6 @@ func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to d
 			}
 			return err
 		})
-		s.Check() // the statement may run after all: then what it has taken is given back
+		s.Check() // a statement that runs later may take the lock: then it is released
 	})
 }

@@ -1,7 +1,7 @@
-// Package client is what stands between the words that users read (package dblock) and the engines
-// (package driver): acquiring, holding and losing locks, without the type of the application's
-// transactions. A transaction comes in as a Tx. Package ledger has what the client believes to
-// hold, package store how it calls the database, package cohort how it waits.
+// Package client acquires, converts and releases locks for package dblock, on the engines of
+// package driver. It knows no type of the application's transactions: a transaction comes in as a
+// Tx. Package ledger keeps the locks that the client believes to hold, package store calls the
+// database, and in package cohort requests wait.
 //
 // # Flow
 //
@@ -35,14 +35,13 @@
 //	release   Unlock, UnlockTx and Close: the holder gives the lock up
 //	revoke    the lock ends without its holder: a loss, a takeover, Break
 //	expire    a lease ends at its time: that of a session, or a fixed one
-//	abandon   no caller relies on an attempt any more: the client releases what it has got
+//	abandon   no caller relies on an attempt any more: the client releases its lock
 //	transfer  the lock goes to another holder without being free: a member of a cohort, a session
 //	finish    nothing of an attempt is in the database any more
 //
-// # What is told
+// # Callbacks
 //
-// The logger and the observer are the application's code, which may block. Their calls go through
-// queues of package tell, from New on: no deadline, heartbeat, listener or hand-over waits for
-// them. When several holds end, all their contexts end before anything else follows (package
-// ledger).
+// The logger and the observer are the application's code, which may block. From New on their calls
+// go through queues of package tell: no deadline, heartbeat, listener or hand-over waits for them.
+// When several holds end, all their contexts end before anything else follows (package ledger).
 package client

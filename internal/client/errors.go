@@ -19,9 +19,9 @@ var (
 )
 
 var (
-	errDisowned      = errors.New("the database says that another has it, or nobody")
+	errDisowned      = errors.New("the database shows another holder, or none")
 	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
 )
 
-// lost is ErrLost with its reason.
+// lost returns ErrLost with its reason.
 func lost(reason error) error { return contract.Lost(reason) }

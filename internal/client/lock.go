@@ -17,14 +17,14 @@ import (
 type Lock struct {
 	client  *Client
 	hold    *ledger.Hold
-	entered bool // it is another entry of a hold that its owner had
+	entered bool // another entry of a hold that its owner had
 
 	mu       sync.Mutex // one Unlock, or Detach, at a time
 	unlocked bool
-	outcome  error // what Unlock said
+	outcome  error // the result of Unlock
 }
 
-// ErrNilLock is what a lock that no client returned gets.
+// ErrNilLock is the error for a lock that no client returned.
 var ErrNilLock = fmt.Errorf("%w: the lock is nil", ErrInvalidOption)
 
 // Valid reports whether a client returned the lock.
@@ -48,8 +48,8 @@ func (l *Lock) Shared() bool {
 	return m.Vague() || m.Shared()
 }
 
-// Until is when the lock ends if its client does not reach the database any more from now on. The
-// zero time for one that is not held any more.
+// Until returns when the lock ends if its client does not reach the database any more from now on;
+// the zero time for a lock that is not held.
 func (l *Lock) Until() time.Time {
 	h := l.hold
 	if !l.client.ledger.Relies(h) {
@@ -62,14 +62,14 @@ func (l *Lock) Until() time.Time {
 	return time.Now().Add(end - l.client.config.Clock.Now())
 }
 
-// Asked receives why others want the lock. From the first call on the client listens for that.
+// Asked receives the reasons of Ask. From the first call on, the client listens for them.
 func (l *Lock) Asked() <-chan string {
 	l.hold.In.Waiters().Listen()
 	return l.client.ledger.Asked(l.hold)
 }
 
-// Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
-// returns what the first did, unless that may be tried again.
+// Unlock takes back one entry. With the last entry the lock is released. A second call returns the
+// result of the first, unless that one can be retried.
 func (l *Lock) Unlock(ctx context.Context) error {
 	return l.alone(ctx, func(ctx context.Context) error {
 		if !l.unlocked {
@@ -80,8 +80,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	})
 }
 
-// alone runs what gives the handle up, one at a time; for a few seconds where ctx has ended, or
-// ends with the lock.
+// alone runs f, which gives up the handle, one call at a time. If ctx has ended, or ends with the
+// lock, f has a few seconds.
 func (l *Lock) alone(ctx context.Context, f func(ctx context.Context) error) error {
 	if ctx == nil {
 		return errNilContext
@@ -103,7 +103,7 @@ func (l *Lock) Run(ctx context.Context, f func(ctx context.Context) error) error
 	return f(inner)
 }
 
-// Acquire is Lock of package dblock, and with wait false TryLock. It fills in the rest of w.
+// Acquire is Lock of package dblock, and with wait false TryLock. It completes the request of w.
 func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -128,14 +128,14 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 	return l, nil
 }
 
-// watch watches whether the holder gets on. A lock that is entered again is watched as it was.
+// watch starts the watch over the holder's progress. A lock that is entered again keeps its watch.
 func (l *Lock) watch(every time.Duration) {
 	if every != 0 && !l.entered {
 		l.client.ledger.WatchProgress(l.hold, every, func() { l.client.stall(l.hold, every) })
 	}
 }
 
-// Progress says that the holder gets on.
+// Progress reports that the holder makes progress.
 func (l *Lock) Progress() { l.client.ledger.Progress(l.hold) }
 
 // handle makes the handle of a hold, which is new or was entered again.

@@ -14,14 +14,14 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// receipt is what an attempt got.
+// receipt is the result of an attempt that succeeded.
 type receipt struct {
 	store.Answer
-	member *cohort.Member // that waited for it; nil: it was granted without waiting
+	member *cohort.Member // waited for the lock; nil: it was granted without waiting
 	ended  bool           // package cohort has ended the attempt
 }
 
-// rely makes a hold of what an attempt got, unless the grant came too late.
+// rely makes a hold of the grant that an attempt got, unless the grant came too late.
 func (c *Client) rely(
 	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt,
 ) (*ledger.Hold, bool) {
@@ -33,7 +33,7 @@ func (c *Client) rely(
 	return h, true
 }
 
-// ended is what follows when a hold has ended that was not unlocked.
+// ended follows up the end of a hold that was not unlocked: history, observer, cohort.
 func (c *Client) ended(h *ledger.Hold, e ledger.Ending) {
 	if e.Released() {
 		c.record(h, history.Released, "")
@@ -52,7 +52,7 @@ func (c *Client) recordLoss(h *ledger.Hold, cause error) {
 	c.record(h, history.Lost, fmt.Sprint(cause))
 }
 
-// stall ends a hold without progress, and releases it. The holder's Unlock says ErrLost.
+// stall ends a hold without progress, and releases it. The holder's Unlock returns ErrLost.
 func (c *Client) stall(h *ledger.Hold, silent time.Duration) {
 	if c.store.Begin() != nil {
 		return // Close releases it
@@ -66,6 +66,6 @@ func (c *Client) stall(h *ledger.Hold, silent time.Duration) {
 	c.ledger.LogLoss(h)
 	c.tellEnded(h, cause)
 	if err := c.releaseFor(h, cause); err != nil && !errors.Is(err, ErrLost) {
-		c.config.Log.Warn("dblock: a lock whose holder stalled is given back later", "error", err)
+		c.config.Log.Warn("dblock: a lock whose holder stalled is released later", "error", err)
 	}
 }

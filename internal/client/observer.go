@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/observe"
 )
 
-// queued returns an Observer that passes its calls on to o in a queue, so that no caller waits for
-// the application. AcquireStart makes the context of the attempt: the attempt itself calls it.
+// queued returns an Observer that queues its calls of o, so that no caller waits for the
+// application. AcquireStart is not queued, because it makes the context of the attempt.
 func queued(o *observe.Observer, queue *tell.Queue) *observe.Observer {
 	later := observe.Observer{
 		AcquireStart: o.AcquireStart, HoldEnd: one(queue, o.HoldEnd), RunEnd: one(queue, o.RunEnd),

@@ -36,8 +36,9 @@ func (c *Client) gaveUp(in cohort.Session, name string, queued bool, cause error
 	return c.notAcquired(state, cause)
 }
 
-// split makes the member of a cohort that has the lock its only holder, in the database, too. The
-// channel is closed after that; nil: it is the only holder, or has the lock no more.
+// split makes the member of a cohort that has the lock its only holder in the database. The channel
+// is closed once that has succeeded or failed. nil: the member is the only holder already, or has
+// the lock no more.
 func (c *Client) split(h *ledger.Hold) <-chan struct{} {
 	if !h.Member.Shared() {
 		return nil
@@ -45,8 +46,8 @@ func (c *Client) split(h *ledger.Hold) <-chan struct{} {
 	return h.Member.Split(func(d driver.Detachment) bool { return c.detach(h, d) })
 }
 
-// detach tries until the outcome is known. It returns false if the members behind are not in the
-// queue.
+// detach sends the detachment of a member until its outcome is known. It returns false if the
+// members behind are not in the queue.
 func (c *Client) detach(h *ledger.Hold, d driver.Detachment) (inQueue bool) {
 	held := h.Held()
 	within, cancel := contract.UntilClosed(c.store.Tidying, h.In.Context())

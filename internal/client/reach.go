@@ -11,11 +11,11 @@ import (
 	"github.com/dblock-go/dblock/observe"
 )
 
-// Inner is part of a *dblock.Client of any type of transactions. By it the other packages of this
-// module reach what the client has beyond the public page.
+// Inner is the part of a *dblock.Client that does not depend on the type of transactions. Through
+// it the other packages of this module reach the client's internal methods.
 type Inner struct{ core *Client }
 
-// InnerOf makes the inner part of what has a core.
+// InnerOf returns the Inner of a client.
 func InnerOf(core *Client) Inner { return Inner{core} }
 
 // Core returns the client without its transactions; nil of a zero value.
@@ -47,8 +47,8 @@ func (c *Client) Observer() observe.Observer {
 	return *c.observer
 }
 
-// Connect opens the client's first session, unless it had one. It tries for a TTL, where Acquire
-// fails at once while the database is away.
+// Connect opens the client's first session, unless it had one. Connect retries for a TTL, whereas
+// Acquire fails at once while the database is away.
 func (c *Client) Connect(ctx context.Context) error {
 	if c.store.Begun() {
 		return nil
@@ -60,10 +60,10 @@ func (c *Client) Connect(ctx context.Context) error {
 	return c.store.Explain(ctx, err)
 }
 
-// Owners tells the owners of the client's locks apart.
+// Owners returns the owners of the client's locks.
 func (c *Client) Owners() *ledger.Owners { return c.owners }
 
-// ContextOf returns the context of what the client holds by an attempt; nil: nothing.
+// ContextOf returns the context of the hold of an attempt; nil: the client does not hold it.
 func (c *Client) ContextOf(attempt string) context.Context {
 	if h := c.ledger.HeldBy(attempt); h != nil {
 		return h.Context()

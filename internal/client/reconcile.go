@@ -11,10 +11,10 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// reconcile compares what a session has in the database with what the client believes that it has.
-// What no handle has is given back: a statement that ran after its caller had given up. What a
-// handle has and the database does not have is lost: taken by the same owner elsewhere, by an
-// operator, or by a failover to a server that never heard of it.
+// reconcile compares the claims of a session in the database with the client's holds. A claim
+// without a hold is released: its statement ran after its caller had given up. A hold without a
+// claim is lost: to the same owner elsewhere, to an operator, or in a failover to a server without
+// the grant.
 func (c *Client) reconcile(
 	ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error),
 ) error {
@@ -22,11 +22,11 @@ func (c *Client) reconcile(
 	if s == nil || s.Session != in {
 		return nil
 	}
-	believed := c.ledger.Of(s) // before the question: what is granted after it is not in the answer
+	believed := c.ledger.Of(s) // before the list is read: it lacks later grants
 	overdue := c.ledger.Overdue()
 	before := time.Duration(c.reconciled.Swap(int64(c.config.Clock.Now())))
 	listed, err := list(ctx)
-	if err == nil && lacks(listed, believed) { // no loss is believed of a single answer
+	if err == nil && lacks(listed, believed) { // a second answer confirms the loss
 		listed, err = list(ctx)
 	}
 	if err != nil {
@@ -46,14 +46,14 @@ func (c *Client) reconcile(
 			c.abandon(s, k, false)
 		}
 	}
-	for _, k := range overdue { // somebody has taken it
+	for _, k := range overdue { // the database has taken it away
 		c.ledger.Move(k, ledger.Finish)
 	}
 	c.ledger.Lose(errDisowned, slices.Collect(maps.Values(believed))...)
 	return nil
 }
 
-// lacks reports whether a hold is missing in a list of what the session has.
+// lacks reports whether a hold is missing in the listed claims of its session.
 func lacks(listed []driver.Claim, believed map[string]*ledger.Hold) bool {
 	found := 0
 	for _, has := range listed {
@@ -64,8 +64,8 @@ func lacks(listed []driver.Claim, believed map[string]*ledger.Hold) bool {
 	return found < len(believed)
 }
 
-// unknownGrant follows a hint about an attempt that nobody waits with, or about none in particular
-// (""): if it holds a lock, that may be lost, or somebody asks for it.
+// unknownGrant handles a hint about an attempt that has no waiter, or about none in particular
+// (""). If the attempt holds a lock, that may be lost, or another client asks for it.
 func (c *Client) unknownGrant(attempt string) {
 	if c.ledger.Knows(attempt) || attempt == "" && c.ledger.Holding() { // held, or about to be
 		c.sessions.Last().Check()

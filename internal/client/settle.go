@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// settle reads the mode of a hold, if it is not known.
+// settle reads the mode of a hold, unless it is known.
 func (c *Client) settle(ctx context.Context, h *ledger.Hold) error {
 	if err := c.single(ctx, h); err != nil || !h.Mode.Load().Vague() {
 		return err
@@ -53,7 +53,7 @@ func (c *Client) ascertain(ctx context.Context, h *ledger.Hold) error {
 		switch {
 		case state.Sharing == 0:
 			now.Units, now.Of = 0, 0
-			if was.Doubt == ledger.Yielding { // its Downgrade may still run: not with another token
+			if was.Doubt == ledger.Yielding { // its Downgrade may still run, but not with another token
 				now.Token, err = raise(ctx, h.In, driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token},
 					now.Token+1)
 				now.Last = now.Token

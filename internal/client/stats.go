@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Stats returns what the client knows of itself, without I/O.
+// Stats returns the figures of the client, without I/O.
 func (c *Client) Stats() Stats {
 	now := c.config.Clock.Now()
 	s := Stats{EventsDropped: c.history.Dropped()}

@@ -13,10 +13,10 @@ import (
 	"github.com/dblock-go/dblock/observe"
 )
 
-// Tx is a transaction of the application's, with what the engine does in it.
+// Tx runs the engine's steps in a transaction of the application's.
 type Tx = tx.Tx
 
-// newTransactions makes what works inside the application's transactions.
+// newTransactions makes the client's part in the application's transactions.
 func (c *Client) newTransactions() *tx.Transactions {
 	return tx.New(tx.Config{
 		Store: c.store, Sessions: c.sessions, Ledger: c.ledger, Settle: c.settle, Leave: c.leave,
@@ -29,8 +29,8 @@ func (c *Client) newTransactions() *tx.Transactions {
 	})
 }
 
-// Guard makes sure that what a transaction writes is written by the holder of all these locks. It
-// returns the name that failed with the error.
+// Guard lets a transaction write only while the client holds all these locks. With an error it
+// returns the name that failed.
 func (c *Client) Guard(ctx context.Context, in Tx, locks ...*Lock) (failed string, err error) {
 	holds, failed, err := c.ofTx(locks)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *Client) Guard(ctx context.Context, in Tx, locks ...*Lock) (failed strin
 	return c.transactions.Guard(ctx, in, holds)
 }
 
-// UnlockTx releases locks with a transaction, if that commits. It returns the name that failed with
-// the error. The transaction may have released the locks before that one.
+// UnlockTx releases locks with the commit of a transaction. With an error it returns the name that
+// failed. The transaction may have released the locks before that one.
 func (c *Client) UnlockTx(ctx context.Context, in Tx, locks ...*Lock) (failed string, err error) {
 	holds, failed, err := c.ofTx(locks)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// abandon undoes an attempt in the background: it releases what the attempt got, and its place in
-// the queue. If unsure is true, the statement of the attempt may be in flight, and may run after
+// abandon undoes an attempt in the background: it releases the attempt's lock or place in the
+// queue. If unsure is true, the statement of the attempt may be in flight, and may run after
 // abandon has found nothing: the session's claims are listed afterwards, and again with each later
 // reconciliation. MUST be called within a call.
 func (c *Client) abandon(s *store.Session, k *ledger.Attempt, unsure bool) {
@@ -25,7 +25,7 @@ func (c *Client) abandon(s *store.Session, k *ledger.Attempt, unsure bool) {
 	})
 }
 
-// undo runs f in the background. After that nothing of the attempt is left. MUST be called within a
+// undo runs f in the background. After f nothing of the attempt is left. MUST be called within a
 // call.
 func (c *Client) undo(k *ledger.Attempt, f func()) {
 	done := c.ledger.Undo(k)
@@ -35,8 +35,8 @@ func (c *Client) undo(k *ledger.Attempt, f func()) {
 	})
 }
 
-// giveBack releases what an attempt has until that succeeds or the session ends: no error may leave
-// a name held by an attempt that no caller knows of.
+// giveBack releases the lock or the place of an attempt until that succeeds or the session ends: no
+// error may leave a name held by an attempt that no caller knows of.
 func (c *Client) giveBack(s *store.Session, k *ledger.Attempt) {
 	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 	defer cancel()
@@ -52,8 +52,8 @@ func (c *Client) giveBack(s *store.Session, k *ledger.Attempt) {
 	})
 }
 
-// leave releases once whatever an attempt has got. It limits how many run at a time, so that they
-// leave connections of the application's pool free.
+// leave releases the lock or the place of an attempt, in one try. It limits the number of
+// concurrent calls, so that they leave connections of the application's pool free.
 func (c *Client) leave(s *store.Session, k *ledger.Attempt) error {
 	select {
 	case c.undoing <- struct{}{}:
@@ -68,7 +68,8 @@ func (c *Client) leave(s *store.Session, k *ledger.Attempt) error {
 }
 
 // undone waits for an attempt of this client that is being undone, until ctx ends. It returns false
-// if the attempt is none, or waits for the application's transactions that it has guarded.
+// if there is no such attempt, or if it waits for the application's transactions that it has
+// guarded.
 func (c *Client) undone(ctx context.Context, attempt string) bool {
 	done := c.ledger.Undoing(attempt)
 	if done == nil {

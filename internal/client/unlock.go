@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// unlock takes back one entry, and releases the lock with the last.
+// unlock takes back one entry, and releases the lock with the last one.
 func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 	if err := h.Ended(); err != nil { // whatever else is in flight
 		return err
@@ -57,7 +57,7 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 	return err
 }
 
-// releaseFor releases a hold that was dropped, and that its holder did not unlock.
+// releaseFor releases a dropped hold that its holder did not unlock.
 func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
 	h.Entries.Lock()
 	defer h.Entries.Unlock()
@@ -72,15 +72,15 @@ func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
 		c.tellEnded(h, err)
 	}
 	c.tellEnded(h, cause)
-	if err != nil && !(h.Entries.N == 0 && errors.Is(err, ErrLost)) { // an Unlock in flight has done it
+	if err != nil && !(h.Entries.N == 0 && errors.Is(err, ErrLost)) { // an Unlock in flight has released it
 		return fmt.Errorf("unlocking %q: %w", h.Name, err)
 	}
 	return nil
 }
 
 // release releases a hold that was taken out of the ledger: to the next member of its cohort, or in
-// the database. It is safe to repeat: after an answer that was lost, not to hold the lock any more
-// is success. MUST be called with the hold's Entries locked.
+// the database. It is safe to repeat: after a lost answer, a lock that is not held any more counts
+// as released. MUST be called with the hold's Entries locked.
 func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 	if c.ledger.State(h.Attempt) == ledger.Gone { // UnlockTx has released it, and the client knows
 		c.promote(ctx, h)
@@ -97,7 +97,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		c.record(h, history.Released, "")
 		return nil
 	}
-	queued := true // members that an UnlockTx may have detached: if that is not known, a look tells
+	queued := true // true: UnlockTx may have detached the members behind, and a read of the name tells
 	defer func() { h.Member.Leave(queued) }()
 	for tries := c.store.Tries(store.Patient); ; {
 		contended := h.Grant.Contended || c.ledger.State(h.Attempt) != ledger.Releasing
@@ -133,8 +133,8 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 	}
 }
 
-// released is what follows when the database does not have a hold that is being released. The hold
-// is lost, unless UnlockTx or an earlier Unlock may have released it.
+// released ends the release of a hold that the database does not have. The hold is lost, unless
+// UnlockTx or an earlier Unlock may have released it.
 func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
 	was := c.ledger.State(h.Attempt)
 	c.ledger.Move(h.Attempt, ledger.Finish)
@@ -148,8 +148,8 @@ func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
 	return nil
 }
 
-// promote transfers a name that UnlockTx left free with a queue, on the engines that leave it so. A
-// waiter that is not notified does so itself.
+// promote transfers a name that UnlockTx left free with a queue, on the engines that leave it so.
+// Without promote a waiter takes the name when it next reads it.
 func (c *Client) promote(ctx context.Context, h *ledger.Hold) {
 	_, err := h.In.Reclaim(ctx, h.Name, driver.Holder{})
 	if err != nil && !c.store.Transient(err) {
