@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestALockThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
@@ -42,8 +43,6 @@ func TestAnErrorThatIsOfNoNameShowsNone(t *testing.T) {
 		"dblock: list: broken":      {Op: "list", Err: errors.New("broken")},
 		`dblock: list "a/": broken`: {Op: "list", Name: "a/", Err: errors.New("broken")},
 	} {
-		if got := e.Error(); got != want {
-			t.Errorf("%s: want %s", got, want)
-		}
+		assert.Equal(t, e.Error(), want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestNameJoinsPartsAndTellsThemApart(t *testing.T) {
@@ -27,9 +28,7 @@ func TestNameJoinsPartsAndTellsThemApart(t *testing.T) {
 		{[]string{long[:255]}, long[:255]},
 		{[]string{long[:127], long[:127]}, long[:127] + "/" + long[:127]},
 	} {
-		if got := dblock.Name(c.parts...); got != c.want {
-			t.Errorf("Name(%q) is %q: want %q", c.parts, got, c.want)
-		}
+		assert.Equal(t, dblock.Name(c.parts...), c.want, "Name(", c.parts, ") is")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -227,9 +228,7 @@ func (a *app) mustClient(b testing.TB, options ...dblock.Option) client {
 	c, err := a.client(options...)
 	require.NoError(b, err)
 	b.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, c.Close(context.Background()))
 	})
 	return c
 }

@@ -65,9 +65,7 @@ func crash(b *testing.B, d database, a *app, c client) []time.Duration {
 	}
 	waiting.Wait()
 	for i := range times {
-		if errs[i] != nil {
-			b.Fatal(errs[i])
-		}
+		require.NoError(b, errs[i])
 		times[i] = granted[i] - times[i]
 	}
 	return times

@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -59,17 +60,13 @@ func (k kind) create(b testing.TB) database {
 			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 	} else {
 		admin := k.admin(b)
-		if _, err := admin.Exec("CREATE DATABASE " + d.name); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, require.ErrOf(admin.Exec("CREATE DATABASE "+d.name)))
 		b.Cleanup(func() {
 			drop := "DROP DATABASE " + d.name
 			if k.engine == migrate.Postgres {
 				drop += " WITH (FORCE)"
 			}
-			if _, err := admin.Exec(drop); err != nil {
-				b.Error(err)
-			}
+			assert.NoError(b, assert.ErrOf(admin.Exec(drop)))
 			_ = admin.Close()
 		})
 		var err error

@@ -164,9 +164,7 @@ func (t *tally) jain() float64 {
 // of their tokens.
 func contend(b *testing.B, children []*child, manner string, each int, until time.Duration) (grants []grant) {
 	for _, c := range children {
-		if _, err := fmt.Fprintln(c.in, manner, each, int64(until)); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, require.ErrOf(fmt.Fprintln(c.in, manner, each, int64(until))))
 	}
 	for i, c := range children {
 		for {

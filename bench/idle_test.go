@@ -2,13 +2,14 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 const (
@@ -76,15 +77,11 @@ func newIdle(b *testing.B, k kind, clients int, reaper string, options []dblock.
 		c.apps = append(c.apps, a)
 		cl := a.mustClient(b, options...)
 		if i == 0 {
-			if _, err := cl.lock(ctx, "name"); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, require.ErrOf(cl.lock(ctx, "name")))
 		}
 		for range waiters / clients {
 			waiting.Go(func() {
-				if _, err := cl.lock(ctx, "name"); !errors.Is(err, context.Canceled) {
-					b.Errorf("a waiter ended: %v", err)
-				}
+				assert.ErrorIs(b, assert.ErrOf(cl.lock(ctx, "name")), context.Canceled, "a waiter ended")
 			})
 		}
 	}

@@ -135,9 +135,7 @@ func (v view) counted(b *testing.B) int {
 		query = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rows_read'"
 	case "postgres":
 		for _, c := range v.pgx.AcquireAllIdle(b.Context()) {
-			if _, err := c.Exec(b.Context(), "SELECT pg_stat_force_next_flush()"); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, require.ErrOf(c.Exec(b.Context(), "SELECT pg_stat_force_next_flush()")))
 			c.Release()
 		}
 		query = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables"

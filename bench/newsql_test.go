@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
@@ -56,9 +57,7 @@ func (d database) mustSQLClient(b testing.TB, conns int) client {
 	c, err := newClient(postgres.NewSQL(db), nil)
 	require.NoError(b, err)
 	b.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, c.Close(context.Background()))
 	})
 	return c
 }
@@ -82,9 +81,7 @@ func (r *duel) handOff(b *testing.B, a *app) {
 		if err == nil {
 			err = l.Unlock(b.Context())
 		}
-		if err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, err)
 		granted <- time.Time{}
 	}()
 	queued(b, a, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -65,9 +66,7 @@ func closed(b testing.TB, c closer, err error) locker {
 	b.Helper()
 	require.NoError(b, err)
 	b.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, c.Close(context.Background()))
 	})
 	return ownLocker{c}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -98,9 +99,7 @@ func newPlace(b *testing.B, k kind, s size) *place {
 	b.Cleanup(func() { cancel(); p.gate.Unlock(); all.Wait() })
 	for i := range s.waiters + 1 {
 		all.Go(func() {
-			if err := p.contend(ctx, p.clients[i%2]); err != nil {
-				b.Error(err)
-			}
+			assert.NoError(b, p.contend(ctx, p.clients[i%2]))
 		})
 		if i%250 == 0 { // a request that is not in the queue within a TTL fails
 			queued(b, a, i)

@@ -39,9 +39,7 @@ func benchmarkWaiters(b *testing.B, k kind) {
 	a, probe := d.mustOpen(b, poolSize, count), d.mustOpen(b, 1, nil)
 	c, calm, holder := a.mustClient(b), d.mustOpen(b, poolSize, nil).mustClient(b), d.mustOpen(b, 4, nil).mustClient(b)
 	for _, name := range []string{"crowded", "lonely"} {
-		if _, err := holder.lock(ctx, name); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, require.ErrOf(holder.lock(ctx, name)))
 	}
 	require.NoError(b, pair(ctx, c, "free"))
 	lonely := enqueue(b, probe, calm, "lonely", 1)

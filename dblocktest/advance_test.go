@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -71,9 +72,7 @@ func TestAFixedLeaseCountsFromTheGrantHoweverLongItWasWaitedFor(t *testing.T) {
 		l := got(t, first)
 		has(t, l)
 		isTaken(t, f.Client, "n")
-		if err := l.Unlock(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(context.Background()))
 		has(t, got(t, second))
 	})
 }
@@ -96,9 +95,7 @@ func TestAFixedLeaseThatWasUnlockedDoesNotEndAgain(t *testing.T) {
 	inBothWorlds(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		held := take(t, f.Client, "n", dblock.Lease(time.Minute))
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, held.Unlock(t.Context()))
 		next := take(t, f.Client, "n")
 		f.Advance(time.Hour)
 		has(t, next)
@@ -108,9 +105,7 @@ func TestAFixedLeaseThatWasUnlockedDoesNotEndAgain(t *testing.T) {
 func TestANameThatRestsIsHandedOnWhenItsTimeHasCome(t *testing.T) {
 	inBothWorlds(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
-		if err := take(t, f.Client, "n", dblock.MinHold(time.Hour)).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, take(t, f.Client, "n", dblock.MinHold(time.Hour)).Unlock(t.Context()))
 		second := f.Another(t)
 		waits := taking(t, second.Client, "n", func(lock) {})
 		f.AwaitQueue(t, "n", 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -66,9 +67,7 @@ func TestEveryRunsEachSlotOnceOverAllProcesses(t *testing.T) {
 		stops := []func() error{every(t, a, time.Hour, job), every(t, b, time.Hour, job)}
 		time.Sleep(3 * time.Hour)
 		for _, stop := range stops {
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, stop())
 		}
 		first := runs.began.UTC().Truncate(time.Hour)
 		var want []string
@@ -86,9 +85,7 @@ func TestEveryTriesAgainAfterABackoffThatDoubles(t *testing.T) {
 		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble },
 			jobs.RetryFailed(2, time.Minute))
 		time.Sleep(10 * time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stop())
 		runs.expect(t, "0s run", "1m0s run", "3m0s run")
 	})
 }
@@ -100,9 +97,7 @@ func TestEveryTriesAgainAtOnceWithoutABackoff(t *testing.T) {
 		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble },
 			jobs.RetryFailed(2, 0))
 		time.Sleep(time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stop())
 		runs.expect(t, "0s run", "0s run", "0s run")
 	})
 }
@@ -120,9 +115,7 @@ func TestEverySurvivesAnOutage(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		f.Up()
 		time.Sleep(2 * time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stop())
 		n := 0
 		runs.Range(func(any, any) bool { n++; return true })
 		if n != 2 && n != 3 {
@@ -135,21 +128,14 @@ func TestEveryEndsWhereItCannotGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		job := func(context.Context, *dblock.Lock, time.Time) error { return nil }
-		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Millisecond, job); !errors.Is(err,
-			dblock.ErrInvalidOption) {
-			t.Error(err)
-		}
-		if err := jobs.New(f.Client).Every(t.Context(), "job", time.Second, job,
-			jobs.RetryFailed(0, 0)); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, jobs.New(f.Client).Every(t.Context(), "job", time.Millisecond, job), dblock.ErrInvalidOption)
+		assert.ErrorIs(t, jobs.New(f.Client).Every(t.Context(), "job", time.Second, job, jobs.RetryFailed(0, 0)),
+			dblock.ErrInvalidOption)
 		ended := make(chan error, 1)
 		began := time.Now()
 		go func() { ended <- jobs.New(f.Client).Every(context.Background(), "job", time.Hour, job) }()
 		time.Sleep(time.Second)
-		if err := f.Client.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Client.Close(t.Context()))
 		if err := <-ended; !errors.Is(err, dblock.ErrClosed) || time.Since(began) > time.Minute {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}

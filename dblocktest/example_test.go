@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
 
@@ -103,15 +104,11 @@ func ExampleFake_Down() {
 		f := dblocktest.New[*Tx](t)
 		second := f.Another(t)
 		lock, err := f.Client.Lock(context.Background(), "leader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f.Down()
 		f.Advance(f.Client.TTL())
 		next, err := second.Client.TryLock(context.Background(), "leader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		fmt.Println("lost:", errors.Is(context.Cause(lock.Context()), dblock.ErrLost))
 		fmt.Println("fenced:", next.Token() > lock.Token())
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -33,9 +34,7 @@ func inBothWorlds(t *testing.T, test func(t *testing.T)) {
 	t.Run("outside a bubble", func(t *testing.T) {
 		already := leak.Running()
 		t.Run("test", test)
-		if err := leak.Find(already); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, leak.Find(already))
 	})
 	t.Run("in a bubble", func(t *testing.T) { synctest.Test(t, test) })
 }
@@ -100,9 +99,8 @@ func has(t testing.TB, l lock) {
 // isTaken checks that TryLock is refused.
 func isTaken(t testing.TB, c client, name string, options ...dblock.LockOption) {
 	t.Helper()
-	if _, err := c.TryLock(context.Background(), name, options...); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("TryLock of %q: %v: want ErrNotAcquired", name, err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(c.TryLock(context.Background(), name, options...)), dblock.ErrNotAcquired,
+		"TryLock of", name)
 }
 
 // tb is a test in a test: it ends when end is called, and may fail.
@@ -152,9 +150,7 @@ func TestProcessesOfOneDatabaseShareItsLocks(t *testing.T) {
 		take(t, stranger.Client, "n")
 		waits := taking(t, second.Client, "n", func(lock) {})
 		f.AwaitQueue(t, "n", 1)
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, held.Unlock(t.Context()))
 		if next := got(t, waits); next.Token() <= held.Token() {
 			t.Errorf("token %d after %d", next.Token(), held.Token())
 		}
@@ -186,9 +182,7 @@ func TestWhatNeedsATransactionSaysWhatToDoInstead(t *testing.T) {
 		}
 	}
 	has(t, l)
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Unlock(t.Context()))
 }
 
 func TestWhileADatabaseIsAwayHoldersKeepTheirLocksAndNewRequestsFail(t *testing.T) {
@@ -198,9 +192,8 @@ func TestWhileADatabaseIsAwayHoldersKeepTheirLocksAndNewRequestsFail(t *testing.
 		second := f.Another(t)
 		f.Down()
 		second.Down()
-		if _, err := second.Client.Lock(t.Context(), "m"); !errors.Is(err, dblock.ErrUnavailable) {
-			t.Errorf("Lock without a database: %v", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(second.Client.Lock(t.Context(), "m")), dblock.ErrUnavailable,
+			"Lock without a database")
 		f.Advance(f.Client.TTL() / 2)
 		has(t, held)
 		f.Up()
@@ -234,9 +227,7 @@ func TestTokensRiseWithinOneMoment(t *testing.T) {
 				t.Errorf("token %d after %d", l.Token(), last)
 			}
 			last = l.Token()
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(t.Context()))
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestALockIsLostBeforeAnotherHasIt(t *testing.T) {
@@ -24,9 +25,7 @@ func TestALockIsLostBeforeAnotherHasIt(t *testing.T) {
 		if next := got(t, waits); next.Token() <= held.Token() {
 			t.Errorf("token %d after %d", next.Token(), held.Token())
 		}
-		if err := held.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("Unlock of a lost lock: %v", err)
-		}
+		assert.ErrorIs(t, held.Unlock(t.Context()), dblock.ErrLost, "Unlock of a lost lock")
 	})
 }
 
@@ -89,9 +88,7 @@ func TestALockIsLostByItsName(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		if !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("%v", err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrLost)
 	}
 	fails(t, "not held", func(t testing.TB) { f.LoseName(t, "n") })
 	for range 2 {
@@ -124,9 +121,7 @@ func TestOfARaceBetweenLoseAndUnlockAtLeastOneWins(t *testing.T) {
 func TestLoseSaysWhyItCannot(t *testing.T) {
 	f := dblocktest.New[*Tx](t)
 	l := take(t, f.Client, "n")
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Unlock(t.Context()))
 	fails(t, "not held", func(t testing.TB) { f.Lose(t, l) })
 	l = take(t, f.Client, "n")
 	f.Down()
@@ -141,9 +136,7 @@ func TestAnUnlockedLockIsNotLostInPlaceOfTheNext(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		locks := grantedTogether(t, f, 2)
 		first := got(t, locks)
-		if err := first.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, first.Unlock(t.Context()))
 		second := got(t, locks)
 		fails(t, "not held", func(t testing.TB) { f.Lose(t, first) })
 		has(t, second)

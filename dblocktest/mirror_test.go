@@ -166,9 +166,7 @@ func (m *mirror) read() {
 
 func (m *mirror) exec(statement string, args ...any) {
 	m.t.Helper()
-	if _, err := m.tx.Exec(statement, args...); err != nil {
-		m.t.Fatalf("%s: %v", statement, err)
-	}
+	require.NoError(m.t, require.ErrOf(m.tx.Exec(statement, args...)), statement)
 }
 
 func (m *mirror) insert(into string, values ...any) {

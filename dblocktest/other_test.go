@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestSomebodyElseHasTheName(t *testing.T) {
@@ -35,9 +36,7 @@ func TestSomebodyElseReads(t *testing.T) {
 		release := f.Hold(t, "n", dblock.Shared())
 		read := take(t, f.Client, "n", dblock.Shared())
 		isTaken(t, f.Client, "n")
-		if err := read.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, read.Unlock(t.Context()))
 		release()
 		take(t, f.Client, "n")
 	})
@@ -58,9 +57,7 @@ func TestSomebodyElseWaitsBefore(t *testing.T) {
 		f.AwaitQueue(t, "n", 1)
 		waits := taking(t, f.Client, "n", func(lock) {})
 		f.AwaitQueue(t, "n", 2)
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, held.Unlock(t.Context()))
 		f.Advance(time.Minute)
 		if len(waits) > 0 {
 			t.Error("somebody else was passed over")
@@ -107,8 +104,6 @@ func TestWhatIsHeldForASubtestIsReleasedWithIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	for _, name := range []string{"n", "m"} {
-		if _, err := f.Client.Lock(ctx, name); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(f.Client.Lock(ctx, name)))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -30,9 +31,7 @@ func TestAHolderThatDoesNotGetOnIsSucceeded(t *testing.T) {
 			}
 		}
 		stuck.Progress() // too late, and of no consequence
-		if err := next.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, next.Unlock(t.Context()))
 	})
 }
 
@@ -46,26 +45,16 @@ func TestAHolderThatGetsOnKeepsItsLock(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		}, dblock.Progress(time.Minute))
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		all, err := f.Client.LockAll(t.Context(), []string{"a", "b"}, dblock.For("b", dblock.Progress(time.Minute)))
 		require.NoError(t, err)
 		time.Sleep(59 * time.Second)
-		if err := context.Cause(all.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, context.Cause(all.Context()))
 		time.Sleep(2 * time.Second)
-		if err := context.Cause(all.Context()); !errors.Is(err, dblock.ErrStalled) {
-			t.Error(err)
-		}
-		if err := all.Unlock(t.Context()); !errors.Is(err, dblock.ErrStalled) {
-			t.Error(err)
-		}
-		if _, err := f.Client.Lock(t.Context(), "n", dblock.Progress(time.Millisecond)); !errors.Is(err,
-			dblock.ErrInvalidOption) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, context.Cause(all.Context()), dblock.ErrStalled)
+		assert.ErrorIs(t, all.Unlock(t.Context()), dblock.ErrStalled)
+		assert.ErrorIs(t, assert.ErrOf(f.Client.Lock(t.Context(), "n", dblock.Progress(time.Millisecond))),
+			dblock.ErrInvalidOption)
 	})
 }
 

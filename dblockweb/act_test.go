@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -66,9 +67,7 @@ func TestBreakNeedsATokenAndAReason(t *testing.T) {
 	if a := w.do("POST", "break", large); a.status != http.StatusBadRequest {
 		t.Errorf("a large form: %d", a.status)
 	}
-	if err := context.Cause(held.Context()); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	assert.NoError(t, context.Cause(held.Context()), "the holder")
 }
 
 func TestAskTellsTheHolder(t *testing.T) {
@@ -95,9 +94,7 @@ func TestAnInterventionWhileTheDatabaseIsAwaySaysSo(t *testing.T) {
 	a := w.do("POST", "break", url.Values{"name": {"n"}, "token": {fmt.Sprint(held.Token())}, "reason": {"why not"}})
 	w.Up()
 	w.lacks(a.body, "was taken away from", "does not have this lock")
-	if a.status != http.StatusServiceUnavailable {
-		t.Errorf("%d: %s", a.status, a.body)
-	}
+	assert.Equal(t, a.status, http.StatusServiceUnavailable, a.body)
 }
 
 // acted is a Source that answers Ask and Break.
@@ -152,9 +149,7 @@ func TestAnInterventionThatFailsClaimsNoMoreThanIsKnown(t *testing.T) {
 			w := &world{T: t}
 			w.contains(a.Body.String(), c.says)
 			w.lacks(a.Body.String(), c.lacks)
-			if a.Code != http.StatusServiceUnavailable {
-				t.Errorf("%s: %d", c.says, a.Code)
-			}
+			assert.Equal(t, a.Code, http.StatusServiceUnavailable, c.says)
 		})
 	}
 }

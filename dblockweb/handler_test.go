@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -44,9 +45,7 @@ func TestThePageIsReadOnlyUnlessItIsSaidWhoMayAct(t *testing.T) {
 					t.Errorf("POST %s: %d: %s", page, a.status, a.body)
 				}
 			}
-			if err := context.Cause(held.Context()); err != nil {
-				t.Errorf("the holder: %v", err)
-			}
+			assert.NoError(t, context.Cause(held.Context()), "the holder")
 			select {
 			case reason := <-held.Asked():
 				t.Errorf("the holder was asked: %s", reason)
@@ -92,9 +91,7 @@ func TestEveryAnswerSaysWhatABrowserMayDo(t *testing.T) {
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 			"Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := a.Get(key); got != value {
-				t.Errorf("%s: %s: %q", page, key, got)
-			}
+			assert.Equal(t, a.Get(key), value, page, key)
 		}
 		w.lacks(a.body, "style=\"", "<style", "onclick")
 	}
@@ -117,9 +114,7 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 			t.Errorf("%s: %d: %s", name, a.status, a.body)
 		}
 	}
-	if err := context.Cause(held.Context()); err != nil {
-		t.Fatalf("the holder: %v", err)
-	}
+	require.NoError(t, context.Cause(held.Context()), "the holder")
 	for name, headers := range map[string][]string{
 		"fetch":       {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
 		"from a port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
@@ -180,9 +175,7 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 			response, err := http.Get(at.String())
 			require.NoError(t, err)
 			body := readAll(t, response)
-			if response.StatusCode != http.StatusOK {
-				t.Errorf("below %s: %s: %d", root, at, response.StatusCode)
-			}
+			assert.Equal(t, response.StatusCode, http.StatusOK, "below", root, at)
 			for _, link := range links(body) {
 				to, err := at.Parse(link)
 				require.NoError(t, err)
@@ -320,9 +313,7 @@ func TestOnlyPostChangesAnything(t *testing.T) {
 	if a := w.do("POST", "break?"+query.Encode(), url.Values{}); a.status != http.StatusBadRequest {
 		t.Errorf("%d", a.status)
 	}
-	if err := context.Cause(held.Context()); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	assert.NoError(t, context.Cause(held.Context()), "the holder")
 }
 
 // chained is a Source of one chain of waiting.

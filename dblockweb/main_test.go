@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -202,9 +203,7 @@ func (w *world) stream(page string) (next func() (message, bool), end func()) {
 				m.event = strings.TrimSpace(event)
 			}
 			if data, is := strings.CutPrefix(line, "data: "); is {
-				if err := json.Unmarshal([]byte(data), &m); err != nil {
-					w.Error(err)
-				}
+				assert.NoError(w, json.Unmarshal([]byte(data), &m))
 				return m, true
 			}
 		}

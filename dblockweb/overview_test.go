@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -26,9 +27,7 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 			t.Errorf("%q does not come before %q in\n%s", order[i], order[i+1], page)
 		}
 	}
-	if strings.Count(page, ">b/short<") != 1 {
-		t.Error("a name with waiters stands there twice")
-	}
+	assert.Equal(t, strings.Count(page, ">b/short<"), 1, "a name with waiters stands there twice")
 	w.lacks(w.get("?prefix=b"), "c/long", ">a<")
 	w.lacks(w.get("?host=elsewhere"), "c/long", ">a<", "b/short")
 	w.lacks(w.get("?older=1h"), ">a<")
@@ -63,9 +62,7 @@ func TestTheOverviewLeadsFromPageToPage(t *testing.T) {
 			t.Fatal("there is no end")
 		}
 	}
-	if len(seen) != 230 {
-		t.Errorf("%d of 230 names", len(seen))
-	}
+	assert.Equal(t, len(seen), 230, "of 230 names")
 }
 
 func TestANameWithWaitersStandsOnALaterPageToo(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -41,9 +42,7 @@ func TestAStreamGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	w.until(next, "problem", "dblock")
 	a := w.do("GET", "", nil)
 	w.contains(a.body, `role="alert">dblock`, "data-live")
-	if a.status != http.StatusServiceUnavailable {
-		t.Errorf("%d", a.status)
-	}
+	assert.Equal(t, a.status, http.StatusServiceUnavailable)
 	w.Up()
 	w.until(next, "main", "1 holder")
 }
@@ -175,7 +174,5 @@ func TestAServerThatCannotStreamSaysSo(t *testing.T) {
 	r.Header.Set("Accept", "text/event-stream")
 	w := httptest.NewRecorder()
 	page.ServeHTTP(plain{w}, r)
-	if w.Code != http.StatusNotImplemented {
-		t.Errorf("%d", w.Code)
-	}
+	assert.Equal(t, w.Code, http.StatusNotImplemented)
 }

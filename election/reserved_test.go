@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -24,9 +25,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 		ask := func() {
 			go func() {
 				l, err := client.Lock(context.Background(), "n")
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				locks <- l
 			}()
 			synctest.Wait()
@@ -52,13 +51,9 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 		if err := o.settle(t.Context(), &before); err != nil || len(told) != 1 || told[0].Token != leader.Token() {
 			t.Errorf("told of %+v, %v: want token %d alone", told, err, leader.Token())
 		}
-		if err := leader.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, leader.Unlock(t.Context()))
 		for range 2 {
-			if err := (<-locks).Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, (<-locks).Unlock(t.Context()))
 		}
 	})
 }

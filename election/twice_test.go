@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
@@ -35,9 +36,7 @@ func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 	if err := o.read(t.Context()); err != nil || len(told) != 1 || told[0] != lock.Token() {
 		t.Errorf("told of %d, %v", told, err)
 	}
-	if err := lock.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, lock.Unlock(t.Context()))
 }
 
 // Broken by an election that waits for the observer, or for the log.
@@ -59,9 +58,7 @@ func TestElectionsGoOnBesideALoggerAndAnObserverThatBlock(t *testing.T) {
 					<-ctx.Done()
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			})
 			synctest.Wait()
 		}
@@ -85,9 +82,7 @@ func TestATermThatIsOverLeavesTheNextOneOnTheBooks(t *testing.T) {
 	elections.enter(last)
 	elections.enter(next)
 	elections.leave(last)
-	if elections.term("n") != next {
-		t.Error("the next term is not found")
-	}
+	assert.Equal(t, elections.term("n"), next, "the next term is not found")
 	if elections.leave(next); elections.term("n") != nil {
 		t.Error("a term that is over is found")
 	}

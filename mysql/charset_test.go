@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
@@ -69,9 +70,7 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 				t.Errorf("%t, %v", taken, err)
 			}
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks"); n != 1 {
-			t.Errorf("%d rows", n)
-		}
+		assert.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_locks"), 1, "rows")
 	})
 }
 

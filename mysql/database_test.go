@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/suite"
@@ -63,12 +64,8 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 				t.Errorf("a database that is missing: %v", err)
 			}
 			refused := mysql.New(pool, mysql.Database("a`b"))
-			if _, err := reaper.Sweep(t.Context(), refused); !errors.Is(err, dblock.ErrConfig) {
-				t.Errorf("a sweep: %v", err)
-			}
-			if _, err := dblock.New(refused); !errors.Is(err, dblock.ErrConfig) {
-				t.Errorf("%v", err)
-			}
+			assert.ErrorIs(t, assert.ErrOf(reaper.Sweep(t.Context(), refused)), dblock.ErrConfig, "a sweep")
+			assert.ErrorIs(t, assert.ErrOf(dblock.New(refused)), dblock.ErrConfig)
 		})
 	}
 }

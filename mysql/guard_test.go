@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -166,13 +167,9 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 			old[level] = g.begin(t, level)
 		}
 		require.NoError(t, take(t, g))
-		if n := g.takeovers(t); n != 1 {
-			t.Errorf("%d takeovers were written", n)
-		}
+		assert.Equal(t, g.takeovers(t), 1, "takeovers were written")
 		for level, tx := range old {
-			if err := g.guard(t, tx); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("%v, with a snapshot from before the takeover: %v", level, err)
-			}
+			assert.ErrorIs(t, g.guard(t, tx), driver.ErrNotHeld, level, "with a snapshot from before the takeover")
 			require.NoError(t, tx.Rollback())
 		}
 		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
@@ -240,9 +237,7 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 		g.blocked(t, g.taker)
 		require.NoError(t, making.Commit())
 		require.NoError(t, (<-taking).err)
-		if n := g.takeovers(t); n != 1 {
-			t.Errorf("%d takeovers were written", n)
-		}
+		assert.Equal(t, g.takeovers(t), 1, "takeovers were written")
 	})
 }
 
@@ -341,9 +336,7 @@ func TestAGuardThatIsNewerThanTheSnapshotOnMariaDB(t *testing.T) {
 		if want != nil {
 			g.make(t)
 		}
-		if err := g.guard(t, tx); !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
-		}
+		assert.ErrorIs(t, g.guard(t, tx), want)
 		require.NoError(t, tx.Rollback())
 	}
 }

@@ -16,6 +16,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	dblock "github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -205,9 +206,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 						t.Error("a grant was not heard of")
 					}
 					held = dblock.Held{Name: held.Name, Session: waiter.session, Token: next.Grant.Token}
-					if _, err := drivertest.Release(t.Context(), waiter, held, false); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, assert.ErrOf(drivertest.Release(t.Context(), waiter, held, false)))
 				}
 			})
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -156,15 +157,11 @@ func (s server) noGaps(t *testing.T, on *sql.Conn) {
 		_, err := on.ExecContext(t.Context(),
 			"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')",
 			near)
-		if err != nil {
-			t.Errorf("the row of %q cannot be made: %v", near, err)
-		}
+		assert.NoError(t, err, "the row of", near, "cannot be made")
 		_, err = on.ExecContext(t.Context(),
 			"INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, "+
 				"metadata) VALUES (?, 1, '', '', '', ?, 1, 1, '')", near, id())
-		if err != nil {
-			t.Errorf("a share of %q cannot be made: %v", near, err)
-		}
+		assert.NoError(t, err, "a share of", near, "cannot be made")
 	}
 	if s.Kind == dbtest.KindMySQL { // where it can be seen
 		if n := s.number(t, "SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() "+

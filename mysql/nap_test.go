@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 	"time"
 )
@@ -10,8 +11,6 @@ func TestANapIsShorterThanTheReadTimeout(t *testing.T) {
 		0: longestNap, time.Minute: longestNap, 6 * time.Second: longestNap, 3 * time.Second: 2 * time.Second,
 		600 * time.Millisecond: 400 * time.Millisecond,
 	} {
-		if got := napWithin(timeout); got != want {
-			t.Errorf("a read times out after %v: it sleeps %v, want %v", timeout, got, want)
-		}
+		assert.Equal(t, napWithin(timeout), want, "a read times out after", timeout, "it sleeps")
 	}
 }

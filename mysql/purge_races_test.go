@@ -37,9 +37,8 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 			t.Fatalf("%+v, want 2 deleted", got)
 		}
 		require.NoError(t, touching.Commit())
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name IN ('b', 'd')"); n != 2 {
-			t.Fatal("rows in use were deleted")
-		}
+		require.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name IN ('b', 'd')"), 2,
+			"rows in use were deleted")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -287,9 +288,7 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 			"Release": func(ctx context.Context) error { return second(drivertest.Release(ctx, a, whole, true)) },
 		} {
 			got := <-start(t, func(ctx context.Context) (string, error) { return what, do(ctx) })
-			if !errors.Is(got.err, driver.ErrBusy) {
-				t.Errorf("%s: %v", what, got.err)
-			}
+			assert.ErrorIs(t, got.err, driver.ErrBusy, what)
 		}
 		require.NoError(t, row.Commit())
 	})

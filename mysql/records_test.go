@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -51,9 +52,7 @@ func TestOfManyOneBeginsARun(t *testing.T) {
 						return a.BeginRun(t.Context(), driver.Run{Name: fmt.Sprint(round), Token: int64(i + 1),
 							Session: a.session}, driver.Slot{Length: interval}, driver.Retry{Most: 9})
 					})
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 					results <- claimed
 				}()
 			}
@@ -63,9 +62,7 @@ func TestOfManyOneBeginsARun(t *testing.T) {
 					claims++
 				}
 			}
-			if claims != 1 {
-				t.Fatalf("%d began it", claims)
-			}
+			require.Equal(t, claims, 1, "began it")
 		}
 	})
 }

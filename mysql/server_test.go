@@ -191,9 +191,7 @@ func (a actor) look(t *testing.T, name string) driver.State {
 	t.Helper()
 	states, err := a.Read(t.Context(), a.session, []string{name}, 0)
 	require.NoError(t, err)
-	if len(states) != 1 {
-		t.Fatalf("%d states of %s", len(states), name)
-	}
+	require.Equal(t, len(states), 1, "states of", name)
 	return states[0]
 }
 
@@ -310,9 +308,7 @@ func soon(t *testing.T, what string, c <-chan struct{}) {
 
 func is(t *testing.T, err, kind error) {
 	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Fatalf("error %v, want %v", err, kind)
-	}
+	require.ErrorIs(t, err, kind, "error")
 }
 
 func id() string { return rand.Text() }

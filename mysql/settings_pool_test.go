@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -45,9 +46,7 @@ func handOver(t *testing.T, a, b *dblock.Client[*sql.Tx], times int) {
 			next, err = b.Lock(ctx, "n")
 			got <- err
 		}()
-		if _, err := b.TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, require.ErrOf(b.TryLock(ctx, "n")), dblock.ErrNotAcquired)
 		require.NoError(t, held.Unlock(ctx))
 		require.NoError(t, <-got)
 		if next.Token() <= held.Token() {
@@ -182,9 +181,7 @@ func (s server) hourTwice(t *testing.T) {
 			t.Errorf("at %d, which is %s, dblock's clock says %d", at, wall, now)
 		}
 	}
-	if walls[0] != walls[1] {
-		t.Errorf("the hour is there once: %v", walls)
-	}
+	assert.Equal(t, walls[0], walls[1], "the hour is there once", walls)
 }
 
 // Broken by leaving a connection that beats once in a third of a TTL to the server's own patience.

@@ -36,9 +36,7 @@ func TestSchema(t *testing.T) {
 			schema.Check() != nil {
 			t.Fatal(schema, err)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_schema"); n != 1 {
-			t.Fatalf("%d rows in dblock_schema", n)
-		}
+		require.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_schema"), 1, "rows in dblock_schema")
 		s.exec(t, "DROP TABLE dblock_schema, dblock_locks")
 		if schema, err := e.Schema(t.Context()); err != nil || schema != (driver.Schema{}) {
 			t.Fatal(schema, err)

@@ -43,9 +43,7 @@ func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) 
 		if released.err != nil || reclaimed.err != nil || released.value == reclaimed.value {
 			t.Fatalf("released %+v, reclaimed %+v: one of them must have done it", released, reclaimed)
 		}
-		if n := s.used(t, "n"); n != 3 {
-			t.Fatalf("%d units are left", n)
-		}
+		require.Equal(t, s.used(t, "n"), 3, "units are left")
 	})
 }
 
@@ -209,9 +207,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 		if took := time.Since(began); took > 30*time.Second {
 			t.Fatalf("%v", took)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
-			t.Fatalf("%d are held", n)
-		}
+		require.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"), 0, "are held")
 	})
 }
 
@@ -257,9 +253,7 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
 			is(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside), driver.ErrNotHeld)
 			require.NoError(t, tx.Rollback())
-			if s.used(t, name) != 2 {
-				t.Fatal("the rollback did not give it back")
-			}
+			require.Equal(t, s.used(t, name), 2, "the rollback did not give it back")
 
 			tx = begin()
 			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name,

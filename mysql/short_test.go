@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -156,9 +157,8 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			require.NoError(t, changing.Commit())
 			got := <-releasing
 			is(t, got.err, driver.ErrNotHeld)
-			if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name); n != 1 {
-				t.Errorf("%s: the place is gone", what)
-			}
+			assert.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name), 1, what,
+				"the place is gone")
 		}
 		served, b, name := s.attending(t), s.attending(t), id()
 		held := served.take(t, name)
@@ -209,9 +209,7 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		if got := <-releasing; got.err != nil || got.value.Attempt != stays {
 			t.Fatalf("%+v, want %s", got, stays)
 		}
-		if n := s.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"); n != 0 {
-			t.Fatalf("%d waiters are counted", n)
-		}
+		require.Equal(t, s.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"), 0, "waiters are counted")
 	})
 }
 
@@ -226,9 +224,7 @@ func TestAShortHandOverPassesNobodyOver(t *testing.T) {
 		if err != nil || next.Attempt != attempt {
 			t.Fatal(next, err)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
-			t.Fatal("the dead are still in the queue")
-		}
+		require.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_waiters"), 0, "the dead are still in the queue")
 		reader := a.reader("n")
 		if _, outcome, err := drivertest.Join(t.Context(), a, reader); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)

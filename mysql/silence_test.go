@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -22,8 +23,7 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 		})
 		is(t, err, driver.ErrUnavailable)
 		t.Logf("the row was free after %v", time.Since(began))
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name = 'n' AND host = 'another'"); n != 1 {
-			t.Error("the row was not written")
-		}
+		assert.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name = 'n' AND host = 'another'"), 1,
+			"the row was not written")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -68,8 +69,6 @@ func TestATransactionWhoseCommitWasNotAnsweredIsNotRunTwice(t *testing.T) {
 		proxy.Cut()
 		proxy.Heal()
 		is(t, (<-recording).err, driver.ErrUnavailable)
-		if n := events(); n != 1 {
-			t.Errorf("%d events, want 1", n)
-		}
+		assert.Equal(t, events(), 1, "events")
 	})
 }

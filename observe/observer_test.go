@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -114,8 +115,6 @@ func TestOutcomesAreWords(t *testing.T) {
 		{dblock.ErrTxDone, "tx_done"},
 		{errors.New("something else"), "failed"},
 	} {
-		if got := observe.Outcome(c.err); got != c.want {
-			t.Errorf("%v: %q, want %q", c.err, got, c.want)
-		}
+		assert.Equal(t, observe.Outcome(c.err), c.want, c.err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -107,9 +108,7 @@ func TestPausesDoubleAndAreJittered(t *testing.T) {
 				last = time.Now()
 				return errConflict
 			}, optimistic.Attempts(9), optimistic.Backoff(10*time.Millisecond, 100*time.Millisecond))
-			if err == nil {
-				t.Error("no error")
-			}
+			assert.Error(t, err)
 		})
 	}
 	bound := 10 * time.Millisecond
@@ -152,7 +151,5 @@ func TestWrongOptionsAreRefusedBeforeTheFirstAttempt(t *testing.T) {
 			t.Errorf("%d calls, %v", calls, err)
 		}
 	}
-	if err := optimistic.Retry(t.Context(), nil); !errors.Is(err, optimistic.ErrInvalid) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, optimistic.Retry(t.Context(), nil), optimistic.ErrInvalid)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
@@ -23,9 +24,7 @@ func advisory(t *testing.T, pool *pgxpool.Pool) *postgres.AdvisoryClient {
 	c, err := postgres.Advisory(pool, postgres.AdvisoryApp("orders"), postgres.AdvisoryTTL(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 	})
 	return c
 }
@@ -44,9 +43,7 @@ func TestAdvisoryRefusesBadInput(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, c, err)
 		}
 	}
-	if _, err := postgres.Advisory(pool, postgres.AdvisoryLogger(slog.New(slog.DiscardHandler))); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.ErrOf(postgres.Advisory(pool, postgres.AdvisoryLogger(slog.New(slog.DiscardHandler)))))
 }
 
 func TestAdvisoryLocksOfTransactions(t *testing.T) {
@@ -56,9 +53,7 @@ func TestAdvisoryLocksOfTransactions(t *testing.T) {
 	defer cancel()
 	is := func(err, want error) {
 		t.Helper()
-		if !errors.Is(err, want) {
-			t.Errorf("%v: want %v", err, want)
-		}
+		assert.ErrorIs(t, err, want)
 	}
 	tx, err := pool.Begin(ctx)
 	require.NoError(t, err)

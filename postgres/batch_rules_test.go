@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/slots"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -34,9 +35,7 @@ func TestBatchesInOppositeOrdersNeverDeadlock(t *testing.T) {
 	all := func(rs []driver.Request) func() {
 		return func() {
 			grants, _, err := drivertest.Batch(t.Context(), s, rs, nil)
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			n := 0
 			for _, g := range grants {
 				if g.Token != 0 {
@@ -104,9 +103,7 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 		"IF current_query() LIKE '%BatchRows%' THEN PERFORM pg_advisory_xact_lock_shared(4711); END IF; RETURN " +
 		"clock_of_the_test(); END $$")
 	s.begin()
-	if _, err := s.tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(s.tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)")))
 	var grants []driver.Grant
 	var released []bool
 	done := s.blocked(func() {
@@ -126,9 +123,7 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	s.commit()
 	<-done
 	for i, g := range grants {
-		if g.Token != 0 {
-			t.Errorf("request %d was granted", i)
-		}
+		assert.Equal(t, g.Token, 0, "request", i, "was granted")
 	}
 	if slices.Contains(released, true) {
 		t.Errorf("released %v", released)
@@ -167,9 +162,7 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 			t.Errorf("once more: %+v, %v, %v, %d events", next, taken, err, events())
 		}
 		s.begin()
-		if err := s.inside("Guard", s.tx, h); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("the old holder guards: %v", err)
-		}
+		assert.ErrorIs(t, s.inside("Guard", s.tx, h), driver.ErrNotHeld, "the old holder guards")
 		s.commit()
 		s.sound()
 	}

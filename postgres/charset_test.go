@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
@@ -163,9 +164,7 @@ func inTransactions[TX any](
 	err = c.LockTx(t.Context(), tx, name)
 	is("LockTx", err, nil)
 	if err == nil {
-		if _, err := waiting.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(waiting.TryLock(t.Context(), name)), dblock.ErrNotAcquired)
 	}
 	require.NoError(t, commit())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -21,9 +22,7 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 	require.NoError(t, err)
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	events := func(name string) (kinds []string) {
 		last := int64(0)
@@ -38,9 +37,8 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 	for range 30 {
 		check(l.Record(t.Context(), "before", ""))
 	}
-	if _, err := pool.Exec(t.Context(), "ALTER TABLE dblock_events ALTER COLUMN id RESTART WITH 1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t,
+		require.ErrOf(pool.Exec(t.Context(), "ALTER TABLE dblock_events ALTER COLUMN id RESTART WITH 1")))
 	check(l.Record(t.Context(), "behind", ""))
 	check(c.Ask(t.Context(), "n", "why"))
 	check(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"},

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -114,10 +115,8 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 // stands checks that the hold is as it was.
 func (g guardian) stands() {
 	g.Helper()
-	if n := g.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND token = $1",
-		g.held.Token); n != 1 {
-		g.Errorf("it is not held any more")
-	}
+	assert.Equal(g, g.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND token = $1", g.held.Token),
+		1, "it is not held any more")
 	g.sound()
 }
 
@@ -192,18 +191,12 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 			s.do(query(postgresdb.LockGuard, "a1"))
 			s.do(query(postgresdb.TouchGuard, "a1"))
 			tx := s.snapshot(level)
-			if err := s.tryGuard(h); !errors.Is(err, driver.ErrBusy) {
-				t.Errorf("made under a takeover: %v", err)
-			}
-			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) {
-				t.Errorf("guarded with no guard: %v", err)
-			}
+			assert.ErrorIs(t, s.tryGuard(h), driver.ErrBusy, "made under a takeover")
+			assert.ErrorIs(t, s.inside("Guard", tx, h), driver.ErrRetry, "guarded with no guard")
 			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token,
 				LockTimeout: "10s"}))
 			s.commit()
-			if err := s.tryGuard(h); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("made after the takeover: %v", err)
-			}
+			assert.ErrorIs(t, s.tryGuard(h), driver.ErrNotHeld, "made after the takeover")
 			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("guarded after the takeover: %v", err)
 			}
@@ -221,18 +214,14 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 		g.do(query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: "n", Session: "a", Token: g.held.Token}))
 		done := g.blockedTake(take, func() {
 			g.commit()
-			if _, err := tx.Exec(t.Context(),
-				"SELECT 1 FROM dblock_guards WHERE attempt = 'a1' FOR SHARE"); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t,
+				assert.ErrOf(tx.Exec(t.Context(), "SELECT 1 FROM dblock_guards WHERE attempt = 'a1' FOR SHARE")))
 		})
 		// The share lock may come before the takeover's look, or after: in both cases there is one
 		// of the two.
 		switch {
 		case done == nil:
-			if err := g.inside("Guard", tx, g.held); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("taken over, and guarded: %v", err)
-			}
+			assert.ErrorIs(t, g.inside("Guard", tx, g.held), driver.ErrNotHeld, "taken over, and guarded")
 			if n := g.number("SELECT takeovers FROM dblock_guards WHERE attempt = 'a1'"); n != 1 {
 				t.Errorf("the takeover has written %d times", n)
 			}
@@ -286,9 +275,8 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 			})
 			s.commit()
 			<-done
-			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
-				t.Errorf("the transaction is not usable afterwards: %v", err)
-			}
+			assert.NoError(t, assert.ErrOf(tx.Exec(t.Context(), "SELECT 1")),
+				"the transaction is not usable afterwards")
 		})
 	}
 }
@@ -312,9 +300,8 @@ func TestASnapshotFromBeforeATakeoverGuardsNothing(t *testing.T) {
 				!errors.Is(err, driver.ErrRetry) {
 				t.Errorf("%s: %v", level, err)
 			}
-			if err := g.inside("Guard", g.snapshot(level), g.held); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("%s, with a snapshot from after the takeover: %v", level, err)
-			}
+			assert.ErrorIs(t, g.inside("Guard", g.snapshot(level), g.held), driver.ErrNotHeld, level,
+				"with a snapshot from after the takeover")
 		}
 	})
 }
@@ -333,9 +320,8 @@ func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
 				(!errors.Is(err, driver.ErrRetry) || pgserver.State(err) != pgserver.SerializationFailure) {
 				t.Errorf("%s: %v", level, err)
 			}
-			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
-				t.Errorf("%s: the transaction is not usable afterwards: %v", level, err)
-			}
+			assert.NoError(t, assert.ErrOf(tx.Exec(t.Context(), "SELECT 1")), level,
+				"the transaction is not usable afterwards")
 		}
 	}
 }
@@ -347,14 +333,10 @@ func TestAGuardThatFailedKeepsNobodyFromWhatTheDeadHad(t *testing.T) {
 		g.makeGuard(g.held)
 		for _, s := range []string{"UPDATE dblock_sessions SET dead = true WHERE id = 'a'",
 			"DELETE FROM dblock_heartbeats WHERE session_id = 'a'"} {
-			if _, err := g.pool.Exec(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(g.pool.Exec(t.Context(), s)))
 		}
 		tx := g.snapshot(pgx.ReadCommitted)
-		if err := g.inside("Guard", tx, g.held); !errors.Is(err, driver.ErrNotHeld) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, g.inside("Guard", tx, g.held), driver.ErrNotHeld)
 		if taken, err := take(g); !taken || err != nil {
 			t.Errorf("taken over: %v, %v", taken, err)
 		}
@@ -377,16 +359,10 @@ func TestAGuardOutlivesAnUpgradeAndADowngrade(t *testing.T) {
 	h.Token = g.Token
 	h.Shared = false
 	whole := guardian{script: s, held: h, by: request("a", "a1")}
-	if _, err := takes["theft"](whole); !errors.Is(err, driver.ErrGuarded) {
-		t.Errorf("after the upgrade: %v", err)
-	}
-	if _, err := s.downgrade(h); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !errors.Is(err,
-		driver.ErrGuarded) {
-		t.Errorf("after the downgrade: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(takes["theft"](whole)), driver.ErrGuarded, "after the upgrade")
+	require.NoError(t, require.ErrOf(s.downgrade(h)))
+	assert.ErrorIs(t, assert.ErrOf(takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")})),
+		driver.ErrGuarded, "after the downgrade")
 	s.commit()
 	if taken, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !taken || err != nil {
 		t.Errorf("after the guarded transaction: %v, %v", taken, err)
@@ -403,9 +379,7 @@ func TestAReleaseDoesNotWaitForAGuardedTransaction(t *testing.T) {
 		s.begin()
 		require.NoError(t, s.inside("Guard", s.tx, h))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		if _, err := drivertest.Release(ctx, s, h, true); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(drivertest.Release(ctx, s, h, true)))
 		if n, err := s.DropGuards(ctx, 10); n != 0 || err != nil {
 			t.Errorf("deleted under a transaction: %d, %v", n, err)
 		}
@@ -434,9 +408,8 @@ func TestGuardsStayForAsLongAsTheirHolds(t *testing.T) {
 			t.Errorf("deleted %d, %v, want %d", n, err, want)
 		}
 	}
-	if n := s.number("SELECT count(*) FROM dblock_guards WHERE attempt IN ('a2', 'a3')"); n != 2 {
-		t.Errorf("%d guards of 2 holds", n)
-	}
+	assert.Equal(t, s.number("SELECT count(*) FROM dblock_guards WHERE attempt IN ('a2', 'a3')"), 2,
+		"guards of 2 holds")
 }
 
 // A savepoint that is rolled back takes the guard with it, as Guard says.

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -209,9 +210,7 @@ func TestAReleasePassesOverTheHeadThatJustLeft(t *testing.T) {
 	s.do(join(request("b", "b3")))
 	done := s.blocked(func() {
 		next, err := drivertest.Release(t.Context(), s, h, true)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		s.went(next, true, "b2")
 	})
 	s.commit()
@@ -296,9 +295,7 @@ func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
 			t.Fatal(left, err)
 		}
 		s.sound()
-		if first := s.number("SELECT first_ticket FROM dblock_locks"); first != want {
-			t.Errorf("the queue begins at %d, want %d", first, want)
-		}
+		assert.Equal(t, s.number("SELECT first_ticket FROM dblock_locks"), want, "the queue begins at")
 		h = driver.Held{Name: "n", Session: "b", Token: left.Next[0].Grant.Token}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -36,9 +37,8 @@ func TestAnExtensionThatWaitedForATakeoverFindsTheLockGone(t *testing.T) {
 		s.commit()
 		<-done
 		extend() // nor once the next holder is there to be seen
-		if n := s.number("SELECT count(*) FROM dblock_holders WHERE expires_at < dblock_now() + 120000000"); n != 1 {
-			t.Error("the lease of the next holder was extended")
-		}
+		assert.Equal(t, s.number("SELECT count(*) FROM dblock_holders WHERE expires_at < dblock_now() + 120000000"), 1,
+			"the lease of the next holder was extended")
 	}
 }
 

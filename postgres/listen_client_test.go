@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -80,9 +81,7 @@ func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
 		client, err := dblock.New(engine, dblock.WithLogger(slog.New(log)))
 		require.NoError(t, err)
 		t.Cleanup(func() {
-			if err := client.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, client.Close(context.Background()))
 		})
 		return client
 	}
@@ -107,9 +106,7 @@ func (d *duo) handOff(meanwhile func()) (looks int64) {
 		if err == nil {
 			err = l.Unlock(d.Context())
 		}
-		if err != nil {
-			d.Error(err)
-		}
+		assert.NoError(d, err)
 		got <- n
 	}()
 	d.until("a waiter", "SELECT count(*) = 1 FROM dblock_waiters")
@@ -204,10 +201,6 @@ func TestAClientOverSQLListensAgainAfterItsConnectionsHaveEnded(t *testing.T) {
 	if d.count.hints.Load() == heard {
 		t.Error("the new listener hears nothing")
 	}
-	if err := d.second.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d connections of the pool are lost", n)
-	}
+	assert.NoError(t, d.second.Close(t.Context()))
+	assert.Equal(t, pool.Stats().InUse, 0, "connections of the pool are lost")
 }

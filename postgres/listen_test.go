@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -77,9 +78,7 @@ func (l *listener) end() error {
 // hears sends a hint, and waits for it.
 func (l *listener) hears(db *sql.DB) {
 	l.Helper()
-	if _, err := db.ExecContext(l.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')"); err != nil {
-		l.Fatal(err)
-	}
+	require.NoError(l, require.ErrOf(db.ExecContext(l.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 	select {
 	case h := <-l.hints:
 		if want := (driver.Hint{Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}}); !reflect.DeepEqual(h, want) {
@@ -182,15 +181,11 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 			}
 			began := time.Now()
 			l.stop()
-			if err := l.end(); !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, l.end(), context.Canceled)
 			if took := time.Since(began); took > dbtest.Scale(500*time.Millisecond) {
 				t.Errorf("it took %v to end", took)
 			}
-			if err := l.up.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.up.Close())
 			for range 3 { // at once: each is another connection
 				conn, err := pool.Conn(t.Context())
 				require.NoError(t, err)
@@ -198,9 +193,7 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 				var channels int
 				require.NoError(t, conn.QueryRowContext(t.Context(),
 					"SELECT count(*) FROM pg_listening_channels()").Scan(&channels))
-				if channels != 0 {
-					t.Error("a connection of the pool listens")
-				}
+				assert.Equal(t, channels, 0, "a connection of the pool listens")
 			}
 		})
 	}
@@ -208,9 +201,7 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 
 func TestNobodyListensThroughADriverThatHidesItsConnection(t *testing.T) {
 	pool := openWrapped(t, dbtest.Postgres(t), 3, hidden)
-	if err := listenThrough(t, NewSQL(pool).Backend).end(); !errors.Is(err, driver.ErrCannotListen) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, listenThrough(t, NewSQL(pool).Backend).end(), driver.ErrCannotListen)
 }
 
 // Broken by a wait that no statement interrupts, and by one that is not interrupted where the
@@ -257,12 +248,8 @@ func TestAListenerEndsWithTheConnectionOfTheHeartbeats(t *testing.T) {
 	s := newScript(t)
 	s.session("s", time.Hour)
 	l := listenThrough(t, s.engine).started()
-	if err := l.up.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := l.end(); !errors.Is(err, driver.ErrUnavailable) {
-		t.Error(err)
-	}
+	assert.NoError(t, l.up.Close())
+	assert.ErrorIs(t, l.end(), driver.ErrUnavailable)
 }
 
 // endless is a connection without deadlines, as one through a tunnel of SSH is.
@@ -328,9 +315,7 @@ func TestAStatementOfTheApplicationsClosesWhileItsConnectionListens(t *testing.T
 	go func() { closed <- statement.Close() }()
 	select {
 	case err := <-closed:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(patience()):
 		t.Error("the statement is not closed while the listener lives")
 	}
@@ -360,9 +345,7 @@ func TestAFirstNotificationThatIsLateIsWaitedFor(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := (upkeep{behind.(upkeep).conn, direct}).Listen(ctx, "s", cancel, nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, (upkeep{behind.(upkeep).conn, direct}).Listen(ctx, "s", cancel, nil), context.Canceled)
 }
 
 // preceded is a database that calls before with each single statement.
@@ -397,9 +380,7 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 		config := configOf(t, db)
 		config.OnNotification = handler
 		l := listenThrough(t, NewSQL(limited(t, stdlib.OpenDB(config), 4)).Backend).started()
-		if _, err := sender.ExecContext(t.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(sender.ExecContext(t.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 		select {
 		case h := <-l.hints:
 			if !reflect.DeepEqual(h, driver.Hint{}) {
@@ -444,9 +425,7 @@ func TestAListenerKnowsItsChannel(t *testing.T) {
 		return err
 	})), 4)
 	l := listenThrough(t, NewSQL(pool).Backend).started()
-	if _, err := pool.ExecContext(t.Context(), "SELECT pg_notify('news', 'b 8 0')"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(pool.ExecContext(t.Context(), "SELECT pg_notify('news', 'b 8 0')")))
 	l.hears(pool)
 	l.stop()
 	_ = l.end()

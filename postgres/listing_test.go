@@ -63,9 +63,7 @@ func (s *script) plan(st statement, mode string, before ...statement) plan {
 	run := func(text string) (answer string) {
 		s.Helper()
 		results, err := conn.Conn().PgConn().Exec(s.Context(), text).ReadAll()
-		if err != nil {
-			s.Fatalf("%s: %v", text, err)
-		}
+		require.NoError(s, err, text)
 		for _, row := range results[0].Rows {
 			answer += string(row[0])
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
@@ -135,9 +136,7 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 				next <- c.Do(t.Context(), "n", func(context.Context, dblock.Handle) error { return nil })
 			}()
 			eventually(t, look, 2, "while it is waited for")
-			if err := errors.Join(l.Unlock(t.Context()), <-next); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, errors.Join(l.Unlock(t.Context()), <-next))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,9 +171,7 @@ func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
 	c, err := dblock.New(engine, dblock.WithApp("orders"))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 	})
 	return c
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -39,9 +40,7 @@ func shadowed(t *testing.T) (db dbtest.Database, exec func(sql string)) {
 	pool := db.Pool(t)
 	exec = func(sql string) {
 		t.Helper()
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(pool.Exec(t.Context(), sql)))
 	}
 	exec(shadows)
 	return db, exec
@@ -79,9 +78,7 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 		l, err := a.Lock(t.Context(), what, as...)
 		require.NoError(t, err)
 		for _, err := range inspect.New(b).Watch(watching, what) { // so that there is somebody else to be told
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			break
 		}
 		granted := make(chan error)
@@ -98,12 +95,8 @@ func handedOver(t *testing.T, db dbtest.Database, log *slog.Logger, before func(
 			}
 		}
 		before()
-		if err := releases[what](l); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-		if err := <-granted; err != nil {
-			t.Errorf("behind %s: %v", what, err)
-		}
+		assert.NoError(t, releases[what](l), what)
+		assert.NoError(t, <-granted, "behind", what)
 	}
 }
 

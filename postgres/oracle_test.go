@@ -60,9 +60,7 @@ func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
 	for name, backend := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(look).Backend} {
 		exec := func(text string) {
 			t.Helper()
-			if _, err := look.ExecContext(t.Context(), text); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(look.ExecContext(t.Context(), text)))
 		}
 		session := driver.Session{ID: "session of " + name, TTL: time.Hour}
 		require.NoError(t, backend.OpenSession(t.Context(), session))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
@@ -78,9 +79,7 @@ func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
 			Listener: func(up bool, err error) { told <- err },
 		}))
 		handOver(t, db, newClient(t, New(db.Pool(t))), client, "other", func() {
-			if err := <-told; !errors.Is(err, driver.ErrDeaf) {
-				t.Errorf("%v", err)
-			}
+			assert.ErrorIs(t, <-told, driver.ErrDeaf)
 		})
 	})
 }
@@ -89,9 +88,7 @@ func TestAnAddressToListenAtThatCannotBeReadIsRefused(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
 	for _, option := range []Option{Listen("host=h port=many"), Listen((*pgx.ConnConfig)(nil)),
 		Listen((*pgxpool.Pool)(nil))} {
-		if _, err := dblock.New(New(pool, option)); !errors.Is(err, dblock.ErrConfig) {
-			t.Errorf("%v", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(dblock.New(New(pool, option))), dblock.ErrConfig)
 	}
 }
 
@@ -100,9 +97,7 @@ func newClient[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock
 	client, err := dblock.New(engine, append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := client.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close(context.Background()))
 	})
 	return client
 }
@@ -137,9 +132,7 @@ func handOver[A, B any](
 	t.Helper()
 	held, err := one.Lock(t.Context(), name)
 	require.NoError(t, err)
-	if _, err := two.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(two.TryLock(t.Context(), name)), dblock.ErrNotAcquired)
 	got := make(chan error, 1)
 	go func() {
 		l, err := two.Lock(t.Context(), name)
@@ -162,14 +155,10 @@ func handOver[A, B any](
 		}
 	}
 	queued()
-	if err := held.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, held.Unlock(t.Context()))
 	select {
 	case err := <-got:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(20 * time.Second):
 		t.Fatal("it was not handed over")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -38,18 +39,14 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 	require.NoError(t, err)
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	if err := errors.Join(client.Guard(t.Context(), tx, l), client.UnlockTx(t.Context(), tx, l),
-		tx.Commit(t.Context())); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t,
+		errors.Join(client.Guard(t.Context(), tx, l), client.UnlockTx(t.Context(), tx, l), tx.Commit(t.Context())))
 	s := pool.Stat()
 	if s.AcquiredConns() != 2 || s.TotalConns() > 4 {
 		t.Errorf("%d of %d connections are in use: want that of the heartbeats and one beside", s.AcquiredConns(),
 			s.TotalConns())
 	}
-	if err := errors.Join(client.Close(t.Context()), other.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, errors.Join(client.Close(t.Context()), other.Close(t.Context())))
 	// pgxpool ends them beside
 	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -105,24 +102,15 @@ func closePoolFirst[TX any](t *testing.T, pool *pgxpool.Pool, engine dblock.Engi
 	case <-time.After(patience()):
 		t.Fatalf("%d connections are in use still", pool.Stat().AcquiredConns())
 	}
-	if err := client.Close(context.Background()); !errors.Is(err, dblock.ErrConfig) {
-		t.Errorf("close: %v", err)
-	}
-	if l.Context().Err() == nil {
-		t.Error("the lock is held still")
-	}
+	assert.ErrorIs(t, client.Close(context.Background()), dblock.ErrConfig, "close")
+	assert.Error(t, l.Context().Err(), "the lock is held still")
 }
 
 func TestAPoolWithinWhichThereIsNoRoomIsRefused(t *testing.T) {
 	db := dbtest.Postgres(t)
-	if _, err := dblock.New(New(poolOf(t, db, 2), WithinPool())); !errors.Is(err, dblock.ErrConfig) {
-		t.Errorf("a pool of 2: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(dblock.New(New(poolOf(t, db, 2), WithinPool()))), dblock.ErrConfig, "a pool of 2")
 	pool := poolOf(t, db, 3)
-	if _, err := newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "m"); !errors.Is(err, dblock.ErrConfig) {
-		t.Errorf("a second client on a pool of 3: %v", err)
-	}
+	require.NoError(t, require.ErrOf(newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "n")))
+	assert.ErrorIs(t, assert.ErrOf(newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "m")), dblock.ErrConfig,
+		"a second client on a pool of 3")
 }

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
@@ -26,9 +26,7 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 	exec := func(statements ...string) {
 		t.Helper()
 		for _, statement := range statements {
-			if _, err := super.Exec(statement); err != nil {
-				t.Fatalf("%s: %v", statement, err)
-			}
+			require.NoError(t, require.ErrOf(super.Exec(statement)), statement)
 		}
 	}
 	exec("REVOKE ALL ON DATABASE "+name+" FROM PUBLIC", "REVOKE ALL ON SCHEMA public FROM PUBLIC",
@@ -46,9 +44,7 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 	}
 	held, err := clients[0].Lock(ctx, "n")
 	require.NoError(t, err)
-	if _, err := clients[1].TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(clients[1].TryLock(ctx, "n")), dblock.ErrNotAcquired)
 	got := make(chan error, 1)
 	go func() {
 		next, err := clients[1].Lock(ctx, "n", dblock.Shared())
@@ -57,16 +53,10 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 		}
 		got <- err
 	}()
-	if err := held.Unlock(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, held.Unlock(ctx))
+	assert.NoError(t, <-got)
 	tx, err := pool.Begin(ctx)
 	require.NoError(t, err)
 	defer tx.Rollback(ctx)
-	if err := clients[0].LockTx(ctx, tx, "n"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, clients[0].LockTx(ctx, tx, "n"))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/postgres"
@@ -26,9 +27,7 @@ func TestARoleWithTooFewConnections(t *testing.T) {
 		"CREATE ROLE " + role + " LOGIN PASSWORD 'p' CONNECTION LIMIT 1",
 		"GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role,
 	} {
-		if _, err := super.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(super.ExecContext(t.Context(), statement)))
 	}
 	t.Cleanup(func() { _, _ = super.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
 	dsn, err := url.Parse(db.DSN)
@@ -49,7 +48,5 @@ func TestARoleWithTooFewConnections(t *testing.T) {
 	if !errors.Is(err, dblock.ErrUnavailable) || !strings.Contains(err.Error(), "too many connections for role") {
 		t.Errorf("%v", err)
 	}
-	if err := client.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, client.Close(ctx))
 }

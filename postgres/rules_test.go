@@ -7,7 +7,9 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The rules for race-free SQL, each with connections in a fixed order: the script holds something
@@ -19,10 +21,8 @@ func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	g := s.take(request("a", "a1"))
-	if _, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token},
-		false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t,
+		require.ErrOf(drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, false)))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
 	r := request("a", "a2")
@@ -80,9 +80,7 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 			var token int64
 			done := s.blocked(func() {
 				g, err := take(s)
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				token = g.Token
 			})
 			purged := s.number("SELECT dblock_now()")
@@ -134,9 +132,8 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	})
 	s.commit()
 	<-done
-	if n := s.number("SELECT count(*) + (SELECT waiters FROM dblock_locks) FROM dblock_waiters"); n != 0 {
-		t.Errorf("%d waiters in the queue or its count", n)
-	}
+	assert.Equal(t, s.number("SELECT count(*) + (SELECT waiters FROM dblock_locks) FROM dblock_waiters"), 0,
+		"waiters in the queue or its count")
 }
 
 // Rules 7 and 9. Broken by tickets from a sequence: then the second to ask would be the first to

@@ -77,9 +77,7 @@ func (s *script) do(st statement) {
 // alone runs a statement in a transaction of its own.
 func (s *script) alone(sql string) {
 	s.Helper()
-	if _, err := s.pool.Exec(s.Context(), sql); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, require.ErrOf(s.pool.Exec(s.Context(), sql)))
 }
 
 func (s *script) commit() {
@@ -118,9 +116,7 @@ func (s *script) number(sql string, args ...any) (n int64) {
 
 func (s *script) exec(sql string) {
 	s.Helper()
-	if _, err := s.pool.Exec(s.Context(), sql); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, require.ErrOf(s.pool.Exec(s.Context(), sql)))
 }
 
 func request(session, attempt string) driver.Request {
@@ -175,9 +171,7 @@ func (s *script) have(r driver.Request) driver.Held {
 
 func (s *script) release(h driver.Held) {
 	s.Helper()
-	if _, err := drivertest.Release(s.Context(), s, h, false); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, require.ErrOf(drivertest.Release(s.Context(), s, h, false)))
 }
 
 // snapshot begins a transaction that sees the database as it is now, above READ COMMITTED for as
@@ -187,9 +181,7 @@ func (s *script) snapshot(level pgx.TxIsoLevel) pgx.Tx {
 	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: level})
 	require.NoError(s, err)
 	s.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) })
-	if _, err := tx.Exec(s.Context(), "SELECT count(*) FROM dblock_locks"); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, require.ErrOf(tx.Exec(s.Context(), "SELECT count(*) FROM dblock_locks")))
 	return tx
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -48,18 +49,10 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 				t.Errorf("the second client: %v", err)
 			}
 			var one int
-			if err := pool.QueryRowContext(t.Context(), "SELECT 1").Scan(&one); err != nil {
-				t.Errorf("the application: %v", err)
-			}
-			if err := held.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if err := first.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if _, err := second.Lock(t.Context(), "m"); err != nil {
-				t.Errorf("once the first is closed: %v", err)
-			}
+			assert.NoError(t, pool.QueryRowContext(t.Context(), "SELECT 1").Scan(&one), "the application")
+			assert.NoError(t, held.Unlock(t.Context()))
+			assert.NoError(t, first.Close(t.Context()))
+			assert.NoError(t, assert.ErrOf(second.Lock(t.Context(), "m")), "once the first is closed")
 		})
 	}
 }

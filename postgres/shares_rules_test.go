@@ -8,7 +8,9 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // The rules for what is shared, in the way of rules_test.go.
@@ -29,9 +31,7 @@ func TestAShareIsSubtractedOnceWhereItsReleaseMeetsItsReclaim(t *testing.T) {
 	})
 	s.commit()
 	<-done
-	if n := s.number("SELECT shared_units FROM dblock_locks"); n != 1 {
-		t.Errorf("%d units are shared, of 1", n)
-	}
+	assert.Equal(t, s.number("SELECT shared_units FROM dblock_locks"), 1, "units are shared, of 1")
 	s.sound()
 }
 
@@ -65,15 +65,11 @@ func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 			s.session("a", time.Minute)
 			s.session("b", time.Minute)
 			h := s.have(request("a", "a1")) // so that there is a row
-			if _, err := drivertest.Release(t.Context(), s, h, false); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), s, h, false)))
 			s.begin()
 			s.do(takeShare(units(request("a", "a2"), 2, 5)))
 			done := s.blocked(func() {
-				if err := call(s); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, call(s))
 			})
 			s.commit()
 			<-done
@@ -185,9 +181,7 @@ func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
 	s.do(join(reader("b", "r2")))
 	done := s.blocked(func() {
 		next, err := drivertest.Undo(t.Context(), s, "b", "n", "writer")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		s.went(next, false, "r1", "r2")
 	})
 	s.commit()
@@ -234,9 +228,7 @@ func TestOfTwoWhoUpgradeAtOnceNeitherWaitsForTheOther(t *testing.T) {
 	s.commit()
 	<-one
 	<-two
-	if _, err := drivertest.Release(t.Context(), s, b, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), s, b, false)))
 	s.enqueue(request("b", "b2"))
 	g, whole, err := s.upgrade(a, "a1")
 	if err != nil || !whole || g.Token <= b.Token || !g.Contended {

@@ -2,24 +2,23 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // A process that is stopped between two statements is, for the server, a connection that says
 // nothing.
 func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 	pool := dbtest.Postgres(t).SQL(t)
-	if _, err := pool.Exec("CREATE TABLE held (n int); INSERT INTO held VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(pool.Exec("CREATE TABLE held (n int); INSERT INTO held VALUES (1)")))
 	locked, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL
 	defer cancel()
@@ -38,9 +37,7 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(goOn)
-	if err := pgserver.Interpret(<-done); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("the transaction ended with %v", err)
-	}
+	assert.ErrorIs(t, pgserver.Interpret(<-done), driver.ErrUnavailable, "the transaction ended with")
 	var n int
 	if err := pool.QueryRow("SELECT n FROM held").Scan(&n); err != nil || n != 3 {
 		t.Errorf("%d %v", n, err)
@@ -55,9 +52,7 @@ func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
 		"sql": NewSQL(db.SQL(t)).Backend} {
 		t.Run(name, func(t *testing.T) {
 			r := driver.Request{Name: name, Session: "a", Attempt: "a", Wait: true}
-			if _, err := engine.Run(t.Context(), protocol.Take{Request: r}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(engine.Run(t.Context(), protocol.Take{Request: r})))
 			locked, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL
 			defer cancel()
@@ -71,13 +66,10 @@ func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
 			}()
 			<-locked
 			// waits for the row, without limit
-			if _, err := db.SQL(t).Exec("UPDATE dblock_locks SET asked = 'why' WHERE name = $1", name); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t,
+				require.ErrOf(db.SQL(t).Exec("UPDATE dblock_locks SET asked = 'why' WHERE name = $1", name)))
 			close(goOn)
-			if err := <-done; !errors.Is(err, driver.ErrUnavailable) {
-				t.Errorf("the transaction ended with %v", err)
-			}
+			assert.ErrorIs(t, <-done, driver.ErrUnavailable, "the transaction ended with")
 		})
 	}
 }

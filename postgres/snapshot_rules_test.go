@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -49,18 +50,15 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	s.session("b", time.Minute)
 	g := s.take(request("a", "a1"))
 	s.enqueue(request("b", "b1"))
-	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() - 1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t,
+		require.ErrOf(s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() - 1")))
 	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	var n int
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n))
-	if _, err := s.pool.Exec(t.Context(),
-		"UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t,
+		require.ErrOf(s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000")))
 	of := transactions[pgx.Tx]{of: ofPgx}
 	require.NoError(t, of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token},
 		driver.Detachment{}, nil))
@@ -102,9 +100,7 @@ func TestWhoComesToBeFirstWhileANameRestsIsTold(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Release()
 	for _, channel := range []string{"dblock_b", "dblock_c"} {
-		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(conn.Exec(ctx, "LISTEN "+channel)))
 	}
 	told := func(want string) {
 		t.Helper()
@@ -134,10 +130,8 @@ func TestUnlockTxPassesOverTheDeadAtReadUncommitted(t *testing.T) {
 	h := s.have(request("a", "a1"))
 	s.enqueue(request("b", "b1"))
 	s.enqueue(request("c", "c1"))
-	if _, err := s.pool.Exec(t.Context(),
-		"UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'b'"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t,
+		require.ErrOf(s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'b'")))
 	tx := s.snapshot(pgx.ReadUncommitted)
 	require.NoError(t, s.inside("ReleaseTx", tx, h))
 	require.NoError(t, tx.Commit(t.Context()))
@@ -173,13 +167,10 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 						errors.Is(err, driver.ErrNotHeld) || pgserver.State(err) != pgserver.SerializationFailure {
 						t.Errorf("it is held, and %s says: %v", what, err)
 					}
-					if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
-						t.Errorf("the transaction is not usable afterwards: %v", err)
-					}
+					assert.NoError(t, assert.ErrOf(tx.Exec(t.Context(), "SELECT 1")),
+						"the transaction is not usable afterwards")
 					s.makeGuard(h)
-					if err := s.inside(what, s.snapshot(level), h); err != nil {
-						t.Errorf("a new transaction: %v", err)
-					}
+					assert.NoError(t, s.inside(what, s.snapshot(level), h), "a new transaction")
 				})
 			}
 		}
@@ -200,9 +191,7 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 					t.Helper()
 					tx := s.snapshot(level)
 					defer tx.Rollback(t.Context())
-					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrNotHeld) {
-						t.Errorf("%v, want ErrNotHeld", err)
-					}
+					assert.ErrorIs(t, s.inside(what, tx, h), driver.ErrNotHeld)
 				}
 				for _, r := range []driver.Request{reader("a", "a1"), request("a", "a2")} {
 					h := s.have(r)
@@ -213,10 +202,8 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 					s.release(other)
 				}
 				h := s.have(request("a", "a3"))
-				if _, err := s.pool.Exec(t.Context(),
-					"DELETE FROM dblock_heartbeats WHERE session_id = 'a'"); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t,
+					require.ErrOf(s.pool.Exec(t.Context(), "DELETE FROM dblock_heartbeats WHERE session_id = 'a'")))
 				if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", driver.Holder{Session: "a",
 					Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
 					t.Fatal(next, taken, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -124,9 +125,7 @@ func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
 		l, err := c.Lock(ctx, "n")
 		require.NoError(t, err)
 		s.unlock(l)
-		if err := inTheWay.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, inTheWay.Unlock(t.Context()))
 		s.set(func(s *server) { s.slow = 0 }, 2)
 	})
 }
@@ -179,9 +178,7 @@ func TestANodeThatHangsIsLateThoughItsClientAnswersForIt(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, dblock.ErrNotAcquired) || took > fakeLimit/2 {
 			t.Errorf("after %v: %v", took, err)
 		}
-		if err := inTheWay.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, inTheWay.Unlock(t.Context()))
 	})
 }
 
@@ -221,9 +218,7 @@ func TestRequestsThatAreStuckDoNotPileUp(t *testing.T) {
 		c.nodes[2].node = n
 		l := s.lock(c)
 		time.Sleep(100 * 3 * fakeLimit)
-		if calls := n.calls.Load(); calls != maxStalled {
-			t.Errorf("%d requests are stuck", calls)
-		}
+		assert.Equal(t, n.calls.Load(), maxStalled, "requests are stuck")
 		close(n.free)
 		time.Sleep(3 * fakeLimit)
 		if calls := n.calls.Load(); calls == maxStalled {

@@ -2,12 +2,12 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -21,9 +21,7 @@ func TestALoggerThatBlocksDelaysNoLossAndNoClose(t *testing.T) {
 		s.set(func(s *server) { clear(s.data.sessions) }, 0, 1)
 		time.Sleep(fakeTTL)
 		synctest.Wait()
-		if !errors.Is(context.Cause(l.Context()), dblock.ErrLost) {
-			t.Errorf("cause: %v", context.Cause(l.Context()))
-		}
+		assert.ErrorIs(t, context.Cause(l.Context()), dblock.ErrLost, "cause")
 		s.unlock(s.lockAs(c, "other"))
 		began := time.Now()
 		if err := c.Close(context.Background()); err != nil || time.Since(began) > 2*time.Second {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -50,9 +51,7 @@ func TestANodeThatLostItsDataLearnsTheTokens(t *testing.T) {
 				s.unlock(l)
 				s.set(up, 2)
 				s.set(func(s *server) { s.wipe(); s.offset = 0 }, 0)
-				if _, err := c.nodes[0].node.Memory(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, require.ErrOf(c.nodes[0].node.Memory(t.Context())))
 				time.Sleep(fakeQuarantine)
 				for range 2 { // the next client finds that the node has to be healed
 					s.unlock(s.lockAs(c, "other")) // the nodes learn nothing of the first name
@@ -101,13 +100,9 @@ func TestInitIsNeededOnceAndForAllNodes(t *testing.T) {
 		s.set(wiped, 0, 1, 2, 3, 4)
 		c := s.client(1)
 		nodes := c.nodes
-		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(c.TryLock(t.Context(), "n")), ErrQuarantined)
 		time.Sleep(2 * fakeQuarantine)
-		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
-			t.Errorf("nobody called Init: %v", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(c.TryLock(t.Context(), "n")), ErrQuarantined, "nobody called Init")
 		s.set(func(s *server) { s.down = true }, 4)
 		var e *Error
 		if err := Init(t.Context(), nodes...); !errors.As(err, &e) || len(e.Nodes) != 1 || e.Nodes[0].Node != 5 ||
@@ -117,30 +112,22 @@ func TestInitIsNeededOnceAndForAllNodes(t *testing.T) {
 		s.set(up, 4)
 		for range 2 {
 			require.NoError(t, Init(t.Context(), nodes...))
-			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
-				t.Errorf("at once after Init: %v", err)
-			}
+			assert.ErrorIs(t, assert.ErrOf(c.TryLock(t.Context(), "n")), ErrQuarantined, "at once after Init")
 		}
 		time.Sleep(fakeQuarantine)
 		s.unlock(s.lock(c))
 
 		s.set(wiped, 0, 1)
-		if err := Init(t.Context(), nodes...); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, Init(t.Context(), nodes...))
 		if m, err := nodes[0].node.Memory(t.Context()); err != nil || m.floor != 0 {
 			t.Errorf("Init of a quorum that there is changed a node: %+v, %v", m, err)
 		}
 		s.set(wiped, 2)
 		for range 4 { // nodes that have forgotten heal no other
-			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
-				t.Fatalf("the majority lost its data: %v", err)
-			}
+			require.ErrorIs(t, require.ErrOf(c.TryLock(t.Context(), "n")), ErrQuarantined, "the majority lost its data")
 			time.Sleep(fakeQuarantine + time.Second)
 		}
-		if err := Init(t.Context(), nodes...); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, Init(t.Context(), nodes...))
 		time.Sleep(fakeQuarantine)
 		s.unlock(s.lock(c))
 	})
@@ -167,17 +154,9 @@ func TestOptionsAndNodesAreChecked(t *testing.T) {
 		"a short rest":   func() (*Client, error) { return New(some(3), WithQuarantine(time.Second)) },
 		"no logger":      func() (*Client, error) { return New(some(3), WithLogger(nil)) },
 	} {
-		if _, err := try(); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(try()), dblock.ErrInvalidOption, name)
 	}
-	if _, err := New(some(5)); err != nil {
-		t.Error(err)
-	}
-	if err := Quarantine(t.Context(), Node{}); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Error(err)
-	}
-	if err := Init(t.Context()); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.ErrOf(New(some(5))))
+	assert.ErrorIs(t, Quarantine(t.Context(), Node{}), dblock.ErrInvalidOption)
+	assert.ErrorIs(t, Init(t.Context()), dblock.ErrInvalidOption)
 }

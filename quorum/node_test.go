@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -40,9 +41,7 @@ func TestANodeIsWhatItsDatabaseRemembers(t *testing.T) {
 	if left := time.Until(l.Until()); left <= 0 || left > time.Minute {
 		t.Errorf("trusted for %v", left)
 	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Unlock(t.Context()))
 	if h, err := n.Highest(t.Context()); err != nil || h != raised {
 		t.Errorf("the highest is %d, not %d: %v", h, raised, err)
 	}
@@ -50,9 +49,7 @@ func TestANodeIsWhatItsDatabaseRemembers(t *testing.T) {
 	if err != nil || next.Token() <= raised {
 		t.Fatalf("token %d after %d: %v", next.Token(), raised, err)
 	}
-	if err := next.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, next.Unlock(t.Context()))
 	for _, floor := range []int64{raised + 1e12, 0, 7} {
 		require.NoError(t, n.Renew(t.Context(), floor))
 		if m, err := n.Memory(t.Context()); err != nil || m.floor != floor || m.age > time.Minute {
@@ -84,8 +81,6 @@ func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
 			!strings.Contains(err.Error(), nodes[long].name) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := New(nodes, WithQuarantine(4*time.Second+2*time.Millisecond)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(t, assert.ErrOf(New(nodes, WithQuarantine(4*time.Second+2*time.Millisecond))), name)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -39,9 +40,7 @@ func scripted(t *testing.T, servers int, b bugs, f func(t *testing.T, s scene)) 
 func (s scene) client(id int, options ...Option) *Client {
 	p, c := s.process(id, -1, options...)
 	s.t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			s.t.Error(err)
-		}
+		assert.NoError(s.t, c.Close(context.Background()))
 		p.mu.Lock()
 		p.crashed = true
 		p.mu.Unlock()
@@ -100,14 +99,10 @@ func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
 		if took := time.Since(began); took >= fakeLimit/10 {
 			t.Errorf("it took %v: it waited for more than a majority", took)
 		}
-		if n := s.holders(); n != 3 {
-			t.Errorf("%d nodes hold it at once", n)
-		}
+		assert.Equal(t, s.holders(), 3, "nodes hold it at once")
 		s.set(func(s *server) { s.slow = 0 }, 1, 4)
 		time.Sleep(fakeLimit) // the others join
-		if n := s.holders(); n != 5 {
-			t.Errorf("%d nodes hold it", n)
-		}
+		assert.Equal(t, s.holders(), 5, "nodes hold it")
 		if until := time.Until(l.Until()); until <= 0 || until > fakeTTL {
 			t.Errorf("valid for %v", until)
 		}
@@ -117,9 +112,7 @@ func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
 			t.Errorf("the second holder: %v", err)
 		}
 		s.unlock(l)
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Errorf("the second Unlock: %v", err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()), "the second Unlock")
 		if !errors.Is(context.Cause(l.Context()), dblock.ErrNotHeld) || !l.Until().IsZero() {
 			t.Errorf("%v, until %v", context.Cause(l.Context()), l.Until())
 		}
@@ -128,9 +121,7 @@ func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
 			t.Errorf("token %d after %d", next.Token(), l.Token())
 		}
 		s.unlock(next)
-		if n := s.holders(); n != 0 {
-			t.Errorf("%d nodes still hold it", n)
-		}
+		assert.Equal(t, s.holders(), 0, "nodes still hold it")
 	})
 }
 
@@ -162,9 +153,7 @@ func TestWithAMajorityGoneItFailsInTimeNamesTheNodesAndRecovers(t *testing.T) {
 			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a second is over: %v", err)
 		}
-		if n := s.holders(); n != 0 {
-			t.Errorf("%d nodes hold it", n)
-		}
+		assert.Equal(t, s.holders(), 0, "nodes hold it")
 		time.AfterFunc(time.Second, func() { s.set(up, 2) })
 		l, err := c.Lock(t.Context(), "n")
 		require.NoError(t, err)
@@ -192,14 +181,10 @@ func TestALockOutlivesAMinorityAndIsLostWithTheMajority(t *testing.T) {
 		if late := time.Since(until); late > fakeTTL || !errors.Is(context.Cause(l.Context()), dblock.ErrLost) {
 			t.Errorf("lost %v after it was valid no more: %v", late, context.Cause(l.Context()))
 		}
-		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("Unlock: %v", err)
-		}
+		assert.ErrorIs(t, l.Unlock(t.Context()), dblock.ErrLost, "Unlock")
 		s.set(up, 0, 1)
 		time.Sleep(fakeTTL)
-		if n := s.holders(); n != 0 {
-			t.Errorf("%d nodes hold it", n)
-		}
+		assert.Equal(t, s.holders(), 0, "nodes hold it")
 	})
 }
 
@@ -240,13 +225,9 @@ func TestWhatIsGrantedTooLateIsGivenBack(t *testing.T) {
 		s.unlock(s.lock(c))
 		s.set(down, 0)
 		s.set(func(s *server) { s.slow = 2 * fakeLimit }, 1)
-		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrUnavailable) {
-			t.Errorf("%v", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(c.TryLock(t.Context(), "n")), dblock.ErrUnavailable)
 		time.Sleep(5 * fakeLimit)
-		if n := s.holders(); n != 0 {
-			t.Errorf("%d nodes hold it", n)
-		}
+		assert.Equal(t, s.holders(), 0, "nodes hold it")
 		s.set(up, 0)
 	})
 }
@@ -261,22 +242,14 @@ func TestCloseGivesBackAndCallsOff(t *testing.T) {
 			waits <- err
 		}()
 		time.Sleep(time.Second)
-		if err := b.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := <-waits; !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("the waiter: %v", err)
-		}
+		assert.NoError(t, b.Close(t.Context()))
+		assert.ErrorIs(t, <-waits, dblock.ErrClosed, "the waiter")
 		if err := a.Close(t.Context()); err != nil || !errors.Is(context.Cause(l.Context()), dblock.ErrClosed) ||
 			s.holders() != 0 {
 			t.Errorf("%v, %v, %d nodes hold it", err, context.Cause(l.Context()), s.holders())
 		}
-		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("Unlock: %v", err)
-		}
-		if _, err := a.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("Lock: %v", err)
-		}
+		assert.ErrorIs(t, l.Unlock(t.Context()), dblock.ErrClosed, "Unlock")
+		assert.ErrorIs(t, assert.ErrOf(a.Lock(t.Context(), "n")), dblock.ErrClosed, "Lock")
 	})
 }
 
@@ -328,9 +301,7 @@ func TestDoEndsWithTheLock(t *testing.T) {
 			s.set(up, 0, 1)
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, dblock.ErrLost) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrLost)
 		if err := c.Do(t.Context(), "n", func(context.Context, *Lock) error { return nil }); err != nil {
 			t.Error(err)
 		}

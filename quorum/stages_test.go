@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // staged is a node with steps that a test releases one by one.
@@ -113,9 +114,7 @@ func TestANodeLearnsTheTokensWhenItsQuarantineIsOver(t *testing.T) {
 		held := make(chan *Lock)
 		go func() {
 			l, err := a.TryLock(t.Context(), "n") // on 1 and 2
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			held <- l
 		}()
 		time.Sleep(time.Second / 4)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
@@ -91,9 +92,7 @@ func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 		done := make(chan Report, 1)
 		go func() {
 			report, err := Sweep(ctx, g, Batch(batch))
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			done <- report
 		}()
 		select {

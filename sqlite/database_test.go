@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -49,9 +50,7 @@ func TestATransactionEndsHoweverItsCallerDoes(t *testing.T) {
 			if err := do.fail(e); !errors.Is(err, failure) && !errors.Is(err, errRefused) {
 				t.Fatalf("%v", err)
 			}
-			if f.closed != do.closed {
-				t.Errorf("%d connections were thrown away, want %d", f.closed, do.closed)
-			}
+			assert.Equal(t, f.closed, do.closed, "connections were thrown away")
 			if f.inside && f.closed == 0 {
 				t.Error("the connection is in the pool, inside a transaction")
 			}
@@ -79,9 +78,7 @@ func TestWhoeverDoesNotWaitIsPatientWithTheEnginesOwnWriters(t *testing.T) {
 		require.NoError(t, <-done)
 		d.stuck.Store(int64(time.Since(epoch))) // they find the database busy from now on
 		began := time.Now()
-		if err := d.await(t.Context(), briefly); !errors.Is(err, driver.ErrBusy) {
-			t.Fatalf("%v: want ErrBusy", err)
-		}
+		require.ErrorIs(t, d.await(t.Context(), briefly), driver.ErrBusy)
 		if waited := time.Since(began); waited <= briefly || waited > 2*briefly {
 			t.Errorf("it waited for %v", waited)
 		}
@@ -101,9 +98,7 @@ func TestAListenerIsToldThatItsSessionMayWait(t *testing.T) {
 		"Watch": func() error { return e.Watch(t.Context(), t.Name(), "n", "w") },
 	} {
 		b := addNotifier(t.Name())
-		if err := call(); !errors.Is(err, errRefused) {
-			t.Fatalf("%s: %v", what, err)
-		}
+		require.ErrorIs(t, call(), errRefused, what)
 		select {
 		case <-b.waits: // after an error too: the commit may have been made
 		default:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -49,17 +50,13 @@ func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 				require.NoError(t, post(path, notice{"s", nth, "attempt"}))
 				select {
 				case got := <-heard:
-					if got != "attempt" {
-						t.Fatalf("%q was heard", got)
-					}
+					require.Equal(t, got, "attempt", "was heard")
 				case <-time.After(patience):
 					t.Fatal("it was not heard")
 				}
 			}
 			cancel()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, <-ended, context.Canceled)
 		})
 	}
 }
@@ -87,9 +84,7 @@ func TestTheInboxesOfDeadProcessesAreTakenAway(t *testing.T) {
 	require.NoError(t, err)
 	other, err := openInbox(path, "another")
 	require.NoError(t, err)
-	if _, err := os.Lstat(dead.path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the inbox of a dead process: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(os.Lstat(dead.path)), fs.ErrNotExist, "the inbox of a dead process")
 	for _, b := range []*inbox{b, other} {
 		if !b.stands() {
 			t.Error("the inbox of a living session was taken away")
@@ -99,9 +94,7 @@ func TestTheInboxesOfDeadProcessesAreTakenAway(t *testing.T) {
 			t.Error("the inbox is closed, and stands")
 		}
 	}
-	if _, err := os.Lstat(path + "-dblock"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder is left: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(os.Lstat(path+"-dblock")), fs.ErrNotExist, "the folder is left")
 }
 
 func TestABoxIsForThoseWhoCanWriteToTheDatabase(t *testing.T) {
@@ -112,9 +105,8 @@ func TestABoxIsForThoseWhoCanWriteToTheDatabase(t *testing.T) {
 		require.NoError(t, err)
 		folder, err := os.Stat(filepath.Dir(b.path))
 		require.NoError(t, err)
-		if got := [2]fs.FileMode{folder.Mode().Perm(), b.made.Mode().Perm()}; got != want {
-			t.Errorf("a database of mode %v: %v, want %v", database, got, want)
-		}
+		assert.Equal(t, [2]fs.FileMode{folder.Mode().Perm(), b.made.Mode().Perm()}, want, "a database of mode",
+			database)
 		b.close()
 	}
 }
@@ -125,8 +117,6 @@ func TestABoxIsNeverOutsideItsFolder(t *testing.T) {
 		if b, err := openInbox(path, session); err == nil {
 			t.Errorf("%q: an inbox at %s", session, b.path)
 		}
-		if err := post(path, notice{session, 1, "a"}); err == nil {
-			t.Errorf("%q: posted", session)
-		}
+		assert.Error(t, post(path, notice{session, 1, "a"}), session, "posted")
 	}
 }

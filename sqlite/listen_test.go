@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // hearing is a listener in a bubble of testing/synctest. The test is its inbox and its database, so
@@ -69,9 +70,7 @@ func (h *hearing) hears(want string, within time.Duration) {
 	began := time.Now()
 	select {
 	case got := <-h.heard:
-		if got != want {
-			h.t.Fatalf("%q was heard, want %q", got, want)
-		}
+		require.Equal(h.t, got, want, "was heard")
 	case <-time.After(within + 1):
 		h.t.Fatalf("%q was not heard within %v", want, time.Since(began))
 	}
@@ -198,9 +197,7 @@ func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
 		h.change(func() { h.gone = true })
 		select {
 		case err := <-h.ended:
-			if !errors.Is(err, errNoInbox) {
-				t.Fatal(err)
-			}
+			require.ErrorIs(t, err, errNoInbox)
 		case <-time.After(safetyInterval + 1):
 			t.Fatal("it goes on")
 		}
@@ -213,9 +210,7 @@ func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
 			h.change(func() { h.shown.err = driver.ErrUnavailable })
 			select {
 			case err := <-h.ended:
-				if !errors.Is(err, driver.ErrUnavailable) {
-					t.Fatal(err)
-				}
+				require.ErrorIs(t, err, driver.ErrUnavailable)
 			case <-time.After(safetyInterval + 1):
 				t.Fatal("it goes on")
 			}
@@ -245,9 +240,7 @@ func TestAnInboxThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		}()
 		time.Sleep(10 * openMin)
 		synctest.Wait()
-		if tries != 4 {
-			t.Fatalf("%d tries to open an inbox that is there at the fourth", tries)
-		}
+		require.Equal(t, tries, 4, "tries to open an inbox that is there at the fourth")
 		h.letters <- notice{session: h.session, attempt: "a1", nth: 1}
 		h.hears("a1", 0)
 		cancel()

@@ -1,16 +1,15 @@
 package sqlite
 
-import "testing"
+import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"testing"
+)
 
 func TestANoticeIsReadAsItWasWritten(t *testing.T) {
 	for _, n := range []notice{{nth: 1, attempt: "a"}, {nth: 1 << 60, attempt: "with a space"}, {nth: 7}} {
-		if got := readNotice(n.text()); got != n {
-			t.Errorf("%+v, want %+v", got, n)
-		}
+		assert.Equal(t, readNotice(n.text()), n)
 	}
 	for _, text := range []string{"", " ", "x", "x 1", "99999999999999999999 a", "\x00"} {
-		if got := readNotice([]byte(text)); got != (notice{}) {
-			t.Errorf("%q: %+v", text, got)
-		}
+		assert.Equal(t, readNotice([]byte(text)), (notice{}), text)
 	}
 }

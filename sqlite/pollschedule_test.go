@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"testing"
 	"time"
 )
@@ -20,14 +22,10 @@ func newWatchman(t *testing.T, inbox bool, first snapshot) *watchman {
 // looksAfter checks when the next look is due, lets it be that time, and looks.
 func (w *watchman) looksAfter(want time.Duration, s snapshot, missed bool) {
 	w.t.Helper()
-	if in := w.due().Sub(w.now); in != want {
-		w.t.Fatalf("it looks after %v, want %v", in, want)
-	}
+	require.Equal(w.t, w.due().Sub(w.now), want, "it looks after")
 	w.now = w.now.Add(max(0, want))
 	w.looks()
-	if got := w.saw(s, w.now); got != missed {
-		w.t.Fatalf("missed %v, want %v", got, missed)
-	}
+	require.Equal(w.t, w.saw(s, w.now), missed, "missed")
 }
 
 func TestAListenerWithoutABoxPollsWhileItsSessionWaits(t *testing.T) {
@@ -140,8 +138,6 @@ func TestAGrantThatWasRungIsNotHeardAgain(t *testing.T) {
 			func(t *tally) bool { t.expected = []int64{8}; t.notify(8); return t.missed(8) || t.owing != 0 }, false},
 		{"and stays dead", func(t *tally) bool { t.missed(-1); return t.missed(-1) }, false},
 	} {
-		if missed := c.do(&tally{heard: 7}); missed != c.want {
-			t.Errorf("%s: missed %v", c.what, missed)
-		}
+		assert.Equal(t, c.do(&tally{heard: 7}), c.want, c.what, "missed")
 	}
 }

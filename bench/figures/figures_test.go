@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -16,9 +17,7 @@ BenchmarkPair/sqlite   3   7.5 p50-µs
 PASS
 `))
 	require.NoError(t, err)
-	if got := f.Servers["sqlite"]; got != "3.53.4, WAL" {
-		t.Errorf("the version is %q", got)
-	}
+	assert.Equal(t, f.Servers["sqlite"], "3.53.4, WAL", "the version is")
 	for _, c := range []struct {
 		benchmark, kind, metric string
 		want                    float64
@@ -39,7 +38,5 @@ PASS
 }
 
 func TestAFigureThatIsNoNumberIsAnError(t *testing.T) {
-	if _, err := Read(strings.NewReader("BenchmarkPair/sqlite 3 fast p50-µs")); err == nil {
-		t.Error("no error")
-	}
+	assert.Error(t, assert.ErrOf(Read(strings.NewReader("BenchmarkPair/sqlite 3 fast p50-µs"))))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -18,12 +19,8 @@ func TestWhyGoesOnWithWhatACommandWaitsFor(t *testing.T) {
 		if out := w.must("why", "inner"); strings.Contains(out, "outer") {
 			w.Errorf("its holder waits for nothing:\n%s", out)
 		}
-		if err := inner.Unlock(w.Context()); err != nil {
-			w.Error(err)
-		}
-		if err := outer.Wait(); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, inner.Unlock(w.Context()))
+		assert.NoError(w, outer.Wait())
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -28,13 +29,9 @@ func onCluster(t *testing.T, variable string, test func(w *world)) {
 	require.NoError(t, err)
 	server := dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()}.SQL(t)
 	config.DBName = "dblock_" + strings.ToLower(rand.Text()[:20]) // users are called like it, in 32 letters at most
-	if _, err := server.Exec("CREATE DATABASE " + config.DBName); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(server.Exec("CREATE DATABASE "+config.DBName)))
 	t.Cleanup(func() {
-		if _, err := server.Exec("DROP DATABASE " + config.DBName); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(server.Exec("DROP DATABASE "+config.DBName)))
 	})
 	w := newWorld(t, dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()})
 	require.NoError(t, migrate.Up(t.Context(), w.db, w.engine))
@@ -61,9 +58,7 @@ func TestDoctorSeesANodeOfGalera(t *testing.T) {
 		d = w.doctor()
 		d.has(isProblem, "cluster", "not ready", "non-Primary", "connect to another")
 		d.hasOnly(isProblem, "schema", "cannot be read")
-		if d.status != exitFailed {
-			w.Errorf("status %d", d.status)
-		}
+		assert.Equal(w, d.status, exitFailed, "status")
 	})
 }
 
@@ -149,17 +144,13 @@ func (w *world) status(name string) (value string) {
 func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 	onCluster(t, "DBLOCK_TEST_GROUP_DSN", func(w *world) {
 		c := w.newClient(dblock.WithTTL(2 * time.Second))
-		if _, err := c.Lock(w.Context(), "held"); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, require.ErrOf(c.Lock(w.Context(), "held")))
 		d := w.doctor()
 		d.hasOnly(isNote, "cluster", "one of several primaries of a group", "mysql.SingleWriter()", "fence.Check")
 		d.has(isNote, "cluster", "BEFORE_ON_PRIMARY_FAILOVER", "ErrNotHeld", "= AFTER")
 		w.with("group_replication_consistency", "'AFTER'").has(isOK, "cluster", "is AFTER: a commit waits")
 		d.hasOnly(isNote, "TTL", "or less: 1", "group_replication_member_expel_timeout, 5s in all")
-		if err := c.Close(w.Context()); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, c.Close(w.Context()))
 		user, dsn := w.as("")
 		w.grant(user, "mysql-app.sql")
 		d = w.at(dsn).doctor()
@@ -201,9 +192,7 @@ func (w *world) role(statement, want string) {
 	w.Helper()
 	if strings.HasPrefix(statement, "SELECT") {
 		var said string
-		if err := w.db.QueryRow(statement).Scan(&said); err != nil {
-			w.Errorf("%s: %v", statement, err)
-		}
+		assert.NoError(w, w.db.QueryRow(statement).Scan(&said), statement)
 	} else {
 		w.later(statement)
 	}

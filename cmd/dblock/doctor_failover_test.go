@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +32,7 @@ func TestDoctorReadsHowLongAClusterWaits(t *testing.T) {
 		"evs.inactive_timeout = PT15S; gcs.x = 1": 0,
 		"": 0,
 	} {
-		if got := ofGalera(options).takes; got != want {
-			t.Errorf("%q: %v, want %v", options, got, want)
-		}
+		assert.Equal(t, ofGalera(options).takes, want, options)
 	}
-	if got := ofGroup(5).takes; got != 10*time.Second {
-		t.Error(got)
-	}
+	assert.Equal(t, ofGroup(5).takes, 10*time.Second)
 }

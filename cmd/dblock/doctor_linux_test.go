@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -77,9 +78,7 @@ func (p primary) pool(dsn string) *sql.DB {
 func (p primary) exec(db *sql.DB, statements ...string) {
 	p.Helper()
 	for _, s := range statements {
-		if _, err := db.Exec(s); err != nil {
-			p.Fatalf("%s: %v", s, err)
-		}
+		require.NoError(p, require.ErrOf(db.Exec(s)), s)
 	}
 }
 
@@ -141,9 +140,7 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	tx, err := db.Begin()
 	require.NoError(t, err)
 	for _, s := range []string{"LOCK TABLE dblock_runs IN ROW EXCLUSIVE MODE", "PREPARE TRANSACTION 'left behind'"} {
-		if _, err := tx.Exec(s); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(tx.Exec(s)))
 	}
 	_ = tx.Rollback()
 	doctor(primary, "--older", "1ms").hasOnly(isNote, "transactions", "prepared as 'left behind'", "ROLLBACK PREPARED")
@@ -189,9 +186,7 @@ func TestDoctorKnowsFileSystemsOfANetwork(t *testing.T) {
 	if err != nil || is.level != isOK {
 		t.Errorf("%+v, %v", is, err)
 	}
-	if _, err := fileSystemOf(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(fileSystemOf(filepath.Join(t.TempDir(), "missing"))), os.ErrNotExist)
 }
 
 // Root may write everything but what is mounted so that nobody can.
@@ -204,9 +199,7 @@ func TestDoctorSeesThatAFileCannotBeWritten(t *testing.T) {
 				"CAP_SYS_ADMIN: mount: %v", err)
 		}
 		t.Cleanup(func() {
-			if err := syscall.Unmount(folder, 0); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, syscall.Unmount(folder, 0))
 		})
 	}
 	file := filepath.Join(folder, "app.db")

@@ -150,9 +150,7 @@ func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
 		require.NoError(w, err)
 		defer pool.Close()
 		w.counts(dsn, "ok: 0 of the 8 connections of user "+user)
-		if n := occupy(w.T, pool, 5); n != 5 {
-			w.Fatalf("%d connections", n)
-		}
+		require.Equal(w, occupy(w.T, pool, 5), 5, "connections")
 		w.counts(dsn, "problem: 5 of the 8 connections of user "+user+" are in use: a client needs up to "+w.either("4",
 			"5"))
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -51,9 +52,7 @@ func (w *world) as(options string) (user string, dsn string) {
 // later runs statements when the test is over.
 func (w *world) later(statements ...string) {
 	for _, s := range statements {
-		if _, err := w.db.Exec(s); err != nil {
-			w.Errorf("%s: %v", s, err)
-		}
+		assert.NoError(w, assert.ErrOf(w.db.Exec(s)), s)
 	}
 }
 
@@ -178,9 +177,7 @@ func TestDoctorSeesTheConnectionsOfAUserAndADatabase(t *testing.T) {
 		pool, err := sql.Open("pgx", dsn)
 		require.NoError(w, err)
 		defer pool.Close()
-		if n := occupy(w.T, pool, 1); n != 1 {
-			w.Fatalf("%d connections", n)
-		}
+		require.Equal(w, occupy(w.T, pool, 1), 1, "connections")
 		w.counts(dsn, "problem: 1 of the 4 connections of user "+user+" are in use: a client needs up to 4")
 		w.exec("ALTER ROLE "+user+" CONNECTION LIMIT -1", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT 50",
 			w.name()))

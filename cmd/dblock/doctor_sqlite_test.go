@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -27,15 +28,11 @@ func TestDoctorSeesThatAWriterDoesNotEnd(t *testing.T) {
 	conn, err := w.db.Conn(w.Context())
 	require.NoError(w, err)
 	defer conn.Close()
-	if _, err := conn.ExecContext(w.Context(), "BEGIN IMMEDIATE"); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, require.ErrOf(conn.ExecContext(w.Context(), "BEGIN IMMEDIATE")))
 	w.limits, w.write = usual, 10*time.Millisecond
 	w.doctor().hasOnly(isNote, "writer", "kept the write lock of the file for 10ms")
 	w.limits = usual
-	if _, err := conn.ExecContext(w.Context(), "ROLLBACK"); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, require.ErrOf(conn.ExecContext(w.Context(), "ROLLBACK")))
 	w.doctor().hasOnly(isOK, "writer")
 }
 
@@ -59,9 +56,7 @@ func TestDoctorSeesAFileThatIsNoDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("Dear Sir or Madam, ", 100)), 0o600))
 	d := diagnose(t, shell{}, "--dsn", "sqlite://"+file)
 	d.hasOnly(isProblem, "connection", "not a database")
-	if d.status != exitFailed {
-		t.Errorf("status %d", d.status)
-	}
+	assert.Equal(t, d.status, exitFailed, "status")
 }
 
 func TestDoctorTellsALinkFromItsFile(t *testing.T) {

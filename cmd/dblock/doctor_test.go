@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -35,15 +36,11 @@ func (w *world) doctor(arguments ...string) diagnosis {
 func diagnose(t *testing.T, in shell, arguments ...string) diagnosis {
 	t.Helper()
 	s := in.run(t, append([]string{"doctor", "--json", "--all"}, arguments...)...)
-	if s.err != "" {
-		t.Errorf("dblock doctor: %s", s.err)
-	}
+	assert.Equal(t, s.err, "", "dblock doctor")
 	d := diagnosis{TB: t, status: s.status}
 	for line := range strings.Lines(s.out) {
 		var f finding
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		require.NoError(t, json.Unmarshal([]byte(line), &f), line)
 		d.made = append(d.made, f)
 	}
 	return d
@@ -83,9 +80,7 @@ func (d diagnosis) text(check string) string {
 func (w *world) exec(statements ...string) {
 	w.Helper()
 	for _, s := range statements {
-		if _, err := w.db.ExecContext(w.Context(), s); err != nil {
-			w.Fatalf("%s: %v", s, err)
-		}
+		require.NoError(w, require.ErrOf(w.db.ExecContext(w.Context(), s)), s)
 	}
 }
 
@@ -167,9 +162,7 @@ func TestDoctorSeesTheVersionOfTheTables(t *testing.T) {
 		if w.engine != migrate.SQLite {
 			d.hasOnly(isUnknown, "privileges", "see schema")
 		}
-		if d.status != exitFailed {
-			w.Errorf("status %d", d.status)
-		}
+		assert.Equal(w, d.status, exitFailed, "status")
 	})
 }
 
@@ -192,9 +185,7 @@ func TestDoctorSeesClientsOfOlderBuilds(t *testing.T) {
 		d := w.doctor()
 		d.hasOnly(isNote, "sessions", fmt.Sprintf("orders of pastville:7 began before version %d", version+1),
 			"deploy the new build")
-		if n := strings.Count(d.text("sessions"), "began before"); n != 1 {
-			w.Errorf("%d clients are said to be older", n)
-		}
+		assert.Equal(w, strings.Count(d.text("sessions"), "began before"), 1, "clients are said to be older")
 
 		// The same, of a version that older builds cannot work with.
 		w.exec(fmt.Sprintf("DELETE FROM dblock_migrations WHERE version_id = %d", version),
@@ -238,9 +229,7 @@ func TestDoctorSaysWhyADatabaseCannotBeReached(t *testing.T) {
 	diagnose(t, shell{environment: []string{"XDG_STATE_HOME=" + state}}, "--local").hasOnly(isProblem, "connection",
 		state)
 	for _, path := range []string{missing, filepath.Join(state, "dblock")} {
-		if _, err := os.Stat(path); err == nil {
-			t.Errorf("%s was made", path)
-		}
+		assert.Error(t, assert.ErrOf(os.Stat(path)), path, "was made")
 	}
 	if s := alone(t, "doctor"); s.status != exitUsage || !strings.Contains(s.err, "DBLOCK_DSN") {
 		t.Errorf("without a database: %+v", s)

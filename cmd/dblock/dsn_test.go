@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -78,9 +79,7 @@ func TestNoDatabaseIsNoDatabaseOfOnesOwn(t *testing.T) {
 	if s := alone(t, "ls", "--dsn", "sqlite://"+missing); s.status != exitFailed {
 		t.Errorf("%+v", s)
 	}
-	if _, err := os.Stat(missing); err == nil {
-		t.Error("a file was made where a path was mistyped")
-	}
+	assert.Error(t, assert.ErrOf(os.Stat(missing)), "a file was made where a path was mistyped")
 }
 
 func TestLocalLocksAreThereFromTheFirstUseOn(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
@@ -81,9 +82,7 @@ func TestLsShowsAPageAndSaysHowToGoOn(t *testing.T) {
 	if strings.Count(s.out, "n/") != 5 || s.err != "" {
 		t.Fatalf("%+v", s)
 	}
-	if n := strings.Count(w.must("ls", "--limit", "0"), "n/"); n != 25 {
-		t.Fatalf("%d of 25", n)
-	}
+	require.Equal(t, strings.Count(w.must("ls", "--limit", "0"), "n/"), 25, "of 25")
 }
 
 // watch is a command that watches, as a process. All that it says goes to one file.
@@ -123,9 +122,7 @@ func (w *watch) shows(what string) {
 func (w *watch) interrupt() {
 	w.Helper()
 	require.NoError(w, w.process.Process.Signal(syscall.SIGINT))
-	if err := w.process.Wait(); err != nil {
-		w.Errorf("after an interrupt: %v", err)
-	}
+	assert.NoError(w, w.process.Wait(), "after an interrupt")
 }
 
 func TestWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
@@ -174,9 +171,7 @@ func TestEachLookOfAWatchHasThreeSeconds(t *testing.T) {
 			case 2:
 				began := time.Now()
 				<-ctx.Done()
-				if took := time.Since(began); took != firstSign {
-					t.Errorf("a look that is not answered takes %v", took)
-				}
+				assert.Equal(t, time.Since(began), firstSign, "a look that is not answered takes")
 				return ctx.Err()
 			case 3:
 				return errors.New("refused\nby it")
@@ -229,9 +224,7 @@ func TestEventsComeLatestFirst(t *testing.T) {
 		contains(w, w.must("events"), "Nothing is recorded")
 		held := w.lock("n")
 		require.NoError(w, held.Record(w.Context(), "checked", "half of it"))
-		if out := w.must("ask", "n", "--reason", "a deployment"); out != "" {
-			w.Error(out)
-		}
+		assert.Equal(w, w.must("ask", "n", "--reason", "a deployment"), "")
 		out := w.must("events", "n", "--kind", "checked,asked")
 		contains(w, out, "half of it", "a deployment")
 		if strings.Index(out, "asked") > strings.Index(out, "checked") {

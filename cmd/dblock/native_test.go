@@ -24,9 +24,7 @@ func (w *world) console(statement string, arguments ...any) (c *sql.Conn, pid in
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
 	require.NoError(w, c.QueryRowContext(w.Context(), probes[w.engine].id).Scan(&pid))
-	if _, err := c.ExecContext(w.Context(), statement, arguments...); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, require.ErrOf(c.ExecContext(w.Context(), statement, arguments...)))
 	return c, pid
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 	"time"
 )
@@ -13,8 +14,6 @@ func TestASpanHasTwoUnitsAtMost(t *testing.T) {
 		47*time.Hour + time.Minute: "47h01m",
 		50 * time.Hour:             "2d02h", -20 * time.Second: "-20s", -90 * time.Second: "-1m30s",
 	} {
-		if got := span(d); got != want {
-			t.Errorf("%v: %s, want %s", d, got, want)
-		}
+		assert.Equal(t, span(d), want, d)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -81,9 +82,7 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 		require.NoError(w, c.Start())
 		w.queued("n", 1)
 		require.NoError(w, l.Unlock(w.Context()))
-		if err := c.Wait(); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, c.Wait())
 	})
 }
 
@@ -197,9 +196,7 @@ func TestACommandThatEndsWellAfterItsLockWasLostHasNotSucceeded(t *testing.T) {
 		info, err := inspect.New(w.client).Lock(t.Context(), "n")
 		return err == nil && len(info.Holders) == 1
 	})
-	if _, err := w.client.Break(t.Context(), "n", "a test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(w.client.Break(t.Context(), "n", "a test")))
 	if _ = c.Wait(); c.ProcessState.ExitCode() == 0 {
 		t.Error("it has")
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -119,13 +120,9 @@ func TestSoakTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	w.diesBeforeTheNext(w, []string{"--ttl", ttl.String(), "--grace", (ttl / 2).String()}, func() {
 		tx, err := w.db.Conn(t.Context())
 		require.NoError(t, err)
-		if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(tx.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
 		time.Sleep(ttl + ttl/20) // the lock ends, by the database's clock, whether or not anybody is dead
-		if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(tx.ExecContext(t.Context(), "ROLLBACK")))
 		_ = tx.Close()
 	})
 }
@@ -151,9 +148,7 @@ func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
 		"the lock is lost, or could not be kept") {
 		w.Errorf("%v: %s", c.ProcessState, &complaint)
 	}
-	if _, err := os.Stat(alive + ".term"); err != nil {
-		w.Error("it got no TERM before")
-	}
+	assert.NoError(w, assert.ErrOf(os.Stat(alive+".term")), "it got no TERM before")
 	require.NoError(w, next.Wait())
 	last, err := os.ReadFile(alive)
 	require.NoError(w, err)

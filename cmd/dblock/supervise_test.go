@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/tell"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -69,9 +70,7 @@ func TestTheCommandEndsBeforeItsLockDoes(t *testing.T) {
 				time.Sleep(c.commandEnds)
 				synctest.Wait()
 				err := lost()
-				if got := fmt.Sprint(v.ended); got != c.ended {
-					t.Errorf("%s, want %s", got, c.ended)
-				}
+				assert.Equal(t, fmt.Sprint(v.ended), c.ended)
 				if (err != nil) != c.lost || errors.Is(err, broken) != c.lostBecause {
 					t.Error(err)
 				}
@@ -115,9 +114,7 @@ func TestNoSignalIsLostWhileTheCommandStarts(t *testing.T) {
 		err == nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the command was run after the signal")
-	}
+	assert.Error(t, assert.ErrOf(os.Stat(file)), "the command was run after the signal")
 
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
 	for len(received) == 0 {
@@ -126,9 +123,7 @@ func TestNoSignalIsLostWhileTheCommandStarts(t *testing.T) {
 	p, err := start([]string{"sleep", "600"}, os.Environ())
 	require.NoError(t, err)
 	defer p.forward(received)()
-	if code := p.wait().code(); code != 128+int(syscall.SIGUSR1) {
-		t.Errorf("the command ended with %d", code)
-	}
+	assert.Equal(t, p.wait().code(), 128+int(syscall.SIGUSR1), "the command ended with")
 }
 
 func TestASignalThatCameBeforeReleaseHasEndedTheContext(t *testing.T) {

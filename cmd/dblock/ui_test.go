@@ -23,6 +23,7 @@ import (
 
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -55,9 +56,7 @@ func (w *world) ui(arguments ...string) *page {
 func (p *page) ends(by syscall.Signal) {
 	p.Helper()
 	require.NoError(p, p.process.Process.Signal(by))
-	if err := p.process.Wait(); err != nil {
-		p.Errorf("after %v: %v", by, err)
-	}
+	assert.NoError(p, p.process.Wait(), "after", by)
 }
 
 // opens opens the printed address, and returns what that shows.
@@ -102,9 +101,7 @@ func TestUIShowsThePageToWhoHasOpenedItsAddress(t *testing.T) {
 		held := w.lock("orders/1")
 		p := w.ui()
 		defer p.ends(syscall.SIGTERM)
-		if host := p.address.Hostname(); host != "127.0.0.1" {
-			t.Errorf("it listens at %s", host)
-		}
+		assert.Equal(t, p.address.Hostname(), "127.0.0.1", "it listens at")
 		contains(t, p.opens(), "orders/1")
 		if body := p.opens(); !strings.Contains(body, "orders/1") || len(p.root) < 26 {
 			t.Errorf("once more, at %s: %s", p.root, body)
@@ -387,8 +384,6 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 				t.Errorf("%d, %v: %s", response.StatusCode, err, body)
 			}
 		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -39,9 +39,7 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 			w.Fatalf("%+v", s)
 		}
 		<-held.Context().Done()
-		if err := context.Cause(held.Context()); !errors.Is(err, dblock.ErrLost) {
-			w.Error(err)
-		}
+		assert.ErrorIs(w, context.Cause(held.Context()), dblock.ErrLost)
 		contains(w, w.must("events", "--kind", "broken"), "the host is gone")
 		s = w.run("unlock", "n", "--token", token, "--reason", "again", "--yes")
 		if s.status != exitFailed || !strings.Contains(s.err, "nobody has \"n\": nothing was done") {
@@ -79,15 +77,11 @@ func TestUnlockHitsNobodyWhoCameWhileItAsked(t *testing.T) {
 	w.until(func() bool { return said.shows("[y/N]") })
 	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
-	if _, err := io.WriteString(question, "y\n"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(io.WriteString(question, "y\n")))
 	_ = question.Close()
 	if _ = c.Wait(); c.ProcessState.ExitCode() != exitFailed ||
 		!said.shows("was released meanwhile: nothing was done") {
 		t.Errorf("%v: %s", c.ProcessState, said.text.String())
 	}
-	if err := context.Cause(next.Context()); err != nil {
-		t.Errorf("the next holder lost it: %v", err)
-	}
+	assert.NoError(t, context.Cause(next.Context()), "the next holder lost it")
 }

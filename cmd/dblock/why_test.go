@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -39,9 +40,7 @@ func (w *world) begin() (tx *sql.Tx, pid int64) {
 
 func (w *world) in(tx *sql.Tx, statement string) {
 	w.Helper()
-	if _, err := tx.Exec(statement); err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, require.ErrOf(tx.Exec(statement)))
 }
 
 func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
@@ -99,9 +98,7 @@ func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 				"SELECT count(*) FROM dblock_locks").Scan(new(int)))
 			out := w.must("why", l.Name())
 			contains(w, out, fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
-			if n := strings.Count(out, "LOCKED"); n != 1 {
-				w.Errorf("%d transactions are blamed:\n%s", n, out)
-			}
+			assert.Equal(w, strings.Count(out, "LOCKED"), 1, "transactions are blamed", out)
 			require.NoError(w, tx.Rollback())
 		}
 	})
@@ -141,9 +138,7 @@ func TestWhySeesAPreparedTransaction(t *testing.T) {
 		}, statements ...string) {
 			w.Helper()
 			for _, statement := range statements {
-				if _, err := c.ExecContext(context.Background(), statement); err != nil {
-					w.Fatal(err)
-				}
+				require.NoError(w, require.ErrOf(c.ExecContext(context.Background(), statement)))
 			}
 		}
 		do(c, "XA START "+id, "UPDATE dblock_locks SET token = token + 1 WHERE name = 'n'", "XA END "+id,

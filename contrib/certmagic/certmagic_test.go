@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -38,9 +39,7 @@ func TestOneOperationOfTwoInstancesHasTheName(t *testing.T) {
 			mu.Lock()
 			within--
 			mu.Unlock()
-			if err := s.Unlock(t.Context(), name); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, s.Unlock(t.Context(), name))
 		})
 	}
 	all.Wait()
@@ -62,18 +61,14 @@ func TestTryLockDoesNotWait(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.Unlock(over, name); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, a.Unlock(over, name))
 	if ok, err := b.TryLock(over, name); ok || !errors.Is(err, context.Canceled) {
 		t.Error(ok, err)
 	}
 	if ok, err := b.TryLock(t.Context(), name); !ok || err != nil {
 		t.Error(ok, err)
 	}
-	if err := b.Unlock(t.Context(), name); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, b.Unlock(t.Context(), name))
 }
 
 func TestLockWaitsUntilItsContextEnds(t *testing.T) {
@@ -88,12 +83,8 @@ func TestLockWaitsUntilItsContextEnds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := a.Unlock(t.Context(), name); err != nil {
-		t.Error(err)
-	}
-	if err := a.Unlock(t.Context(), name); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Errorf("one Unlock too many: %v", err)
-	}
+	assert.NoError(t, a.Unlock(t.Context(), name))
+	assert.ErrorIs(t, a.Unlock(t.Context(), name), dblock.ErrNotHeld, "one Unlock too many")
 }
 
 func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
@@ -101,12 +92,8 @@ func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
 	a, b := w.instance(), w.instance()
 	require.NoError(t, a.Lock(t.Context(), name))
 	renew := func(s *certmagiclock.Storage) error { return s.RenewLockLease(t.Context(), name, time.Hour) }
-	if err := renew(a); err != nil {
-		t.Errorf("held: %v", err)
-	}
-	if err := renew(b); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Errorf("not held: %v", err)
-	}
+	assert.NoError(t, renew(a), "held")
+	assert.ErrorIs(t, renew(b), dblock.ErrNotHeld, "not held")
 	w.lose(name)
 	require.NoError(t, b.Lock(t.Context(), name))
 	err := renew(a)
@@ -117,18 +104,12 @@ func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
 	if !errors.Is(err, dblock.ErrLost) || !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("another has it: %v", err)
 	}
-	if err := b.Unlock(t.Context(), name); err != nil {
-		t.Error(err)
-	}
-	if err := renew(a); err != nil {
-		t.Errorf("it is free again: %v", err)
-	}
+	assert.NoError(t, b.Unlock(t.Context(), name))
+	assert.NoError(t, renew(a), "it is free again")
 	if ok, err := b.TryLock(t.Context(), name); ok || err != nil {
 		t.Errorf("a lock that was taken again is free: %v %v", ok, err)
 	}
-	if err := a.Unlock(t.Context(), name); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, a.Unlock(t.Context(), name))
 }
 
 func TestTheNextOfAnInstanceWaitsForOneThatHasLostTheLock(t *testing.T) {
@@ -143,18 +124,14 @@ func TestTheNextOfAnInstanceWaitsForOneThatHasLostTheLock(t *testing.T) {
 		t.Fatalf("two operations have the name: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if err := s.Unlock(t.Context(), name); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("the first heard %v", err)
-	}
+	assert.ErrorIs(t, s.Unlock(t.Context(), name), dblock.ErrLost, "the first heard")
 	select {
 	case err := <-next:
 		require.NoError(t, err)
 	case <-time.After(patience):
 		t.Fatal("the next has not got it")
 	}
-	if err := s.Unlock(t.Context(), name); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Unlock(t.Context(), name))
 }
 
 // Under a lock's context an owner enters what it has: here, both would have the name.
@@ -178,9 +155,7 @@ func TestTwoInstancesUnderOneLockAreTwo(t *testing.T) {
 		}
 		return instances[0].Unlock(ctx, name)
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func TestALongNameIsALockOfItsOwn(t *testing.T) {
@@ -202,8 +177,6 @@ func TestBadInputIsRefused(t *testing.T) {
 		"no client":  func() (*certmagiclock.Storage, error) { return certmagiclock.WithLocks(files, nil, prefix) },
 		"no prefix":  func() (*certmagiclock.Storage, error) { return certmagiclock.WithLocks(files, locker, "") },
 	} {
-		if _, err := make(); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(make()), dblock.ErrInvalidOption, what)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -72,9 +73,7 @@ func TestTwoInstancesObtainACertificateOnce(t *testing.T) {
 	for range 2 {
 		magic := w.magic(ca)
 		both.Go(func() {
-			if err := magic.ObtainCertSync(t.Context(), domain); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, magic.ObtainCertSync(t.Context(), domain))
 		})
 	}
 	both.Wait()
@@ -98,9 +97,7 @@ func TestAnInstanceThatHasLostItsLockIsSucceeded(t *testing.T) {
 	go func() { first <- stuck.ObtainCertSync(t.Context(), domain) }()
 	<-began
 	w.lose(name)
-	if err := next.ObtainCertSync(t.Context(), domain); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, next.ObtainCertSync(t.Context(), domain))
 	close(finish)
 	if err := <-first; err != nil { // it is not told, and writes the certificate again
 		t.Error(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -51,9 +52,7 @@ func (w world) client() *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(sqlite.New(w.open()), dblock.WithTTL(time.Second))
 	require.NoError(w, err)
 	w.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, c.Close(context.Background()))
 	})
 	return c
 }

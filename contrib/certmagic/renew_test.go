@@ -2,7 +2,6 @@ package certmagiclock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -38,9 +38,7 @@ func TestALockThatIsUnlockedWhileItIsTakenAgainIsGivenBack(t *testing.T) {
 	var s *certmagiclock.Storage
 	var first dblock.Handle
 	then := func() {
-		if err := s.Unlock(t.Context(), name); !errors.Is(err, dblock.ErrLost) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, s.Unlock(t.Context(), name), dblock.ErrLost)
 	}
 	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, meddler{w.client().Locker(), &first,
 		then}, prefix)
@@ -48,9 +46,7 @@ func TestALockThatIsUnlockedWhileItIsTakenAgainIsGivenBack(t *testing.T) {
 	require.NoError(t, s.Lock(t.Context(), name))
 	w.lose(name)
 	<-first.Context().Done()
-	if err := s.RenewLockLease(t.Context(), name, time.Hour); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, s.RenewLockLease(t.Context(), name, time.Hour), dblock.ErrNotHeld)
 	other := w.instance()
 	if ok, err := other.TryLock(t.Context(), name); !ok || err != nil {
 		t.Errorf("nobody gives it back: %v %v", ok, err)

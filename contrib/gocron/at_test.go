@@ -2,7 +2,6 @@ package gocronlock
 
 import (
 	"database/sql"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -46,9 +46,7 @@ func TestTheTimeThatWasMeantIsTheLatestOfTheSchedule(t *testing.T) {
 		}
 	}
 	for says, schedule := range map[string]Schedule{"@every": cron.Every(time.Minute), "a zone of its own": berlin{}} {
-		if _, err := timesOf(schedule); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", says, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(timesOf(schedule)), dblock.ErrInvalidOption, says)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -24,9 +25,7 @@ func elector(t *testing.T, c *dblock.Client[*sql.Tx]) *gocronlock.Elector {
 	e, err := gocronlock.NewElector(c, leaders)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := e.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, e.Close(context.Background()))
 	})
 	return e
 }
@@ -52,16 +51,12 @@ func TestTheNextLeadsWhenTheTasksOfTheLastHaveReturned(t *testing.T) {
 	token := receive(t, began)
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := first.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close said %v", err)
-	}
+	assert.ErrorIs(t, first.Close(short), context.DeadlineExceeded, "Close said")
 	receive(t, ended)
 	if leads(first)() || leads(second)() {
 		t.Error("somebody leads while a task of the last leader runs")
 	}
-	if err := first.Task(nothing)(t.Context()); !errors.Is(err, election.ErrNotLeader) {
-		t.Errorf("a task that came too late: %v", err)
-	}
+	assert.ErrorIs(t, first.Task(nothing)(t.Context()), election.ErrNotLeader, "a task that came too late")
 	close(finish)
 	until(t, leads(second))
 	err := second.Task(func(_ context.Context, next int64) error {
@@ -70,9 +65,7 @@ func TestTheNextLeadsWhenTheTasksOfTheLastHaveReturned(t *testing.T) {
 		}
 		return nil
 	})(t.Context())
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func nothing(context.Context, int64) error { return nil }
@@ -97,9 +90,7 @@ func TestATaskIsToldThatItsTermIsLost(t *testing.T) {
 	if n, err := client(t, file).Break(t.Context(), leaders, "test"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := receive(t, causes); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("the cause is %v", err)
-	}
+	assert.ErrorIs(t, receive(t, causes), dblock.ErrLost, "the cause is")
 	until(t, leads(e)) // it stands again
 }
 
@@ -125,7 +116,5 @@ func TestAnElectorWhoseClientIsClosedGivesUp(t *testing.T) {
 	until(t, leads(e))
 	require.NoError(t, c.Close(t.Context()))
 	until(t, func() bool { return errors.Is(e.IsLeader(t.Context()), dblock.ErrClosed) })
-	if err := e.Close(t.Context()); !errors.Is(err, dblock.ErrClosed) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, e.Close(t.Context()), dblock.ErrClosed)
 }

@@ -2,22 +2,18 @@ package gocronlock
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestATermThatIsOverCountsBeforeTheCampaignHasReturned(t *testing.T) {
 	ctx, over := context.WithCancel(t.Context())
 	e := &Elector{term: &term{ctx: ctx}}
-	if err := e.IsLeader(ctx); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, e.IsLeader(ctx))
 	over()
-	if err := e.IsLeader(t.Context()); !errors.Is(err, election.ErrNotLeader) {
-		t.Errorf("IsLeader: %v", err)
-	}
+	assert.ErrorIs(t, e.IsLeader(t.Context()), election.ErrNotLeader, "IsLeader")
 	if e.join() != nil {
 		t.Error("a task has joined")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -64,9 +65,7 @@ func TestAJobOfAMomentRunsOnceOnFourReplicas(t *testing.T) {
 				until(t, func() bool { return len(ran)+len(refused) > i })
 			}
 			for range 3 {
-				if err := receive(t, refused); !errors.Is(err, k.taken) {
-					t.Error(err)
-				}
+				assert.ErrorIs(t, receive(t, refused), k.taken)
 			}
 			if len(ran) != 1 {
 				t.Errorf("it ran %d times", len(ran))
@@ -93,9 +92,7 @@ func TestATimeThatWasMissedIsCaughtUpOnce(t *testing.T) {
 		until(t, func() bool { return len(ran)+len(refused) > i })
 	}
 	for range 2 {
-		if err := receive(t, refused); !errors.Is(err, gocronlock.ErrTaken) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, receive(t, refused), gocronlock.ErrTaken)
 	}
 	if len(ran) != 1 {
 		t.Errorf("it ran %d times", len(ran))
@@ -119,12 +116,8 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 				t.Errorf("token %d", token)
 			}
 			breakAll(t, client(t, file))
-			if err := receive(t, causes); !errors.Is(err, dblock.ErrLost) {
-				t.Errorf("the cause is %v", err)
-			}
-			if err := receive(t, failed); !errors.Is(err, context.Canceled) {
-				t.Errorf("gocron heard %v", err)
-			}
+			assert.ErrorIs(t, receive(t, causes), dblock.ErrLost, "the cause is")
+			assert.ErrorIs(t, receive(t, failed), context.Canceled, "gocron heard")
 		})
 	}
 }
@@ -133,9 +126,7 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 func breakAll(t *testing.T, c *dblock.Client[*sql.Tx]) {
 	for info, err := range inspect.New(c).List(t.Context(), inspect.Filter{}) {
 		require.NoError(t, err)
-		if _, err := c.Break(t.Context(), info.Name, "test"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(c.Break(t.Context(), info.Name, "test")))
 	}
 }
 
@@ -153,12 +144,8 @@ func TestATaskEndsWithItsScheduler(t *testing.T) {
 				return nil
 			}))
 			receive(t, began)
-			if err := s.Shutdown(); err != nil {
-				t.Error(err)
-			}
-			if err := receive(t, ended); err != nil {
-				t.Errorf("its lock had ended: %v", err)
-			}
+			assert.NoError(t, s.Shutdown())
+			assert.NoError(t, receive(t, ended), "its lock had ended")
 		})
 	}
 }
@@ -196,9 +183,7 @@ func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 	if kept := outcomes(t, c); !slices.Equal(kept, []string{""}) {
 		t.Errorf("kept: %q", kept)
 	}
-	if _, err := locker.Lock(t.Context(), job); !errors.Is(err, gocronlock.ErrTaken) {
-		t.Errorf("after a success: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(locker.Lock(t.Context(), job)), gocronlock.ErrTaken, "after a success")
 }
 
 func outcomes(t *testing.T, c *dblock.Client[*sql.Tx]) (kept []string) {
@@ -218,9 +203,7 @@ func TestATaskWithoutItsLockIsNotRun(t *testing.T) {
 		t.Error("it ran")
 		return nil
 	}), gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err }))
-	if err := receive(t, failed); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, receive(t, failed), dblock.ErrNotHeld)
 }
 
 func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
@@ -233,22 +216,16 @@ func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
 	}
 	second, err := locker.Lock(t.Context(), job)
 	require.NoError(t, err)
-	if err := first.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, first.Unlock(t.Context()), dblock.ErrLost)
 	err = locker.Task(job, func(ctx context.Context,
 		l dblock.Handle) error {
 		return context.Cause(l.Context())
 	})(t.Context())
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {
-		if err := second.Unlock(over); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, second.Unlock(over))
 	}
 }
 
@@ -263,9 +240,7 @@ func TestTwoSchedulersUnderOneLockAreTwo(t *testing.T) {
 	first, err := locker.Lock(outer.Context(), job)
 	require.NoError(t, err)
 	defer first.Unlock(t.Context())
-	if _, err := locker.Lock(outer.Context(), job); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("the second got %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(locker.Lock(outer.Context(), job)), dblock.ErrNotAcquired, "the second got")
 }
 
 type never struct{}
@@ -297,11 +272,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		"a task without its function": func() error { return lockers["Hold"].make(t, "").Task(job, nil)(t.Context()) },
 		"a leader's task without one": func() error { return elector(t, c).Task(nil)(t.Context()) },
 	} {
-		if err := try(); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorIs(t, try(), dblock.ErrInvalidOption, what)
 	}
-	if _, err := gocronlock.NewElector(c, ""); !errors.Is(err, dblock.ErrInvalidName) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(gocronlock.NewElector(c, "")), dblock.ErrInvalidName)
 }

@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -55,9 +56,7 @@ func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(sqlite.New(open(t, file)), dblock.WithTTL(time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 	})
 	return c
 }
@@ -67,9 +66,7 @@ func scheduler(t testing.TB, option gocron.SchedulerOption) gocron.Scheduler {
 	s, err := gocron.NewScheduler(option)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Shutdown())
 	})
 	return s
 }

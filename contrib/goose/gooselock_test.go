@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	gooselock "github.com/dblock-go/dblock/contrib/goose"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -78,14 +79,10 @@ func TestTwoProvidersUnderOneLockAreTwo(t *testing.T) {
 			}
 			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 			defer cancel()
-			if err := other.Lock(short, nil); !errors.Is(err, dblock.ErrNotAcquired) {
-				t.Errorf("the second got %v", err)
-			}
+			assert.ErrorIs(t, other.Lock(short, nil), dblock.ErrNotAcquired, "the second got")
 			return l.Unlock(ctx, nil)
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	})
 }
 
@@ -103,18 +100,12 @@ func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
 			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second provider, while the first still migrates: %v", err)
 		}
-		if err := l.Unlock(t.Context(), nil); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("the first heard %v", err)
-		}
+		assert.ErrorIs(t, l.Unlock(t.Context(), nil), dblock.ErrLost, "the first heard")
 		require.NoError(t, l.Lock(t.Context(), nil))
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.Unlock(over, nil); err != nil {
-			t.Error(err)
-		}
-		if err := l.Unlock(t.Context(), nil); !errors.Is(err, dblock.ErrNotHeld) {
-			t.Errorf("one Unlock too many: %v", err)
-		}
+		assert.NoError(t, l.Unlock(over, nil))
+		assert.ErrorIs(t, l.Unlock(t.Context(), nil), dblock.ErrNotHeld, "one Unlock too many")
 	})
 }
 
@@ -143,13 +134,9 @@ func TestBadInputIsRefused(t *testing.T) {
 		"no client":    second(gooselock.New(nil, name)),
 		"a nil option": second(gooselock.New(c, name, nil)),
 	} {
-		if !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrInvalidOption, what)
 	}
-	if err := second(gooselock.New(c, "")); !errors.Is(err, dblock.ErrInvalidName) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, second(gooselock.New(c, "")), dblock.ErrInvalidName)
 }
 
 func second[T any](_ T, err error) error { return err }

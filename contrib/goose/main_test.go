@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
@@ -81,15 +82,11 @@ func (k kind) create(t *testing.T) string {
 	server, err := sql.Open(k.driver, dsn)
 	require.NoError(t, err)
 	name := fmt.Sprintf("dblock_goose_%d", rand.Uint64())
-	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(server.ExecContext(t.Context(), "CREATE DATABASE "+name)))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		if _, err := server.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(server.ExecContext(ctx, "DROP DATABASE "+name)))
 		_ = server.Close()
 	})
 	if k.driver == "mysql" {
@@ -108,9 +105,7 @@ func (d database) open(t *testing.T) *sql.DB {
 	db, err := sql.Open(d.driver, d.name)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, db.Close())
 	})
 	return db
 }
@@ -119,9 +114,7 @@ func (d database) client(t *testing.T, db *sql.DB) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(d.new(db), dblock.WithTTL(5*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 	})
 	return c
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -39,9 +40,7 @@ func open(t *testing.T, db *sql.DB, options ...dblock.Option) *dblock.Client[*sq
 	client, err := dblock.New(sqlite.New(db), append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := client.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close(context.WithoutCancel(t.Context())))
 	})
 	return client
 }
@@ -74,9 +73,7 @@ func (sdk *telemetry) collect() map[string]metricdata.Metrics {
 	require.NoError(sdk.t, sdk.reader.Collect(sdk.t.Context(), &all))
 	metrics := map[string]metricdata.Metrics{}
 	for _, scope := range all.ScopeMetrics {
-		if scope.Scope.Name != "github.com/dblock-go/dblock/contrib/otel" {
-			sdk.t.Errorf("scope %q", scope.Scope.Name)
-		}
+		assert.Equal(sdk.t, scope.Scope.Name, "github.com/dblock-go/dblock/contrib/otel", "scope")
 		for _, m := range scope.Metrics {
 			metrics[m.Name] = m
 		}

@@ -80,9 +80,7 @@ func TestARequestIsASpan(t *testing.T) {
 			o := dblockotel.Observer(sdk.with(c.options...)...)
 			o.AcquireEnd(o.AcquireStart(t.Context(), c.attempt), c.attempt, c.result)
 			ended := sdk.spans.Ended()
-			if len(ended) != 1 {
-				t.Fatalf("%d spans", len(ended))
-			}
+			require.Equal(t, len(ended), 1, "spans")
 			if got := text(ended[0]); got != c.want {
 				t.Errorf("%s\nwant\n%s", got, c.want)
 			}
@@ -127,9 +125,7 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	require.NoError(t, err)
 	other, err := rival.Lock(t.Context(), "m")
 	require.NoError(t, err)
-	if _, err := client.TryLock(ctx, "m"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, require.ErrOf(client.TryLock(ctx, "m")), dblock.ErrNotAcquired)
 	<-told
 	<-told
 	request.End()
@@ -149,9 +145,7 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 		t.Errorf("%s, want the token %d", got, lock.Token())
 	}
 
-	if _, err := rival.Break(t.Context(), "n", "to see it"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(rival.Break(t.Context(), "n", "to see it")))
 	<-lock.Context().Done()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		all := sdk.collect()

@@ -1,7 +1,6 @@
 package dblockotel_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -74,7 +74,5 @@ func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 }
 
 func TestWatchNeedsAClient(t *testing.T) {
-	if _, err := dblockotel.Watch(nil); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(dblockotel.Watch(nil)), dblock.ErrInvalidOption)
 }

@@ -15,6 +15,7 @@ import (
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -135,9 +136,7 @@ func TestDurationsAreHistogramsByOutcome(t *testing.T) {
 		"dblock_hold_duration_seconds orders closed":                         "1 60",
 		"dblock_heartbeat_duration_seconds orders":                           "2 1.001",
 	} {
-		if got[series] != want {
-			t.Errorf("%s: %q, want %q", series, got[series], want)
-		}
+		assert.Equal(t, got[series], want, series)
 		delete(got, series)
 	}
 	if len(got) > 0 {
@@ -163,9 +162,7 @@ dblock_locks_lost_total{client="orders"} 1
 	if err := r.Register(dblockprom.New("mail")); !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 		t.Errorf("a second collector of the same client: %v", err)
 	}
-	if err := r.Register(dblockprom.New("not \xff UTF-8")); err != nil {
-		t.Errorf("a client with a name that is not UTF-8: %v", err)
-	}
+	assert.NoError(t, r.Register(dblockprom.New("not \xff UTF-8")), "a client with a name that is not UTF-8")
 }
 
 func TestNamesAreLabelsOnlyWhereTheyAreAskedFor(t *testing.T) {
@@ -210,9 +207,7 @@ func TestAClientThatIsNotWatchedAndWithoutASessionHasNoGauges(t *testing.T) {
 			t.Errorf("%v: %v held", step.client, got)
 		}
 		for _, name := range []string{"dblock_session_remaining_seconds", "dblock_listener_up"} {
-			if got := value(t, r, name); got != step.sessions {
-				t.Errorf("%v: %s is %v", step.client, name, got)
-			}
+			assert.Equal(t, value(t, r, name), step.sessions, step.client, name)
 		}
 	}
 }
@@ -244,9 +239,7 @@ func TestACollectorCountsARealClient(t *testing.T) {
 	expect(r, "dblock_locks_held", 1)
 	expect(r, "dblock_names_held", 1)
 	expect(r, "dblock_session_ttl_seconds", 2)
-	if _, err := rival.TryLock(t.Context(), "a"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, require.ErrOf(rival.TryLock(t.Context(), "a")), dblock.ErrNotAcquired)
 	expect(theirs, "dblock_acquire_failures_total", 1)
 
 	waited := make(chan error)
@@ -259,21 +252,15 @@ func TestACollectorCountsARealClient(t *testing.T) {
 	expect(r, "dblock_names_contended", 1)
 	expect(theirs, "dblock_locks_waiting", 1)
 	cancel()
-	if err := <-waited; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, <-waited, context.Canceled)
 	expect(theirs, "dblock_locks_waiting", 0)
 	expect(theirs, "dblock_acquire_failures_total", 2)
 	expect(r, "dblock_longest_queue_waiters", 0)
 
-	if _, err := rival.Break(t.Context(), "a", "to see it"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(rival.Break(t.Context(), "a", "to see it")))
 	expect(r, "dblock_locks_lost_total", 1)
 	expect(r, "dblock_locks_held", 0)
-	if err := lock.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, lock.Unlock(t.Context()), dblock.ErrLost)
 	if beats := value(t, r, "dblock_heartbeat_duration_seconds"); beats < 1 {
 		t.Errorf("%v heartbeats", beats)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -93,9 +94,7 @@ func inspected(t *testing.T, of dblockprom.Lister, bounds dblockprom.Inspection)
 
 func TestNothingIsReadUnlessItIsAskedFor(t *testing.T) {
 	r := registry(t, dblockprom.New("orders"))
-	if got := value(t, r, "dblock_inspection_success"); got != -1 {
-		t.Errorf("success %v", got)
-	}
+	assert.Equal(t, value(t, r, "dblock_inspection_success"), -1, "success")
 }
 
 func TestAnInspectionReadsNoMoreThanItsNames(t *testing.T) {
@@ -134,9 +133,7 @@ func TestScrapesInQuickSuccessionReadOnce(t *testing.T) {
 			scrapes.Go(func() { value(t, r, "dblock_names_held") })
 		}
 		scrapes.Wait()
-		if l.asked != 2 {
-			t.Errorf("%d questions", l.asked)
-		}
+		assert.Equal(t, l.asked, 2, "questions")
 		time.Sleep(30 * time.Second)
 		if age := value(t, r, "dblock_oldest_waiter_seconds"); age != 3630 || l.asked != 2 {
 			t.Errorf("after half a minute: %v s old, %d questions", age, l.asked)
@@ -169,17 +166,11 @@ func TestAnInspectionThatFailsSaysSoAndShowsNothingOld(t *testing.T) {
 		} {
 			time.Sleep(time.Second)
 			l.err, l.hangs, l.shown, told = broken.err, broken.hangs, 0, nil
-			if got := value(t, r, "dblock_inspection_success"); got != 0 {
-				t.Errorf("%v: success %v", broken.want, got)
-			}
-			if got := value(t, r, "dblock_inspection_duration_seconds"); got != broken.took {
-				t.Errorf("%v: it took %v", broken.want, got)
-			}
+			assert.Equal(t, value(t, r, "dblock_inspection_success"), 0, broken.want, "success")
+			assert.Equal(t, value(t, r, "dblock_inspection_duration_seconds"), broken.took, broken.want, "it took")
 			for _, name := range []string{"dblock_names_held", "dblock_names_contended", "dblock_longest_queue_waiters",
 				"dblock_oldest_waiter_seconds", "dblock_inspection_truncated"} {
-				if got := value(t, r, name); got != -1 {
-					t.Errorf("%v: %s is %v", broken.want, name, got)
-				}
+				assert.Equal(t, value(t, r, name), -1, broken.want, name)
 			}
 			if len(told) != 1 || !errors.Is(told[0], broken.want) {
 				t.Errorf("told %v, want %v once", told, broken.want)
@@ -196,11 +187,7 @@ func TestAnInspectionRefusesWhatCannotBe(t *testing.T) {
 		"a timeout before": c.Inspect(names{}, dblockprom.Inspection{Timeout: -1}),
 		"every -1 ns":      c.Inspect(names{}, dblockprom.Inspection{Every: -1}),
 	} {
-		if !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrInvalidOption, name)
 	}
-	if got := value(t, registry(t, c), "dblock_inspection_success"); got != -1 {
-		t.Errorf("success %v", got)
-	}
+	assert.Equal(t, value(t, registry(t, c), "dblock_inspection_success"), -1, "success")
 }

@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -37,9 +38,7 @@ func open(t *testing.T, db *sql.DB, options ...dblock.Option) *dblock.Client[*sq
 	client, err := dblock.New(sqlite.New(db), append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := client.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close(context.WithoutCancel(t.Context())))
 	})
 	return client
 }
@@ -56,9 +55,7 @@ func registry(t *testing.T, collectors ...prometheus.Collector) *prometheus.Regi
 // shows fails unless a scrape shows the metrics with these names as they are in text.
 func shows(t *testing.T, r prometheus.Gatherer, text string, names ...string) {
 	t.Helper()
-	if err := testutil.GatherAndCompare(r, strings.NewReader(text), names...); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(text), names...))
 }
 
 // value is the value of a metric without labels but client, or of all of its series together; a

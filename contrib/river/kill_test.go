@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	riverlock "github.com/dblock-go/dblock/contrib/river"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -143,9 +144,7 @@ func TestJobsOfACustomerShareTheirPermitsWhenAProcessIsKilled(t *testing.T) {
 		// rescues it. The other process goes on.
 		insert(t, r)
 		d.wait(t, db, fmt.Sprintf("SELECT count(*) >= 8 FROM worked WHERE ended IS NOT NULL AND began > %d", killed))
-		if most := d.most(t, db, victim.Process.Pid, killed); most != permits {
-			t.Errorf("%d jobs of the customer at once", most)
-		}
+		assert.Equal(t, d.most(t, db, victim.Process.Pid, killed), permits, "jobs of the customer at once")
 	})
 }
 
@@ -153,9 +152,7 @@ func TestJobsOfACustomerShareTheirPermitsWhenAProcessIsKilled(t *testing.T) {
 func insert(t *testing.T, r queue) {
 	t.Helper()
 	for range jobs {
-		if _, err := r.Insert(t.Context(), charge{"42"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(r.Insert(t.Context(), charge{"42"}, nil)))
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
@@ -158,15 +159,11 @@ func (k kind) create(t *testing.T) string {
 	server, err := sql.Open(k.driver, dsn)
 	require.NoError(t, err)
 	name := fmt.Sprintf("dblock_river_%d", rand.Uint64())
-	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(server.ExecContext(t.Context(), "CREATE DATABASE "+name)))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if _, err := server.ExecContext(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(server.ExecContext(ctx, "DROP DATABASE "+name+" WITH (FORCE)")))
 		_ = server.Close()
 	})
 	u, err := url.Parse(dsn)
@@ -199,9 +196,7 @@ func (d database) client(t *testing.T) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(d.new(d.open(t)), dblock.WithTTL(time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 	})
 	return c
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	riverlock "github.com/dblock-go/dblock/contrib/river"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -51,17 +52,13 @@ func (d database) run(t *testing.T, limit *riverlock.Middleware) setting {
 	t.Cleanup(stop)
 	require.NoError(t, s.Start(context.Background()))
 	t.Cleanup(func() {
-		if err := s.StopAndCancel(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.StopAndCancel(context.Background()))
 	})
 	return s
 }
 
 func (s setting) insert(t *testing.T) {
-	if _, err := s.Insert(t.Context(), charge{"42"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(s.Insert(t.Context(), charge{"42"}, nil)))
 }
 
 // next is the next event of a kind.
@@ -100,23 +97,17 @@ func TestAJobWithoutAPermitIsSnoozedUntilThereIsOne(t *testing.T) {
 			"the name is in other use": dblock.Shared()} {
 			c := d.client(t)
 			other, err := c.Lock(t.Context(), permitOf42, taken)
-			if err != nil {
-				t.Fatal(what, err)
-			}
+			require.NoError(t, err, what)
 			s := d.run(t, limit(t, d.client(t).Locker(), one))
 			s.insert(t)
 			s.next(t, river.EventKindJobSnoozed)
-			if err := other.Unlock(t.Context()); err != nil {
-				t.Error(what, err)
-			}
+			assert.NoError(t, other.Unlock(t.Context()), what)
 			receive(t, s.began)
 			s.cause <- nil
 			if e := s.next(t, river.EventKindJobCompleted); e.Job.Attempt != 1 {
 				t.Errorf("%s: attempt %d: a snooze counts as one", what, e.Job.Attempt)
 			}
-			if err := s.StopAndCancel(t.Context()); err != nil {
-				t.Error(what, err)
-			}
+			assert.NoError(t, s.StopAndCancel(t.Context()), what)
 		}
 	})
 }
@@ -129,9 +120,7 @@ func TestAJobIsToldThatItsPermitIsLost(t *testing.T) {
 		if n, err := d.client(t).Break(t.Context(), permitOf42, "test"); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if err := receive(t, s.cause); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("the cause is %v", err)
-		}
+		assert.ErrorIs(t, receive(t, s.cause), dblock.ErrLost, "the cause is")
 		if e := s.next(t, river.EventKindJobFailed); len(e.Job.Errors) != 1 {
 			t.Errorf("River knows %v", e.Job.Errors)
 		}
@@ -157,9 +146,7 @@ func TestAJobThatReturnsAfterALossHasFailed(t *testing.T) {
 		_, err := c.Break(t.Context(), permitOf42, "test")
 		return err
 	})
-	if !errors.Is(err, dblock.ErrLost) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, dblock.ErrLost)
 }
 
 func TestWhatTheJobReturnsIsPassedOn(t *testing.T) {
@@ -173,9 +160,7 @@ func TestWhatTheJobReturnsIsPassedOn(t *testing.T) {
 	}
 	func() {
 		defer func() {
-			if recover() != "boom" {
-				t.Error("a panic did not pass through")
-			}
+			assert.Equal(t, recover(), "boom", "a panic did not pass through")
 		}()
 		_ = work(riverlock.Limit{Key: "customer/42", Permits: 1}, func(context.Context) error { panic("boom") })
 	}()
@@ -219,8 +204,6 @@ func TestBadInputIsRefused(t *testing.T) {
 			return nil
 		}),
 	} {
-		if !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrInvalidOption, what)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -17,9 +18,7 @@ func TestEverySlotIsRunOnce(t *testing.T) {
 			dsn = ""
 		}
 		reports.Store(0)
-		if err := run(t.Context(), dsn, 3, 300*time.Millisecond, 4); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, run(t.Context(), dsn, 3, 300*time.Millisecond, 4))
 		if reports.Load() < 3 {
 			t.Errorf("%d reports", reports.Load())
 		}

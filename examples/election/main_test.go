@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -23,8 +24,6 @@ func TestLeadersSucceedEachOther(t *testing.T) {
 		if db.Kind == dbtest.KindSQLite {
 			dsn = ""
 		}
-		if err := run(t.Context(), dsn, time.Second); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, run(t.Context(), dsn, time.Second))
 	})
 }

@@ -1,13 +1,14 @@
 package main
 
-import "testing"
+import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"testing"
+)
 
 func TestAFeeIsThreePercentRoundedHalfUp(t *testing.T) {
 	for balance, want := range map[int64]int64{0: 0, 16: 0, 17: 1, 49: 1, 50: 2, 100: 3, 1_00_00: 3_00, 1_00_16: 3_00,
 		1_00_17: 3_01} {
-		if got := fee(balance); got != want {
-			t.Errorf("fee(%d) = %d, want %d", balance, got, want)
-		}
+		assert.Equal(t, fee(balance), want, "fee(", balance, ") =")
 	}
 }
 
@@ -35,8 +36,6 @@ func TestMoneyIsReadable(t *testing.T) {
 		0: "0.00", 5: "0.05", 99999: "999.99", 100000: "1,000.00", 123456789: "1,234,567.89",
 		deposit: "1,000,000,000.00", -100001: "-1,000.01",
 	} {
-		if got := money(cents); got != want {
-			t.Errorf("money(%d) = %s, want %s", cents, got, want)
-		}
+		assert.Equal(t, money(cents), want, "money(", cents, ") =")
 	}
 }

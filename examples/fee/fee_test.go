@@ -15,7 +15,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // each runs f on every kind of database, as the flags that the program needs for it.
@@ -27,12 +29,10 @@ func each(t *testing.T, f func(t *testing.T, flags ...string)) {
 		}
 		f(t, "-dsn="+db.DSN)
 		pool := db.SQL(t)
-		if _, err := pool.ExecContext(t.Context(), "SELECT balance FROM "+tableName); err == nil {
-			t.Errorf("%s is still there", tableName)
-		}
-		if _, err := pool.ExecContext(t.Context(), "SELECT name FROM dblock_locks"); err != nil {
-			t.Errorf("dblock's tables are gone: %v", err)
-		}
+		assert.Error(t, assert.ErrOf(pool.ExecContext(t.Context(), "SELECT balance FROM "+tableName)), tableName,
+			"is still there")
+		assert.NoError(t, assert.ErrOf(pool.ExecContext(t.Context(), "SELECT name FROM dblock_locks")),
+			"dblock's tables are gone")
 	})
 }
 
@@ -55,9 +55,7 @@ func (o outcome) match(t *testing.T, pattern string) []int64 {
 		n, err := strconv.ParseInt(group, 10, 64)
 		if err != nil {
 			d, durationErr := time.ParseDuration(group)
-			if durationErr != nil {
-				t.Fatalf("%q is neither a number nor a duration", group)
-			}
+			require.NoError(t, durationErr, group, "is neither a number nor a duration")
 			n = int64(d)
 		}
 		numbers = append(numbers, n)
@@ -150,9 +148,7 @@ func TestMySQLCanBeNamedByAURL(t *testing.T) {
 			return
 		}
 		c, err := mysql.ParseDSN(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		u := url.URL{Scheme: "mysql", User: url.UserPassword(c.User, c.Passwd), Host: c.Addr, Path: "/" + c.DBName}
 		if o := finish(t, "-dsn="+u.String(), fewRounds); o.status != 0 {
 			t.Errorf("exit status %d:\n%s%s", o.status, o.stdout, o.stderr)
@@ -212,9 +208,7 @@ func TestServersEndWhenTheProgramIsKilled(t *testing.T) {
 			}
 			r := begin(t, flags...)
 			r.await(t, map[bool]string{true: "is inside", false: "With the lock"}[len(flags) == 2])
-			if err := r.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.cmd.Process.Kill())
 			r.wait(t, endTimeout+5*time.Second)
 			if status := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() {
 				t.Errorf("it ended by itself: %v", status)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // program is the built program.
@@ -84,9 +85,7 @@ func begin(t *testing.T, args ...string) *running {
 	r.cmd = exec.CommandContext(ctx, program, append([]string{"-v", "-ttl=" + testTTL.String()}, args...)...)
 	r.cmd.Env = append(os.Environ(), "TMPDIR="+r.folder)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.cmd.Start())
 	go func() {
 		_ = r.cmd.Wait() // of every way to end, the status tells
 		cancel()
@@ -161,9 +160,7 @@ func (r *running) await(t *testing.T, text string) {
 // interrupt ends a run with Ctrl-C.
 func interrupt(t *testing.T, r *running) {
 	t.Helper()
-	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
 	if o := r.wait(t, cleanupTimeout+endTimeout); o.status != 130 {
 		t.Errorf("exit status %d:\n%s%s", o.status, o.stdout, o.stderr)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -31,9 +32,7 @@ func TestOnlyTheHolderWrites(t *testing.T) {
 				t.Logf("stopped in the middle of a heartbeat, which keeps SQLite's file locked: %v", err)
 				err = run(t.Context(), dsn, pause, time.Second)
 			}
-			if err != nil {
-				t.Errorf("pause %v: %v", pause, err)
-			}
+			assert.NoError(t, err, "pause", pause)
 		}
 	})
 }

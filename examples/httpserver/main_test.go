@@ -12,7 +12,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -20,9 +22,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -61,9 +61,7 @@ func TestRequestsEndWithTheirLocksBeforeTheServerDoes(t *testing.T) {
 		}()
 		first := post(l, "1")
 		<-begun
-		if code := <-post(l, "1"); code != http.StatusLocked {
-			t.Errorf("a second request is answered with %d", code)
-		}
+		assert.Equal(t, <-post(l, "1"), http.StatusLocked, "a second request is answered with")
 		stop()
 		select {
 		case err := <-ended:
@@ -73,12 +71,8 @@ func TestRequestsEndWithTheirLocksBeforeTheServerDoes(t *testing.T) {
 		default:
 		}
 		close(finish)
-		if code := <-first; code != http.StatusOK {
-			t.Errorf("the request is answered with %d", code)
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.Equal(t, <-first, http.StatusOK, "the request is answered with")
+		assert.NoError(t, <-ended)
 	})
 }
 
@@ -88,9 +82,7 @@ func TestTheStatusTellsWhatWentWrong(t *testing.T) {
 	l, ended := listen(t), make(chan error, 1)
 	defer func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	}()
 	go func() {
 		ended <- serve(ctx, l, f.Client, handler(f.Client, func(ctx context.Context, invoice string,
@@ -111,14 +103,10 @@ func TestTheStatusTellsWhatWentWrong(t *testing.T) {
 		"good": http.StatusOK, "held": http.StatusLocked, "lost": http.StatusConflict,
 		"wrong": http.StatusInternalServerError,
 	} {
-		if code := <-post(l, invoice); code != want {
-			t.Errorf("%s: %d, want %d", invoice, code, want)
-		}
+		assert.Equal(t, <-post(l, invoice), want, invoice)
 	}
 	release()
 	f.Down()
-	if code := <-post(l, "good"); code != http.StatusServiceUnavailable {
-		t.Errorf("without a database: %d", code)
-	}
+	assert.Equal(t, <-post(l, "good"), http.StatusServiceUnavailable, "without a database")
 	f.Up()
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -37,9 +37,8 @@ func TestTicketsAreSoldTwiceWithoutAVersionAndNoneWithIt(t *testing.T) {
 			return
 		}
 		var n int
-		if err := db.SQL(t).QueryRowContext(t.Context(), "SELECT n FROM "+tableName).Scan(&n); err == nil {
-			t.Errorf("%s is still there", tableName)
-		}
+		assert.Error(t, db.SQL(t).QueryRowContext(t.Context(), "SELECT n FROM "+tableName).Scan(&n), tableName,
+			"is still there")
 	})
 }
 
@@ -47,15 +46,11 @@ func TestCtrlCEndsTheSale(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	o := options{counters: 4, tickets: 1_000_000, think: time.Millisecond}
-	if err := play(ctx, o, &bytes.Buffer{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, play(ctx, o, &bytes.Buffer{}), context.DeadlineExceeded)
 }
 
 func TestBadFlags(t *testing.T) {
 	for _, args := range []string{"-counters=0", "-tickets=0", "-think=-1s", "more"} {
-		if _, err := parseOptions(strings.Fields(args)); err == nil {
-			t.Errorf("%s is taken", args)
-		}
+		assert.Error(t, assert.ErrOf(parseOptions(strings.Fields(args))), args, "is taken")
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -88,21 +90,13 @@ func onPostgres(t *testing.T) database {
 	d := database{engine: func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }, driver: "pgx",
 		bun: pgdialect.New(), ent: dialect.Postgres}
 	server, err := url.Parse(os.Getenv("DBLOCK_TEST_POSTGRES_DSN"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	admin, err := sql.Open("pgx", server.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := "orm_" + strings.ToLower(rand.Text()[:12])
-	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(admin.ExecContext(t.Context(), "CREATE DATABASE "+name)))
 	t.Cleanup(func() {
-		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")))
 		_ = admin.Close()
 	})
 	server.Path = "/" + name
@@ -114,16 +108,12 @@ func onPostgres(t *testing.T) database {
 func (d database) prepare(t *testing.T, engine string) {
 	t.Helper()
 	db := d.open(t)
-	if err := migrate.Up(t.Context(), db, engine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, migrate.Up(t.Context(), db, engine))
 	for _, statement := range []string{
 		"CREATE TABLE accounts (id text NOT NULL PRIMARY KEY, balance bigint NOT NULL)",
 		"INSERT INTO accounts (id, balance) VALUES ('alice', 100)",
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), statement)))
 	}
 }
 
@@ -131,9 +121,7 @@ func (d database) prepare(t *testing.T, engine string) {
 func (d database) open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(d.driver, d.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -146,9 +134,7 @@ func (d database) gorm(t *testing.T, prepare bool) app {
 		open = gormsqlite.Open
 	}
 	db, err := gorm.Open(open(d.dsn), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if pool, err := db.DB(); err == nil {
 			_ = pool.Close()

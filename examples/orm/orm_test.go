@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // app is an application on one of the libraries.
@@ -35,9 +37,7 @@ func (d database) bank(t *testing.T, a app) *bank {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(b.mine.Close(context.Background()), b.other.Close(context.Background())); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(b.mine.Close(context.Background()), b.other.Close(context.Background())))
 	})
 	return b
 }
@@ -45,41 +45,25 @@ func (d database) bank(t *testing.T, a app) *bank {
 func (b *bank) has(want int64) {
 	b.Helper()
 	var balance int64
-	if err := b.db.QueryRowContext(b.Context(),
-		"SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
-		b.Fatal(err)
-	}
-	if balance != want {
-		b.Errorf("the account has %d: want %d", balance, want)
-	}
+	require.NoError(b,
+		b.db.QueryRowContext(b.Context(), "SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance))
+	assert.Equal(b, balance, want, "the account has")
 }
 
 func TestAnApplicationLocksInItsTransactions(t *testing.T) {
 	each(t, func(t *testing.T, d database, a app) {
 		b := d.bank(t, a)
-		if err := a.Withdraw(t.Context(), b.mine, "alice", 30); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Withdraw(t.Context(), b.mine, "alice", 100); !errors.Is(err, ErrFunds) {
-			t.Errorf("%v", err)
-		}
+		require.NoError(t, a.Withdraw(t.Context(), b.mine, "alice", 30))
+		assert.ErrorIs(t, a.Withdraw(t.Context(), b.mine, "alice", 100), ErrFunds)
 		b.has(70)
 		lock, err := b.other.Lock(t.Context(), "account/alice")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if err := a.Withdraw(ctx, b.mine, "alice", 30); err == nil {
-			t.Error("it withdraws although another has the lock")
-		}
+		assert.Error(t, a.Withdraw(ctx, b.mine, "alice", 30), "it withdraws although another has the lock")
 		b.has(70)
-		if err := lock.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Withdraw(t.Context(), b.mine, "alice", 30); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, lock.Unlock(t.Context()))
+		require.NoError(t, a.Withdraw(t.Context(), b.mine, "alice", 30))
 		b.has(40)
 	})
 }
@@ -88,19 +72,11 @@ func TestAnApplicationGuardsItsTransactions(t *testing.T) {
 	each(t, func(t *testing.T, d database, a app) {
 		b := d.bank(t, a)
 		lock, err := b.mine.Lock(t.Context(), "account/alice")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.SetBalance(t.Context(), b.mine, lock, "alice", 7); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, a.SetBalance(t.Context(), b.mine, lock, "alice", 7))
 		b.has(7)
-		if _, err := b.other.Break(t.Context(), "account/alice", "a test"); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.SetBalance(t.Context(), b.mine, lock, "alice", 8); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("%v", err)
-		}
+		require.NoError(t, require.ErrOf(b.other.Break(t.Context(), "account/alice", "a test")))
+		assert.ErrorIs(t, a.SetBalance(t.Context(), b.mine, lock, "alice", 8), dblock.ErrLost)
 		b.has(7)
 		_ = lock.Unlock(t.Context())
 	})
@@ -111,9 +87,7 @@ func TestAClientListensThroughTheLibrarysPool(t *testing.T) {
 	each(t, func(t *testing.T, d database, a app) {
 		b := d.bank(t, a)
 		lock, err := b.other.Lock(t.Context(), "account/alice")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		granted := make(chan error, 1)
 		go func() {
 			l, err := b.mine.Lock(t.Context(), "account/alice")
@@ -123,10 +97,8 @@ func TestAClientListensThroughTheLibrarysPool(t *testing.T) {
 			granted <- err
 		}()
 		for waiting := false; !waiting; {
-			if err := b.db.QueryRowContext(t.Context(),
-				"SELECT count(*) = 1 FROM dblock_waiters").Scan(&waiting); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t,
+				b.db.QueryRowContext(t.Context(), "SELECT count(*) = 1 FROM dblock_waiters").Scan(&waiting))
 		}
 		_, polls := a.(SQL)
 		listens := d.byItself || !polls
@@ -138,11 +110,7 @@ func TestAClientListensThroughTheLibrarysPool(t *testing.T) {
 		if b.mine.Stats().Listening != listens {
 			t.Errorf("it listens: %t", !listens)
 		}
-		if err := lock.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-granted; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, lock.Unlock(t.Context()))
+		assert.NoError(t, <-granted)
 	})
 }

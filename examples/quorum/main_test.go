@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -38,7 +38,5 @@ func TestTheLockOutlivesOneDatabaseAndComesBackAfterTwo(t *testing.T) {
 func TestCtrlCEndsIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := run(ctx, &bytes.Buffer{}, time.Second); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, run(ctx, &bytes.Buffer{}, time.Second), context.DeadlineExceeded)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -15,8 +16,6 @@ func TestTheAPIIsNeverCalledMoreOftenThanItTolerates(t *testing.T) {
 		if db.Kind == dbtest.KindSQLite {
 			dsn = ""
 		}
-		if err := run(t.Context(), dsn, 2, 3, 3); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, run(t.Context(), dsn, 2, 3, 3))
 	})
 }

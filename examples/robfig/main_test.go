@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestAJobRunsOnceEachTimeThatItIsDue(t *testing.T) {
@@ -17,22 +19,16 @@ func TestAJobRunsOnceEachTimeThatItIsDue(t *testing.T) {
 			runs <- due
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() {
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, stop())
 		}()
 	}
 	seen := map[time.Time]bool{}
 	for range 4 {
 		select {
 		case due := <-runs:
-			if due.Nanosecond() != 0 {
-				t.Errorf("due at %v: not the time that was planned", due)
-			}
+			assert.Equal(t, due.Nanosecond(), 0, "due at", due, "not the time that was planned")
 			if seen[due.UTC()] {
 				t.Errorf("run twice: %v", due)
 			}

@@ -4,7 +4,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -15,11 +17,7 @@ func TestEveryStopShowsWhatItSays(t *testing.T) {
 		if db.Kind == dbtest.KindSQLite {
 			dsn = ""
 		}
-		if err := run(t.Context(), dsn, ""); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, run(t.Context(), dsn, ""))
 	})
-	if err := run(t.Context(), "", "nowhere"); err == nil {
-		t.Error("a stop that does not exist was visited")
-	}
+	assert.Error(t, run(t.Context(), "", "nowhere"), "a stop that does not exist was visited")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/sessionlock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -32,9 +33,7 @@ func TestAdvisoryKeysStayWhatTheyAre(t *testing.T) {
 		"invoice/42": {976884835182815433, -7818576566991066065},
 		"naïve 🔒":    {-3979270648660365890, -6007936915922455109},
 	} {
-		if got := [2]int64{Key(name), QueueKey(name)}; got != want {
-			t.Errorf("%q: %d", name, got)
-		}
+		assert.Equal(t, [2]int64{Key(name), QueueKey(name)}, want, name)
 	}
 }
 
@@ -126,15 +125,11 @@ func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
 		func() bool { return s.connections() == 3 })
 	s.unlock(p)
 	all.Wait()
-	if len(order) != 20 {
-		t.Errorf("%d were granted", len(order))
-	}
+	assert.Equal(t, len(order), 20, "were granted")
 }
 
 func (s *stage) unlockLater(p sessionlock.Possession) {
-	if err := p.Release(context.Background()); err != nil {
-		s.Error(err)
-	}
+	assert.NoError(s, p.Release(context.Background()))
 }
 
 func (s *stage) connections() int {
@@ -165,9 +160,7 @@ func TestAThousandAdvisoryLocksAreOnOneConnection(t *testing.T) {
 		t.Errorf("%d locks on %d connections", locks, backends)
 	}
 	s.eventually("there is more than one connection", func() bool { return s.connections() == 1 })
-	if err := k.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, k.Close(t.Context()))
 	s.eventually("Close left locks", func() bool { return s.count("SELECT count(*)"+held) == 0 })
 }
 
@@ -190,12 +183,8 @@ func TestTheEndOfTheAdvisoryConnectionIsNoticed(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("not noticed")
 		}
-		if context.Cause(p.Kept()) == nil {
-			t.Error("no cause")
-		}
-		if err := p.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("unlock: %v", err)
-		}
+		assert.Error(t, context.Cause(p.Kept()), "no cause")
+		assert.ErrorIs(t, p.Release(t.Context()), driver.ErrNotHeld, "unlock")
 	}
 	t.Logf("noticed after %v", time.Since(start))
 	s.unlock(s.granted(waits))
@@ -242,13 +231,9 @@ func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	defer k.Close(t.Context())
 	p, q := s.lock(k, "a", alone), s.lock(k, "b", alone)
 	spy.before <- "SELECT pg_advisory_unlock_all()"
-	if err := p.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("unlock: %v", err)
-	}
+	assert.ErrorIs(t, p.Release(t.Context()), driver.ErrNotHeld, "unlock")
 	<-q.Kept().Done()
-	if err := q.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("unlock: %v", err)
-	}
+	assert.ErrorIs(t, q.Release(t.Context()), driver.ErrNotHeld, "unlock")
 	s.eventually("the connection is still there", func() bool { return s.connections() == 0 })
 	s.unlock(s.lock(k, "b", alone))
 }
@@ -350,9 +335,7 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 }
 
 func TestANilPoolIsRefused(t *testing.T) {
-	if _, err := New(nil, sessionlock.Config{}); !errors.Is(err, driver.ErrConfig) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(New(nil, sessionlock.Config{})), driver.ErrConfig)
 }
 
 // A server of the test's own: first its table of locks is full, and then it becomes a standby.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -93,9 +94,7 @@ func TestAdvisoryLocksOfTransactionsWorkThroughAPooler(t *testing.T) {
 		gone := s.beginTx(tx, "n", alone, 1)
 		gone.cancel()
 		<-gone.done
-		if !errors.Is(gone.err, context.Canceled) {
-			t.Error(gone.err)
-		}
+		assert.ErrorIs(t, gone.err, context.Canceled)
 		s.usable(tx)
 	}
 	waits := s.beginTx(tx, "n", alone, 1)

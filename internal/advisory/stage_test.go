@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/sessionlock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -76,9 +77,7 @@ func (s *stage) open(pool *pgxpool.Pool) keeper {
 	k, err := open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(s, err)
 	s.Cleanup(func() {
-		if err := k.Close(context.Background()); err != nil {
-			s.Error(err)
-		}
+		assert.NoError(s, k.Close(context.Background()))
 	})
 	return k
 }
@@ -126,9 +125,7 @@ func (s *stage) lock(k keeper, name string, shared bool) sessionlock.Possession 
 func (s *stage) free(k keeper, name string, shared bool) bool {
 	s.Helper()
 	p, ok, err := k.Acquire(s.Context(), name, shared, false)
-	if err != nil {
-		s.Fatalf("try: %v", err)
-	}
+	require.NoError(s, err, "try")
 	if ok {
 		s.unlock(p)
 	}
@@ -137,9 +134,7 @@ func (s *stage) free(k keeper, name string, shared bool) bool {
 
 func (s *stage) unlock(p sessionlock.Possession) {
 	s.Helper()
-	if err := p.Release(context.Background()); err != nil {
-		s.Fatalf("unlock: %v", err)
-	}
+	require.NoError(s, p.Release(context.Background()), "unlock")
 }
 
 // attempt is a call that waits.
@@ -191,9 +186,7 @@ func (s *stage) granted(a *attempt) sessionlock.Possession {
 	case <-time.After(10 * time.Second):
 		s.Fatal("it was not granted")
 	}
-	if a.err != nil {
-		s.Fatal(a.err)
-	}
+	require.NoError(s, a.err)
 	return a.p
 }
 
@@ -214,9 +207,7 @@ func (s *stage) begun(pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
 	tx, err := pool.BeginTx(s.Context(), options)
 	require.NoError(s, err)
 	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	if _, err := tx.Exec(s.Context(), "SELECT set_config('dblock.work', 'done', true)"); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, require.ErrOf(tx.Exec(s.Context(), "SELECT set_config('dblock.work', 'done', true)")))
 	return tx
 }
 
@@ -234,9 +225,7 @@ func (s *stage) exec(on interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }, sql string, args ...any) {
 	s.Helper()
-	if _, err := on.Exec(s.Context(), sql, args...); err != nil {
-		s.Fatalf("%s: %v", sql, err)
-	}
+	require.NoError(s, require.ErrOf(on.Exec(s.Context(), sql, args...)), sql)
 }
 
 func (s *stage) commit(tx pgx.Tx) {

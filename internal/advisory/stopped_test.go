@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -24,9 +25,7 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 		t.Errorf("the timeouts are %q, %v", has, err)
 	}
 	behind := s.begin(s.client(), "n", alone, 1)
-	if _, err := simple(t.Context(), conn, "SET idle_in_transaction_session_timeout = '1ms'"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(simple(t.Context(), conn, "SET idle_in_transaction_session_timeout = '1ms'")))
 	began := time.Now()
 	s.unlock(s.granted(behind))
 	t.Logf("it held up the next one for %v", time.Since(began))
@@ -43,13 +42,9 @@ func TestAnAdvisoryWaiterLeavesNoTransactionOpen(t *testing.T) {
 	for range 2 {
 		for range 2 { // as the first of the queue it may have to wait for the lock again
 			require.NoError(t, w.Wait(t.Context(), keysOf("n"), alone))
-			if status := conn.PgConn().TxStatus(); status != 'T' {
-				t.Errorf("a place in the queue with status %c", status)
-			}
+			assert.Equal(t, conn.PgConn().TxStatus(), 'T', "a place in the queue with status")
 		}
 		require.NoError(t, w.Leave(t.Context(), keysOf("n")))
-		if status := conn.PgConn().TxStatus(); status != 'I' {
-			t.Errorf("no place in the queue, and status %c", status)
-		}
+		assert.Equal(t, conn.PgConn().TxStatus(), 'I', "no place in the queue, and status")
 	}
 }

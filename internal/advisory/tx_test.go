@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -20,9 +21,7 @@ var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Seriali
 func (s *stage) lockTx(tx pgx.Tx, name string, shared, wait bool) bool {
 	s.Helper()
 	ok, err := lockTx(s.Context(), tx, name, shared, wait)
-	if err != nil {
-		s.Fatalf("lock in a transaction: %v", err)
-	}
+	require.NoError(s, err, "lock in a transaction")
 	s.usable(tx)
 	return ok
 }
@@ -114,14 +113,11 @@ func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 		waits := s.beginTx(tx, "n", alone, 1)
 		waits.cancel()
 		<-waits.done
-		if !errors.Is(waits.err, context.Canceled) {
-			t.Errorf("%v", waits.err)
-		}
+		assert.ErrorIs(t, waits.err, context.Canceled)
 		s.usable(tx)
 		pid := tx.Conn().PgConn().PID()
-		if n := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1", pid); n != 0 {
-			t.Errorf("%d locks were left on the transaction's connection", n)
-		}
+		assert.Equal(t, s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1", pid), 0,
+			"locks were left on the transaction's connection")
 		s.unlock(p)
 		if !s.lockTx(tx, "n", alone, true) {
 			t.Error("nobody has it")
@@ -131,9 +127,7 @@ func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tx := s.begun(pool, pgx.TxOptions{})
-	if _, err := lockTx(ended, tx, "n", alone, true); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(lockTx(ended, tx, "n", alone, true)), context.Canceled)
 	s.usable(tx)
 }
 
@@ -242,14 +236,10 @@ func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
 	pool := s.pool()
 	over := s.begun(pool, pgx.TxOptions{})
 	s.commit(over)
-	if _, err := lockTx(t.Context(), over, "n", alone, true); !errors.Is(err, pgx.ErrTxClosed) {
-		t.Errorf("committed: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(lockTx(t.Context(), over, "n", alone, true)), pgx.ErrTxClosed, "committed")
 	tx := s.begun(pool, pgx.TxOptions{})
 	s.exec(tx, "SAVEPOINT theirs")
-	if _, err := tx.Exec(t.Context(), "SELECT 1/0"); err == nil {
-		t.Fatal("1/0")
-	}
+	require.Error(t, require.ErrOf(tx.Exec(t.Context(), "SELECT 1/0")), "1/0")
 	if _, err := lockTx(t.Context(), tx, "n", alone, true); pgserver.State(err) != "25P02" {
 		t.Errorf("aborted: %v", err)
 	}
@@ -313,9 +303,7 @@ func TestHoldersOfAnAdvisoryLockExcludeEachOther(t *testing.T) {
 	for range hands {
 		select {
 		case err := <-failures:
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 		case <-time.After(20 * time.Second):
 			t.Fatal("somebody is stuck")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // hit is a transaction. Requests to cancel hit its first statements.
@@ -44,9 +45,7 @@ func TestRequestsToCancelThatWereNotSeenAreAbsorbedBeforeTheCallerGoesOn(t *test
 		{1, 2, []string{"absorb", "unlock", "unlock"}},
 	} {
 		tx := &hit{left: c.arrive}
-		if err := (txLock{tx: tx, key: keysOf("n")}).undo(t.Context(), c.cancels, "pg_advisory_unlock"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, (txLock{tx: tx, key: keysOf("n")}).undo(t.Context(), c.cancels, "pg_advisory_unlock"))
 		if !slices.Equal(tx.sent, c.want) {
 			t.Errorf("%d requests, %d of which arrive: %v, want %v", c.cancels, c.arrive, tx.sent, c.want)
 		}

@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 	"time"
 )
@@ -16,7 +17,5 @@ func TestPausesDoubleUpToTheLongest(t *testing.T) {
 			}
 		}
 	}
-	if got := Pause(3, time.Second, 0); got != 0 {
-		t.Errorf("a longest pause of 0: %v", got)
-	}
+	assert.Equal(t, Pause(3, time.Second, 0), 0, "a longest pause of 0")
 }

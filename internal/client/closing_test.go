@@ -2,12 +2,12 @@ package client
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -54,9 +54,7 @@ func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
 					t.Errorf("%d statements were sent after Close", n-before)
 				}
 				close(end)
-				if err := <-got; !errors.Is(err, ErrClosed) {
-					t.Error(err)
-				}
+				assert.ErrorIs(t, <-got, ErrClosed)
 				synctest.Wait()
 			})
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // departing is a database whose node leaves its cluster: it commits what it then says was rolled
@@ -41,16 +42,12 @@ func TestATransactionInDoubtIsNoLossAndLeavesNothing(t *testing.T) {
 		acquire(t, t.Context(), c, "other") // a session
 		d.leaves = true
 		l := acquire(t, t.Context(), c, "n")
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 		synctest.Wait()
 		free()
 		l = acquire(t, t.Context(), c, "n")
 		d.leaves = true
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 		free()
 		d.leaves = true
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

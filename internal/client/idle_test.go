@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -22,9 +23,7 @@ func idling(t *testing.T, f func(t *testing.T, p *paper, c *Client)) {
 
 func release(t *testing.T, l *Lock) {
 	t.Helper()
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Unlock(t.Context()))
 }
 
 func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
@@ -42,9 +41,7 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 				t.Errorf("the engine keeps connections for %d clients, want this one", n)
 			}
 			time.Sleep(2 * c.TTL())
-			if p.attended() != 0 {
-				t.Error("the engine keeps connections for an idle client")
-			}
+			assert.Equal(t, p.attended(), 0, "the engine keeps connections for an idle client")
 			before := p.asked()
 			time.Sleep(1000 * c.TTL())
 			if is, n := c.Stats().Session, p.asked()-before; is != "" || n != 0 {
@@ -122,9 +119,7 @@ func TestASessionOutlivesTheCallsThatUseIt(t *testing.T) {
 		}
 		c.store.Done()
 		time.Sleep((idleTTLs + 2) * c.TTL())
-		if c.Stats().Session != "" {
-			t.Error("the session has not ended")
-		}
+		assert.Equal(t, c.Stats().Session, "", "the session has not ended")
 	})
 }
 
@@ -160,9 +155,7 @@ func TestCloseWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
 		acquire(t, t.Context(), c, "n")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(ctx))
 		if row, _ := p.names.Row("n"); row.Session != "" || p.ended != 1 {
 			t.Errorf("held by %q, %d sessions ended", row.Session, p.ended)
 		}

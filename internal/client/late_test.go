@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
@@ -25,9 +26,7 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 		go func() { unlocked <- c.unlock(t.Context(), h) }()
 		synctest.Wait()
 		c.ledger.End(h, fmt.Errorf("dblock: %w", lost(errDisowned)))
-		if err := <-unlocked; !errors.Is(err, ErrLost) {
-			t.Errorf("unlocked: %v", err)
-		}
+		assert.ErrorIs(t, <-unlocked, ErrLost, "unlocked")
 	})
 }
 
@@ -41,9 +40,7 @@ func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 			}
 		},
 		"unlocked": func(c *Client, h *ledger.Hold) {
-			if err := c.unlock(t.Context(), h); !errors.Is(err, ErrLost) {
-				t.Errorf("unlocked: %v", err)
-			}
+			assert.ErrorIs(t, c.unlock(t.Context(), h), ErrLost, "unlocked")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -52,9 +49,7 @@ func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 			c := newPaperClient(t, newPaper(), func(config *Config) { config.Clock, config.TTL = read, 24*time.Hour })
 			h := acquire(t, t.Context(), c, "n").hold
 			now.Store(int64(h.In.Deadline()))
-			if h.In.Context().Err() != nil {
-				t.Fatal("the session has noticed by itself")
-			}
+			require.NoError(t, h.In.Context().Err(), "the session has noticed by itself")
 			do(c, h)
 			c.ledger.Lose(session.ErrExpired, h)
 		})

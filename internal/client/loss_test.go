@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -64,9 +65,7 @@ func TestContextsEndAtTheDeadlineBesideALoggerThatBlocks(t *testing.T) {
 			t.Errorf("the observer waits for the logger: it was told %q", got)
 		}
 		began := time.Now()
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("Close took %v", took)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -102,13 +103,9 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 		again := acquire(t, l.Context(), c, "n")
 		synctest.Wait()
 		_, err := c.Acquire(t.Context(), new(want("n")), false)
-		if !errors.Is(err, ErrNotAcquired) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, ErrNotAcquired)
 		for _, l := range []*Lock{again, l, l} {
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(t.Context()))
 		}
 		d.expect(t, "start n true", "end n 1 <nil> under n after 0s", "start n true", "end n 1 <nil> under n after 0s",
 			"start n false", "end n 0 not acquired under n after 0s", "over n 1 <nil> after 1s")
@@ -121,9 +118,7 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 			time.Until(s.AliveUntil) < 10*time.Second {
 			t.Errorf("%+v", s)
 		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 		synctest.Wait()
 		got := d.told()
 		slices.Sort(got[min(4, len(got)):]) // the next holder may be told of first
@@ -132,17 +127,13 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 			"end m 3 <nil> under m after 3s", "over m 2 <nil> after 3s"}) {
 			t.Errorf("%q", got)
 		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(t.Context()))
 		synctest.Wait()
 		if got = d.told(); !slices.Contains(got, "over m 3 the client is closed after 0s") ||
 			!slices.Contains(got, "listener false the client is closed") || len(got) != 2 {
 			t.Errorf("at the end: %q", got)
 		}
-		if s := c.Stats(); s != (Stats{}) {
-			t.Errorf("%+v", s)
-		}
+		assert.Equal(t, c.Stats(), (Stats{}))
 		if _, err = c.Acquire(t.Context(), new(want("n")), true); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
@@ -176,9 +167,7 @@ func TestAnObserverIsToldOfEachNameOfSeveral(t *testing.T) {
 		}
 		d.expect(t, "start a false", "start b false", "start c false", "end a 5 <nil> under a after 0s",
 			"end b 0 not acquired under b after 0s", "end c 0 not acquired under c after 0s", "over a 5 <nil> after 0s")
-		if err := b.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.Unlock(t.Context()))
 	})
 }
 
@@ -193,9 +182,7 @@ func TestAHoldThatEndsBeforeItIsToldOfEndsAfterThat(t *testing.T) {
 		d.expect(t, "start n true")
 		l := c.handle(h, obs, false)
 		d.expect(t, "end n 1 <nil> under n after 0s", "over n 1 lost after 0s")
-		if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
 		d.expect(t)
 	})
 }
@@ -205,9 +192,7 @@ func TestAnObserverIsToldOfALossOnce(t *testing.T) {
 		l := acquire(t, t.Context(), c, "n")
 		p.leave()
 		<-l.Context().Done()
-		if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
 		synctest.Wait()
 		got := d.told()
 		if len(got) != 3 || got[2] != "over n 1 lost after 14.85s" {
@@ -230,13 +215,9 @@ func TestAnUnlockThatIsTriedAgainIsToldOnce(t *testing.T) {
 		p.leave()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.Unlock(ctx); !errors.Is(err, errAway) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, l.Unlock(ctx), errAway)
 		p.comeBack()
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 		d.expect(t, "start n true", "end n 1 <nil> under n after 0s", "over n 1 <nil> after 1s")
 	})
 }
@@ -269,13 +250,9 @@ func TestLocksThatCannotBeUnlockedBeforeCloseAreToldOf(t *testing.T) {
 		synctest.Wait()
 		close(s.gate)
 		for _, err := range <-unlocked {
-			if !errors.Is(err, ErrClosed) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, err, ErrClosed)
 		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-closed)
 		got := d.told()
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"over a 1 the client is closed after 0s",

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
 
@@ -58,9 +59,7 @@ func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Cli
 	}
 	c := New(p, config)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 	})
 	return c
 }

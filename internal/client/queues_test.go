@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -12,9 +13,7 @@ import (
 func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, l *Lock){
 		"unlocked": func(t *testing.T, l *Lock) {
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(t.Context()))
 		},
 		"lost": func(_ *testing.T, l *Lock) { l.client.ledger.Lose(errDisowned, l.hold) },
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -65,9 +66,7 @@ func TestAnAnswerThatIsLostIsInDoubt(t *testing.T) {
 		acquire(t, t.Context(), c, "other") // a session
 		d.take = errors.New("the connection broke")
 		w := want("n")
-		if _, err := c.Acquire(t.Context(), &w, false); !errors.Is(err, d.take) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, require.ErrOf(c.Acquire(t.Context(), &w, false)), d.take)
 		d.take = nil
 		synctest.Wait()
 		if row, _ := d.names.Row("n"); row.Session != "" { // before a heartbeat lists what the session has
@@ -107,9 +106,7 @@ func TestARefusedMemberOfACohortTakesNoOtherAlong(t *testing.T) {
 					failures = append(failures, err)
 					return
 				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Unlock(t.Context()))
 			})
 			synctest.Wait()
 		}
@@ -130,9 +127,7 @@ func TestGivingBackWhatIsRefusedForGoodIsNoStorm(t *testing.T) {
 		c := newPaperClient(t, d, nil)
 		l := acquire(t, t.Context(), c, "n")
 		d.remove = errDenied
-		if err := l.Unlock(t.Context()); !errors.Is(err, errDenied) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, l.Unlock(t.Context()), errDenied)
 		before := d.removals()
 		time.Sleep(10 * time.Minute)
 		if n := d.removals() - before; n > 100 {

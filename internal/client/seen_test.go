@@ -2,13 +2,14 @@ package client
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // hesitant is a database that is away for as long as a request to join a queue waits.
@@ -27,14 +28,10 @@ func TestAWaitThatEndsBeforeItIsInTheQueueHasSeenTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, want := newPaper(), Want{Request: driver.Request{Name: "n"}}
 		holder := newPaperClient(t, p, nil)
-		if _, err := holder.Acquire(t.Context(), &want, true); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(holder.Acquire(t.Context(), &want, true)))
 		waiter := newPaperClient(t, hesitant{p}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := waiter.Acquire(ctx, &want, true); !errors.Is(err, ErrNotAcquired) {
-			t.Errorf("%v, want ErrNotAcquired", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(waiter.Acquire(ctx, &want, true)), ErrNotAcquired)
 	})
 }

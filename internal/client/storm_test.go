@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -91,9 +92,7 @@ func TestAnOutageOfHalfAMinuteIsAFewLinesOfTheLog(t *testing.T) {
 		if len(lines) < 3 || len(lines) > 8 {
 			t.Errorf("after the outage:\n%s", strings.Join(lines, ""))
 		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 	})
 }
 
@@ -112,9 +111,7 @@ func TestAnUnlockWithoutADatabaseIsNoStorm(t *testing.T) {
 			t.Errorf("%d statements in ten seconds", n)
 		}
 		p.comeBack()
-		if err := <-unlocked; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-unlocked)
 	})
 }
 
@@ -160,9 +157,7 @@ func TestAClientThatPollsSaysSoAtDebugOnly(t *testing.T) {
 		if s := c.Stats(); s.Listening {
 			t.Errorf("%+v", s)
 		}
-		if err := second.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, second.Unlock(t.Context()))
 		if lines := w.lines(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") ||
 			!strings.Contains(lines[0], "polling for grants") {
 			t.Errorf("%q", lines)

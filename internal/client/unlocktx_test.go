@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // unguarded is a transaction that fails the test where it is guarded.
@@ -61,9 +62,7 @@ func TestATransactionTakesLocksInTheOrderOfTheirNames(t *testing.T) {
 			t.Errorf("%v, %v", ordered, err)
 		}
 		for _, l := range []*Lock{a, b} {
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(t.Context()))
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 )
 
@@ -110,9 +111,7 @@ func TestOneRequestGoesAloneAndManyGoTogether(t *testing.T) {
 		if len(s.sent()) != 1 || !slices.Equal(s.sent()[0], []string{"a", "b", "c"}) {
 			t.Errorf("%v, want one batch in the order of the calls", s.sent())
 		}
-		if c.slotsTaken() != 0 {
-			t.Errorf("%d slots are taken", c.slotsTaken())
-		}
+		assert.Equal(t, c.slotsTaken(), 0, "slots are taken")
 	})
 }
 
@@ -129,9 +128,7 @@ func TestTwoRequestsWithOneKeyNeverShareABatch(t *testing.T) {
 		}
 		time.Sleep(slow - time.Millisecond)
 		synctest.Wait()
-		if got := fmt.Sprint(s.sent()); got != "[[a1 b1 c1] [a2 d1] [a3]]" {
-			t.Error(got)
-		}
+		assert.Equal(t, fmt.Sprint(s.sent()), "[[a1 b1 c1] [a2 d1] [a3]]")
 	})
 }
 
@@ -142,9 +139,7 @@ func TestNoMoreStatementsThanSlots(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 1000 {
 			all.Go(func() {
-				if _, err := c.Do(t.Context(), fmt.Sprint(i)); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, assert.ErrOf(c.Do(t.Context(), fmt.Sprint(i))))
 			})
 		}
 		all.Wait()
@@ -166,9 +161,7 @@ func TestASlowStatementGivesUpItsSlot(t *testing.T) {
 		}
 		done() // gives nothing up twice
 		synctest.Wait()
-		if c.slotsTaken() != 0 {
-			t.Errorf("%d slots are taken", c.slotsTaken())
-		}
+		assert.Equal(t, c.slotsTaken(), 0, "slots are taken")
 	})
 }
 
@@ -208,13 +201,9 @@ func TestACallerThatLeavesEndsNothing(t *testing.T) {
 		default:
 		}
 		done()
-		if err := <-stays; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-stays)
 		<-left[0].Answered
-		if got := fmt.Sprint(s.sent()); got != "[[a] [c]]" {
-			t.Error(got)
-		}
+		assert.Equal(t, fmt.Sprint(s.sent()), "[[a] [c]]")
 	})
 }
 
@@ -228,9 +217,7 @@ func TestDrainWaitsForTheRequestsThatHaveCome(t *testing.T) {
 		drained := func(want time.Duration) {
 			t.Helper()
 			c.Drain(t.Context())
-			if took := time.Since(began); took != want {
-				t.Errorf("after %v, want %v", took, want)
-			}
+			assert.Equal(t, time.Since(began), want, "after")
 		}
 		ask := func(ctx context.Context, r string) {
 			go func() { _, _ = c.Do(ctx, r) }()
@@ -260,9 +247,7 @@ func TestDrainWaitsForTheRequestsThatHaveCome(t *testing.T) {
 		ended, end := context.WithTimeout(t.Context(), slow/2)
 		defer end()
 		c.Drain(ended)
-		if took := time.Since(began); took != 2500*time.Millisecond+slow/2 {
-			t.Errorf("with a context that ends: %v", took)
-		}
+		assert.Equal(t, time.Since(began), 2500*time.Millisecond+slow/2, "with a context that ends")
 		done()
 		drained(3500*time.Millisecond + slow/2)
 	})
@@ -326,8 +311,6 @@ func TestARequestThatIsRefusedTakesNoOtherAlong(t *testing.T) {
 			t.Errorf("64 requests went in %d statements: %v", len(sizes), sizes)
 		}
 		send(100, 101)
-		if c.slotsTaken() != 0 {
-			t.Errorf("%d slots are taken", c.slotsTaken())
-		}
+		assert.Equal(t, c.slotsTaken(), 0, "slots are taken")
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -229,9 +230,7 @@ func (w *world) has(c *caller, token int64) {
 // pass has a caller pass the lock on, and reports whether it went to the next.
 func (w *world) pass(c *caller) bool {
 	passed, err := c.member.Pass(w.t.Context())
-	if err != nil {
-		w.t.Error(err)
-	}
+	assert.NoError(w.t, err)
 	synctest.Wait()
 	return passed
 }
@@ -240,9 +239,7 @@ func (w *world) pass(c *caller) bool {
 func (w *world) is(c *caller, want error) {
 	w.t.Helper()
 	synctest.Wait()
-	if !errors.Is(c.err, want) {
-		w.t.Errorf("a caller was told %v, want %v", c.err, want)
-	}
+	assert.ErrorIs(w.t, c.err, want, "a caller was told")
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
@@ -336,9 +333,7 @@ func TestAMemberThatHasPassedTheLockOnIsNotSplitOff(t *testing.T) {
 		all, attempt := w.cohort(2)
 		w.grant(attempt, 11, 12)
 		for i, c := range all {
-			if w.pass(c) != (i == 0) {
-				t.Errorf("%d has passed it on", i)
-			}
+			assert.Equal(t, w.pass(c), (i == 0), i, "has passed it on")
 			if done := c.member.Split(func(driver.Detachment) bool { return true }); done != nil {
 				t.Errorf("%d is split off", i)
 			}
@@ -384,9 +379,7 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 		}
 		all, attempt := w.cohort(2)
 		w.grant(attempt, 1, 2)
-		if d := lingers(); d != lingerWhileHeld {
-			t.Errorf("lingers for %v, want %v", d, lingerWhileHeld)
-		}
+		assert.Equal(t, lingers(), lingerWhileHeld, "lingers for")
 		time.AfterFunc(lingerWhileHeld/5, func() { all[0].member.Leave(false) })
 		if d := lingers(); d != lingerWhileHeld/5+lingerAfterRelease {
 			t.Errorf("lingers for %v while the name was held for %v", d, lingerWhileHeld/5)
@@ -435,9 +428,7 @@ func TestTheLastMemberThatGivesUpGivesUpThePlace(t *testing.T) {
 		before := len(w.abandoned)
 		all[0].cancel()
 		synctest.Wait()
-		if len(w.abandoned) != before {
-			t.Error("the place is given up, and one waits there")
-		}
+		assert.Equal(t, len(w.abandoned), before, "the place is given up, and one waits there")
 		all[1].cancel()
 		synctest.Wait()
 		if len(w.abandoned) != before+1 || w.live[attempt] || !w.in.hub.Empty() {
@@ -565,9 +556,7 @@ func TestWhatEndsTheWaiting(t *testing.T) {
 			c := w.ask(driver.Request{Lease: lease})
 			c.cancel()
 			w.is(c, context.Canceled)
-			if c.err.Error() != "queued true: context canceled" {
-				t.Error(c.err)
-			}
+			assert.Equal(t, c.err.Error(), "queued true: context canceled", c.err)
 		})
 	}
 }

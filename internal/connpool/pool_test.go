@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -86,9 +87,7 @@ func TestWithoutAClientNothingStaysOpen(t *testing.T) {
 	c := s.pool(4)
 	for range 3 {
 		require.NoError(t, c.Do(t.Context(), s.answer))
-		if open := s.count(); open != 0 {
-			t.Errorf("%d connections are open after the work", open)
-		}
+		assert.Equal(t, s.count(), 0, "connections are open after the work")
 	}
 }
 
@@ -106,9 +105,7 @@ func TestAConnectionIsUsedAgainUntilTheLastClientLeaves(t *testing.T) {
 			t.Errorf("%d opened, %d open, want 1 and 1", s.opened, s.count())
 		}
 		second()
-		if open := s.count(); open != 0 {
-			t.Errorf("%d connections are open after the last client left", open)
-		}
+		assert.Equal(t, s.count(), 0, "connections are open after the last client left")
 	})
 }
 
@@ -220,19 +217,13 @@ func TestNoMoreConnectionsThanAllowed(t *testing.T) {
 			go func() { _ = c.Do(t.Context(), func(context.Context, *conn) error { <-on; return nil }) }()
 		}
 		synctest.Wait()
-		if open := s.count(); open != 2 {
-			t.Errorf("%d open, want 2", open)
-		}
+		assert.Equal(t, s.count(), 2, "open")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.Do(ctx, s.answer); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, c.Do(ctx, s.answer), context.DeadlineExceeded)
 		close(on)
 		synctest.Wait()
-		if s.opened != 2 {
-			t.Errorf("%d opened, want 2", s.opened)
-		}
+		assert.Equal(t, s.opened, 2, "opened")
 	})
 }
 
@@ -261,13 +252,9 @@ func TestAWarmPoolHasAConnectionBeforeItIsNeeded(t *testing.T) {
 		c.Warm() // no client attends yet
 		leave := c.Attend(ttl)
 		synctest.Wait()
-		if open := s.count(); open != 1 {
-			t.Errorf("%d open, want 1", open)
-		}
+		assert.Equal(t, s.count(), 1, "open")
 		leave()
-		if open := s.count(); open != 0 {
-			t.Errorf("%d open after the client left", open)
-		}
+		assert.Equal(t, s.count(), 0, "open after the client left")
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 )
 
@@ -150,9 +151,7 @@ func TestAStuckWaiterThatIsNotTheYoungestIsCheckedAgainAfterTheInterval(t *testi
 		s := &script{answers: []answer{{waits: cycle()}}}
 		start(t, s).Watch(other)
 		time.Sleep(10*time.Second + time.Millisecond)
-		if n := s.queries(); n != 10 {
-			t.Errorf("%d queries in 10 s", n)
-		}
+		assert.Equal(t, s.queries(), 10, "queries in 10 s")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 )
 
@@ -24,9 +25,7 @@ func TestJoinedErrorsStandOnOneLine(t *testing.T) {
 		"late: context deadline exceeded; lost: no heartbeat": {errors.Join(late, lost), lost},
 	} {
 		err := Join(errs...)
-		if err.Error() != want {
-			t.Errorf("it says %q: want %q", err, want)
-		}
+		assert.Equal(t, err.Error(), want, "it says", err)
 		for _, one := range errs {
 			if one != nil && !errors.Is(err, one) {
 				t.Errorf("%q is not %v", err, one)

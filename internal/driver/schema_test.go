@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // What a client finds while the tables are being migrated, or dropped, need not be what they will
@@ -40,7 +41,5 @@ func TestABuildWorksWithLaterTablesThatServeIt(t *testing.T) {
 		}
 	}
 	now := driver.Schema{Version: driver.SchemaVersion, UsableFrom: driver.SchemaVersion}
-	if err := now.Check(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, now.Check())
 }

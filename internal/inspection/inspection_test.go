@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 const (
@@ -168,15 +169,11 @@ func TestNamesThatAreSharedOrFreeAreLookedAtCloser(t *testing.T) {
 	}
 	failure := errors.New("failure")
 	failing := func([]string) ([]Row, error) { return nil, failure }
-	if _, err := Read("s", nil, 0, failing, nil); err != failure {
-		t.Error(err)
-	}
+	assert.Equal(t, assert.ErrOf(Read("s", nil, 0, failing, nil)), failure)
 	first := func([]string) ([]Row, error) { return rows(1, 0), nil }
 	for waiters := range 2 {
 		_, err := Read("s", nil, waiters, first, func([]string, int) ([]Row, error) { return nil, failure })
-		if err != failure {
-			t.Error(waiters, err)
-		}
+		assert.Equal(t, err, failure, waiters)
 	}
 }
 
@@ -233,17 +230,13 @@ func TestASessionIsDeadOrHasTime(t *testing.T) {
 	for expires, want := range map[int64]driver.SessionDetail{0: {Dead: true, Left: -now * us}, lives: {Left: 10 * us},
 		now: {}} {
 		want.ID, want.Started, want.Held, want.Waiting = "s", time.UnixMicro(5), 1, 2
-		if got := (Session{ID: "s", StartedAt: 5, NowUs: now, ExpiresAt: expires, Held: 1,
-			Waiting: 2}).Detail(); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		assert.Equal(t, (Session{ID: "s", StartedAt: 5, NowUs: now, ExpiresAt: expires, Held: 1, Waiting: 2}).Detail(),
+			want)
 	}
 }
 
 func TestAboveAPrefixIsTheNextThatDoesNotBeginWithIt(t *testing.T) {
 	for prefix, want := range map[string]string{"a\xff\xff": "b", "\xff": "", "": "", "a/": "a0"} {
-		if got := Above(prefix); got != want {
-			t.Errorf("above %q: %q, want %q", prefix, got, want)
-		}
+		assert.Equal(t, Above(prefix), want, "above", prefix)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a grant that is relied upon although its attempt is being undone.
@@ -30,9 +31,7 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 		t.Error("a grant before the deadline is not held")
 	}
 	now.Store(int64(by.Deadline()))
-	if by.Context().Err() != nil {
-		t.Fatal("the session has noticed by itself")
-	}
+	require.NoError(t, by.Context().Err(), "the session has noticed by itself")
 	if l.Rely(newHold(t, l, by, "b", driver.Grant{Token: 2}), read()) {
 		t.Error("a grant after the deadline is held")
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // leased is a ledger with a hold whose fixed lease expires after a time, on a clock of the bubble.
@@ -35,14 +35,10 @@ func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 		}
 		time.Sleep(30*time.Second - l.config.Clock.Now() - 1)
 		synctest.Wait()
-		if err := h.ctx.Err(); err != nil {
-			t.Error("it ended too early")
-		}
+		assert.NoError(t, h.ctx.Err(), "it ended too early")
 		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
-		if !errors.Is(context.Cause(h.ctx), contract.ErrLost) {
-			t.Errorf("after its end: %v", context.Cause(h.ctx))
-		}
+		assert.ErrorIs(t, context.Cause(h.ctx), contract.ErrLost, "after its end")
 	})
 }
 
@@ -71,9 +67,7 @@ func TestAnAlarmThatIsLateEndsNoLeaseThatWasMoved(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if err := h.ctx.Err(); err != nil {
-			t.Error("it ended with the lease before")
-		}
+		assert.NoError(t, h.ctx.Err(), "it ended with the lease before")
 		l.Lose(errDisowned, h)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestInterpret(t *testing.T) {
@@ -54,9 +55,7 @@ func TestInterpret(t *testing.T) {
 		if !errors.Is(got, c.want) || !errors.Is(got, c.err) {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
-		if again := Interpret(got); again != got {
-			t.Errorf("said twice: %v", again)
-		}
+		assert.Equal(t, Interpret(got), got, "said twice")
 	}
 	if text := Interpret(server(1290)).Error(); !strings.HasPrefix(text,
 		"the database is read-only: a failover may be under way; connect to the primary: at work: ") {
@@ -77,9 +76,7 @@ func TestInterpret(t *testing.T) {
 			t.Errorf("in doubt is not %v: %v", doubt, got)
 		}
 	}
-	if Interpret(nil) != nil {
-		t.Error("an error out of none")
-	}
+	assert.NoError(t, Interpret(nil), "an error out of none")
 	for n, doubt := range map[uint16]bool{1142: false, 1062: false, 1644: false, 1114: false, 1040: false, 1045: false,
 		1317: true, 1053: true, 1180: true, 2013: true} {
 		err := Interpret(server(n))

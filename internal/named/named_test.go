@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/internal/sessionlock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -35,9 +36,7 @@ func TestNamedKeysAreForEver(t *testing.T) {
 		"a+":                     "dblock=qxrabto5r4cwds4iypon7g5pp7q3gy3htqlut3kyxcvnkupjuizq",
 	} {
 		got := named.Key(name)
-		if got != key {
-			t.Errorf("%q: %s", name, got)
-		}
+		assert.Equal(t, got, key, name)
 		if len(got+"+") > 64 || got != strings.ToLower(got) {
 			t.Errorf("%q: %q cannot be a named lock, or not with a queue", name, got)
 		}
@@ -140,24 +139,18 @@ func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
 		for i := range held {
 			all.Go(func() {
 				p, _, err := k.Acquire(t.Context(), s.name(fmt.Sprint(i)), false, true)
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				held[i] = p
 			})
 		}
 		all.Wait()
-		if n := s.connections(); n != 1 {
-			t.Errorf("%d connections", n)
-		}
+		assert.Equal(t, s.connections(), 1, "connections")
 		if s.try(s.client(nil), "999") {
 			t.Error("taken twice")
 		}
 		for _, p := range held {
 			all.Go(func() {
-				if err := p.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, p.Release(t.Context()))
 			})
 		}
 		all.Wait()
@@ -235,9 +228,7 @@ func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 		defer cancel()
 		s.unlock(held)
 		s.unlock(s.granted(c))
-		if set.Load() != 1 {
-			t.Error("a waiter that goes silent without an end may stay the first of the queue")
-		}
+		assert.Equal(t, set.Load(), 1, "a waiter that goes silent without an end may stay the first of the queue")
 	})
 }
 
@@ -270,9 +261,7 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 				s.lost(p)
 				s.lost(q)
 				t.Log(time.Since(began), context.Cause(p.Kept()))
-				if context.Cause(p.Kept()) == nil {
-					t.Error("no cause")
-				}
+				assert.Error(t, context.Cause(p.Kept()), "no cause")
 				is(t, p.Release(t.Context()), driver.ErrNotHeld)
 				s.unlock(s.lock(k, name)) // on a new connection
 			})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/named"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // Broken by believing that a lock was given back which the server says was not held.
@@ -30,9 +31,7 @@ func TestAnUnlockingThatTheServerDeniesEndsTheConnection(t *testing.T) {
 			deny.Store(true)
 			is(t, p.Release(t.Context()), driver.ErrNotHeld)
 			s.lost(q)
-			if context.Cause(q.Kept()) == nil {
-				t.Error("no cause")
-			}
+			assert.Error(t, context.Cause(q.Kept()), "no cause")
 			deny.Store(false)
 			s.nothingLeft("q")
 			s.unlock(s.lock(k, "q"))
@@ -147,9 +146,7 @@ func TestNamedLocksEndWithThePrimary(t *testing.T) {
 			p := s.lock(k, what)
 			now.Store(true)
 			_, _, err := k.Acquire(t.Context(), s.name("other"), false, true)
-			if !errors.Is(err, c.kind) {
-				t.Errorf("%s: %v", what, err)
-			}
+			assert.ErrorIs(t, err, c.kind, what)
 			s.lost(p)
 			is(t, context.Cause(p.Kept()), c.kind)
 		}

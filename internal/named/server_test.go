@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/named"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
@@ -59,7 +60,5 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	own.Start()
 	s.unlock(s.granted(c)) // the wait has survived it
 	s.unlock(s.lock(k, "n"))
-	if s.holder(named.Key("n")) != -1 {
-		t.Error("it is still held")
-	}
+	assert.Equal(t, s.holder(named.Key("n")), -1, "it is still held")
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/internal/sessionlock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -90,9 +91,7 @@ func (s stage) keeperFor(pool *sql.DB, absence time.Duration) *sessionlock.Keepe
 	k, err := named.Open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() {
-		if err := k.Close(context.Background()); err != nil {
-			s.t.Error(err)
-		}
+		assert.NoError(s.t, k.Close(context.Background()))
 	})
 	return k
 }
@@ -212,9 +211,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 
 func is(t *testing.T, err, kind error) {
 	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Fatalf("error %v, want %v", err, kind)
-	}
+	require.ErrorIs(t, err, kind, "error")
 }
 
 // tap is between a pool and its driver.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // Broken by a line for each failure, and by silence after the first one.
@@ -40,9 +41,7 @@ level=WARN msg="work fails" for=30s failures=301 waiting=1 error=trouble
 level=WARN msg="work fails" for=1m10s failures=701 waiting=1 error=trouble
 level=INFO msg="work works again" after=1m15s failures=750 lost=2
 `
-		if got := lines.String(); got != one+one {
-			t.Errorf("it says:\n%s", got)
-		}
+		assert.Equal(t, lines.String(), one+one, "it says")
 		lines.Reset()
 		for range 60 * 60 { // an hour
 			r.Failed(errors.New("trouble"))

@@ -1,6 +1,7 @@
 package pgserver
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"strings"
 	"testing"
 )
@@ -13,8 +14,6 @@ func TestAConnectionIsCalledWhatTheServerKeeps(t *testing.T) {
 		strings.Repeat("x", 55) + "ä":     "dblock/" + strings.Repeat("x", 55),
 		strings.Repeat("x", 54) + "ä and": "dblock/" + strings.Repeat("x", 54) + "ä",
 	} {
-		if got := ConnectionName(app); got != want {
-			t.Errorf("%q: %q, want %q", app, got, want)
-		}
+		assert.Equal(t, ConnectionName(app), want, app)
 	}
 }

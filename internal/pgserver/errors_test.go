@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func server(state, text string) error {
@@ -78,9 +79,7 @@ func TestWhatTheServerRefusesIsNotInDoubt(t *testing.T) {
 		if driver.InDoubt(err) != doubt {
 			t.Errorf("%s is in doubt: %v, want %v", state, !doubt, doubt)
 		}
-		if again := Interpret(err); again != err {
-			t.Errorf("interpreted twice: %v", again)
-		}
+		assert.Equal(t, Interpret(err), err, "interpreted twice")
 	}
 	for _, unknown := range []error{errors.New("unexpected EOF"), context.Canceled,
 		fmt.Errorf("within: %w", context.DeadlineExceeded)} {

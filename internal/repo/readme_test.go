@@ -37,9 +37,7 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 			programs += string(program)
 		}
 		blocks := regexp.MustCompile("(?s)```go\n(\t.*?)```").FindAllSubmatch(text, -1)
-		if len(blocks) != c.blocks {
-			t.Fatalf("%d programs in %s, want %d", len(blocks), page, c.blocks)
-		}
+		require.Equal(t, len(blocks), c.blocks, "programs in", page)
 		for _, block := range blocks {
 			if !strings.Contains(programs, string(block[1])) {
 				t.Errorf("%s: not in any of %s:\n%s", page, c.code, block[1])

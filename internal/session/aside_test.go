@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestAnAsideThatWaitsDelaysNoHeartbeat(t *testing.T) {
@@ -79,11 +80,7 @@ func TestAnAsideOfASessionThatEndsSaysWhy(t *testing.T) {
 		}()
 		<-began
 		session.Stop(ErrKilled)
-		if err := <-got; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if err := session.OnSideConn(t.Context(), nil); !errors.Is(err, ErrKilled) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, <-got, context.Canceled)
+		assert.ErrorIs(t, session.OnSideConn(t.Context(), nil), ErrKilled)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // unlisted is a server that answers heartbeats and no list.
@@ -34,9 +35,7 @@ func TestAListThatFailsForGoodIsTriedAtASlowPace(t *testing.T) {
 			u := &unlisted{&server{delay: 10 * time.Millisecond}, because}
 			session, _ := startOn(t, u, u.server)
 			time.Sleep(100 * ttl)
-			if err := context.Cause(session.Context()); err != nil {
-				t.Errorf("the session has ended: %v", err)
-			}
+			assert.NoError(t, context.Cause(session.Context()), "the session has ended")
 			seen := u.seen()
 			if seen.lists > 60 || seen.lists < 10 {
 				t.Errorf("%d lists in 100 TTLs", seen.lists)

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -195,9 +196,7 @@ func startOn(t *testing.T, store Store, s *server) (*Session, func(time.Duration
 
 func ended(t *testing.T, s *Session, want error) {
 	t.Helper()
-	if got := context.Cause(s.Context()); !errors.Is(got, want) {
-		t.Errorf("the session's end: %v, want %v", got, want)
-	}
+	assert.ErrorIs(t, context.Cause(s.Context()), want, "the session's end")
 }
 
 func TestASessionLivesAsLongAsItsHeartbeatsArrive(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -20,14 +22,10 @@ func in(t *testing.T, test func(b *bench)) {
 		b := &bench{T: t, fake: newFake()}
 		test(b)
 		for _, k := range b.keepers {
-			if err := k.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, k.Close(context.Background()))
 		}
 		b.do(func() {
-			if b.waiters != 0 {
-				t.Errorf("%d waiters were left open", b.waiters)
-			}
+			assert.Equal(t, b.waiters, 0, "waiters were left open")
 			for name, k := range b.keys {
 				if len(k.holders) > 0 || len(k.queue) > 0 {
 					t.Errorf("%s was left with %d holders and %d in the queue", name, len(k.holders), len(k.queue))
@@ -70,9 +68,7 @@ func (b *bench) lock(k *Keeper[string], name string, shared bool) Possession {
 func (b *bench) try(k *Keeper[string], name string, shared bool) bool {
 	b.Helper()
 	p, ok, err := k.Acquire(context.Background(), name, shared, false)
-	if err != nil {
-		b.Fatalf("try %s: %v", name, err)
-	}
+	require.NoError(b, err, "try", name)
 	if ok {
 		b.unlock(p)
 	}
@@ -81,9 +77,7 @@ func (b *bench) try(k *Keeper[string], name string, shared bool) bool {
 
 func (b *bench) unlock(p Possession) {
 	b.Helper()
-	if err := p.Release(context.Background()); err != nil {
-		b.Fatalf("unlock: %v", err)
-	}
+	require.NoError(b, p.Release(context.Background()), "unlock")
 }
 
 // call is a Lock that was called and may have returned.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -35,13 +36,9 @@ func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
 			ctx, cancel = context.WithTimeout(b.Context(), time.Second)
 			defer cancel()
 		}
-		if err := c.outcome(ctx, false, false, driver.ErrBusy); !errors.Is(err, driver.ErrBusy) {
-			b.Errorf("%v", err)
-		}
+		assert.ErrorIs(b, c.outcome(ctx, false, false, driver.ErrBusy), driver.ErrBusy)
 		b.do(func() { b.stall = false })
-		if err := c.Close(b.Context()); err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, c.Close(b.Context()))
 	})
 }
 
@@ -63,9 +60,7 @@ func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
 		if err := again.Unlock(b.Context()); err != nil || len(c.holds) > 0 {
 			b.Errorf("%v, and %d holds are left", err, len(c.holds))
 		}
-		if err := c.Close(b.Context()); err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, c.Close(b.Context()))
 	})
 }
 
@@ -79,12 +74,8 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 		b.do(func() { b.stall = true })
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
-		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			b.Errorf("%v", err)
-		}
-		if !errors.Is(context.Cause(l.Context()), contract.ErrClosed) {
-			b.Errorf("%v", context.Cause(l.Context()))
-		}
+		assert.ErrorIs(b, c.Close(ctx), context.DeadlineExceeded)
+		assert.ErrorIs(b, context.Cause(l.Context()), contract.ErrClosed)
 		b.do(func() { b.stall = false })
 		synctest.Wait()
 	})

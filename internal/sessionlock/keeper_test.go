@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -22,9 +23,7 @@ func TestGoroutinesGetANameInTheOrderInWhichTheyAsked(t *testing.T) {
 		var calls []*call
 		for range 20 {
 			calls = append(calls, b.begin(k, "n", alone))
-			if n := b.queued("n"); n != 1 {
-				b.Fatalf("%d waiters of one client", n)
-			}
+			require.Equal(b, b.queued("n"), 1, "waiters of one client")
 		}
 		for i, c := range calls {
 			b.waits(calls[i:]...)
@@ -144,9 +143,7 @@ func TestAServerThatHasNotAnsweredHasNamedNobody(t *testing.T) {
 			return err
 		}
 		b.do(func() { b.stall = true })
-		if err := give(one, "n"); !errors.Is(err, driver.ErrUnavailable) {
-			b.Errorf("%v: nobody was seen", err)
-		}
+		assert.ErrorIs(b, give(one, "n"), driver.ErrUnavailable, "nobody was seen")
 		b.do(func() { b.stall = false })
 		synctest.Wait()
 		p := b.lock(two, "held", alone)
@@ -302,15 +299,11 @@ func TestMoreNamesThanWaiters(t *testing.T) {
 			<-calls[i].done
 			b.unlock(b.has(calls[i]))
 		}
-		if b.most != MaxWaiters {
-			b.Errorf("%d waiters at a time", b.most)
-		}
+		assert.Equal(b, b.most, MaxWaiters, "waiters at a time")
 		time.Sleep(linger)
 		synctest.Wait()
 		b.do(func() {
-			if b.waiters != 0 {
-				b.Errorf("%d idle waiters stay", b.waiters)
-			}
+			assert.Equal(b, b.waiters, 0, "idle waiters stay")
 		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
@@ -31,17 +32,13 @@ func TestALossIsToldToAllAndNotToThoseWhoWait(t *testing.T) {
 			default:
 				b.Fatal("not lost")
 			}
-			if !errors.Is(context.Cause(p.Kept()), cut) {
-				b.Errorf("cause: %v", context.Cause(p.Kept()))
-			}
+			assert.ErrorIs(b, context.Cause(p.Kept()), cut, "cause")
 			if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, cut) {
 				b.Errorf("release: %v", err)
 			}
 		}
 		p := b.has(own)
-		if context.Cause(p.Kept()) != nil {
-			b.Errorf("cause: %v", context.Cause(p.Kept()))
-		}
+		assert.NoError(b, context.Cause(p.Kept()), "cause")
 		b.unlock(p)
 		b.unlock(b.has(other))
 	})
@@ -56,9 +53,7 @@ func TestNothingIsLostThatIsNot(t *testing.T) {
 			b.unlock(b.lock(k, "m", alone))
 		}
 		b.unlock(p)
-		if len(b.pins) != 1 {
-			b.Errorf("%d connections", len(b.pins))
-		}
+		assert.Equal(b, len(b.pins), 1, "connections")
 	})
 }
 
@@ -71,9 +66,7 @@ func TestALockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 			b.Errorf("release: %v", err)
 		}
 		<-q.Kept().Done()
-		if !errors.Is(context.Cause(q.Kept()), errDenied) {
-			b.Errorf("cause: %v", context.Cause(q.Kept()))
-		}
+		assert.ErrorIs(b, context.Cause(q.Kept()), errDenied, "cause")
 		b.do(func() { b.wrong = false })
 		b.unlock(b.lock(k, "b", alone))
 	})
@@ -134,9 +127,7 @@ func TestALoggerThatBlocksDelaysNoLossAndNoClose(t *testing.T) {
 		time.Sleep(time.Second) // quiet
 		b.do(func() { b.pins[0].dead = errors.New("cut") })
 		synctest.Wait()
-		if !errors.Is(context.Cause(l.Context()), contract.ErrLost) {
-			b.Errorf("cause: %v", context.Cause(l.Context()))
-		}
+		assert.ErrorIs(b, context.Cause(l.Context()), contract.ErrLost, "cause")
 		b.unlock(b.has(own))
 		began := time.Now()
 		if err := c.Close(context.Background()); err != nil || time.Since(began) > 2*time.Second {
@@ -157,9 +148,7 @@ func TestCloseReturnsInTimeThoughTheServerDoesNotAnswer(t *testing.T) {
 		if took := time.Since(began); err == nil || took > contract.CloseTimeout+contract.StuckTimeout {
 			b.Errorf("%v after %v", err, took)
 		}
-		if !errors.Is(context.Cause(l.Context()), contract.ErrClosed) {
-			b.Errorf("cause: %v", context.Cause(l.Context()))
-		}
+		assert.ErrorIs(b, context.Cause(l.Context()), contract.ErrClosed, "cause")
 		b.do(func() { b.stall = false })
 	})
 }

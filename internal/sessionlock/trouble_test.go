@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var errAway = driver.Fail(driver.ErrUnavailable, errors.New("away"))
@@ -24,9 +26,7 @@ func (b *bench) gone(err error) {
 func (b *bench) lasts(began time.Time, c *call) time.Duration {
 	b.Helper()
 	<-c.done
-	if !errors.Is(c.err, driver.ErrUnavailable) {
-		b.Fatalf("%v, %v", c.p, c.err)
-	}
+	require.ErrorIs(b, c.err, driver.ErrUnavailable, c.p)
 	return time.Since(began)
 }
 
@@ -100,13 +100,9 @@ func TestAnAbsenceThatIsLongerThanTheTTLFailsAllWhoWait(t *testing.T) {
 			if took := b.lasts(began, c); took < patience || took > patience+2*longestPause {
 				b.Errorf("call %d failed after %v", i, took)
 			}
-			if !errors.Is(c.err, errAway) {
-				b.Errorf("call %d: %v", i, c.err)
-			}
+			assert.ErrorIs(b, c.err, errAway, "call", i)
 		}
-		if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) {
-			b.Error(err)
-		}
+		assert.ErrorIs(b, p.Release(context.Background()), driver.ErrNotHeld)
 		began = time.Now() // a new one has a TTL of its own
 		if took := b.lasts(began, b.begin(two, "m", alone)); took < patience || took > patience+2*longestPause {
 			b.Errorf("a new one failed after %v", took)
@@ -199,9 +195,7 @@ func TestATryIsSentAgainWhereItsConnectionWasLost(t *testing.T) {
 		if !b.try(k, "n", alone) {
 			b.Error("it is free")
 		}
-		if len(b.pins) != 2 {
-			b.Errorf("%d connections", len(b.pins))
-		}
+		assert.Equal(b, len(b.pins), 2, "connections")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -38,9 +39,7 @@ func TestEveryFailureIsInTheTable(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	rows := row.FindAllStringSubmatch(string(text), -1)
-	if len(rows) != len(failures) {
-		t.Fatalf("%d rows, want %d", len(rows), len(failures))
-	}
+	require.Equal(t, len(rows), len(failures), "rows")
 	for _, row := range rows {
 		t.Run(row[1], func(t *testing.T) {
 			var now time.Duration
@@ -48,9 +47,7 @@ func TestEveryFailureIsInTheTable(t *testing.T) {
 			s.begun.Store(true)
 			s.served.Store(row[1] != "ErrDenied, as the first answer")
 			err := s.interpret(t.Context(), t.Context(), failures[row[1]])
-			if is := []string{"nothing", "something", "unsure"}[ResidueOf(err)]; is != row[3] {
-				t.Errorf("it leaves %s", is)
-			}
+			assert.Equal(t, []string{"nothing", "something", "unsure"}[ResidueOf(err)], row[3], "it leaves")
 			policy := Policy{First: 1, Longest: 1}
 			repeated := "never"
 			if s.Tries(policy).Again(t.Context(), err) {
@@ -61,9 +58,7 @@ func TestEveryFailureIsInTheTable(t *testing.T) {
 					repeated = "always"
 				}
 			}
-			if repeated != row[2] {
-				t.Errorf("it is repeated %s", repeated)
-			}
+			assert.Equal(t, repeated, row[2], "it is repeated")
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/tables"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -50,14 +51,10 @@ func TestAPlaceStandsBeforeEachObjectAndNothingElse(t *testing.T) {
 		unchanged:                    unchanged,
 	} {
 		for range 2 { // what was seen before is the same
-			if is := in.Postgres(text); is != want {
-				t.Errorf("%s: want %s", is, want)
-			}
+			assert.Equal(t, in.Postgres(text), want)
 		}
 	}
-	if is := (*tables.In)(nil).MySQL("dblock_locks"); is != "dblock_locks" {
-		t.Errorf("without a place: %s", is)
-	}
+	assert.Equal(t, (*tables.In)(nil).MySQL("dblock_locks"), "dblock_locks", "without a place")
 }
 
 // What sqlc has made must read as the rule expects.

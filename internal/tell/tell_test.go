@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 )
 
@@ -35,9 +36,7 @@ func TestWhatIsToldIsDeliveredInOrderAndNothingRunsAfterwards(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("delivered: %v", got)
 		}
-		if err := leak.Find(before); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, leak.Find(before))
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
@@ -171,20 +172,14 @@ func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	table := row.FindAllStringSubmatch(string(text), -1)
-	if len(table) != len(flows) {
-		t.Fatalf("%d rows, want %d", len(table), len(flows))
-	}
+	require.Equal(t, len(table), len(flows), "rows")
 	for _, row := range table {
 		t.Run(row[1], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript(t)
-				if err := flows[row[1]](t, s); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, flows[row[1]](t, s))
 				synctest.Wait()
-				if got := strings.Join(s.steps, ", "); got != row[2] {
-					t.Errorf("its steps are %s", got)
-				}
+				assert.Equal(t, strings.Join(s.steps, ", "), row[2], "its steps are")
 			})
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -28,11 +29,7 @@ func TestTheTablesComeOverAPoolOfPgxWhichStaysOpen(t *testing.T) {
 		client, err := dblock.New(engine)
 		require.NoError(t, err)
 		defer client.Close(context.Background())
-		if _, err := client.TryLock(ctx, "n"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(client.TryLock(ctx, "n")))
 	}
-	if err := migratepgx.Up(ctx, nil); err == nil {
-		t.Error("a nil pool")
-	}
+	assert.Error(t, migratepgx.Up(ctx, nil), "a nil pool")
 }

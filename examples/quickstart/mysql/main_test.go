@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -12,9 +13,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 func TestItRuns(t *testing.T) {
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {
-			if err := run(t.Context(), dbtest.Empty(t, kind).DSN); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, run(t.Context(), dbtest.Empty(t, kind).DSN))
 		})
 	}
 }

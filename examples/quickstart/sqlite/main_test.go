@@ -1,12 +1,11 @@
 package main
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"path/filepath"
 	"testing"
 )
 
 func TestItRuns(t *testing.T) {
-	if err := run(t.Context(), filepath.Join(t.TempDir(), "quickstart.db")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(t.Context(), filepath.Join(t.TempDir(), "quickstart.db")))
 }

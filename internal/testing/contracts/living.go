@@ -8,7 +8,9 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var living = []test{
@@ -17,9 +19,8 @@ var living = []test{
 	{"only the dead are succeeded, once, and by what was seen of them", succession},
 	{"a session ends, and nothing is granted to it any more", ending},
 	{"a session is opened once", func(w *world) {
-		if err := w.OpenSession(w.ctx, driver.Session{ID: w.session(), TTL: time.Second}); err == nil {
-			w.Error("two sessions of one id")
-		}
+		assert.Error(w, w.OpenSession(w.ctx, driver.Session{ID: w.session(), TTL: time.Second}),
+			"two sessions of one id")
 	}},
 	{"an expired session lives on with a late heartbeat, and is dead for good once it was ended", expiry},
 	{"a session without a row is dead and stays so", burial},
@@ -61,9 +62,7 @@ func deaths(w *world) {
 				w.Errorf("%d wait, as it is counted", n)
 			}
 			w.release(driver.Held{Name: how, Session: lives, Token: w.look("", how).Holder.Grant.Token})
-			if n := places(); n != 0 {
-				w.Errorf("%d of the dead are left in the queue", n)
-			}
+			assert.Equal(w, places(), 0, "of the dead are left in the queue")
 			h := w.look("", other).Holder
 			if h.Session != dead || h.Left > 0 {
 				w.Errorf("%+v", h)
@@ -149,18 +148,15 @@ func ending(w *world) {
 	for range 2 {
 		w.must(w.EndSession(w.ctx, b))
 	}
-	if n := w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", b); n != 1 {
-		w.Error("the row of a session to which a place refers stays, dead")
-	}
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", b), 1,
+		"the row of a session to which a place refers stays, dead")
 	w.beats(b, false)
 	w.release(held)
 	for _, session := range []string{a, b, "nobody"} {
 		w.must(w.EndSession(w.ctx, session))
 	}
 	for _, table := range []string{"dblock_sessions", "dblock_heartbeats"} {
-		if n := w.number("SELECT count(*) FROM " + table); n != 0 {
-			w.Errorf("%d rows of ended sessions are left in %s", n, table)
-		}
+		assert.Equal(w, w.number("SELECT count(*) FROM "+table), 0, "rows of ended sessions are left in", table)
 	}
 	w.beats(a, false)
 }
@@ -175,9 +171,7 @@ func expiry(w *world) {
 	w.expires(s, true)
 	w.expires(s, true)
 	w.beats(s, false)
-	if n := w.number("SELECT count(*) FROM dblock_heartbeats"); n != 0 {
-		w.Error("a clock that steps back would revive it")
-	}
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_heartbeats"), 0, "a clock that steps back would revive it")
 }
 
 func burial(w *world) {
@@ -186,12 +180,9 @@ func burial(w *world) {
 	w.exec("DELETE FROM dblock_sessions")
 	w.expires(s, true)
 	w.beats(s, false)
-	if n := w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", s); n != 1 {
-		w.Error("no row says that it is dead")
-	}
-	if err := w.OpenSession(w.ctx, driver.Session{ID: s, TTL: time.Hour}); err == nil {
-		w.Error("a dead session was opened again")
-	}
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", s), 1,
+		"no row says that it is dead")
+	assert.Error(w, w.OpenSession(w.ctx, driver.Session{ID: s, TTL: time.Hour}), "a dead session was opened again")
 }
 
 func claims(w *world) {
@@ -261,9 +252,7 @@ func watches(w *world) {
 		if session != "" {
 			w.must(w.Watch(w.ctx, session, "n", id))
 		}
-		if n := w.number("SELECT count(*) FROM dblock_watchers"); n != want {
-			w.Fatalf("%d watch, want %d", n, want)
-		}
+		require.Equal(w, w.number("SELECT count(*) FROM dblock_watchers"), want, "watch")
 	}
 	watch(a, "1", 1)
 	watch(a, "1", 1) // a statement may be sent twice

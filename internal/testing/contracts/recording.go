@@ -8,7 +8,9 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var recording = []test{
@@ -81,9 +83,7 @@ func told(w *world) {
 		w.Helper()
 		event := driver.Event{Name: h.Name, Kind: "elected", Token: h.Token}
 		_, err := driver.Do(w.ctx, w.Backend, protocol.Announce{Held: h, Event: event})
-		if !errors.Is(err, want) {
-			w.Errorf("%v, want %v", err, want)
-		}
+		assert.ErrorIs(w, err, want)
 	}
 	announce(held, nil)
 	stale := held
@@ -129,13 +129,9 @@ func runs(w *world) {
 		first.SlotEnds.UnixMicro() != (first.Slot+1)*interval.Microseconds() {
 		w.Fatalf("%+v", first)
 	}
-	if again := begin(a, 1, 0, true); again != first {
-		w.Fatalf("its own claim: %+v, want %+v", again, first)
-	}
+	require.Equal(w, begin(a, 1, 0, true), first, "its own claim")
 	for _, most := range []int{0, 9} {
-		if there := begin(b, 2, most, false); there != first {
-			w.Fatalf("a run that goes on: %+v, want %+v", there, first)
-		}
+		require.Equal(w, begin(b, 2, most, false), first, "a run that goes on")
 	}
 	end := func(token int64, failed bool, want error) {
 		w.Helper()

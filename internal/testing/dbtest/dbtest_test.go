@@ -23,24 +23,17 @@ func TestAKilledServerComesBackWithWhatWasCommitted(t *testing.T) {
 			server := own(t)
 			pool := server.Empty(t).SQL(t)
 			for _, statement := range []string{"CREATE TABLE t (n int)", "INSERT INTO t VALUES (1)"} {
-				if _, err := pool.ExecContext(t.Context(), statement); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, require.ErrOf(pool.ExecContext(t.Context(), statement)))
 			}
 			server.Kill()
-			if err := pool.PingContext(t.Context()); err == nil {
-				t.Fatal("a killed server answers")
-			}
+			require.Error(t, pool.PingContext(t.Context()), "a killed server answers")
 			server.Start()
-			if n := count(t, pool); n != 1 {
-				t.Fatalf("%d rows after the restart", n)
-			}
+			require.Equal(t, count(t, pool), 1, "rows after the restart")
 			server.Pause()
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			if _, err := pool.ExecContext(ctx, "INSERT INTO t VALUES (2)"); err == nil {
-				t.Fatal("a paused server answers")
-			}
+			require.Error(t, require.ErrOf(pool.ExecContext(ctx, "INSERT INTO t VALUES (2)")),
+				"a paused server answers")
 			server.Resume()
 			_ = count(t, pool)
 			server.Pause() // a paused server can be killed, and removed
@@ -68,26 +61,16 @@ func TestProxyFaults(t *testing.T) {
 	})
 	t.Run("cut ends old and new connections until it is healed", func(t *testing.T) {
 		old := dial(t, p)
-		if _, err := say(old, "hello"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(say(old, "hello")))
 		p.Cut()
-		if _, err := say(old, "hello"); err == nil {
-			t.Fatal("an old connection goes on")
-		}
-		if _, err := say(dial(t, p), "hello"); err == nil {
-			t.Fatal("a new connection goes through")
-		}
+		require.Error(t, require.ErrOf(say(old, "hello")), "an old connection goes on")
+		require.Error(t, require.ErrOf(say(dial(t, p), "hello")), "a new connection goes through")
 		p.Heal()
-		if _, err := say(dial(t, p), "hello"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(say(dial(t, p), "hello")))
 	})
 	t.Run("a frozen connection delivers when it is healed", func(t *testing.T) {
 		conn := dial(t, p)
-		if _, err := say(conn, "hello"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(say(conn, "hello")))
 		p.Freeze()
 		if got, err := say(conn, "world"); !errors.Is(err, context.DeadlineExceeded) && !timeout(err) {
 			t.Fatal(got, err)
@@ -106,9 +89,7 @@ func TestProxyFaults(t *testing.T) {
 				p.DropReplies()
 			}
 		})
-		if _, err := say(conn, "BEGIN "); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(say(conn, "BEGIN ")))
 		if got, err := say(conn, "COMMIT"); !timeout(err) {
 			t.Fatal(got, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -27,9 +28,7 @@ func TestAContainerThatDoesNotAnswerIsRemoved(t *testing.T) {
 	if _, err := startContainer(ctx, KindPostgres, false); err == nil || !strings.Contains(err.Error(), "postgres:17") {
 		t.Errorf("a server that never answers: %v", err)
 	}
-	if _, err := os.Stat(removed); err != nil {
-		t.Error("its helper was not told to end:", err)
-	}
+	assert.NoError(t, assert.ErrOf(os.Stat(removed)), "its helper was not told to end")
 }
 
 func TestAHelperThatFailsIsReported(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/program"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -59,9 +60,7 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 	p := &program.Program{As: as, Dir: dir, Args: []string{binary, "-q", file}}
 	require.NoError(t, p.Start())
 	t.Cleanup(func() {
-		if err := p.Kill(); err != nil {
-			t.Errorf("dbtest: stop PgBouncer: %v", err)
-		}
+		assert.NoError(t, p.Kill(), "dbtest: stop PgBouncer")
 	})
 	u, err := postgresURL(d.DSN)
 	require.NoError(t, err)

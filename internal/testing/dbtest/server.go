@@ -3,6 +3,7 @@ package dbtest
 import (
 	"context"
 	"errors"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"net"
 	"testing"
 	"time"
@@ -57,9 +58,7 @@ func Own(t testing.TB, kind string, settings ...string) *Server {
 	server.tb = t
 	t.Cleanup(func() {
 		_ = server.leave() // it may have been killed
-		if err := server.remove(); err != nil {
-			t.Errorf("dbtest: remove %s: %v", kind, err)
-		}
+		assert.NoError(t, server.remove(), "dbtest: remove", kind)
 	})
 	return server
 }
@@ -93,9 +92,7 @@ func (s *Server) Resume() { s.tb.Helper(); s.must("resume", s.resume()) }
 
 func (s *Server) must(what string, err error) {
 	s.tb.Helper()
-	if err != nil {
-		s.tb.Errorf("dbtest: %s %s: %v", what, s.Kind, err)
-	}
+	assert.NoError(s.tb, err, "dbtest", what, s.Kind)
 }
 
 // freePort finds a port of 127.0.0.1 that was free a moment ago.

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"os"
 	"strings"
 	"testing"
@@ -33,9 +34,7 @@ func TestAGoroutineThatEndsIsAwaited(t *testing.T) {
 		end := make(chan struct{})
 		go leaked(end)
 		time.AfterFunc(patience/2, func() { close(end) })
-		if err := Find(before); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, Find(before))
 	})
 }
 
@@ -43,7 +42,5 @@ func TestAGoroutineOfBeforeMayStay(t *testing.T) {
 	end := make(chan struct{})
 	go leaked(end)
 	defer close(end)
-	if err := Find(Running()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, Find(Running()))
 }

@@ -2,6 +2,7 @@ package runtest
 
 import (
 	"fmt"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -42,9 +43,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 		return otherwise
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
+	require.NoError(t, err, variable)
 	return n
 }
 
@@ -99,9 +98,7 @@ func TestClientsKeepThePromisesWhateverHappensBetweenThemAndTheDatabase(t *testi
 	bad, made := play(t, seed, steps, noBug)
 	t.Logf("%d steps with %d cohorts in %v, from DBLOCK_SEED=%d", made, cohorts,
 		time.Since(began).Round(time.Millisecond), seed)
-	if bad != "" {
-		t.Fatal(bad)
-	}
+	require.Equal(t, bad, "")
 }
 
 func TestTheJudgeNoticesATableThatIsWrong(t *testing.T) {

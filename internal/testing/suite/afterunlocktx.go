@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -113,9 +114,8 @@ func allAfterUnlockTx(t *testing.T, e *env) {
 	}
 	is(t, all.Unlock(t.Context()), nil)
 	next := lock(t, other, "n")
-	if _, err := c.TryLockAll(l.Context(), []string{"m", "n"}); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("TryLockAll beside the next holder: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(c.TryLockAll(l.Context(), []string{"m", "n"})), dblock.ErrNotAcquired,
+		"TryLockAll beside the next holder")
 	unlock(t, next)
 	unlock(t, l)
 }
@@ -252,9 +252,8 @@ func guardedAfterRollback(t *testing.T, e *env) {
 	for range 2 {
 		rollback(t, e.unlockTx(t, a, c, l)) // and once more without a Guard
 		rollback(t, e.unlockTx(t, a, c, l))
-		if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
-			t.Fatalf("entered again before a Guard: %v", err)
-		}
+		require.ErrorIs(t, require.ErrOf(c.TryLock(l.Context(), "n")), dblock.ErrNotAcquired,
+			"entered again before a Guard")
 		tx = beginTx(t, a, e.levels()[0])
 		is(t, c.Guard(t.Context(), tx, l), nil)
 		commit(t, tx)

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -98,17 +99,13 @@ func sharedStatements(t *testing.T, e *env) {
 					t.Error(err)
 					return
 				}
-				if n := holders[i%names].Add(1); n != 1 {
-					t.Errorf("%d hold one name", n)
-				}
+				assert.Equal(t, holders[i%names].Add(1), 1, "hold one name")
 				if l.Token() <= last {
 					t.Errorf("token %d after %d", l.Token(), last)
 				}
 				last = l.Token()
 				holders[i%names].Add(-1)
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Unlock(t.Context()))
 			}
 		})
 	}
@@ -226,9 +223,7 @@ func leftBatch(t *testing.T, e *env) {
 		calledOff(t, o.err, context.Canceled)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if n := c.undone.Load(); n != 0 {
-		t.Errorf("%d attempts were undone before their batch was answered", n)
-	}
+	assert.Equal(t, c.undone.Load(), 0, "attempts were undone before their batch was answered")
 	close(answer) // the batch takes them all the same
 	for _, name := range names {
 		e.free(t, name)
@@ -279,9 +274,7 @@ func busyBatch(t *testing.T, e *env) {
 					t.Error(err)
 					return
 				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Unlock(t.Context()))
 			})
 		}
 		all.Wait()
@@ -367,17 +360,13 @@ func batchPasses(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	free, _ := e.takeFor(t, a, "free", takeover{})
-	if _, err := drivertest.Release(brief(t), a.Backend, free, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(drivertest.Release(brief(t), a.Backend, free, false)))
 	requests := []driver.Request{request("free"), request("rests"), request("waited")}
 	grants, _, err := drivertest.Batch(brief(t), a.Backend, requests, nil)
 	if err != nil || len(grants) != 3 || grants[0].Token <= free.Token || grants[1].Token != 0 || grants[2].Token != 0 {
 		t.Errorf("%+v, %v: want the first alone", grants, err)
 	}
-	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1 {
-		t.Errorf("%d names are held, want 1", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"), 1, "names are held")
 }
 
 func crowdLeaves(t *testing.T, e *env) {

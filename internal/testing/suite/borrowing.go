@@ -195,9 +195,7 @@ func (e *env) endStatement(t *testing.T, a, other App, s step, same bool, nth in
 	_ = tx.rollback()
 	a.idle(t, w, func(conn string, query query) {
 		got, err := e.sessionState(query)
-		if err != nil {
-			t.Fatalf("after statement %d: %v", nth, err)
-		}
+		require.NoError(t, err, "after statement", nth)
 		want := e.newSession(t)
 		if got != want {
 			t.Errorf("after statement %d %s is not as a new one:\n%s", nth, conn, difference(got, want))

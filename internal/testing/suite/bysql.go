@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,18 +45,13 @@ func guardedBySQL(t *testing.T, e *env) {
 				snapshot(t, tx)
 				require.NoError(t, e.bySQL(tx, held.Name, held.Token))
 				if e.wiring.Kind != SQLite { // where nobody can write now
-					if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
-						t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)
-					}
+					require.ErrorIs(t, takeover.take(t, e, other, held, holder), driver.ErrBusy,
+						"taking over a guarded lock")
 				}
 				e.commitOne(t, tx)
-				if err := takeover.take(t, e, other, held, holder); err != nil {
-					t.Fatalf("taking over after the transaction: %v", err)
-				}
+				require.NoError(t, takeover.take(t, e, other, held, holder), "taking over after the transaction")
 				late := beginTx(t, a, level)
-				if err := e.bySQL(late, held.Name, held.Token); err == nil {
-					t.Fatal("a lock that was taken over is guarded")
-				}
+				require.Error(t, e.bySQL(late, held.Name, held.Token), "a lock that was taken over is guarded")
 				rollback(t, late)
 			})
 		}

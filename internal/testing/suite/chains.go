@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -27,9 +28,7 @@ func told(t *testing.T, c Client, name string) (names []string) {
 
 func chainOfWaiting(t *testing.T, e *env) {
 	c, other := e.client(t, dblock.WithDeadlockCheck(0)), e.client(t, dblock.WithDeadlockCheck(0))
-	if got := fmt.Sprint(told(t, c, "of nobody")); got != "[of nobody]" {
-		t.Error(got)
-	}
+	assert.Equal(t, fmt.Sprint(told(t, c, "of nobody")), "[of nobody]")
 	ctx, cancel := context.WithCancel(context.Background())
 	var waiting []<-chan outcome
 	waits := func(c Client, name string, options ...dblock.LockOption) {
@@ -50,12 +49,8 @@ func chainOfWaiting(t *testing.T, e *env) {
 	waits(c, "other", owner("2 "))     // is not 2
 	waits(other, "others", owner("4")) // is not the 4 of c, whose session is another
 	waits(c, "a", owner("7"))
-	if got := fmt.Sprint(told(t, other, "a")); got != "[a c b]" {
-		t.Errorf("a waits for %s", got)
-	}
-	if got := fmt.Sprint(told(t, c, "b")); got != "[b]" {
-		t.Errorf("b waits for %s", got)
-	}
+	assert.Equal(t, fmt.Sprint(told(t, other, "a")), "[a c b]", "a waits for")
+	assert.Equal(t, fmt.Sprint(told(t, c, "b")), "[b]", "b waits for")
 	backend := newLine(t, e).Backend
 	for limit, want := range map[int]string{10: "[a c b]", 2: "[a c]", 1: "[a]"} {
 		if names, err := backend.Why(brief(t), "a", limit); err != nil || fmt.Sprint(names) != want {
@@ -92,9 +87,7 @@ func chainInACircle(t *testing.T, e *env) {
 		waiting = append(waiting, locking(ctx, c, next, dblock.Owner("host", fmt.Sprint(i))))
 		e.queued(t, next, 1)
 	}
-	if got := fmt.Sprint(told(t, c, "n1")); got != "[n1 n2 n0]" {
-		t.Errorf("n1 waits for %s", got)
-	}
+	assert.Equal(t, fmt.Sprint(told(t, c, "n1")), "[n1 n2 n0]", "n1 waits for")
 	cancel()
 	for i, w := range waiting {
 		is(t, (<-w).err, context.Canceled)

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	inside "github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -32,9 +33,7 @@ func (e *env) closeInTime(t *testing.T, c Client, held ...*dblock.Lock) error {
 		ended(t, soon, l, dblock.ErrClosed)
 	}
 	err := within(t, soon, "Close returns", closed)
-	if err == nil {
-		t.Error("Close says that it has done its work")
-	}
+	assert.Error(t, err, "Close says that it has done its work")
 	if s := c.Stats().Session; s != "" {
 		t.Errorf("session %s goes on", s)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -92,9 +93,7 @@ func placeOfCohort(t *testing.T, e *env) {
 	l.join(cohort(s, "s1", 3), request(x, "x1"), cohort(s, "s2", 256))
 	l.shows(holder, g, 260)
 	l.sees(s, []string{"s1", "s2"}, "", driver.Grant{})
-	if n := e.number(t, "SELECT count(*) FROM dblock_waiters WHERE name = 'n'"); n != 3 {
-		t.Errorf("%d places, want 3", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_waiters WHERE name = 'n'"), 3, "places")
 	g = l.release(x, g.Token, cohort(s, "s1", 3))
 	if !g.Contended {
 		t.Error("others wait, and the grant does not say so")
@@ -232,9 +231,7 @@ func brokenCohort(t *testing.T, e *env) {
 	// A place is broken as a whole, too.
 	l.join(cohort(x, "x2", 3), request(x, "x3"))
 	l.handed(l.dissolve(s, driver.Holder{Session: x, Attempt: "x2"}))
-	if n := l.look("").Waiters; n != 1 {
-		t.Errorf("%d wait, want 1", n)
-	}
+	assert.Equal(t, l.look("").Waiters, 1, "wait")
 }
 
 func deadCohort(t *testing.T, e *env) {
@@ -398,9 +395,7 @@ func heardCohort(t *testing.T, e *env) {
 	case <-ready:
 	case err := <-over:
 		over <- err
-		if !errors.Is(err, driver.ErrUnsupported) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, err, driver.ErrUnsupported)
 		t.Skip(err) // it can only be polled
 	case <-time.After(patience):
 		t.Fatal("the listener is not ready")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -69,12 +70,8 @@ func writeInTurn(
 		if err == nil {
 			err = tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)")
 		}
-		if err != nil {
-			t.Errorf("round %d: %v", round, err)
-		}
-		if err := tx.commit(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err, "round", round)
+		assert.NoError(t, tx.commit(context.Background()))
 	}
 }
 
@@ -92,9 +89,7 @@ func lockTxEmptyTable(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
-	if n := e.number(t, "SELECT count(*) FROM app"); n != 40 {
-		t.Errorf("%d of 40 transactions", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM app"), 40, "of 40 transactions")
 }
 
 // Broken by locking in the order given.
@@ -114,9 +109,7 @@ func lockTxSorted(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
-	if n := e.number(t, "SELECT count(*) FROM app"); n != 90 {
-		t.Errorf("%d of 90 transactions", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM app"), 90, "of 90 transactions")
 	_ = clients
 }
 
@@ -150,9 +143,7 @@ func lockTxDeadlock(t *testing.T, e *env) {
 		winner, loser = second, first
 	}
 	is(t, loser.err, driver.ErrRetry)
-	if winner.err != nil {
-		t.Fatal(winner.err)
-	}
+	require.NoError(t, winner.err)
 	e.usable(t, txs[winner.i])
 }
 
@@ -175,9 +166,7 @@ func noConnectionWaits(t *testing.T, e *env) {
 	}
 	for began := time.Now(); time.Since(began) < time.Second; { // by then each has tried more than once
 		giveBack, err := a.borrow(brief(t))
-		if err != nil {
-			t.Fatalf("the application gets no connection: %v", err)
-		}
+		require.NoError(t, err, "the application gets no connection")
 		giveBack()
 	}
 	cancel()
@@ -206,12 +195,8 @@ func lockTxWholePool(t *testing.T, e *env) {
 				t.Error(err)
 				return
 			}
-			if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
-				t.Error(err)
-			}
-			if err := tx.commit(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"))
+			assert.NoError(t, tx.commit(context.Background()))
 		})
 	}
 	all.Wait()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -41,9 +42,7 @@ func contextValues(t *testing.T, e *env) {
 		}
 		l := granted(t, soon, line)
 		cancel()
-		if l.Context().Value(key{}) != 42 {
-			t.Error("the value is gone")
-		}
+		assert.Equal(t, l.Context().Value(key{}), 42, "the value is gone")
 		if _, has := l.Context().Deadline(); has {
 			t.Error("the deadline of Lock's context came along")
 		}
@@ -113,9 +112,7 @@ func contextCauses(t *testing.T, e *env) {
 // over checks that a lock's context had ended when the next one was granted.
 func over(t testing.TB, before *dblock.Lock) {
 	t.Helper()
-	if before.Context().Err() == nil {
-		t.Error("the next holder was let in before the context of the one before had ended")
-	}
+	assert.Error(t, before.Context().Err(), "the next holder was let in before the context of the one before had ended")
 	is(t, context.Cause(before.Context()), dblock.ErrLost)
 }
 

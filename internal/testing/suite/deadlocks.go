@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -324,9 +325,7 @@ func noFalseDeadlocks(t *testing.T, e *env) {
 					ctx, held = l.Context(), append(held, l)
 				}
 				for _, l := range held {
-					if err := l.Unlock(t.Context()); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, l.Unlock(t.Context()))
 				}
 			}
 		})

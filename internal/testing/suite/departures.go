@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -62,14 +63,10 @@ func guardBeforeCommit(t *testing.T, e *env) {
 	rollback(t, tx)
 	tx = beginTx(t, a, e.levels()[0])
 	require.NoError(t, c.UnlockTx(t.Context(), tx, l))
-	if err := c.Guard(brief(t), tx, l); err == nil {
-		t.Error("guarded what the same transaction has released")
-	}
+	assert.Error(t, c.Guard(brief(t), tx, l), "guarded what the same transaction has released")
 	if e.wiring.Kind != SQLite { // where a second transaction cannot write
 		other := beginTx(t, a, e.levels()[0])
-		if err := c.Guard(brief(t), other, l); err == nil {
-			t.Error("guarded what another transaction is about to release")
-		}
+		assert.Error(t, c.Guard(brief(t), other, l), "guarded what another transaction is about to release")
 		rollback(t, other)
 	}
 	e.usable(t, tx)

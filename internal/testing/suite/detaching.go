@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -49,9 +50,7 @@ func resume(t testing.TB, c Client, name string, token int64) *dblock.Lock {
 	t.Helper()
 	l, err := c.Resume(context.Background(), name, token)
 	require.NoError(t, err)
-	if l.Token() != token {
-		t.Errorf("token %d: want %d", l.Token(), token)
-	}
+	assert.Equal(t, l.Token(), token, "token")
 	return l
 }
 
@@ -60,12 +59,8 @@ func outlived(t *testing.T, e *env) {
 	first := lock(t, a, "edited")
 	detach(t, first, time.Hour)
 	is(t, first.Detach(context.Background(), time.Hour), dblock.ErrNotHeld)
-	if err := a.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if _, err := b.TryLock(context.Background(), "edited"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("it is free: %v", err)
-	}
+	assert.NoError(t, a.Close(context.Background()))
+	assert.ErrorIs(t, assert.ErrOf(b.TryLock(context.Background(), "edited")), dblock.ErrNotAcquired, "it is free")
 	next := locking(t.Context(), b, "edited")
 	e.queued(t, "edited", 1)
 	for range 3 { // and on, and on
@@ -142,9 +137,7 @@ func notTakenUp(t *testing.T, e *env) {
 	l := lock(t, a, "n")
 	refuse := func(what string, token int64) {
 		t.Helper()
-		if _, err := b.Resume(context.Background(), "n", token); !errors.Is(err, dblock.ErrNotHeld) {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(b.Resume(context.Background(), "n", token)), dblock.ErrNotHeld, what)
 	}
 	refuse("one that lives", l.Token())
 	detach(t, l, time.Hour)
@@ -188,16 +181,14 @@ func detachedForLong(t *testing.T, e *env) {
 	e.advance(t, longTTL+time.Second)
 	l := granted(t, soon, next)
 	rising(t, []int64{first.Token(), l.Token()})
-	if _, err := a.Resume(context.Background(), "n", first.Token()); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Errorf("taken up late: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(a.Resume(context.Background(), "n", first.Token())), dblock.ErrNotHeld,
+		"taken up late")
 	unlock(t, l)
 	second := lock(t, a, "m")
 	detach(t, second, longTTL)
 	e.advance(t, longTTL+time.Second)
-	if _, err := a.Resume(context.Background(), "m", second.Token()); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Errorf("taken up when its time was over: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(a.Resume(context.Background(), "m", second.Token())), dblock.ErrNotHeld,
+		"taken up when its time was over")
 }
 
 // nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once
@@ -226,9 +217,7 @@ func nothingLeft(t *testing.T, e *env) {
 			unlock(t, l)
 		},
 		"Raise": func(_ *relay, l *dblock.Lock) {
-			if _, err := raiseToken(t.Context(), l, l.Token()+5); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(raiseToken(t.Context(), l, l.Token()+5)))
 			unlock(t, l)
 		},
 	}

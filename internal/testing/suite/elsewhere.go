@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
@@ -27,9 +28,7 @@ func Elsewhere[TX any](
 		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithLogger(testlog.New(t.Output(), t.Error)))
 		require.NoError(t, err)
 		t.Cleanup(func() {
-			if err := c.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close(context.Background()))
 		})
 		return c
 	}
@@ -37,9 +36,7 @@ func Elsewhere[TX any](
 	ctx, inspector := t.Context(), inspect.New(a)
 	held, err := a.Lock(ctx, "n", dblock.Metadata(map[string]string{"a": "b"}))
 	require.NoError(t, err)
-	if _, err := b.TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("a name that is held: %v", err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(b.TryLock(ctx, "n")), dblock.ErrNotAcquired, "a name that is held")
 	if l, err := other.TryLock(ctx, "n"); err != nil {
 		t.Errorf("the same name in another place: %v", err)
 	} else if err := l.Unlock(ctx); err != nil {
@@ -48,9 +45,7 @@ func Elsewhere[TX any](
 	next := make(chan *dblock.Lock, 1)
 	go func() {
 		l, err := b.Lock(ctx, "n")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		next <- l
 	}()
 	eventually(t, patience, "somebody waits", func() bool {
@@ -62,9 +57,7 @@ func Elsewhere[TX any](
 	}
 	did := func(what string, errs ...error) {
 		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.NoError(t, errors.Join(errs...), what)
 	}
 	did("Ask", b.Ask(ctx, "n", "please"))
 	did("Record", held.Record(ctx, "noted", "a detail"))
@@ -137,9 +130,7 @@ func Elsewhere[TX any](
 		return false
 	})
 	engine := open(places[0])
-	if _, err := reaper.Sweep(ctx, engine, reaper.Retention(0), reaper.History(0)); err != nil {
-		t.Errorf("the reaper: %v", err)
-	}
+	assert.NoError(t, assert.ErrOf(reaper.Sweep(ctx, engine, reaper.Retention(0), reaper.History(0))), "the reaper")
 	_, err = engine.Incarnation(ctx, true, 7)
 	did("Incarnation", err)
 	defer engine.Attend("", time.Hour)()

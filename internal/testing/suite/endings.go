@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
@@ -49,9 +50,7 @@ func unlockTwice(t *testing.T, e *env) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if err := l.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(context.Background()))
 		})
 	}
 	all.Wait()
@@ -87,12 +86,9 @@ func unlockStale(t *testing.T, e *env) {
 		is(t, first.Unlock(context.Background()), dblock.ErrLost)
 		live(t, second)
 		refused(t, c, "stale")
-		if token := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'stale'"); token != second.Token() {
-			t.Errorf("the row has token %d: want %d", token, second.Token())
-		}
-		if first.Context().Err() == nil {
-			t.Error("the context of the lock that was taken away has not ended")
-		}
+		assert.Equal(t, e.number(t, "SELECT token FROM dblock_locks WHERE name = 'stale'"), second.Token(),
+			"the row has token")
+		assert.Error(t, first.Context().Err(), "the context of the lock that was taken away has not ended")
 		unlock(t, second)
 		e.free(t, "stale")
 	}
@@ -110,9 +106,7 @@ func closing(t *testing.T, e *env) {
 	for _, w := range waiters {
 		is(t, within(t, soon, "the waiter returns", w).err, dblock.ErrClosed)
 	}
-	if n := e.waiting(t, "waited for"); n != 0 {
-		t.Errorf("%d places in the queue are left after Close", n)
-	}
+	assert.Equal(t, e.waiting(t, "waited for"), 0, "places in the queue are left after Close")
 	if n := e.number(t, "SELECT count(*) FROM dblock_sessions"); n != 1 {
 		t.Errorf("%d sessions: want that of the client that is open", n)
 	}
@@ -129,19 +123,13 @@ func closeTwice(t *testing.T, e *env) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := c.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close(context.Background()))
 		})
 	}
 	all.Wait()
-	if err := c.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Close(context.Background()))
 	e.free(t, "held")
-	if err := e.client(t).Close(context.Background()); err != nil {
-		t.Errorf("closing a client that was never used: %v", err)
-	}
+	assert.NoError(t, e.client(t).Close(context.Background()), "closing a client that was never used")
 }
 
 func closed(t *testing.T, e *env) {
@@ -159,9 +147,7 @@ func closed(t *testing.T, e *env) {
 func (e *env) empty(t testing.TB) {
 	t.Helper()
 	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_waiters"} {
-		if n := e.number(t, "SELECT count(*) FROM "+table); n != 0 {
-			t.Errorf("%d rows are left in %s", n, table)
-		}
+		assert.Equal(t, e.number(t, "SELECT count(*) FROM "+table), 0, "rows are left in", table)
 	}
 	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR attempt "+
 		"<> ''"); n != 0 {
@@ -191,9 +177,7 @@ func closeUnderLoad(t *testing.T, e *env) {
 	})
 	for _, c := range clients {
 		all.Go(func() {
-			if err := c.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close(context.Background()))
 		})
 	}
 	all.Wait()
@@ -212,16 +196,12 @@ func nothingIsLeft(t *testing.T, e *env) {
 	lock(t, clients[1], "leased", dblock.Lease(time.Hour))
 	stays := e.line(t, "leased", 1, clients, background)
 	for _, c := range clients {
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(t.Context()))
 	}
 	is(t, within(t, soon, "the waiter returns", stays[0]).err, dblock.ErrClosed)
 	e.empty(t)
 	a.close() // the pool's own goroutines are the application's
-	if err := leak.Find(already); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, leak.Find(already))
 }
 
 func tokens(t *testing.T, e *env) {
@@ -262,13 +242,9 @@ func tokens(t *testing.T, e *env) {
 					mu.Lock()
 					seen = append(seen, l.Token())
 					mu.Unlock()
-					if err := l.Unlock(ctx); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, l.Unlock(ctx))
 				}
-				if err := c.Close(ctx); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, c.Close(ctx))
 			}
 		})
 	}

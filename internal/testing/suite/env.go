@@ -264,9 +264,7 @@ func locking(ctx context.Context, c Client, name string, options ...dblock.LockO
 func granted(t testing.TB, d time.Duration, c <-chan outcome) *dblock.Lock {
 	t.Helper()
 	o := within(t, d, "the lock is granted", c)
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
+	require.NoError(t, o.err)
 	return o.lock
 }
 

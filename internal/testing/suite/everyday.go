@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -23,9 +24,7 @@ func everyday(t *testing.T, e *env, table string) {
 	t.Run("inspection", func(t *testing.T) { everydayInspection(t, e, a, b) })
 	t.Run("reaper", func(t *testing.T) { everydayReaper(t, e, app, a) })
 	for _, renew := range []bool{false, true} {
-		if _, err := app.Backend.Incarnation(t.Context(), renew, 1); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(app.Backend.Incarnation(t.Context(), renew, 1)))
 	}
 }
 
@@ -82,9 +81,7 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 		unlock(t, l) // says that the transaction has ended
 		unlock(t, granted(t, soon, waiter))
 	}
-	if n := e.number(t, "SELECT count(*) FROM "+table); n != 2 {
-		t.Errorf("%d rows are committed", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM "+table), 2, "rows are committed")
 	for range 2 { // the second finds what the first has prepared
 		tx := beginTx(t, app, e.readCommitted())
 		lockTx(t, a, tx, "tx", "tx/2")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -119,9 +120,8 @@ func extendUnleased(t *testing.T, e *env) {
 	l := lock(t, c, "n")
 	is(t, l.Extend(t.Context(), time.Hour), dblock.ErrInvalidOption)
 	live(t, l)
-	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL"); n != 1 {
-		t.Error("it has an end")
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL"), 1,
+		"it has an end")
 	unlock(t, l)
 	l = lock(t, c, "n", dblock.Lease(time.Minute))
 	for _, short := range []time.Duration{-time.Second, 0, 99 * time.Millisecond} {
@@ -129,9 +129,7 @@ func extendUnleased(t *testing.T, e *env) {
 	}
 	again, err := c.Lock(l.Context(), "n")
 	is(t, err, nil)
-	if err := again.Extend(t.Context(), time.Hour); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, again.Extend(t.Context(), time.Hour))
 	unlock(t, again)
 	unlock(t, l)
 }
@@ -146,9 +144,7 @@ func extendGuarded(t *testing.T, e *env) {
 		l := lock(t, c, "n", append(options, dblock.Lease(time.Minute))...)
 		tx := beginTx(t, app, e.levels()[0])
 		require.NoError(t, c.Guard(t.Context(), tx, l))
-		if err := l.Extend(t.Context(), time.Hour); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Extend(t.Context(), time.Hour))
 		commit(t, tx)
 		unlock(t, l)
 	}

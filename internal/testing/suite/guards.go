@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -67,9 +68,7 @@ func rollback(t testing.TB, tx Tx) {
 // snapshot has the transaction read, so that it sees from then on what was there then.
 func snapshot(t testing.TB, tx Tx) {
 	t.Helper()
-	if _, err := tx.number(context.Background(), "SELECT count(*) FROM app"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(tx.number(context.Background(), "SELECT count(*) FROM app")))
 }
 
 // usable checks that the transaction can go on: it writes, and what it writes is there after the
@@ -77,13 +76,9 @@ func snapshot(t testing.TB, tx Tx) {
 func (e *env) usable(t testing.TB, tx Tx) {
 	t.Helper()
 	before := e.number(t, "SELECT count(*) FROM app")
-	if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
-		t.Fatalf("the transaction cannot go on: %v", err)
-	}
+	require.NoError(t, tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"), "the transaction cannot go on")
 	commit(t, tx)
-	if now := e.number(t, "SELECT count(*) FROM app"); now != before+1 {
-		t.Fatalf("%d rows after %d and one more", now, before)
-	}
+	require.Equal(t, e.number(t, "SELECT count(*) FROM app"), before+1, "rows after", before, "and one more")
 }
 
 // Broken by leaving the lock on the guard's row out of Guard.
@@ -106,9 +101,7 @@ func guarded(t *testing.T, e *env) {
 					t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)
 				}
 				e.commitOne(t, tx)
-				if err := takeover.take(t, e, other, held, holder); err != nil {
-					t.Fatalf("taking over after the transaction: %v", err)
-				}
+				require.NoError(t, takeover.take(t, e, other, held, holder), "taking over after the transaction")
 			})
 		}
 	})
@@ -201,9 +194,7 @@ func guardAside(t *testing.T, e *env) {
 			cancel()
 			is(t, within(t, soon, "the waiter gives up", waiter).err, context.Canceled)
 		}
-		if err := a.guard(t.Context(), tx, held); err != nil {
-			t.Fatalf("Guard again, after others tried: %v", err)
-		}
+		require.NoError(t, a.guard(t.Context(), tx, held), "Guard again, after others tried")
 		e.commitOne(t, tx)
 
 		// The other way round: other transactions are in the middle of a heartbeat, and of
@@ -216,9 +207,7 @@ func guardAside(t *testing.T, e *env) {
 			require.NoError(t, busy.exec(t.Context(), s))
 		}
 		tx = beginTx(t, a, level)
-		if err := a.guard(brief(t), tx, held); err != nil {
-			t.Fatalf("Guard beside a heartbeat and a waiter in the making: %v", err)
-		}
+		require.NoError(t, a.guard(brief(t), tx, held), "Guard beside a heartbeat and a waiter in the making")
 		e.commitOne(t, tx)
 		rollback(t, busy)
 	})
@@ -310,9 +299,7 @@ func unlockTxRolledBack(t *testing.T, e *env) {
 			rollback(t, tx)
 			live(t, l)
 			tx = beginTx(t, a, level)
-			if err := c.Guard(t.Context(), tx, l); err != nil {
-				t.Fatalf("Guard after a rollback: %v", err)
-			}
+			require.NoError(t, c.Guard(t.Context(), tx, l), "Guard after a rollback")
 			e.usable(t, tx)
 		}
 		unlock(t, l)
@@ -335,9 +322,7 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 		switch {
 		case errors.Is(err, driver.ErrRetry):
 			rollback(t, tx)
-			if _, err := drivertest.Release(t.Context(), a.Backend, held, true); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a.Backend, held, true)))
 		case err != nil:
 			t.Fatal(err)
 		default:
@@ -430,9 +415,7 @@ func unlockTxWaits(t *testing.T, e *env) {
 	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	go func() { unlocking <- l.Unlock(ctx) }()
-	if err := within(t, patience, "Unlock obeys its context", unlocking); err == nil {
-		t.Error("unlocked although its row is locked")
-	}
+	assert.Error(t, within(t, patience, "Unlock obeys its context", unlocking), "unlocked although its row is locked")
 	commit(t, inTheWay)
 	e.free(t, "n")
 }

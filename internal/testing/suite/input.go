@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/reaper"
@@ -50,14 +51,10 @@ func badClients(t *testing.T, e *env) {
 		"reaper batch":     dblock.WithReaper(reaper.Batch(0)),
 		"reaper nil":       dblock.WithReaper(nil),
 	} {
-		if _, err := newClient(a, option); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: error %v: want ErrInvalidOption", what, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(newClient(a, option)), dblock.ErrInvalidOption, what, "error")
 	}
 	for _, ttl := range []time.Duration{time.Second, 24 * time.Hour} {
-		if _, err := newClient(a, dblock.WithTTL(ttl)); err != nil {
-			t.Errorf("TTL %v: %v", ttl, err)
-		}
+		assert.NoError(t, assert.ErrOf(newClient(a, dblock.WithTTL(ttl))), "TTL", ttl)
 	}
 }
 
@@ -108,16 +105,10 @@ func badLocks(t *testing.T, e *env) {
 		dblock.Metadata(map[string]string{"a": strings.Repeat("m", 4096)}))
 	try("a name that can be", dblock.ErrConfig, ctx, "name") // there I/O is seen: the pool is closed
 	var none context.Context
-	if err := c.CheckSchema(none); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("CheckSchema(nil): %v", err)
-	}
-	if err := c.Close(none); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("Close(nil): %v", err)
-	}
+	assert.ErrorIs(t, c.CheckSchema(none), dblock.ErrInvalidOption, "CheckSchema(nil)")
+	assert.ErrorIs(t, c.Close(none), dblock.ErrInvalidOption, "Close(nil)")
 	l := lock(t, e.client(t), "held")
-	if err := l.Unlock(none); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("Unlock(nil): %v", err)
-	}
+	assert.ErrorIs(t, l.Unlock(none), dblock.ErrInvalidOption, "Unlock(nil)")
 	live(t, l)
 	unlock(t, l)
 }
@@ -146,9 +137,7 @@ func unmigrated(t *testing.T, e *env) {
 	_, err = c.Inspect(t.Context(), "any")
 	schema(t, err)
 	e.db.Migrate(t)
-	if err := c.CheckSchema(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.CheckSchema(t.Context()))
 	unlock(t, lock(t, c, "any"))
 }
 
@@ -174,9 +163,7 @@ func readOnly(t *testing.T, e *env, s Setting) {
 	unlock(t, lock(t, e.client(t), "before"))
 	e.db.DSN = s.DSN(e.db.DSN)
 	c := e.client(t)
-	if err := c.CheckSchema(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.CheckSchema(t.Context()))
 	is(t, within(t, soon, "Lock returns", locking(t.Context(), c, "any")).err, dblock.ErrReadOnly)
 	_, err := c.TryLock(t.Context(), "any")
 	is(t, err, dblock.ErrReadOnly)

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -125,9 +126,7 @@ func list(t *testing.T, e *env) {
 		for range pages {
 			n++
 		}
-		if n != 622 {
-			t.Errorf("%d names, want 622", n)
-		}
+		assert.Equal(t, n, 622, "names")
 	}
 	for range pages {
 		break // the caller has seen enough
@@ -172,9 +171,7 @@ func watch(t *testing.T, e *env) {
 		require.NoError(t, l.Record(t.Context(), "hello", "I have it"))
 		until(soon, "the watcher is told", mine)
 	}
-	if _, err := a.Break(t.Context(), "n", "for the test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(a.Break(t.Context(), "n", "for the test")))
 	until(patience, "the watcher sees it go", func(info inspect.Info) bool { return len(info.Holders) == 0 })
 	cancel()
 	is(t, within(t, soon, "the iteration ends", over), context.Canceled)

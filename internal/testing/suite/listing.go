@@ -139,9 +139,7 @@ func listDeadSessions(t *testing.T, e *env) {
 		t.Errorf("%d sessions, want the first 510", len(got))
 	}
 	got := all(t, c.Sessions(t.Context(), inspect.SessionFilter{Dead: true}))
-	if len(got) != 621 {
-		t.Fatalf("%d sessions, want 621", len(got))
-	}
+	require.Equal(t, len(got), 621, "sessions")
 	for i, s := range got {
 		ended := i < 10 || i == 619
 		switch {
@@ -165,9 +163,7 @@ func longQueues(t *testing.T, e *env) {
 	}
 	lock(t, a, "none")
 	infos := all(t, a.List(t.Context(), inspect.Filter{}))
-	if got := namesOf(infos); got != "nine none ten twelve" {
-		t.Fatalf("%q", got)
-	}
+	require.Equal(t, namesOf(infos), "nine none ten twelve")
 	for _, listed := range infos {
 		whole, err := a.Inspect(t.Context(), listed.Name)
 		n := queues[listed.Name]

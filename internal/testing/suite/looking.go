@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -45,9 +46,7 @@ func ping(t *testing.T, e *env) {
 
 func stats(t *testing.T, e *env) {
 	c := e.client(t)
-	if s := c.Stats(); s != (dblock.Stats{}) {
-		t.Errorf("before the first lock: %+v", s)
-	}
+	assert.Equal(t, c.Stats(), (dblock.Stats{}), "before the first lock")
 	l := lock(t, c, "n")
 	again, err := c.Lock(l.Context(), "n")
 	require.NoError(t, err)

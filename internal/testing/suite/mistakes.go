@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 var mistakes = inPlaces(own{
@@ -104,8 +105,6 @@ func endedTx(t *testing.T, e *env) {
 			}
 		}
 	}
-	if l.Context().Err() != nil {
-		t.Error("the lock was lost")
-	}
+	assert.NoError(t, l.Context().Err(), "the lock was lost")
 	unlock(t, l)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -69,9 +70,7 @@ func onceAt(t *testing.T, e *env) {
 			for range 2 {
 				all.Go(func() {
 					mine, err := c.OnceAt(t.Context(), "job", slot, got.job)
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 					if mine {
 						ran.Add(1)
 					}
@@ -95,9 +94,7 @@ func onceAt(t *testing.T, e *env) {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
-	if i != 0 {
-		t.Errorf("%d slots are not listed", i)
-	}
+	assert.Equal(t, i, 0, "slots are not listed")
 	for _, slot := range []time.Time{{}, time.Unix(0, 0), time.Date(1970, 12, 31, 23, 59, 59, 0, time.UTC),
 		time.Unix(1<<60, 0)} {
 		_, err := clients[0].OnceAt(t.Context(), "job", slot, got.job)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var names = inPlaces(own{
@@ -28,9 +30,7 @@ func differentNames(t *testing.T, e *env) {
 	many := append([]string{long, long + "x", long + "y", long + " "}, similar...)
 	for _, name := range many {
 		l, err := c.TryLock(t.Context(), name)
-		if err != nil {
-			t.Fatalf("%q is taken for another name: %v", name, err)
-		}
+		require.NoError(t, err, name, "is taken for another name")
 		if l.Name() != name {
 			t.Errorf("the lock of %q is called %q", name, l.Name())
 		}
@@ -69,7 +69,5 @@ func awkwardNames(t *testing.T, e *env) {
 		}
 		e.free(t, name)
 	}
-	if n := e.number(t, "SELECT count(*) FROM dblock_locks"); n != 22 {
-		t.Errorf("%d names: want 22", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks"), 22, "names")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -330,16 +331,12 @@ func intervalsAtOnce(t *testing.T, e *env) {
 					runs.Add(1)
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			}
 		})
 	}
 	all.Wait()
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs", n)
-	}
+	assert.Equal(t, runs.Load(), 1, "runs")
 }
 
 func runsDoNotOverlap(t *testing.T, e *env) {
@@ -363,9 +360,7 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 					inside.Add(-1)
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			}
 		})
 	}
@@ -395,9 +390,7 @@ func listJobs(t *testing.T, e *env) {
 	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, "+
 		"slot_ends) VALUES "+strings.Join(rows, ", "))
 	listed := all(t, c.Jobs(t.Context()))
-	if len(listed) != 122 {
-		t.Fatalf("%d jobs, want 122", len(listed))
-	}
+	require.Equal(t, len(listed), 122, "jobs")
 	if first := listed[0]; first.Name != "a real job" || first.Token == 0 || first.Ended.IsZero() || first.Err != "" ||
 		first.Tries != 1 {
 		t.Errorf("%+v", first)
@@ -408,9 +401,7 @@ func listJobs(t *testing.T, e *env) {
 	for i, run := range listed[1:121] {
 		want := jobs.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotEnds: time.UnixMicro(99), Token: 1, Host: "h",
 			Began: time.UnixMicro(30), Ended: time.UnixMicro(99), Tries: 1}
-		if run != want {
-			t.Errorf("%+v: want %+v", run, want)
-		}
+		assert.Equal(t, run, want)
 	}
 	for range c.Jobs(t.Context()) {
 		break

@@ -3,10 +3,10 @@ package suite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -62,9 +62,7 @@ func inOtherDatabase(t *testing.T, e *env) {
 			},
 		} {
 			tx := beginTx(t, there, level)
-			if err := call(brief(t), tx); !errors.Is(err, dblock.ErrConfig) {
-				t.Errorf("%s in a transaction of another database: %v", what, err)
-			}
+			assert.ErrorIs(t, call(brief(t), tx), dblock.ErrConfig, what, "in a transaction of another database")
 			rollback(t, tx)
 		}
 		for _, held := range []*dblock.Lock{l, share} {

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -126,9 +127,7 @@ func reentrancy(t *testing.T, e *env) {
 
 func refusedUnder(t testing.TB, ctx context.Context, c Client, name string) {
 	t.Helper()
-	if _, err := c.TryLock(context.WithoutCancel(ctx), name); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Fatalf("TryLock: %v: want ErrNotAcquired", err)
-	}
+	require.ErrorIs(t, require.ErrOf(c.TryLock(context.WithoutCancel(ctx), name)), dblock.ErrNotAcquired, "TryLock")
 }
 
 func doWithinDo(t *testing.T, e *env) {
@@ -137,18 +136,14 @@ func doWithinDo(t *testing.T, e *env) {
 	reason := errors.New("the function's own")
 	err := c.Do(context.WithValue(t.Context(), key{}, "kept"), "done", func(ctx context.Context,
 		outer *dblock.Lock) error {
-		if ctx.Value(key{}) != "kept" {
-			t.Error("the context lost its values")
-		}
+		assert.Equal(t, ctx.Value(key{}), "kept", "the context lost its values")
 		err := c.Do(ctx, "done", func(ctx context.Context, inner *dblock.Lock) error {
 			if inner.Token() != outer.Token() {
 				t.Errorf("token %d within %d", inner.Token(), outer.Token())
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		live(t, outer)
 		refused(t, other, "done")
 		return reason
@@ -160,9 +155,7 @@ func doWithinDo(t *testing.T, e *env) {
 	e.free(t, "done")
 	func() {
 		defer func() {
-			if recover() != "oh" {
-				t.Error("the panic did not come through")
-			}
+			assert.Equal(t, recover(), "oh", "the panic did not come through")
 		}()
 		_ = c.Do(t.Context(), "done", func(context.Context, *dblock.Lock) error { panic("oh") })
 	}()
@@ -278,9 +271,7 @@ func ownerTwice(t *testing.T, e *env) {
 					t.Error(err)
 					return
 				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Unlock(t.Context()))
 			}
 		})
 	}
@@ -292,9 +283,7 @@ func ownerTwice(t *testing.T, e *env) {
 				t.Error(err)
 				return
 			}
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(t.Context()))
 		}
 	})
 	all.Wait()

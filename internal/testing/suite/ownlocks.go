@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -68,9 +69,7 @@ func (o owning) open(t *testing.T) OwnLocks {
 	c, closing, err := o.Open(t, o.db)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close(context.Background()))
 		closing()
 	})
 	return c
@@ -134,9 +133,7 @@ func ownNothingIsLeft(t *testing.T, o owning) {
 	}
 	closing()
 	closingOther()
-	if err := leak.Find(before); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, leak.Find(before))
 }
 
 func ownExclusion(t *testing.T, o owning) {
@@ -148,9 +145,7 @@ func ownExclusion(t *testing.T, o owning) {
 			all.Go(func() {
 				for range 5 {
 					if err := c.Do(brief(t), o.name, func(context.Context, dblock.Handle) error {
-						if n := inside.Add(1); n != 1 {
-							t.Errorf("%d inside", n)
-						}
+						assert.Equal(t, inside.Add(1), 1, "inside")
 						entered.Add(1)
 						inside.Add(-1)
 						return nil
@@ -162,9 +157,7 @@ func ownExclusion(t *testing.T, o owning) {
 		}
 	}
 	all.Wait()
-	if entered.Load() != 60 {
-		t.Errorf("%d of 60", entered.Load())
-	}
+	assert.Equal(t, entered.Load(), 60, "of 60")
 }
 
 func ownRefused(t *testing.T, o owning) {
@@ -225,9 +218,7 @@ func ownTogether(t *testing.T, o owning) {
 	for range cap(locks) {
 		go func() {
 			l, err := a.Lock(outer.Context(), o.name)
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			locks <- l
 		}()
 	}
@@ -258,9 +249,7 @@ func ownUnlockLate(t *testing.T, o owning) {
 	for range 2 {
 		l := take(t, a, o.name)
 		for _, ctx := range []context.Context{over, l.Context()} {
-			if err := l.Unlock(ctx); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Unlock(ctx))
 		}
 		giveBack(t, take(t, b, o.name))
 	}
@@ -379,9 +368,7 @@ func ownShared(t *testing.T, o owning) {
 		live(t, l)
 		giveBack(t, l)
 	}
-	if err := within(t, soon, "the writer is served", writer); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, within(t, soon, "the writer is served", writer))
 	w := take(t, a, o.name)
 	othersHave(t, b, o.name, dblock.Shared())
 	entered, err := a.Lock(w.Context(), o.name, dblock.Shared()) // the whole holds a share

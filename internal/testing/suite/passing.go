@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -49,9 +50,7 @@ func passedOn(t *testing.T, e *env) {
 	if got := fmt.Sprint(r.joined); got != "[1 5]" {
 		t.Fatalf("they have joined by %v, not together", got)
 	}
-	if places := e.number(t, "SELECT count(*) FROM dblock_waiters"); places != 1 {
-		t.Errorf("%d places", places)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_waiters"), 1, "places")
 	if waiting := r.client.Stats().Waiting; waiting != n {
 		t.Errorf("Stats says that %d wait, want %d", waiting, n)
 	}
@@ -102,9 +101,7 @@ func turnsOfClients(t *testing.T, e *env) {
 				mu.Lock()
 				tokens = append(tokens, l.Token())
 				mu.Unlock()
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Unlock(t.Context()))
 			}
 		})
 	}
@@ -190,9 +187,7 @@ func usedAfterPassing(t *testing.T, e *env) {
 		"Ask": func(t *testing.T, r *relay, l *dblock.Lock) {
 			asked := l.Asked()
 			require.NoError(t, r.client.Ask(t.Context(), "Ask", "why not"))
-			if reason := within(t, soon, "it is asked", asked); reason != "why not" {
-				t.Errorf("asked: %q", reason)
-			}
+			assert.Equal(t, within(t, soon, "it is asked", asked), "why not", "asked")
 		},
 	} {
 		r := e.relay(t, what, 4)
@@ -238,9 +233,7 @@ func brokenWhileDetached(t *testing.T, e *env) {
 		l := r.second(t)
 		a := e.app(t, 5)
 		a.Backend = describing{a.Backend, sync.OnceFunc(func() {
-			if err := l.Record(t.Context(), "note", ""); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Record(t.Context(), "note", ""))
 		})}
 		if n, err := e.clientOf(t, a).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
 			t.Fatal(how, n, err)
@@ -319,9 +312,7 @@ func closedWhilePassing(t *testing.T, e *env) {
 	r.second(t)
 	behind := locking(t.Context(), e.client(t), "n")
 	e.queued(t, "n", 1)
-	if err := r.client.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.client.Close(t.Context()))
 	for _, waiter := range r.waiters[2:] {
 		if o := within(t, soon, "a waiter of the closed client returns", waiter); !errors.Is(o.err, dblock.ErrClosed) {
 			t.Errorf("%v", o.err)
@@ -345,9 +336,7 @@ func leftWhilePassing(t *testing.T, e *env) {
 	leave(6)
 	unlock(t, l)
 	r.rest(t, e, l, r.waiters[4], r.waiters[5])
-	if removed := r.removed.Load(); removed != 1 {
-		t.Errorf("%d statements for those who gave up, and the one who was the last", removed)
-	}
+	assert.Equal(t, r.removed.Load(), 1, "statements for those who gave up, and the one who was the last")
 }
 
 func allLeft(t *testing.T, e *env) {

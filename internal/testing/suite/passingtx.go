@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -21,9 +22,7 @@ func guardedWhileShown(t *testing.T, e *env) {
 	r.heldForLong(t, e, l)
 	time.AfterFunc(50*time.Millisecond, answer)
 	tx := beginTx(t, r.app, e.readCommitted())
-	if err := r.client.Guard(t.Context(), tx, l); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.client.Guard(t.Context(), tx, l))
 	commit(t, tx)
 	live(t, l)
 	unlock(t, l)
@@ -104,9 +103,7 @@ func releasedByAWriter(t *testing.T, e *env) {
 		if end == "rollback" && len(r.waiters[2]) > 0 {
 			t.Error("the next has the lock after a rollback")
 		}
-		if err := within(t, soon, "unlocked", unlocking(l)); err != nil {
-			t.Errorf("%s: %v", end, err)
-		}
+		assert.NoError(t, within(t, soon, "unlocked", unlocking(l)), end)
 		if end == "commit" {
 			r.rest(t, e, l, r.waiters[2:]...)
 		} else {

@@ -81,15 +81,11 @@ func (e *env) queue(t testing.TB, name string) (rows []queueRow) {
 func (e *env) each(t testing.TB, query, arg string, f func(scan func(...any))) {
 	t.Helper()
 	rows, err := e.look.QueryContext(t.Context(), e.db.Text(query), arg)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	require.NoError(t, err, query)
 	defer rows.Close()
 	for rows.Next() {
 		f(func(into ...any) {
-			if err := rows.Scan(into...); err != nil {
-				t.Fatalf("%s: %v", query, err)
-			}
+			require.NoError(t, rows.Scan(into...), query)
 		})
 	}
 	require.NoError(t, rows.Err())

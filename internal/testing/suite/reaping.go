@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -119,12 +120,10 @@ func dismissed(t *testing.T, e *env) {
 	if err != nil || report.Expired != 1 || report.Dismissed != n || report.HandedOn+report.Freed != 0 {
 		t.Errorf("swept: %v, %v: want 1 session expired and %d waiters dismissed", report, err, n)
 	}
-	if got := e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id = 'livewaiter'"); got != n {
-		t.Errorf("%d live waiters are left: want %d", got, n)
-	}
-	if got := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'holder' AND waiters = 1"); got != n {
-		t.Errorf("%d locks count one waiter: want %d", got, n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id = 'livewaiter'"), n,
+		"live waiters are left")
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'holder' AND waiters = 1"), n,
+		"locks count one waiter")
 }
 
 func retention(t *testing.T, e *env) {
@@ -149,9 +148,7 @@ func retention(t *testing.T, e *env) {
 	if err != nil || report.Purged != old || report.Forgotten != 1 {
 		t.Errorf("swept: %v, %v: want %d rows purged and 1 session forgotten", report, err, old)
 	}
-	if got := e.number(t, "SELECT count(*) FROM dblock_locks"); got != n-old+2 {
-		t.Errorf("%d names are left: want %d", got, n-old+2)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks"), n-old+2, "names are left")
 	if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name LIKE 'name%' AND name < ?", name(old)) != 0 ||
 		e.number(t, "SELECT count(*) FROM dblock_sessions WHERE id = 'justdead'") != 1 {
 		t.Error("other rows went than those that were idle for long")
@@ -183,9 +180,8 @@ func overdue(t *testing.T, e *env) {
 	if got := e.text(t, "SELECT metadata FROM dblock_locks WHERE name = ?", name(1)); got != `{"a":"b"}` {
 		t.Errorf("metadata of the waiter that got it: %q", got)
 	}
-	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND expires_at IS NULL", name(1)); n != 1 {
-		t.Error("the next holder inherited the lease")
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND expires_at IS NULL", name(1)), 1,
+		"the next holder inherited the lease")
 }
 
 func nothingToDo(t *testing.T, e *env) {
@@ -208,9 +204,7 @@ func sharesOfTheDead(t *testing.T, e *env) {
 	if err != nil || report.Freed != 1 {
 		t.Errorf("%v, %v", report, err)
 	}
-	if used := e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = 's'"); used != 1 {
-		t.Errorf("%d units are held", used)
-	}
+	assert.Equal(t, e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = 's'"), 1, "units are held")
 	if ev := e.told(t, c, "s", "expired", 1)[0]; ev.Token != gone.Token() {
 		t.Errorf("%+v", ev)
 	}
@@ -266,9 +260,7 @@ func uncounted(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET shared_units = 0 WHERE name = 'read'")
 	unlock(t, reader)
 	e.end(t, e.text(t, "SELECT session_id FROM dblock_shares WHERE token = ?", other.Token()))
-	if _, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.ErrOf(reaper.Sweep(context.Background(), e.app(t, 2).Backend)))
 	eventually(t, patience, "the shares are gone",
 		func() bool { return e.number(t, "SELECT count(*) FROM dblock_shares WHERE name = 'read'") == 0 })
 }
@@ -301,9 +293,8 @@ func oldHistory(t *testing.T, e *env) {
 	}
 	e.told(t, c, "n", "note", 1)
 	for name, want := range map[string]int64{"job 1s": 0, "job " + longSlot.String(): 1} {
-		if n := e.number(t, "SELECT count(*) FROM dblock_runs WHERE name = ?", name); n != want {
-			t.Errorf("%d runs of %s are left, want %d", n, name, want)
-		}
+		assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_runs WHERE name = ?", name), want, "runs of", name,
+			"are left")
 	}
 	unlock(t, l)
 }

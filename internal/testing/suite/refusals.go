@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -83,9 +84,7 @@ func refusedAlone(t *testing.T, e *env) {
 				if err == nil {
 					err = l.Unlock(context.Background())
 				}
-				if err != nil {
-					t.Errorf("a request beside the refused one: %v", err)
-				}
+				assert.NoError(t, err, "a request beside the refused one")
 			})
 		}
 		others.Wait()
@@ -176,9 +175,7 @@ func refusedSweep(t *testing.T, e *env) {
 	_, err := reaper.Sweep(brief(t), e.app(t, 2).Backend)
 	isRefused(t, err)
 	for _, name := range names {
-		if held := e.session(t, name) != ""; held != (name == "refused") {
-			t.Errorf("after the sweep %q is held: %v", name, held)
-		}
+		assert.Equal(t, e.session(t, name) != "", (name == "refused"), "after the sweep", name, "is held")
 	}
 }
 
@@ -197,9 +194,7 @@ func refusedEvent(t *testing.T, e *env) {
 	if n := e.number(t, "SELECT count(*) FROM dblock_events"); n != 2*39 {
 		t.Errorf("%d events were written, want all but those that were refused", n)
 	}
-	if n := c.Stats().EventsDropped; n != 2 {
-		t.Errorf("%d events are counted as dropped, want 2", n)
-	}
+	assert.Equal(t, c.Stats().EventsDropped, 2, "events are counted as dropped")
 }
 
 // Broken by an event that is part of the act.
@@ -220,16 +215,12 @@ func actsWithoutHistory(t *testing.T, e *env) {
 			isRefused(t, l.Record(brief(t), "note", "")) // which is nothing but the event
 		}
 		is(t, c.Ask(brief(t), name, "why"), nil)
-		if reason := within(t, soon, "the holder is asked", l.Asked()); reason != "why" {
-			t.Errorf("%s: asked %q", what, reason)
-		}
+		assert.Equal(t, within(t, soon, "the holder is asked", l.Asked()), "why", what, "asked")
 		if n, err := c.Break(brief(t), name, "why"); n != 1 || err != nil {
 			t.Errorf("%s: Break: %d, %v", what, n, err)
 		}
 		ended(t, soon, l, dblock.ErrLost)
-		if _, err := c.Break(brief(t), rested, "why"); err != nil {
-			t.Errorf("%s: Break of a name that rests: %v", what, err)
-		}
+		assert.NoError(t, assert.ErrOf(c.Break(brief(t), rested, "why")), what, "Break of a name that rests")
 		unlock(t, lock(t, c, rested))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -30,14 +31,10 @@ func ask(t *testing.T, e *env) {
 	is(t, c.Ask(t.Context(), "n", "nobody has it"), dblock.ErrNotHeld)
 	w := lock(t, a, "n")
 	require.NoError(t, c.Ask(t.Context(), "n", "I want it"))
-	if why := within(t, soon, "the holder is asked", w.Asked()); why != "I want it" {
-		t.Errorf("asked %q", why)
-	}
+	assert.Equal(t, within(t, soon, "the holder is asked", w.Asked()), "I want it", "asked")
 	live(t, w)
 	require.NoError(t, c.Ask(t.Context(), "n", "still"))
-	if why := within(t, soon, "the holder is asked again", w.Asked()); why != "still" {
-		t.Errorf("asked %q", why)
-	}
+	assert.Equal(t, within(t, soon, "the holder is asked again", w.Asked()), "still", "asked")
 	unlock(t, w)
 	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
 	if len(r1.Asked()) > 0 {
@@ -45,9 +42,7 @@ func ask(t *testing.T, e *env) {
 	}
 	require.NoError(t, c.Ask(t.Context(), "n", "both of you"))
 	for _, r := range []*dblock.Lock{r1, r2} {
-		if why := within(t, soon, "a reader is asked", r.Asked()); why != "both of you" {
-			t.Errorf("asked %q", why)
-		}
+		assert.Equal(t, within(t, soon, "a reader is asked", r.Asked()), "both of you", "asked")
 		unlock(t, r)
 	}
 	is(t, c.Ask(t.Context(), "n", ""), dblock.ErrInvalidOption)
@@ -164,9 +159,7 @@ func breakGuarded(t *testing.T, e *env) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		n, err := c.Break(ctx, "n", "no patience")
 		cancel()
-		if n != 0 {
-			t.Errorf("%d were broken", n)
-		}
+		assert.Equal(t, n, 0, "were broken")
 		is(t, err, dblock.ErrNotAcquired, context.DeadlineExceeded)
 		live(t, l)
 		done := make(chan error, 1)

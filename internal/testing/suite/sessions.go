@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
@@ -183,9 +184,8 @@ func deadHolder(t *testing.T, e *env, take func(c Client) *dblock.Lock) {
 	token := e.orphan(t, "orphaned", "deadsession", -time.Second)
 	l := take(c)
 	rising(t, []int64{token, l.Token()})
-	if n := e.number(t, "SELECT count(*) FROM dblock_heartbeats WHERE session_id = 'deadsession'"); n != 0 {
-		t.Error("the dead session still has its heartbeat")
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_heartbeats WHERE session_id = 'deadsession'"), 0,
+		"the dead session still has its heartbeat")
 	live(t, l)
 	unlock(t, l)
 	e.free(t, "orphaned")
@@ -251,9 +251,8 @@ func withoutReaper(t *testing.T, e *env) {
 	c := e.client(t, dblock.WithReaper(reaper.Interval(time.Second)), dblock.WithoutReaper())
 	l := lock(t, c, "own")
 	e.beats(t, e.session(t, "own"), 3, l)
-	if e.session(t, "orphaned") != "deadsession" {
-		t.Error("a client without a reaper took the lock of a dead session that it does not wait for")
-	}
+	assert.Equal(t, e.session(t, "orphaned"), "deadsession",
+		"a client without a reaper took the lock of a dead session that it does not wait for")
 	reports := make(chan reaper.Report, 100)
 	with := e.client(t, dblock.WithReaper(reaper.Interval(time.Second),
 		reaper.OnReport(func(r reaper.Report) { reports <- r })))
@@ -381,9 +380,7 @@ func tenThousand(t *testing.T, e *env) {
 	}
 	held := "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL AND session_id = (SELECT session_id " +
 		"FROM dblock_heartbeats)"
-	if got := e.number(t, held); got != n {
-		t.Fatalf("%d locks are held, in one session: want %d", got, n)
-	}
+	require.Equal(t, e.number(t, held), n, "locks are held, in one session")
 	// PostgreSQL tells which rows were written; elsewhere all that can be seen is that there is one
 	// row to write.
 	written := func() string { return "" }
@@ -394,15 +391,9 @@ func tenThousand(t *testing.T, e *env) {
 	}
 	before := written()
 	e.beats(t, e.text(t, "SELECT session_id FROM dblock_heartbeats"), 6) // one of them lists what there is
-	if written() != before {
-		t.Error("a heartbeat wrote rows of dblock_locks")
-	}
-	if got := e.number(t, "SELECT count(*) FROM dblock_heartbeats"); got != 1 {
-		t.Errorf("%d heartbeats: want 1", got)
-	}
-	if got := e.number(t, held); got != n {
-		t.Errorf("%d locks are held afterwards: want %d", got, n)
-	}
+	assert.Equal(t, written(), before, "a heartbeat wrote rows of dblock_locks")
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_heartbeats"), 1, "heartbeats")
+	assert.Equal(t, e.number(t, held), n, "locks are held afterwards")
 	close(locks)
 	for l := range locks {
 		live(t, l)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -105,9 +106,7 @@ func readersInTurn(t *testing.T, e *env) {
 			last, tokens = append(last, l), append(tokens, l.Token())
 		}
 		i += n
-		if left := e.waiting(t, "n"); left != len(modes)-i {
-			t.Fatalf("%d wait after %d were served", left, i)
-		}
+		require.Equal(t, e.waiting(t, "n"), len(modes)-i, "wait after", i, "were served")
 	}
 	rising(t, tokens)
 	for _, l := range last {
@@ -306,9 +305,7 @@ func upgrade(t *testing.T, e *env) {
 	before := r1.Token()
 	require.NoError(t, r1.TryUpgrade(context.Background()))
 	rising(t, []int64{before, r2.Token(), r1.Token()}[1:])
-	if err := r1.TryUpgrade(context.Background()); err != nil {
-		t.Errorf("of a writer: %v", err)
-	}
+	assert.NoError(t, r1.TryUpgrade(context.Background()), "of a writer")
 	refused(t, b, "n", dblock.Shared())
 	live(t, r1)
 	unlock(t, r1)
@@ -339,9 +336,7 @@ func upgradesUnderLoad(t *testing.T, e *env) {
 					is(t, err, dblock.ErrNotAcquired)
 					refusals.Add(1)
 				}
-				if err := r.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, r.Unlock(t.Context()))
 			}
 		})
 	}
@@ -435,9 +430,7 @@ func mixedLoad(t *testing.T, e *env) {
 		mu.Lock()
 		delete(held, l)
 		mu.Unlock()
-		if err := l.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(ctx))
 	}
 	for name, kinds := range map[string][]func(c Client, name string){
 		"read and written": {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -158,14 +159,10 @@ func guardedBeside(t *testing.T, e *env) {
 				free, freeHolder := e.takeAs(t, a, name+kind+"/2", guarded.Session, w)
 				tx := guardIn(t, a, level, guarded)
 				require.NoError(t, a.makeGuard(t.Context(), free))
-				if err := w.take(t, e, other, free, freeHolder); err != nil {
-					t.Errorf("taking over what is not guarded: %v", err)
-				}
+				assert.NoError(t, w.take(t, e, other, free, freeHolder), "taking over what is not guarded")
 				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
 				e.commitOne(t, tx)
-				if err := w.take(t, e, other, guarded, holder); err != nil {
-					t.Errorf("taking over after the transaction: %v", err)
-				}
+				assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
 			})
 		}
 	})
@@ -186,14 +183,10 @@ func guardedReader(t *testing.T, e *env) {
 				guarded, holder := e.takeFor(t, a, name+kind, w)
 				free, freeHolder := e.takeFor(t, a, name+kind, w)
 				tx := guardIn(t, a, level, guarded)
-				if err := w.take(t, e, other, free, freeHolder); err != nil {
-					t.Errorf("taking over what is not guarded: %v", err)
-				}
+				assert.NoError(t, w.take(t, e, other, free, freeHolder), "taking over what is not guarded")
 				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
 				e.commitOne(t, tx)
-				if err := w.take(t, e, other, guarded, holder); err != nil {
-					t.Errorf("taking over after the transaction: %v", err)
-				}
+				assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
 			})
 		}
 	})
@@ -233,9 +226,7 @@ func guardAnnounced(t *testing.T, e *env) {
 					rollback(t, second)
 				}
 				e.commitOne(t, first)
-				if err := w.take(t, e, other, guarded, holder); err != nil {
-					t.Errorf("taking over after the transaction: %v", err)
-				}
+				assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
 			})
 		}
 	})
@@ -309,9 +300,7 @@ func guardedAfterClose(t *testing.T, e *env) {
 	l, tx := e.leased(t, c, a)
 	e.advance(t, longTTL+time.Second)
 	ended(t, patience, l, dblock.ErrLost)
-	if err := c.Close(t.Context()); err != nil {
-		t.Errorf("Close beside a guarded transaction: %v", err)
-	}
+	assert.NoError(t, c.Close(t.Context()), "Close beside a guarded transaction")
 	if holder := e.session(t, "n"); holder == "" {
 		t.Error("given away under a guarded transaction")
 	}
@@ -345,9 +334,7 @@ func guardUnmade(t *testing.T, e *env) {
 		is(t, c.Guard(t.Context(), tx, l), driver.ErrRetry)
 		e.usable(t, tx)
 		tx = beginTx(t, a, level)
-		if err := c.Guard(t.Context(), tx, l); err != nil {
-			t.Errorf("the transaction anew: %v", err)
-		}
+		assert.NoError(t, c.Guard(t.Context(), tx, l), "the transaction anew")
 		rollback(t, tx)
 
 		// A guard that is newer than the snapshot.
@@ -367,9 +354,7 @@ func guardUnmade(t *testing.T, e *env) {
 		e.usable(t, tx)
 		tx = beginTx(t, a, level)
 		snapshot(t, tx)
-		if err := c.Guard(t.Context(), tx, l); err != nil {
-			t.Errorf("the transaction anew: %v", err)
-		}
+		assert.NoError(t, c.Guard(t.Context(), tx, l), "the transaction anew")
 		rollback(t, tx)
 	})
 }

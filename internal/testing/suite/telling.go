@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/reaper"
@@ -60,9 +61,7 @@ func toldForEver(t *testing.T, e *env) {
 	again := lock(t, a, "held 0")
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close(context.Background()) }()
-	if err := within(t, soon, "Close returns", closed); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, within(t, soon, "Close returns", closed))
 	ended(t, soon, again, dblock.ErrClosed)
 	unlock(t, lock(t, b, "held 0"))
 }

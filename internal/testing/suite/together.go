@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -49,9 +50,7 @@ func allAtOnce(t *testing.T, e *env) {
 		e.idle(t, name)
 	}
 	for _, names := range [][]string{nil, {"a", ""}} {
-		if _, err := a.LockAll(t.Context(), names); err == nil {
-			t.Errorf("%q were locked", names)
-		}
+		assert.Error(t, assert.ErrOf(a.LockAll(t.Context(), names)), names, "were locked")
 	}
 	_, err = a.LockAll(t.Context(), []string{"a"}, dblock.For("b", dblock.Shared()))
 	is(t, err, dblock.ErrInvalidOption)
@@ -94,9 +93,7 @@ func allOrders(t *testing.T, e *env) {
 					t.Error(err)
 					return
 				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Unlock(t.Context()))
 			}
 		})
 	}
@@ -120,9 +117,7 @@ func thousandNames(t *testing.T, e *env) {
 			t.Errorf("%d are held, %d tokens", n, len(all.Tokens()))
 		}
 		require.NoError(t, all.Unlock(t.Context()))
-		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
-			t.Errorf("%d are left", n)
-		}
+		assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"), 0, "are left")
 	}
 }
 
@@ -147,9 +142,7 @@ func allAgain(t *testing.T, e *env) {
 	done := make(chan *dblock.Locks, 1)
 	go func() {
 		all, err := a.LockAll(t.Context(), []string{"a", "b"}, dblock.For("a", dblock.Lease(20*time.Second)))
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		done <- all
 	}()
 	e.queued(t, "b", 1)
@@ -193,9 +186,7 @@ func allReentrant(t *testing.T, e *env) {
 	b := lock(t, a, "b")
 	all, err := a.LockAll(b.Context(), []string{"a", "b", "c"})
 	require.NoError(t, err)
-	if all.Tokens()["b"] != b.Token() {
-		t.Error("it was locked anew")
-	}
+	assert.Equal(t, all.Tokens()["b"], b.Token(), "it was locked anew")
 	inner, err := a.Lock(all.Context(), "c")
 	require.NoError(t, err)
 	unlock(t, inner)

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -81,12 +82,8 @@ func laterVersion(t *testing.T, e *env) {
 	})
 	live(t, held)
 	live(t, shared)
-	if err := old.CheckSchema(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := migrate.Up(t.Context(), e.look, e.db.Engine); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, old.CheckSchema(t.Context()))
+	assert.NoError(t, migrate.Up(t.Context(), e.look, e.db.Engine))
 
 	// Locks pass between builds both ways, by release and by the death of the holder.
 	young := e.newerClient(t)
@@ -94,9 +91,8 @@ func laterVersion(t *testing.T, e *env) {
 	e.queued(t, "waited for", 2)
 	served(t, first, line[0], behind)
 	theirs := lock(t, young, "theirs")
-	if n := e.number(t, "SELECT made_up FROM dblock_locks WHERE name = 'theirs'"); n != 8 {
-		t.Errorf("the newer build's column is %d", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT made_up FROM dblock_locks WHERE name = 'theirs'"), 8,
+		"the newer build's column is")
 	ours := locking(t.Context(), old, "theirs")
 	e.queued(t, "theirs", 1)
 	unlock(t, theirs)
@@ -134,9 +130,7 @@ func laterVersion(t *testing.T, e *env) {
 	for _, err := range old.List(t.Context(), inspect.Filter{}) {
 		is(t, err, nil)
 	}
-	if _, err := reaper.Sweep(t.Context(), e.app(t, 2).Backend); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.ErrOf(reaper.Sweep(t.Context(), e.app(t, 2).Backend)))
 }
 
 func refusedVersion(t *testing.T, e *env) {

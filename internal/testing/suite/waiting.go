@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var waiting = inPlaces(own{
@@ -54,9 +56,7 @@ func exclusionAmong(t *testing.T, e *env, clients []Client, goroutines, rounds i
 						t.Error(err)
 						return
 					}
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d hold the lock at once", n)
-					}
+					assert.Equal(t, inside.Add(1), 1, "hold the lock at once")
 					n := number.Load()
 					runtime.Gosched()
 					number.Store(n + 1)
@@ -64,9 +64,7 @@ func exclusionAmong(t *testing.T, e *env, clients []Client, goroutines, rounds i
 					tokens = append(tokens, l.Token())
 					mu.Unlock()
 					inside.Add(-1)
-					if err := l.Unlock(ctx); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, l.Unlock(ctx))
 				}
 			})
 		}
@@ -332,9 +330,7 @@ func idle(t *testing.T, e *env) {
 	var tokens []int64
 	for i := range 50 {
 		l, err := c.TryLock(context.Background(), "idle")
-		if err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
+		require.NoError(t, err, "round", i)
 		tokens = append(tokens, l.Token())
 		unlock(t, l)
 	}

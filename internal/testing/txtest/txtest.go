@@ -193,26 +193,20 @@ func (x *Tx) Query(ctx context.Context, text string, into any) error { return x.
 // Exec runs a statement.
 func (x *Tx) Exec(text string) {
 	x.t.Helper()
-	if err := x.exec(x.t.Context(), text); err != nil {
-		x.t.Fatalf("%s: %v", text, err)
-	}
+	require.NoError(x.t, x.exec(x.t.Context(), text), text)
 }
 
 // Number is what a query selects.
 func (x *Tx) Number(text string) (n int64) {
 	x.t.Helper()
-	if err := x.scan(x.t.Context(), text, &n); err != nil {
-		x.t.Fatalf("%s: %v", text, err)
-	}
+	require.NoError(x.t, x.scan(x.t.Context(), text, &n), text)
 	return n
 }
 
 // Text is what a query selects.
 func (x *Tx) Text(text string) (s string) {
 	x.t.Helper()
-	if err := x.scan(x.t.Context(), text, &s); err != nil {
-		x.t.Fatalf("%s: %v", text, err)
-	}
+	require.NoError(x.t, x.scan(x.t.Context(), text, &s), text)
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -47,9 +48,7 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 					"package "+c.engine+" was given a pool of "+c.says) {
 					t.Errorf("%s: %v", what, err)
 				}
-				if err := client.Close(ctx); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, client.Close(ctx))
 			}
 		})
 	}

@@ -85,9 +85,7 @@ func start(t *testing.T) context.Context {
 		}
 		chromium.err = chromedp.Do(ctx)
 	})
-	if chromium.err != nil {
-		t.Fatal(chromium.err)
-	}
+	require.NoError(t, chromium.err)
 	return chromium.ctx
 }
 
@@ -194,9 +192,7 @@ func (x *tab) until(expression string) {
 func value[T any](x *tab, expression string) T {
 	x.Helper()
 	v, err := chromedp.Run(x.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		x.Fatalf("%s: %v", expression, err)
-	}
+	require.NoError(x, err, expression)
 	return v
 }
 
@@ -225,9 +221,7 @@ func (x *tab) submits(selector string) {
 		const {x, y, width, height} = e.getBoundingClientRect();
 		return {X: x + width / 2, Y: y + height / 2};
 	})()`, selector))
-	if _, err := chromedp.RunResponse(x.ctx, chromedp.MouseClickXY(at.X, at.Y)); err != nil {
-		x.Fatalf("%s: %v", selector, err)
-	}
+	require.NoError(x, require.ErrOf(chromedp.RunResponse(x.ctx, chromedp.MouseClickXY(at.X, at.Y))), selector)
 }
 
 // focus gives an element the focus.

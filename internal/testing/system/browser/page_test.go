@@ -2,7 +2,6 @@ package browser
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -65,9 +65,7 @@ func TestABreakNeedsConfirmationAndTakesFromWhoWasSeen(t *testing.T) {
 		x.types(`input[name=reason]`, "it looked dead")
 	}
 	confirm()
-	if err := context.Cause(seen.Context()); err != nil {
-		t.Fatalf("without confirmation: %v", err)
-	}
+	require.NoError(t, context.Cause(seen.Context()), "without confirmation")
 	// The page follows: while a person writes, it says that the holder has gone.
 	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
@@ -78,9 +76,7 @@ func TestABreakNeedsConfirmationAndTakesFromWhoWasSeen(t *testing.T) {
 	x.submits(`button.danger`)
 	x.shows(fmt.Sprintf("was taken away from the holder with token %d", next.Token()))
 	<-next.Context().Done()
-	if err := context.Cause(next.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("the holder: %v", err)
-	}
+	assert.ErrorIs(t, context.Cause(next.Context()), dblock.ErrLost, "the holder")
 }
 
 func TestABreakWithAStaleTokenIsRefused(t *testing.T) {
@@ -94,9 +90,7 @@ func TestABreakWithAStaleTokenIsRefused(t *testing.T) {
 	next := w.lock("n")
 	x.submits(`button.danger`)
 	x.shows("does not have this lock any more. Nothing was taken away")
-	if err := context.Cause(next.Context()); err != nil {
-		t.Errorf("the next holder: %v", err)
-	}
+	assert.NoError(t, context.Cause(next.Context()), "the next holder")
 }
 
 func TestFocusAndTypedTextSurviveAnUpdate(t *testing.T) {
@@ -140,9 +134,7 @@ func TestTheKeyboardLeadsFromTheOverviewToALock(t *testing.T) {
 	x := newTab(t, 1000, 700)
 	x.open(w.url)
 	x.do(chromedp.KeyEvent(kb.Tab))
-	if got := value[string](x, "document.activeElement.textContent"); got != "Skip to content" {
-		t.Errorf("the first stop is %q", got)
-	}
+	assert.Equal(t, value[string](x, "document.activeElement.textContent"), "Skip to content", "the first stop is")
 	x.do(chromedp.KeyEvent("/"))
 	if got := value[string](x, `document.activeElement.name || ""`); got != "prefix" {
 		t.Errorf("after / %q has the focus", got)
@@ -153,9 +145,7 @@ func TestTheKeyboardLeadsFromTheOverviewToALock(t *testing.T) {
 			if !value[bool](x, `getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
 				t.Error("the focus cannot be seen")
 			}
-			if _, err := chromedp.RunResponse(x.ctx, chromedp.KeyEvent(kb.Enter)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(chromedp.RunResponse(x.ctx, chromedp.KeyEvent(kb.Enter))))
 			x.until(`location.pathname === "/lock" && document.querySelector("h1").innerText === "orders/1"`)
 			return
 		}

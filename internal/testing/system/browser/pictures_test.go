@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -44,9 +45,7 @@ func TestPictures(t *testing.T) {
 			if *pictures == "" {
 				return
 			}
-			if err := os.WriteFile(filepath.Join(*pictures, p.file), png, 0o644); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, os.WriteFile(filepath.Join(*pictures, p.file), png, 0o644))
 		})
 	}
 }
@@ -56,7 +55,5 @@ func (x *tab) scheme(is string) {
 	x.Helper()
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
 		Value: is}}}
-	if _, err := chromedp.Call(x.ctx, emulation.SetEmulatedMedia, media); err != nil {
-		x.Fatal(err)
-	}
+	require.NoError(x, require.ErrOf(chromedp.Call(x.ctx, emulation.SetEmulatedMedia, media)))
 }

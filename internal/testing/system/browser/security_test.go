@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // hostile run a script where they are not escaped.
@@ -166,9 +167,7 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 	if seen < 8 {
 		t.Errorf("the attack did not reach the page: %v", answered)
 	}
-	if err := context.Cause(held.Context()); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	assert.NoError(t, context.Cause(held.Context()), "the holder")
 	if info, err := inspect.New(w.Client).Lock(t.Context(), "n"); err != nil || len(info.Holders) != 1 {
 		t.Errorf("%+v, %v", info, err)
 	}

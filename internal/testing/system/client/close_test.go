@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -98,9 +99,7 @@ func TestCloseWaitsForTheAnswersOfStatementsUnderWay(t *testing.T) {
 			l, closed := closeWhile(t, db, of)
 			time.Sleep(20 * time.Millisecond)
 			close(l.answer)
-			if err := <-closed; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-closed)
 			select {
 			case <-l.cut:
 				t.Error("it was cut off")
@@ -115,9 +114,7 @@ func TestCloseWaitsForTheAnswersOfStatementsUnderWay(t *testing.T) {
 func TestCloseGivesBackWhatAStatementTookAfterItWasCutOff(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	l, closed := closeWhile(t, db, func(l *late) driver.Backend { return &lateTake{late: l} })
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-closed)
 	select {
 	case <-l.ran:
 	default:
@@ -139,9 +136,7 @@ func closeWhile(t *testing.T, db *sql.DB, of func(*late) driver.Backend) (*late,
 	<-l.began
 	go func() {
 		err := client.Close(context.Background())
-		if err := <-locked; !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("lock: %v", err)
-		}
+		assert.ErrorIs(t, <-locked, dblock.ErrClosed, "lock")
 		closed <- err
 	}()
 	return l, closed
@@ -225,22 +220,16 @@ func TestCloseBesideAnUnlockOfManyFindsNothingLost(t *testing.T) {
 	if err := <-recorded; err != nil && !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrNotHeld) {
 		t.Error(err)
 	}
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-closed)
 	nothingIsLeft(t, db)
 }
 
 func TestCloseEndsTheSessionAgainAfterARace(t *testing.T) {
 	a := &awkward{}
 	client, db := awkwardClient(t, a)
-	if _, err := client.Lock(t.Context(), "n"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(client.Lock(t.Context(), "n")))
 	a.retry.Store(true)
-	if err := client.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, client.Close(context.Background()))
 	nothingIsLeft(t, db)
 }
 
@@ -248,9 +237,7 @@ func TestCloseEndsTheSessionAgainAfterARace(t *testing.T) {
 func TestCloseDoesNotWaitForATransactionOfTheApplications(t *testing.T) {
 	a := &awkward{}
 	client, _ := awkwardClient(t, a)
-	if _, err := client.Lock(t.Context(), "n"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(client.Lock(t.Context(), "n")))
 	a.busy.Store(true)
 	closed := make(chan error, 1)
 	go func() { closed <- client.Close(context.Background()) }()

@@ -13,6 +13,7 @@ import (
 	core "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -98,20 +99,12 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				d.lost.Store(&cancel)
-				if err := change.do(ctx, l); !errors.Is(err, dblock.ErrUnavailable) {
-					t.Fatalf("the lost answer: %v", err)
-				}
-				if err := follow(l, change.shared); err != nil {
-					t.Error(err)
-				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				require.ErrorIs(t, change.do(ctx, l), dblock.ErrUnavailable, "the lost answer")
+				assert.NoError(t, follow(l, change.shared))
+				assert.NoError(t, l.Unlock(t.Context()))
 				again, err := other.TryLock(t.Context(), "n")
 				require.NoError(t, err)
-				if err := again.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, again.Unlock(t.Context()))
 			})
 		}
 	}
@@ -171,19 +164,13 @@ func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
 	until := l.Until()
 	ctx, cancel := context.WithCancel(t.Context())
 	d.lost.Store(&cancel)
-	if err := l.Extend(ctx, time.Hour); !errors.Is(err, dblock.ErrUnavailable) {
-		t.Fatalf("the lost answer: %v", err)
-	}
+	require.ErrorIs(t, l.Extend(ctx, time.Hour), dblock.ErrUnavailable, "the lost answer")
 	if moved := l.Until().Sub(until).Abs(); moved > lease/10 {
 		t.Errorf("its end has moved by %v", moved)
 	}
 	<-l.Context().Done()
-	if cause := context.Cause(l.Context()); !errors.Is(cause, dblock.ErrLost) {
-		t.Errorf("it ended with %v", cause)
-	}
-	if err := l.Extend(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("extended after its end: %v", err)
-	}
+	assert.ErrorIs(t, context.Cause(l.Context()), dblock.ErrLost, "it ended with")
+	assert.ErrorIs(t, l.Extend(t.Context(), time.Hour), dblock.ErrLost, "extended after its end")
 
 	l, err = client.Lock(t.Context(), "asked again", dblock.Lease(lease))
 	require.NoError(t, err)
@@ -193,9 +180,7 @@ func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
 	if left := time.Until(l.Until()); left < 2*lease {
 		t.Errorf("it has %v left", left)
 	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Unlock(t.Context()))
 }
 
 // answeredLate is an engine whose answer to an Extend comes when the lock has ended.
@@ -224,16 +209,10 @@ func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
 	require.NoError(t, err)
 	d.until = l.Context().Done()
 	for range 2 { // the second is not sent: the database would keep the name for longer
-		if err := l.Extend(t.Context(), time.Second); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("extended: %v", err)
-		}
+		assert.ErrorIs(t, l.Extend(t.Context(), time.Second), dblock.ErrLost, "extended")
 	}
-	if n := d.sent.Load(); n != 1 {
-		t.Errorf("%d were sent", n)
-	}
-	if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("unlocked: %v", err)
-	}
+	assert.Equal(t, d.sent.Load(), 1, "were sent")
+	assert.ErrorIs(t, l.Unlock(t.Context()), dblock.ErrLost, "unlocked")
 }
 
 func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {
@@ -241,9 +220,7 @@ func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Op
 	client, err := dblock.New(engine, options...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := client.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close(context.Background()))
 	})
 	return client
 }

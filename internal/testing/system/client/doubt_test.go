@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -103,33 +104,25 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	d.downgrade.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := l.Downgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("downgrade: %v", err)
-	}
+	assert.ErrorIs(t, l.Downgrade(ctx), context.DeadlineExceeded, "downgrade")
 	if !l.Shared() {
 		t.Error("it may be shared, and says that it is not")
 	}
 	if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() { // finds out what it is
 		t.Fatal(err)
 	}
-	if _, err := d.Backend.Run(t.Context(), protocol.Downgrade{Held: held}); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("the late one: %v", err)
-	}
-	if _, err := other.TryLock(t.Context(), "n", dblock.Shared()); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("a reader beside a writer: %v", err)
-	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(d.Backend.Run(t.Context(), protocol.Downgrade{Held: held})), driver.ErrNotHeld,
+		"the late one")
+	assert.ErrorIs(t, assert.ErrOf(other.TryLock(t.Context(), "n", dblock.Shared())), dblock.ErrNotAcquired,
+		"a reader beside a writer")
+	assert.NoError(t, l.Unlock(t.Context()))
 }
 
 // Broken by not looking after an answer that was lost: what a client hands to itself nobody else
 // tells it.
 func TestWhoIsBehindSomebodyWhoGivesUpIsInAtOnceAlthoughTheAnswerWasLost(t *testing.T) {
 	d, client, other := doubt(t)
-	if _, err := other.Lock(t.Context(), "n", dblock.Shared()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(other.Lock(t.Context(), "n", dblock.Shared())))
 	ctx, cancel := context.WithCancel(t.Context())
 	go client.Lock(ctx, "n")
 	queued(t, other, "n", 1)
@@ -144,9 +137,7 @@ func TestWhoIsBehindSomebodyWhoGivesUpIsInAtOnceAlthoughTheAnswerWasLost(t *test
 	cancel()
 	select {
 	case err := <-got:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(3 * time.Second): // the next look is after five
 		t.Error("it was not told, and did not look")
 	}
@@ -169,9 +160,7 @@ func TestBreakCountsWhatItTookAlthoughTheAnswerWasLost(t *testing.T) {
 	}
 	select {
 	case err := <-got:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(3 * time.Second):
 		t.Error("who waits was not told, and did not look")
 	}
@@ -211,9 +200,7 @@ func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
 		})
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func TestPermitsUnderLockAllDoNotWaitForThemselves(t *testing.T) {
@@ -222,9 +209,7 @@ func TestPermitsUnderLockAllDoNotWaitForThemselves(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(all.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := client.Lock(ctx, "a", dblock.Permits(1, 1)); !errors.Is(err, dblock.ErrDeadlock) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(client.Lock(ctx, "a", dblock.Permits(1, 1))), dblock.ErrDeadlock)
 	if err := all.Unlock(t.Context()); err != nil || !errors.Is(context.Cause(all.Context()), dblock.ErrNotHeld) {
 		t.Error(err, context.Cause(all.Context()))
 	}

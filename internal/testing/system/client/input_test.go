@@ -2,12 +2,12 @@ package client
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -26,12 +26,8 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		"a rest that has no length":  dblock.MinHold(0),
 		"a rest that is over before": dblock.MinHold(-time.Second),
 	} {
-		if _, err := client.Lock(t.Context(), "n", option); !errors.Is(err, dblock.ErrInvalidOption) {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(client.Lock(t.Context(), "n", option)), dblock.ErrInvalidOption, what)
 	}
 	var nothing func(context.Context, *dblock.Lock) error
-	if err := client.Do(t.Context(), "n", nothing); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("Do without a function: %v", err)
-	}
+	assert.ErrorIs(t, client.Do(t.Context(), "n", nothing), dblock.ErrInvalidOption, "Do without a function")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -33,20 +34,14 @@ func TestALockerLocksAsItsClientDoes(t *testing.T) {
 		t.Fatalf("entered again: %v", err)
 	}
 	for _, h := range []dblock.Handle{again, l} {
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, h.Unlock(t.Context()))
 	}
 	said := errors.New("what the function says")
 	if err := locker.Do(t.Context(), "n", func(ctx context.Context, l dblock.Handle) error {
-		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
-			t.Errorf("within Do: %v: want ErrNotAcquired", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(client.TryLock(t.Context(), "n")), dblock.ErrNotAcquired, "within Do")
 		return said
 	}); !errors.Is(err, said) {
 		t.Errorf("Do: %v", err)
 	}
-	if err := locker.Do(t.Context(), "n", nil); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("Do without a function: %v", err)
-	}
+	assert.ErrorIs(t, locker.Do(t.Context(), "n", nil), dblock.ErrInvalidOption, "Do without a function")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
@@ -38,13 +39,9 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	var token int64
 	err := client.Do(t.Context(), "n", func(ctx context.Context, l *dblock.Lock) error {
 		token = l.Token()
-		if l.Context().Value(told{}) != "n" {
-			t.Error("the lock's context does not have the values of the observer's")
-		}
+		assert.Equal(t, l.Context().Value(told{}), "n", "the lock's context does not have the values of the observer's")
 		_, err := client.TryLock(t.Context(), "n", dblock.Permits(2, 3))
-		if !errors.Is(err, dblock.ErrNotAcquired) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrNotAcquired)
 		return nil
 	})
 	require.NoError(t, err)
@@ -61,9 +58,7 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	if _, err := client.Lock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) { // which is no attempt
 		t.Error(err)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, tx.Rollback())
 	if err := client.Close(t.Context()); err != nil { // which waits until the observer was told
 		t.Error(err)
 	}

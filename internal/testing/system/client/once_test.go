@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
@@ -42,9 +43,7 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 	const slot = time.Hour
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	halt := func() {
-		if _, err := quick.Break(t.Context(), "once/job", "for the test"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrOf(quick.Break(t.Context(), "once/job", "for the test")))
 		go func() {
 			_, err := jobs.New(quick).OncePer(t.Context(), "job", 2*slot, func(context.Context, lock, time.Time) error {
 				close(began)
@@ -64,7 +63,5 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 		t.Errorf("%v, %v", ran, err)
 	}
 	close(end)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-done)
 }

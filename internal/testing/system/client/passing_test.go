@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -77,7 +78,5 @@ func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 		return driver.State{}, true, nil
 	}
 	lockTx(begin())
-	if err := first.Rollback(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, first.Rollback())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -22,17 +23,11 @@ func TestAPingOpensNoSession(t *testing.T) {
 		sessions != 0 {
 		t.Errorf("%d sessions, %v", sessions, err)
 	}
-	if s := client.Stats(); s != (dblock.Stats{}) {
-		t.Errorf("before the first lock: %+v", s)
-	}
+	assert.Equal(t, client.Stats(), (dblock.Stats{}), "before the first lock")
 	var none context.Context
-	if err := client.Ping(none); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("without a context: %v", err)
-	}
+	assert.ErrorIs(t, client.Ping(none), dblock.ErrInvalidOption, "without a context")
 	require.NoError(t, client.Close(t.Context()))
-	if err := client.Ping(t.Context()); !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	assert.ErrorIs(t, client.Ping(t.Context()), dblock.ErrClosed, "after Close")
 }
 
 // full is an engine that has lost its connection to write events.

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -88,9 +89,7 @@ func TestAGrantThatComesAfterItsLeaseIsNotTakenForSomebody(t *testing.T) {
 		d.late.Store(0)
 		l, err := other.Lock(t.Context(), "n")
 		require.NoError(t, err)
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 	}
 }
 
@@ -111,7 +110,5 @@ func lookAtOwnAttempt(t *testing.T, answer time.Duration) {
 	d.lost.Store(1)
 	l, err := client.TryLock(t.Context(), "n")
 	require.NoError(t, err)
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Unlock(t.Context()))
 }

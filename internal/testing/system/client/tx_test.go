@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -79,9 +80,7 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: d, Transactions: d})
 	require.NoError(t, err)
 	defer func() {
-		if err := client.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close(context.Background()))
 	}()
 	inTx := func(do func(tx *sql.Tx) error) error {
 		tx, err := db.BeginTx(t.Context(), nil)
@@ -97,9 +96,7 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 			dblock.ErrLost) {
 			t.Errorf("got %v", err)
 		}
-		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("unlock: %v", err)
-		}
+		assert.ErrorIs(t, l.Unlock(t.Context()), dblock.ErrLost, "unlock")
 	})
 	t.Run("LockTx goes on with the next session", func(t *testing.T) {
 		d.due.Store(true)

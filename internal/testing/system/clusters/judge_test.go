@@ -3,6 +3,7 @@ package clusters
 import (
 	"cmp"
 	"fmt"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"maps"
 	"slices"
 	"strings"
@@ -222,9 +223,7 @@ func TestTheJudgeSeesASecondHolder(t *testing.T) {
 
 func TestTheJudgeSeesWhatAnOutageExcuses(t *testing.T) {
 	out := outages([]time.Duration{0, 1, 2, 12, 13, 43}, 5)
-	if fmt.Sprint(out) != "[{2 12} {13 43}]" {
-		t.Errorf("%v", out)
-	}
+	assert.Equal(t, fmt.Sprint(out), "[{2 12} {13 43}]", out)
 	bad := early([]refusal{
 		{call: "short", from: 3, to: 6}, {call: "long", from: 12, to: 14}, {call: "none", from: 50, to: 60},
 		{call: "stopped", direct: true, from: 3, to: 6}, {call: "behind a door", from: 4, to: 6},

@@ -159,9 +159,7 @@ func (r *run) until(t *testing.T, what string, most time.Duration, is func(ctx c
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	if err := eventually(ctx, is); err != nil {
-		t.Fatalf("not within %v: %s: %v", most, what, err)
-	}
+	require.NoError(t, eventually(ctx, is), "not within", most, what)
 }
 
 // tables makes those of dblock, and those of the workers.
@@ -179,9 +177,7 @@ func (r *run) tables(t *testing.T, pool *sql.DB) {
 		statements = append(statements, fmt.Sprintf("INSERT INTO counters VALUES ('%s', 0)", nameOf(i)))
 	}
 	for _, statement := range statements {
-		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		require.NoError(t, require.ErrOf(pool.ExecContext(t.Context(), statement)), statement)
 	}
 	time.Sleep(time.Second) // on every node
 }
@@ -330,9 +326,7 @@ func (r *run) torment(t *testing.T) map[string]int {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		err := f.run(ctx)
 		cancel()
-		if err != nil {
-			t.Fatalf("%s: %v", f.name, err)
-		}
+		require.NoError(t, err, f.name)
 		time.Sleep(2 * time.Second) // until what watches the nodes has noticed
 		counts[f.name]++
 		calm()

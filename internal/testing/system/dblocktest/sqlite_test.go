@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -62,21 +63,15 @@ func TestCodeWithTransactionsIsTestedOnAFile(t *testing.T) {
 	lock, err := b.locks.Lock(ctx, "bank")
 	require.NoError(t, err)
 	guarded := func(tx *sql.Tx) error { return b.locks.Guard(ctx, tx, lock) }
-	if err := b.pay(ctx, 1, guarded); err != nil {
-		t.Error(err)
-	}
-	if _, err := second.Client.TryLock(ctx, "bank"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Error("another process of the database has it, too:", err)
-	}
-	if err := stranger.Client.TryLockTx(ctx, begin(t, stranger.DB), "bank"); err != nil {
-		t.Error("a database of its own knows of it:", err)
-	}
+	assert.NoError(t, b.pay(ctx, 1, guarded))
+	assert.ErrorIs(t, assert.ErrOf(second.Client.TryLock(ctx, "bank")), dblock.ErrNotAcquired,
+		"another process of the database has it, too")
+	assert.NoError(t, stranger.Client.TryLockTx(ctx, begin(t, stranger.DB), "bank"),
+		"a database of its own knows of it")
 	if n, err := second.Client.Break(ctx, "bank", "for the test", lock.Token()); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := b.pay(ctx, 2, guarded); !errors.Is(err, dblock.ErrLost) {
-		t.Error("paid without the lock:", err)
-	}
+	assert.ErrorIs(t, b.pay(ctx, 2, guarded), dblock.ErrLost, "paid without the lock")
 	if err := b.pay(ctx, 4, func(tx *sql.Tx) error { return second.Client.LockTx(ctx, tx, "bank") }); err != nil {
 		t.Error(err)
 	}
@@ -88,9 +83,7 @@ func TestCodeWithTransactionsIsTestedOnAFile(t *testing.T) {
 	}
 	within, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := b.locks.Lock(within, "bank"); err != nil {
-		t.Error("UnlockTx has not released it:", err)
-	}
+	assert.NoError(t, assert.ErrOf(b.locks.Lock(within, "bank")), "UnlockTx has not released it")
 	b.has(t, 1+4+8)
 }
 

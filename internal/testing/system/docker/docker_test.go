@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -33,17 +34,13 @@ func TestDockerIsAskedForTheRightServers(t *testing.T) {
 			d := newFakeDaemon(t, "1")
 			var out strings.Builder
 			require.NoError(t, run(strings.NewReader(""), &out, false, []string{kind, "--a-setting"}))
-			if out.String() != want.image+" "+want.dsn+"\n" {
-				t.Errorf("said %q", out.String())
-			}
+			assert.Equal(t, out.String(), want.image+" "+want.dsn+"\n", "said")
 			c := d.created
 			if c.Image != want.image || !slices.Contains(c.Env, want.env) ||
 				len(c.HostConfig.PortBindings[want.port]) != 1 {
 				t.Errorf("asked for %+v", c)
 			}
-			if c.Cmd[len(c.Cmd)-1] != "--a-setting" {
-				t.Errorf("the command is %v", c.Cmd)
-			}
+			assert.Equal(t, c.Cmd[len(c.Cmd)-1], "--a-setting", "the command is", c.Cmd)
 			if b := c.HostConfig.PortBindings[want.port][0]; b.HostIp != "127.0.0.1" || b.HostPort != "" {
 				t.Errorf("published at %+v", b)
 			}
@@ -66,9 +63,7 @@ func TestADaemonThatRefusesIsReported(t *testing.T) {
 		t.Errorf("said %q", out.String())
 	}
 	for _, args := range [][]string{nil, {"sqlite"}} {
-		if err := run(strings.NewReader(""), &out, false, args); err == nil {
-			t.Errorf("started %v", args)
-		}
+		assert.Error(t, run(strings.NewReader(""), &out, false, args), "started", args)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -21,9 +22,7 @@ func TestTheNextLeadsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 		w.queued(b, 1)
 		first.stop()
 		<-one.ctx.Done()
-		if err := context.Cause(one.ctx); err != context.Canceled {
-			w.Errorf("the cause is %v", err)
-		}
+		assert.Equal(w, context.Cause(one.ctx), context.Canceled, "the cause is")
 		select {
 		case <-second.terms:
 			w.Error("the second leads while the first has not returned")
@@ -34,9 +33,7 @@ func TestTheNextLeadsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 		if two.Token() <= one.Token() {
 			w.Errorf("token %d after %d", two.Token(), one.Token())
 		}
-		if err := first.ended(); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, first.ended())
 	})
 }
 
@@ -44,9 +41,7 @@ func TestTheNextLeadsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 func TestWhoLeadsDoesNotDependOnTheHistory(t *testing.T) {
 	each(t, func(w world) {
 		p := w.party()
-		if _, err := w.db.SQL(w).ExecContext(w.Context(), "DROP TABLE dblock_events"); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, require.ErrOf(w.db.SQL(w).ExecContext(w.Context(), "DROP TABLE dblock_events")))
 		c := p.run(w, false)
 		one := c.leads()
 		one.Resign()
@@ -57,9 +52,7 @@ func TestWhoLeadsDoesNotDependOnTheHistory(t *testing.T) {
 		}
 		c.stop()
 		two.finish <- nil
-		if err := c.ended(); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, c.ended())
 	})
 }
 
@@ -86,9 +79,7 @@ func TestWhoResignsGoesToTheEndOfTheQueue(t *testing.T) {
 			w.queued(p, 2)
 			switch i % 3 {
 			case 0:
-				if err := p.Resign(w.Context(), name); err != nil {
-					w.Error(err)
-				}
+				assert.NoError(w, p.Resign(w.Context(), name))
 			case 1:
 				e.Resign()
 			case 2:
@@ -97,9 +88,7 @@ func TestWhoResignsGoesToTheEndOfTheQueue(t *testing.T) {
 				}
 			}
 			<-e.ctx.Done()
-			if err := context.Cause(e.ctx); err != election.ErrResigned {
-				w.Errorf("the cause is %v", err)
-			}
+			assert.Equal(w, context.Cause(e.ctx), election.ErrResigned, "the cause is")
 		}
 	})
 }
@@ -107,22 +96,16 @@ func TestWhoResignsGoesToTheEndOfTheQueue(t *testing.T) {
 func TestResignWaitsForTheFunctionUntilItsContextEnds(t *testing.T) {
 	one(t, func(w world) {
 		p := w.party()
-		if err := p.Resign(w.Context(), name); !errors.Is(err, election.ErrNotLeader) {
-			w.Error(err)
-		}
+		assert.ErrorIs(w, p.Resign(w.Context(), name), election.ErrNotLeader)
 		c := p.run(w, true)
 		e := c.leads()
 		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := p.Resign(ctx, name); !errors.Is(err, context.DeadlineExceeded) {
-			w.Error(err)
-		}
+		assert.ErrorIs(w, p.Resign(ctx, name), context.DeadlineExceeded)
 		e.finish <- nil
 		c.leads().finish <- nil // alone it is elected again
 		//lint:ignore SA1012 that is the test
-		if err := p.Resign(nil, name); !errors.Is(err, dblock.ErrInvalidOption) {
-			w.Error(err)
-		}
+		assert.ErrorIs(w, p.Resign(nil, name), dblock.ErrInvalidOption)
 	})
 }
 
@@ -136,9 +119,7 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 		e.Resign()
 		e.finish <- broken // after the term: stands again
 		c.leads().finish <- broken
-		if err := c.ended(); err != broken {
-			w.Errorf("Campaign said %v", err)
-		}
+		assert.Equal(w, c.ended(), broken, "Campaign said")
 
 		for said, want := range map[error]error{nil: nil, context.Canceled: nil, broken: broken} {
 			c = p.run(w, true)
@@ -162,9 +143,7 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 		p := w.party()
 		func() {
 			defer func() {
-				if r := recover(); r != "boom" {
-					w.Errorf("recovered %v", r)
-				}
+				assert.Equal(w, recover(), "boom", "recovered")
 			}()
 			_ = p.Campaign(w.Context(), name, func(context.Context, *election.Term) error { panic("boom") })
 		}()
@@ -181,18 +160,14 @@ func TestALeaderThatIsBrokenStandsAgain(t *testing.T) {
 		first := a.run(w, false)
 		one := first.leads()
 		require.NoError(w, b.client.Ask(w.Context(), name, "please"))
-		if reason := receive(w, one.Asked()); reason != "please" {
-			w.Error(reason)
-		}
+		assert.Equal(w, receive(w, one.Asked()), "please")
 		second := b.run(w, false)
 		w.queued(b, 1)
 		if n, err := b.client.Break(w.Context(), name, "stuck"); n != 1 || err != nil {
 			w.Fatal(n, err)
 		}
 		<-one.ctx.Done()
-		if err := context.Cause(one.ctx); !errors.Is(err, dblock.ErrLost) {
-			w.Errorf("the cause is %v", err)
-		}
+		assert.ErrorIs(w, context.Cause(one.ctx), dblock.ErrLost, "the cause is")
 		two := second.leads()
 		second.stop()
 		if three := first.leads(); two.Token() <= one.Token() || three.Token() <= two.Token() {
@@ -212,15 +187,9 @@ func TestGuardRefusesWhoLeadsNoMore(t *testing.T) {
 			defer tx.Rollback()
 			return a.client.Guard(w.Context(), tx, e.Lock())
 		}
-		if err := guard(); err != nil {
-			w.Error(err)
-		}
-		if _, err := b.client.Break(w.Context(), name, "test"); err != nil {
-			w.Fatal(err)
-		}
-		if err := guard(); !errors.Is(err, dblock.ErrLost) {
-			w.Error(err)
-		}
+		assert.NoError(w, guard())
+		require.NoError(w, require.ErrOf(b.client.Break(w.Context(), name, "test")))
+		assert.ErrorIs(w, guard(), dblock.ErrLost)
 		if left := time.Until(e.Until()); left > longTTL {
 			w.Error(left)
 		}
@@ -261,9 +230,7 @@ func TestTwoCampaignsUnderOneLockAreTwoCandidates(t *testing.T) {
 			cancel()
 			return errors.Join(receive(w, results), receive(w, results))
 		})
-		if err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, err)
 	})
 }
 
@@ -277,9 +244,7 @@ func TestACampaignSurvivesADatabaseThatIsAway(t *testing.T) {
 		} {
 			p.goAway(kind)
 			<-e.ctx.Done()
-			if err := context.Cause(e.ctx); !errors.Is(err, dblock.ErrLost) {
-				w.Errorf("the cause is %v", err)
-			}
+			assert.ErrorIs(w, context.Cause(e.ctx), dblock.ErrLost, "the cause is")
 			<-time.After(longer + 500*time.Millisecond)
 			p.comeBack()
 			next := c.leads()

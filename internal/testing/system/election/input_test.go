@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -52,8 +53,6 @@ func TestWhatCannotWorkIsSaidAtOnce(t *testing.T) {
 		}
 		over, cancel := context.WithCancel(w.Context())
 		cancel()
-		if err := p.Campaign(over, name, nothing); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, p.Campaign(over, name, nothing))
 	})
 }

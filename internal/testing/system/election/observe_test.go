@@ -2,12 +2,12 @@ package election
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 	"github.com/dblock-go/dblock/sqlite"
@@ -39,9 +39,7 @@ func TestObserversHearOfEveryChangeAtOnce(t *testing.T) {
 		}
 		w.queued(b, 1)
 		first.stop()
-		if err := first.ended(); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, first.ended())
 	})
 }
 
@@ -163,9 +161,7 @@ func TestACrashIsSeen(t *testing.T) {
 		if l := receive(w, seen); l.Token != 0 {
 			w.Errorf("%+v", l)
 		}
-		if e.ctx.Err() == nil {
-			w.Error("the leader does not know yet")
-		}
+		assert.Error(w, e.ctx.Err(), "the leader does not know yet")
 	})
 }
 
@@ -209,13 +205,9 @@ func TestEventsThatAreCountedAnewAreFound(t *testing.T) {
 		db := w.db.SQL(w)
 		for _, statement := range []string{"DELETE FROM dblock_events",
 			"UPDATE sqlite_sequence SET seq = 0 WHERE name = 'dblock_events'"} {
-			if _, err := db.ExecContext(w.Context(), statement); err != nil {
-				w.Fatal(err)
-			}
+			require.NoError(w, require.ErrOf(db.ExecContext(w.Context(), statement)))
 		}
-		if _, err := p.client.Break(w.Context(), name, "test"); err != nil {
-			w.Fatal(err)
-		}
+		require.NoError(w, require.ErrOf(p.client.Break(w.Context(), name, "test")))
 		e := c.leads()
 		for l := receive(w, seen); l.Token != e.Token(); l = receive(w, seen) {
 			if l.Token != 0 {
@@ -238,14 +230,10 @@ func TestAnObserverMayStopAtAnyTime(t *testing.T) {
 			cancel()
 			last = err
 		}
-		if !errors.Is(last, context.Canceled) {
-			w.Errorf("at last %v", last)
-		}
+		assert.ErrorIs(w, last, context.Canceled, "at last")
 		//lint:ignore SA1012 that is the test
 		for _, err := range p.Observe(nil, name) {
-			if !errors.Is(err, dblock.ErrInvalidOption) {
-				w.Error(err)
-			}
+			assert.ErrorIs(w, err, dblock.ErrInvalidOption)
 		}
 	})
 }
@@ -265,12 +253,8 @@ func TestCloseEndsAnObservation(t *testing.T) {
 				}
 			}()
 			receive(w, begun)
-			if err := p.client.Close(w.Context()); err != nil {
-				w.Error(err)
-			}
-			if err := receive(w, last); !errors.Is(err, dblock.ErrClosed) {
-				w.Errorf("at last %v", err)
-			}
+			assert.NoError(w, p.client.Close(w.Context()))
+			assert.ErrorIs(w, receive(w, last), dblock.ErrClosed, "at last")
 		}
 	})
 }

@@ -2,12 +2,12 @@ package election
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -28,9 +28,7 @@ func TestALeaderThatWasRestartedTakesItsLockOverAtOnce(t *testing.T) {
 		require.NoError(w, err)
 		err = former.client.Guard(w.Context(), tx, one.Lock())
 		_ = tx.Rollback()
-		if !errors.Is(err, dblock.ErrLost) {
-			w.Errorf("the former process: %v", err)
-		}
+		assert.ErrorIs(w, err, dblock.ErrLost, "the former process")
 		info, err := inspect.New(rival.client).Lock(w.Context(), name)
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Host != "pod-0" ||
 			info.Holders[0].Token != two.Token() {
@@ -38,9 +36,7 @@ func TestALeaderThatWasRestartedTakesItsLockOverAtOnce(t *testing.T) {
 		}
 		second.stop()
 		two.finish <- nil
-		if err := second.ended(); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, second.ended())
 		waiting.leads()
 	})
 }
@@ -54,16 +50,13 @@ func TestASecondCampaignOfAnOwnerInOneClientIsRefused(t *testing.T) {
 		e := first.leads()
 		for what, candidate := range map[string]party{"": p,
 			" of other Elections": {Elections: election.New(p.client)}} {
-			if err := candidate.run(w, false, me).ended(); !errors.Is(err, dblock.ErrInvalidOption) {
-				w.Errorf("a second campaign%s: %v", what, err)
-			}
+			assert.ErrorIs(w, candidate.run(w, false, me).ended(), dblock.ErrInvalidOption, "a second campaign", what)
 		}
 		if e.ctx.Err() != nil {
 			w.Errorf("the first has lost: %v", context.Cause(e.ctx))
 		}
-		if err := p.run(w, false, election.Owner("", "indexer")).ended(); !errors.Is(err, dblock.ErrInvalidOption) {
-			w.Errorf("without a host: %v", err)
-		}
+		assert.ErrorIs(w, p.run(w, false, election.Owner("", "indexer")).ended(), dblock.ErrInvalidOption,
+			"without a host")
 		e.Resign()
 		first.leads() // it stands again
 	})

@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -182,9 +182,7 @@ func (w world) observe(p party) <-chan election.Leader {
 		defer close(done)
 		for l, err := range p.Observe(ctx, name) {
 			if err != nil {
-				if !errors.Is(err, context.Canceled) {
-					w.Error(err)
-				}
+				assert.ErrorIs(w, err, context.Canceled)
 				return
 			}
 			leaders <- l

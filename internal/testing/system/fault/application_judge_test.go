@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -120,9 +121,7 @@ func (j *judge) explain(name string, err error) {
 	case err == nil, errors.As(err, new(own)):
 		return
 	case strings.Contains(err.Error(), refusal):
-		if name != refused {
-			j.world.Errorf("%s: %v", sharedFate, err)
-		}
+		assert.Equal(j.world, name, refused, sharedFate, err)
 		return
 	}
 	for _, explained := range []error{

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -73,9 +74,7 @@ func (w *world) allFree(names []string) {
 			w.Error(err)
 		}
 	}
-	if err := client.Close(ctx); err != nil {
-		w.Error(err)
-	}
+	assert.NoError(w, client.Close(ctx))
 }
 
 // nothingIsLeft sweeps once the leases of the dead are over, and looks for rows without an owner.

@@ -140,9 +140,7 @@ func (c *clerk) catchUp() []entry {
 	c.read += int64(len(text))
 	for line := range bytes.Lines(text) {
 		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			c.t.Fatalf("%s: %q: %v", c.label, line, err)
-		}
+		require.NoError(c.t, json.Unmarshal(line, &e), c.label, line)
 		c.entries = append(c.entries, e)
 	}
 	return c.entries

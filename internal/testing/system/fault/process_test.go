@@ -131,9 +131,7 @@ func (p *process) send(c command) int {
 	p.ops++
 	c.Op = p.ops
 	p.mu.Unlock()
-	if err := p.in.Encode(c); err != nil {
-		p.t.Fatalf("%s: %s: %v", p.label, c.Verb, err)
-	}
+	require.NoError(p.t, p.in.Encode(c), p.label, c.Verb)
 	return c.Op
 }
 
@@ -217,9 +215,7 @@ func (p *process) mustLock(name string) event {
 func (p *process) held(op int) event {
 	p.t.Helper()
 	e := p.await(op, evHeld, evRefused)
-	if e.What != evHeld {
-		p.t.Fatalf("%s did not get the lock: %s", p.label, e.Err)
-	}
+	require.Equal(p.t, e.What, evHeld, p.label, "did not get the lock", e.Err)
 	return e
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/quorum"
@@ -95,9 +96,7 @@ func program(w *world, members []member, options ...quorum.Option) *quorum.Clien
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			w.Error(err)
-		}
+		assert.NoError(w, c.Close(ctx))
 		for _, f := range closing {
 			f(ctx)
 		}
@@ -256,9 +255,7 @@ func (r *record) recovers(c *quorum.Client, name string) {
 	for errors.Is(err, dblock.ErrUnavailable) && ctx.Err() == nil {
 		l, err = c.Lock(ctx, name)
 	}
-	if err != nil {
-		r.Fatalf("all are up again, and nobody gets the lock: %v", err)
-	}
+	require.NoError(r, err, "all are up again, and nobody gets the lock")
 	r.granted(l)
 	if err := l.Unlock(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
 		r.Error(err)
@@ -287,9 +284,7 @@ func majorityGoes(w *world) {
 	gates[0].heal()
 	r.recovers(c, "n")
 	gates[1].heal()
-	if err := first.Unlock(w.Context()); !errors.Is(err, dblock.ErrLost) {
-		w.Error(err)
-	}
+	assert.ErrorIs(w, first.Unlock(w.Context()), dblock.ErrLost)
 }
 
 // wipedMember is a scenario: a holder has two of three databases. One of these is replaced by an
@@ -327,9 +322,7 @@ func schedulesRound(w *world) {
 	n := max(20, int(w.length.Seconds()*15))
 	out, err := exec.CommandContext(w.Context(), *soakQuorum, "-test.run=TestTokensRise", "-test.v", "-test.timeout=1h",
 		fmt.Sprint("-schedules=", n), fmt.Sprint("-seed=", w.random.Uint64N(1<<62))).CombinedOutput()
-	if err != nil {
-		w.Fatalf("%v: %s", err, out)
-	}
+	require.NoError(w, err, out)
 	w.tried("schedules", n)
 	if _, after, ok := strings.Cut(string(out), "model_test.go:"); ok {
 		var line, locks, crashes int

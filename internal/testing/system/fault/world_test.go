@@ -103,9 +103,7 @@ func (w *world) proxy() *dbtest.Proxy {
 
 func (w *world) exec(statement string) {
 	w.Helper()
-	if _, err := w.sql.ExecContext(w.Context(), statement); err != nil {
-		w.Fatalf("%s: %v", statement, err)
-	}
+	require.NoError(w, require.ErrOf(w.sql.ExecContext(w.Context(), statement)), statement)
 }
 
 // number is the result of a query; false: no row.

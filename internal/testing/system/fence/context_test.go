@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrate"
@@ -63,9 +65,7 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 			if how == "cancel" {
 				cancel()
 			}
-			if err := result(); !errors.Is(err, want) {
-				t.Fatal(err)
-			}
+			require.ErrorIs(t, result(), want)
 			cancel()
 			if after := waiter.Text(settings[w.Engine]); after != before {
 				t.Errorf("the caller's patience was %s and is %s", before, after)
@@ -118,9 +118,7 @@ func TestAContextThatHasEndedSendsNothing(t *testing.T) {
 		tx := w.Begin(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := fence.Check(ctx, tx.TX, w.Name("ended"), 7); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, fence.Check(ctx, tx.TX, w.Name("ended"), 7), context.Canceled)
 		tx.GoesOn()
 		tx.Rollback()
 	})
@@ -230,9 +228,7 @@ func TestMySQLsFoundRowsChangeNothing(t *testing.T) {
 			tx := w.Begin(t)
 			isStale(t, check(t, tx, "ä", 7), "ä", 7, 8)
 			passes(t, tx, "ä", 8)
-			if n := tx.Number("SELECT count(*) FROM dblock_fences WHERE resource = x'C3A4'"); n != 1 {
-				t.Errorf("%d rows", n)
-			}
+			assert.Equal(t, tx.Number("SELECT count(*) FROM dblock_fences WHERE resource = x'C3A4'"), 1, "rows")
 			tx.Rollback()
 		})
 	}

@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	dblockdriver "github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -37,9 +37,7 @@ func TestCopiedMigrationsRunInTheApplicationsHistory(t *testing.T) {
 		ok(t, err)
 		var version int
 		scan(t, pool, &version, "SELECT version FROM dblock_schema")
-		if version != dblockdriver.SchemaVersion {
-			t.Errorf("the tables are at version %d", version)
-		}
+		assert.Equal(t, version, dblockdriver.SchemaVersion, "the tables are at version")
 		states(t, db, pool, false) // not dblock's history
 
 		// Up beside that history: on MySQL, where each statement may run twice, it adopts the
@@ -59,9 +57,7 @@ func TestCopyAgain(t *testing.T) {
 	ok(t, os.WriteFile(first[0], []byte("-- edited"), 0o600))
 	again, err := migrate.Copy(dir, migrate.Postgres, noon.Add(time.Hour))
 	ok(t, err)
-	if len(again) != 0 {
-		t.Errorf("copied twice: %v", again)
-	}
+	assert.Equal(t, len(again), 0, "copied twice", again)
 	if text, err := os.ReadFile(first[0]); err != nil || string(text) != "-- edited" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -82,13 +78,9 @@ func TestCopiesAreBehindEverythingThatIsThere(t *testing.T) {
 }
 
 func TestCopyRefuses(t *testing.T) {
-	if _, err := migrate.Copy(filepath.Join(t.TempDir(), "nowhere"), migrate.SQLite, noon); !errors.Is(err,
-		fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := migrate.Copy(t.TempDir(), "oracle", noon); err == nil {
-		t.Error("an unknown engine is taken")
-	}
+	assert.ErrorIs(t, assert.ErrOf(migrate.Copy(filepath.Join(t.TempDir(), "nowhere"), migrate.SQLite, noon)),
+		fs.ErrNotExist)
+	assert.Error(t, assert.ErrOf(migrate.Copy(t.TempDir(), "oracle", noon)), "an unknown engine is taken")
 	dir := t.TempDir()
 	ok(t, os.WriteFile(filepath.Join(dir, "99999999999999_last.sql"), nil, 0o600))
 	if files, err := migrate.Copy(dir, migrate.SQLite, noon); err == nil || len(files) > 0 {

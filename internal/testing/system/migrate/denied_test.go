@@ -37,9 +37,7 @@ func readOnly(t *testing.T, db dbtest.Database) *sql.DB {
 	admin := db.SQL(t)
 	exec := func(text string) {
 		t.Helper()
-		if _, err := admin.Exec(text); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(admin.Exec(text)))
 	}
 	if db.Kind == dbtest.KindPostgres {
 		u, err := url.Parse(db.DSN)

@@ -3,6 +3,7 @@ package migrate
 import (
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -28,9 +29,7 @@ func TestEveryTableHasAPrimaryKey(t *testing.T) {
 			migrate.SQLite: `SELECT coalesce(group_concat(name), '') FROM sqlite_schema s WHERE type = 'table' AND name NOT LIKE 'sqlite%'
 				AND NOT EXISTS (SELECT 1 FROM pragma_table_info(s.name) c WHERE c.pk > 0)`,
 		}[db.Engine])
-		if keyless != "" {
-			t.Errorf("without a primary key: %s", keyless)
-		}
+		assert.Equal(t, keyless, "", "without a primary key")
 		if db.Engine == migrate.Postgres {
 			_, err := pool.ExecContext(t.Context(), "CREATE PUBLICATION everything FOR ALL TABLES")
 			ok(t, err)
@@ -51,16 +50,12 @@ func TestNoColumnIsGenerated(t *testing.T) {
 		var generated, ids int
 		scan(t, pool, &generated, "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() "+
 			"AND generation_expression <> ''")
-		if generated != 0 {
-			t.Errorf("%d columns are generated", generated)
-		}
+		assert.Equal(t, generated, 0, "columns are generated")
 		_, err := pool.ExecContext(t.Context(),
 			"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
 				"VALUES ('n', '', '', 1, 1, '')")
 		ok(t, err)
 		scan(t, pool, &ids, "SELECT COUNT(*) FROM dblock_locks l JOIN dblock_schema s ON s.database_id = l.database_id")
-		if ids != 1 {
-			t.Error("a name has another database's id")
-		}
+		assert.Equal(t, ids, 1, "a name has another database's id")
 	})
 }

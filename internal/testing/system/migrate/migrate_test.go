@@ -17,6 +17,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -40,9 +41,7 @@ func TestTenProcessesMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
 		}
 		for _, set := range migrations.Sets {
 			scan(t, pool, &rows, "SELECT count(*) FROM "+set.Table())
-			if rows != 1+versions(set) {
-				t.Errorf("%d rows in the history of the %s", rows, set)
-			}
+			assert.Equal(t, rows, 1+versions(set), "rows in the history of the", set)
 		}
 	})
 }
@@ -65,9 +64,7 @@ func TestUpTwiceDownTwiceAndUpAgain(t *testing.T) {
 		}
 		ok(t, migrate.Up(t.Context(), pool, db.Engine))
 		complete(t, db, pool)
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d connections of the caller's pool were kept", n)
-		}
+		assert.Equal(t, pool.Stats().InUse, 0, "connections of the caller's pool were kept")
 	})
 }
 
@@ -116,9 +113,7 @@ func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
 		ok(t, migrate.Up(t.Context(), pool, db.Engine))
 		list, err := migrate.Status(t.Context(), pool, db.Engine)
 		ok(t, err)
-		if last := list[len(list)-1]; last != (migrate.Migration{Set: migrate.Locks, Version: adds, Applied: true}) {
-			t.Errorf("%+v", last)
-		}
+		assert.Equal(t, list[len(list)-1], (migrate.Migration{Set: migrate.Locks, Version: adds, Applied: true}))
 		for what, err := range map[string]error{
 			"Down":   migrate.Down(t.Context(), pool, db.Engine),
 			"DownTo": migrate.DownTo(t.Context(), pool, db.Engine, own),
@@ -145,9 +140,7 @@ func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
 		ok(t, migrate.DownTo(t.Context(), pool, db.Engine, own))
 		complete(t, db, pool)
 		for _, version := range []int64{0, adds} {
-			if err := migrate.DownTo(t.Context(), pool, db.Engine, version); err == nil {
-				t.Errorf("DownTo(%d) is taken", version)
-			}
+			assert.Error(t, migrate.DownTo(t.Context(), pool, db.Engine, version), "DownTo(", version, ") is taken")
 		}
 	})
 }
@@ -257,9 +250,7 @@ func TestAContextThatHasEndedDoesNothing(t *testing.T) {
 		pool := db.SQL(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := migrate.Up(ctx, pool, db.Engine); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, migrate.Up(ctx, pool, db.Engine), context.Canceled)
 		states(t, db, pool, false)
 	})
 }
@@ -304,9 +295,7 @@ func TestBadInput(t *testing.T) {
 		if err := f(pool, "oracle"); err == nil || !strings.Contains(err.Error(), "oracle") {
 			t.Error(err)
 		}
-		if err := f(nil, migrate.SQLite); err == nil {
-			t.Error("a nil pool is taken")
-		}
+		assert.Error(t, f(nil, migrate.SQLite), "a nil pool is taken")
 	}
 }
 
@@ -349,9 +338,7 @@ func complete(t *testing.T, db dbtest.Database, pool *sql.DB, sets ...migrate.Se
 			continue
 		}
 		scan(t, pool, &n, "SELECT max(version) FROM dblock_schema")
-		if n != migrations.Version {
-			t.Errorf("the tables are at version %d", n)
-		}
+		assert.Equal(t, n, migrations.Version, "the tables are at version")
 	}
 }
 
@@ -422,9 +409,7 @@ func gooseDialect(db dbtest.Database) goose.Dialect {
 
 func scan(t *testing.T, pool *sql.DB, into any, query string) {
 	t.Helper()
-	if err := pool.QueryRowContext(t.Context(), query).Scan(into); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	require.NoError(t, pool.QueryRowContext(t.Context(), query).Scan(into), query)
 }
 
 func ok(t *testing.T, err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/migrations"
@@ -109,9 +110,7 @@ func TestAnUnknownSetIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		t.Error(files, err)
 	}
 	for _, sets := range [][]migrations.Set{{"teeth"}, {"../sqlite"}, {migrations.Fences, migrations.Versions}} {
-		if _, err := migrations.FS(db.Engine, sets...); err == nil {
-			t.Errorf("FS of %q", sets)
-		}
+		assert.Error(t, assert.ErrOf(migrations.FS(db.Engine, sets...)), "FS of", sets)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/migrations"
@@ -41,9 +42,7 @@ func TestPlainSQLMakesTheTablesAndRemovesThem(t *testing.T) {
 			if !down {
 				var version int64
 				ok(t, pool.QueryRowContext(t.Context(), "SELECT version FROM dblock_schema").Scan(&version))
-				if version != migrations.Version {
-					t.Errorf("version %d", version)
-				}
+				assert.Equal(t, version, migrations.Version, "version")
 				for _, set := range migrations.Sets {
 					for _, table := range tables[set] {
 						if !slices.Contains(left(t, db, pool), table) {
@@ -53,8 +52,6 @@ func TestPlainSQLMakesTheTablesAndRemovesThem(t *testing.T) {
 				}
 			}
 		}
-		if _, err := migrations.SQL("oracle", false); err == nil {
-			t.Error("SQL of an engine that is none")
-		}
+		assert.Error(t, assert.ErrOf(migrations.SQL("oracle", false)), "SQL of an engine that is none")
 	})
 }

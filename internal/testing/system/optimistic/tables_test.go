@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/optimistic"
@@ -42,9 +43,7 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if err := optimistic.Bump(ctx, waiter.TX, name, 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, optimistic.Bump(ctx, waiter.TX, name, 0), context.DeadlineExceeded)
 		holder.Rollback()
 		waiter.GoesOn()
 		bumps(t, waiter, name, 0)

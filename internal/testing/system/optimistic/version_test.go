@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -200,9 +201,7 @@ func TestNoUpdateIsLost(t *testing.T) {
 			}()
 		}
 		for range workers {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-results)
 		}
 		tx := w.Begin(t)
 		reads(t, tx, name, workers*rounds)

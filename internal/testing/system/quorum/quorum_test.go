@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -96,9 +97,7 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 		if left := time.Until(l.Until()); left <= 0 || left > time.Minute {
 			t.Errorf("trusted for %v", left)
 		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Unlock(t.Context()))
 		if h, err := incarnation(false, -1); err != nil || h.Floor != raised {
 			t.Errorf("the highest is %d, not %d: %v", h.Floor, raised, err)
 		}
@@ -106,13 +105,9 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 		if err != nil || next.Token() <= raised {
 			t.Fatalf("token %d after %d: %v", next.Token(), raised, err)
 		}
-		if err := next.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, next.Unlock(t.Context()))
 		for _, floor := range []int64{raised + 1e12, 0, 7} {
-			if _, err := incarnation(true, floor); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(incarnation(true, floor)))
 			if m, err := incarnation(false, 0); err != nil || m.Floor != floor || m.Age > time.Minute {
 				t.Errorf("renewed with %d: %+v, %v", floor, m, err)
 			}
@@ -131,13 +126,9 @@ func TestEnginesMayDiffer(t *testing.T) {
 		c, err := quorum.New(nodes, quorum.WithQuarantine(realQuarantine))
 		require.NoError(t, err)
 		defer func() {
-			if err := c.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close(t.Context()))
 		}()
-		if _, err := c.TryLock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) {
-			t.Errorf("no name: %v", err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(c.TryLock(t.Context(), "")), dblock.ErrInvalidName, "no name")
 		for until := time.Now().Add(20 * time.Second); ; { // a machine may be too busy to answer in a node's time limit
 			_, err := c.TryLock(t.Context(), "n")
 			if errors.Is(err, quorum.ErrQuarantined) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -32,9 +33,7 @@ func TestAPoolOfAnotherServer(t *testing.T) {
 					"package sqlite was given a pool of "+says) {
 					t.Errorf("%s: %v", what, err)
 				}
-				if err := client.Close(ctx); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, client.Close(ctx))
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -55,9 +56,8 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 			attach(t, f.pool, locks.path)
 			held := f.take("n", f.session())
 			require.NoError(t, os.Rename(locks.path, locks.path+".old"))
-			if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
-				t.Errorf("the attached file is gone: %v", err)
-			}
+			assert.ErrorIs(t, assert.ErrOf(drivertest.Release(t.Context(), f, held, false)), driver.ErrReplaced,
+				"the attached file is gone")
 		})
 	}
 }
@@ -78,9 +78,7 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
 	locks.exec("DROP TABLE dblock_waiters")
-	if _, err := f.WaitGraph(t.Context(), []string{"a"}); !errors.Is(err, driver.ErrSchema) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.ErrOf(f.WaitGraph(t.Context(), []string{"a"})), driver.ErrSchema)
 }
 
 // An application writes to a database of its own beside dblock's, in one transaction: what Guard
@@ -155,9 +153,7 @@ func TestOtherEncodingsAndSchemasThatAreNotTrusted(t *testing.T) {
 		use(t, pool)
 		var is string
 		require.NoError(t, pool.QueryRowContext(t.Context(), "PRAGMA encoding").Scan(&is))
-		if is != encoding {
-			t.Fatalf("the database is of %s, want %s", is, encoding)
-		}
+		require.Equal(t, is, encoding, "the database is of")
 		f, other := on(t, pool, path), on(t, openPool(t, path, ""), path)
 		mine, theirs := f.session(), other.session()
 		f.exec("DELETE FROM dblock_locks")

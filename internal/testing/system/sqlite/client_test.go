@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -67,9 +68,7 @@ func TestTheHolderInAFileThatWasDeletedLosesEverything(t *testing.T) {
 	if _, err := b.TryLock(t.Context(), "held"); err != nil {
 		t.Fatal(err) // the second holder
 	}
-	if err := held.Unlock(t.Context()); err == nil {
-		t.Error("what was held is given back where nobody looks")
-	}
+	assert.Error(t, held.Unlock(t.Context()), "what was held is given back where nobody looks")
 	for _, err := range []error{await(t, waiting), lock(a), lock(a)} {
 		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "close the pool and open it again") ||
 			!strings.Contains(err.Error(), path) {
@@ -122,14 +121,11 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 			}()
 			for range 2 { // longer than five tries
 				for _, name := range []string{"in a transaction", "another"} {
-					if _, err := b.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) {
-						t.Fatalf("TryLock %q: %v", name, err)
-					}
+					require.ErrorIs(t, require.ErrOf(b.TryLock(t.Context(), name)), dblock.ErrNotAcquired, "TryLock",
+						name)
 				}
-				if _, err := b.TryLockAll(t.Context(), []string{"another", "in a transaction"}); !errors.Is(err,
-					dblock.ErrNotAcquired) {
-					t.Errorf("TryLockAll: %v", err)
-				}
+				assert.ErrorIs(t, assert.ErrOf(b.TryLockAll(t.Context(), []string{"another", "in a transaction"})),
+					dblock.ErrNotAcquired, "TryLockAll")
 			}
 			select {
 			case err := <-locked:
@@ -138,17 +134,11 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 			}
 			stop()
 			for err := range watched {
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("Watch did not wait: %v", err)
-				}
+				assert.ErrorIs(t, err, context.Canceled, "Watch did not wait")
 			}
 			require.NoError(t, tx.Commit())
-			if err := await(t, locked); err != nil {
-				t.Error(err)
-			}
-			if _, err := b.TryLock(t.Context(), "another"); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, await(t, locked))
+			assert.NoError(t, assert.ErrOf(b.TryLock(t.Context(), "another")))
 		})
 	}
 }
@@ -159,9 +149,7 @@ func TestATransactionThatHasLockedTheDatabaseIsNotInTheWayOfItsOwnGuard(t *testi
 	for _, journal := range []string{"WAL", "DELETE"} {
 		for range soaked(2, 10) {
 			a := newApplication(t, filepath.Join(t.TempDir(), "locks.db"), journal, 5*time.Minute, "_txlock=immediate")
-			if _, err := a.pool.ExecContext(t.Context(), "CREATE TABLE app (token integer)"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, require.ErrOf(a.pool.ExecContext(t.Context(), "CREATE TABLE app (token integer)")))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			const goroutines, times = 4, 20

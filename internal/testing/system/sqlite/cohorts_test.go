@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -92,9 +93,7 @@ func TestATransitionThatFailsInTheMiddleHasDoneNothing(t *testing.T) {
 				if p.refused = "-- name: " + statement + " "; statement == "COMMIT" {
 					p.refused = statement
 				}
-				if err := c.step(f, held); err == nil {
-					t.Errorf("%s failed, and nobody was told", statement)
-				}
+				assert.Error(t, c.step(f, held), statement, "failed, and nobody was told")
 				p.refused = ""
 				if after := f.tables(); after != before {
 					t.Fatalf("%s failed:\n%s\nwas\n%s", statement, after, before)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
@@ -31,9 +32,7 @@ func (f *fixture) pin() pinned {
 
 func (p pinned) exec(statement string) {
 	p.t.Helper()
-	if _, err := p.ExecContext(p.t.Context(), statement); err != nil {
-		p.t.Fatalf("%s: %v", statement, err)
-	}
+	require.NoError(p.t, require.ErrOf(p.ExecContext(p.t.Context(), statement)), statement)
 }
 
 // rows leaves a read open, which is a lock on the file in rollback-journal mode.
@@ -67,10 +66,8 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 					tried = true
 					short, cancel := brief(t)
 					defer cancel()
-					if _, err := drivertest.Release(short, other, held, false); !errors.Is(err,
-						context.DeadlineExceeded) {
-						t.Errorf("another released in between: %v", err)
-					}
+					assert.ErrorIs(t, assert.ErrOf(drivertest.Release(short, other, held, false)),
+						context.DeadlineExceeded, "another released in between")
 				}
 				read = read || strings.HasPrefix(text, "-- name: LockRow ")
 			})
@@ -115,9 +112,7 @@ func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
 			if taken || !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("taken %v, %v", taken, err)
 			}
-			if codeOf(err) != sqliteBusy {
-				t.Fatalf("the cause is lost: %v", err)
-			}
+			require.Equal(t, codeOf(err), sqliteBusy, "the cause is lost", err)
 			f.clean()
 			if n := f.number("PRAGMA busy_timeout"); n != timeout {
 				t.Fatalf("the application's busy timeout is %d now", n)
@@ -148,9 +143,7 @@ func TestAnEndedContextDoesNothing(t *testing.T) {
 	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.Canceled) {
 		t.Fatal(taken, err)
 	}
-	if _, err := f.Read(ctx, s, []string{"n"}, 0); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, require.ErrOf(f.Read(ctx, s, []string{"n"}, 0)), context.Canceled)
 	app := f.pin() // the pool has nothing left
 	ctx, cancel = brief(t)
 	defer cancel()
@@ -158,9 +151,7 @@ func TestAnEndedContextDoesNothing(t *testing.T) {
 		t.Fatal(taken, err)
 	}
 	app.Close()
-	if n := f.number("SELECT count(*) FROM dblock_locks"); n != 0 {
-		t.Fatal("a lock was taken")
-	}
+	require.Equal(t, f.number("SELECT count(*) FROM dblock_locks"), 0, "a lock was taken")
 	f.take("n", s)
 }
 
@@ -176,9 +167,7 @@ func TestAReaderHoldsACommitUpInRollbackJournalMode(t *testing.T) {
 		t.Fatal(taken, err)
 	}
 	f.clean()
-	if n := f.number("SELECT count(*) FROM dblock_locks"); n != 0 {
-		t.Fatal("an attempt that failed left a lock")
-	}
+	require.Equal(t, f.number("SELECT count(*) FROM dblock_locks"), 0, "an attempt that failed left a lock")
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := drivertest.Take(t.Context(), f, request("n", s))
@@ -236,9 +225,7 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			r := request("n", "s")
 			r.Metadata = fmt.Sprintf("%0100000d", 1)
 			_, _, err := drivertest.Take(t.Context(), f, r)
-			if !errors.Is(err, driver.ErrUnavailable) {
-				t.Errorf("a full disk is %v", err)
-			}
+			assert.ErrorIs(t, err, driver.ErrUnavailable, "a full disk is")
 			return err
 		},
 	}
@@ -250,13 +237,10 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			pool.SetMaxOpenConns(1)
 			one := on(t, pool, f.path)
 			one.exec("CREATE TEMP TABLE mark (x)")
-			if err := fail(one); err == nil {
-				t.Fatal("it did not fail")
-			}
+			require.Error(t, fail(one), "it did not fail")
 			one.clean()
-			if _, err := pool.ExecContext(t.Context(), "INSERT INTO mark VALUES (1)"); err != nil {
-				t.Errorf("the connection was thrown away: %v", err)
-			}
+			assert.NoError(t, assert.ErrOf(pool.ExecContext(t.Context(), "INSERT INTO mark VALUES (1)")),
+				"the connection was thrown away")
 			f.take("n", s) // nobody holds the write lock
 		})
 	}
@@ -268,9 +252,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		require.NoError(t, err)
 		defer pool.Close()
 		f := on(t, pool, "")
-		if err := f.EndSession(t.Context(), "s"); !errors.Is(err, driver.ErrSchema) {
-			t.Fatalf("%q before the migrations: %v", dsn, err)
-		}
+		require.ErrorIs(t, f.EndSession(t.Context(), "s"), driver.ErrSchema, dsn, "before the migrations")
 		app := f.pin()
 		migrated := openPool(t, newFixture(t).path, "")
 		var tables string
@@ -280,10 +262,8 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		app.exec(tables)
 		app.exec("INSERT INTO dblock_schema (version, usable_from, database_id) VALUES (1, 1, 'its own')")
 		app.Close()
-		if err := f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}); !errors.Is(err,
-			driver.ErrConfig) {
-			t.Fatalf("%q with many connections: %v", dsn, err)
-		}
+		require.ErrorIs(t, f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}), driver.ErrConfig, dsn,
+			"with many connections")
 		if err := drivertest.Listen(t.Context(), f, "s", func() {}, nil); !errors.Is(err, driver.ErrConfig) {
 			t.Fatalf("%q with many connections: %v", dsn, err)
 		}
@@ -309,9 +289,7 @@ func TestAPoolOfOneIsEnough(t *testing.T) {
 }
 
 func TestWithoutAPoolThereIsNoEngine(t *testing.T) {
-	if err := sqlite.New(nil).Validate(); !errors.Is(err, driver.ErrConfig) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, sqlite.New(nil).Validate(), driver.ErrConfig)
 	require.NoError(t, newFixture(t).Validate())
 }
 

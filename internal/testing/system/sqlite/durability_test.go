@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -33,9 +34,7 @@ var lost = map[string]func(f *fixture, s string){
 	"undo": func(f *fixture, s string) {
 		f.take("d", s)
 		attempt := f.enqueue("d", s)
-		if _, err := drivertest.Undo(f.t.Context(), f, s, "d", attempt); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, require.ErrOf(drivertest.Undo(f.t.Context(), f, s, "d", attempt)))
 	},
 	"a batch": func(f *fixture, s string) {
 		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request("e", s)}, nil)
@@ -106,12 +105,10 @@ func TestWhatMayBeLostWithTheMachineDoesNotWaitForTheDiskInWALMode(t *testing.T)
 				}) || !slices.Contains(levels, want) {
 					t.Errorf("%s: committed with synchronous=%v, want %d", what, levels, want)
 				}
-				if level := f.number("PRAGMA main.synchronous"); level != c.set {
-					t.Errorf("%s: the connection is left with synchronous=%d", what, level)
-				}
-				if patience := f.number("PRAGMA busy_timeout"); patience != 5000 {
-					t.Errorf("%s: the connection is left with busy_timeout=%d", what, patience)
-				}
+				assert.Equal(t, f.number("PRAGMA main.synchronous"), c.set, what,
+					"the connection is left with synchronous=")
+				assert.Equal(t, f.number("PRAGMA busy_timeout"), 5000, what,
+					"the connection is left with busy_timeout=")
 			}
 			for what, step := range lost {
 				check(what, step, c.lost)
@@ -161,12 +158,8 @@ func TestAConnectionWhoseSettingCannotBePutBackIsThrownAway(t *testing.T) {
 	p.refused = "PRAGMA main.synchronous = FULL"
 	f.take("n", s)
 	p.refused = ""
-	if p.closed != 1 {
-		t.Errorf("%d connections were closed", p.closed)
-	}
-	if level := f.number("PRAGMA main.synchronous"); level != full {
-		t.Errorf("synchronous=%d", level)
-	}
+	assert.Equal(t, p.closed, 1, "connections were closed")
+	assert.Equal(t, f.number("PRAGMA main.synchronous"), full, "synchronous=")
 }
 
 // granting are the ways to a token, of a name whose row is there and that nobody holds.

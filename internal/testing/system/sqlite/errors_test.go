@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -30,9 +31,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
 			"Purge":       func() error { _, _, err := f.Purge(ctx, time.Hour, "", 1); return err },
 		} {
-			if err := call(); !errors.Is(err, want) {
-				t.Errorf("%s %s: %v", name, when, err)
-			}
+			assert.ErrorIs(t, call(), want, name, when)
 		}
 	}
 	version := func(want int) {
@@ -83,9 +82,8 @@ func TestAReadOnlyFileSaysSo(t *testing.T) {
 		if _, _, err := drivertest.Take(t.Context(), f, request("m", s)); !errors.Is(err, driver.ErrReadOnly) {
 			t.Errorf("%s: take: %v", query, err)
 		}
-		if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReadOnly) {
-			t.Errorf("%s: release: %v", query, err)
-		}
+		assert.ErrorIs(t, assert.ErrOf(drivertest.Release(t.Context(), f, held, false)), driver.ErrReadOnly, query,
+			"release")
 		if state := f.look(s, "n"); state.Holder.Grant.Token != held.Token {
 			t.Errorf("%s: look: %+v", query, state)
 		}

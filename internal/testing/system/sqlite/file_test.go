@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -72,13 +73,9 @@ func TestAFileThatIsPutBackServesAgain(t *testing.T) {
 	f.pool.SetMaxOpenConns(1)
 	held := f.take("held", f.session())
 	require.NoError(t, os.Rename(f.path, f.path+".old"))
-	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, require.ErrOf(drivertest.Release(t.Context(), f, held, false)), driver.ErrReplaced)
 	require.NoError(t, os.Rename(f.path+".old", f.path))
-	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), f, held, false)))
 }
 
 // A database without a file cannot be looked at, and is not.
@@ -87,9 +84,7 @@ func TestADatabaseInMemoryHasNoFileToLose(t *testing.T) {
 	f.pool.SetMaxOpenConns(1)
 	require.NoError(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
 	held := f.take("held", f.session())
-	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), f, held, false)))
 }
 
 // SQLite itself forgets the links over which it has opened a file. Broken by asking connections
@@ -121,9 +116,8 @@ func TestAPathThatIsPointedElsewhereServesNobody(t *testing.T) {
 				for name, call := range map[string]func() error{
 					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
 					"Release": func() error {
-						if _, err := up.Heartbeat(t.Context(), s, patience); err == nil {
-							t.Error("the heartbeat does not notice")
-						}
+						assert.Error(t, assert.ErrOf(up.Heartbeat(t.Context(), s, patience)),
+							"the heartbeat does not notice")
 						_, err := drivertest.Release(t.Context(), f, held, false)
 						return err
 					},

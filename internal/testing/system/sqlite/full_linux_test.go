@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -24,9 +25,7 @@ func smallDisk(t *testing.T) string {
 		t.Skipf("a disk that is full is a small tmpfs, and to mount one takes root and CAP_SYS_ADMIN: mount: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, syscall.Unmount(dir, 0))
 	})
 	return dir
 }
@@ -41,9 +40,7 @@ func fill(t *testing.T, dir string) (free func()) {
 		for err = error(nil); err == nil; {
 			_, err = file.Write(make([]byte, size))
 		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, err, syscall.ENOSPC)
 	}
 	require.NoError(t, file.Close())
 	return func() {
@@ -96,9 +93,7 @@ func TestADiskThatIsFull(t *testing.T) {
 			if failed == "" {
 				t.Fatal("the disk is not full")
 			}
-			if err := first.Context().Err(); err != nil {
-				t.Error("a lock was lost, whose TTL is not over")
-			}
+			assert.NoError(t, first.Context().Err(), "a lock was lost, whose TTL is not over")
 			free()
 
 			again, err := a.Lock(t.Context(), failed)
@@ -114,12 +109,8 @@ func TestADiskThatIsFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, c := range []application{a, b} {
-				if err := c.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if err := c.pool.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, c.Close(t.Context()))
+				assert.NoError(t, c.pool.Close())
 			}
 		})
 	}

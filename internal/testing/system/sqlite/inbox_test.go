@@ -34,9 +34,7 @@ func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
 		text := make([]byte, 512)
 		n, err := inbox.Read(text)
 		require.NoError(t, err)
-		if got := string(text[:n]); got != want {
-			t.Fatalf("%q, want %q", got, want)
-		}
+		require.Equal(t, string(text[:n]), want)
 	}
 	held := f.take("n", a)
 	attempt := f.enqueue("n", b)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -37,9 +38,7 @@ func (f *fixture) listen(session string) listener {
 	}
 	f.t.Cleanup(func() {
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			f.t.Errorf("the listener ended with %v", err)
-		}
+		assert.ErrorIs(f.t, <-ended, context.Canceled, "the listener ended with")
 	})
 	return l
 }
@@ -91,9 +90,7 @@ func TestAGrantRingsItsSessionInTheSameProcess(t *testing.T) {
 		l.hears(attempt) // it lost the lock
 
 		attempt = f.enqueue("n", b)
-		if _, err := drivertest.Undo(t.Context(), granter, a, "n", r.Attempt); err != nil {
-			t.Fatal(err, grant)
-		}
+		require.NoError(t, require.ErrOf(drivertest.Undo(t.Context(), granter, a, "n", r.Attempt)), grant)
 		l.hears(attempt)
 		f.lapse(b)
 		holder := f.look(c, "n").Holder
@@ -184,9 +181,7 @@ func TestAListenerEndsWhenThePoolIsClosed(t *testing.T) {
 	go func() { ended <- drivertest.Listen(t.Context(), f, s, func() { f.pool.Close() }, func(driver.Hint) {}) }()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, driver.ErrConfig) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, err, driver.ErrConfig)
 	case <-time.After(patience):
 		t.Fatal("it goes on")
 	}
@@ -234,9 +229,7 @@ func takeTurnsWithAChild(t *testing.T, f *fixture, rounds int) (mine, theirs []t
 	}()
 	eventually(t, "both wait", func() bool { return f.look("", ball).Waiters == 2 })
 	f.release(held, true)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 	finished(&theirs)
 	return mine, theirs
 }
@@ -277,9 +270,7 @@ func TestEightWritersInTwoProcessesWithoutABusyTimeout(t *testing.T) {
 			f.exec("CREATE TABLE count (n integer NOT NULL, token integer NOT NULL)")
 			f.exec("INSERT INTO count VALUES (0, 0)")
 			finished := start(t, "count", f.path, rounds)
-			if err := countTogether(t.Context(), f.pool, rounds); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, countTogether(t.Context(), f.pool, rounds))
 			finished(new(any))
 			if n := f.number("SELECT n FROM count"); n != int64(8*rounds) {
 				t.Fatalf("counted to %d, want %d", n, 8*rounds)

@@ -42,9 +42,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 		require.NoError(t, err)
 		stale := held
 		stale.Shared = false
-		if err := inside.Guard(t.Context(), tx, stale, nil); !errors.Is(err, driver.ErrNotHeld) {
-			t.Fatalf("guarded as a whole: %v", err)
-		}
+		require.ErrorIs(t, inside.Guard(t.Context(), tx, stale, nil), driver.ErrNotHeld, "guarded as a whole")
 		require.NoError(t, inside.Guard(t.Context(), tx, held, nil))
 		require.NoError(t, inside.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
 		if commit {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -85,9 +86,7 @@ func newFile(t *testing.T, journal string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.db")
 	db := openPool(t, path, "")
-	if _, err := db.ExecContext(t.Context(), "PRAGMA journal_mode = "+journal); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), "PRAGMA journal_mode = "+journal)))
 	return path
 }
 
@@ -113,9 +112,7 @@ func openPool(t *testing.T, path, query string) *sql.DB {
 	db, err := sql.Open(driverName, "file:"+path+"?"+query)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, db.Close())
 	})
 	return db
 }
@@ -254,9 +251,8 @@ func (f *fixture) clean() {
 	require.NoError(f.t, err)
 	defer conn.Close()
 	for _, statement := range []string{"BEGIN", "ROLLBACK"} {
-		if _, err := conn.ExecContext(ctx, statement); err != nil {
-			f.t.Fatalf("%s on a connection from the pool: %v", statement, err)
-		}
+		require.NoError(f.t, require.ErrOf(conn.ExecContext(ctx, statement)), statement,
+			"on a connection from the pool")
 	}
 }
 
@@ -270,9 +266,7 @@ func (f *fixture) sound() {
 		   OR shared_units > 0 AND capacity <> (SELECT min(h.capacity) FROM dblock_shares h WHERE h.name = l.name)
 		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)
 		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares p WHERE p.name = l.name)`)
-	if wrong != 0 {
-		f.t.Fatalf("%d names are counted wrongly", wrong)
-	}
+	require.Equal(f.t, wrong, 0, "names are counted wrongly")
 }
 
 // eventually waits until a condition holds.

@@ -52,9 +52,8 @@ func (f *fixture) begin() *sql.Tx {
 func (f *fixture) usable(tx *sql.Tx) {
 	f.t.Helper()
 	const count = "SELECT count(*) FROM sqlite_schema WHERE name = 'application'"
-	if _, err := tx.ExecContext(f.t.Context(), "CREATE TABLE application (n)"); err != nil {
-		f.t.Fatalf("the transaction cannot go on: %v", err)
-	}
+	require.NoError(f.t, require.ErrOf(tx.ExecContext(f.t.Context(), "CREATE TABLE application (n)")),
+		"the transaction cannot go on")
 	if err := tx.Commit(); err != nil || f.number(count) != 1 {
 		f.t.Fatalf("the transaction was not committed: %v", err)
 	}
@@ -139,15 +138,11 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 				}
 				held := driver.Held{Name: "n", Session: r.Session, Token: grant.Token}
 				tx := f.begin()
-				if err := f.tx().Guard(t.Context(), tx, held, nil); err != nil {
-					t.Fatalf("Guard of a lock that is held: %v", err)
-				}
+				require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil), "Guard of a lock that is held")
 				f.usable(tx)
 				other.exec(statement)
 				tx = f.begin()
-				if err := f.tx().Guard(t.Context(), tx, held, nil); !errors.Is(err, driver.ErrNotHeld) {
-					t.Fatalf("Guard: %v, want ErrNotHeld", err)
-				}
+				require.ErrorIs(t, f.tx().Guard(t.Context(), tx, held, nil), driver.ErrNotHeld, "Guard")
 				f.usable(tx)
 				other.exec("DELETE FROM dblock_locks")
 			})
@@ -182,9 +177,7 @@ func TestATransactionThatHasReadBeforeAnotherWroteIsToBeBegunAnew(t *testing.T) 
 				if !errors.Is(err, driver.ErrRetry) || !strings.Contains(err.Error(), "begin it anew") {
 					t.Fatalf("%v: want ErrRetry, and what to do", err)
 				}
-				if codeOf(err) != sqliteBusySnapshot {
-					t.Fatalf("the cause is lost: %v", err)
-				}
+				require.Equal(t, codeOf(err), sqliteBusySnapshot, "the cause is lost", err)
 				read(t, tx)
 			})
 		}
@@ -216,9 +209,7 @@ func TestAStepWaitsForAnotherWriterUntilItsContextEndsAndNoLonger(t *testing.T) 
 					tx := f.begin()
 					ctx, cancel := brief(t)
 					defer cancel()
-					if err := step(ctx, f, tx, held); !errors.Is(err, context.DeadlineExceeded) {
-						t.Fatalf("behind another: %v", err)
-					}
+					require.ErrorIs(t, step(ctx, f, tx, held), context.DeadlineExceeded, "behind another")
 					done := make(chan error, 1)
 					go func() { done <- step(t.Context(), f, tx, held) }()
 					stays(t, done)
@@ -293,19 +284,15 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 		attempt := other.enqueue("n", other.session())
 		other.exec("CREATE TRIGGER full BEFORE UPDATE ON dblock_locks BEGIN SELECT RAISE(FAIL, 'full'); END")
 		tx := f.begin()
-		if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); err == nil {
-			t.Fatal("no error")
-		}
+		require.Error(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
 		f.usable(tx)
 		other.exec("DROP TRIGGER full")
 		if next := other.release(held, true); next.Attempt != attempt {
 			t.Fatalf("handed to %+v", next)
 		}
 		tx = f.begin()
-		if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); !errors.Is(err,
-			driver.ErrNotHeld) {
-			t.Fatalf("a second release: %v", err)
-		}
+		require.ErrorIs(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil), driver.ErrNotHeld,
+			"a second release")
 		f.usable(tx)
 	})
 }
@@ -457,9 +444,7 @@ func TestAStepSaysWhatIsWrongWithTheDatabaseOrTheTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bare := open(t, newFile(t, "wal"), "")
 			tx := bare.begin()
-			if err := step(t.Context(), bare, tx, driver.Held{}); !errors.Is(err, driver.ErrSchema) {
-				t.Fatalf("without tables: %v", err)
-			}
+			require.ErrorIs(t, step(t.Context(), bare, tx, driver.Held{}), driver.ErrSchema, "without tables")
 			bare.usable(tx)
 			f := newFixtureIn(t, "wal")
 			tx = f.begin()

@@ -95,9 +95,7 @@ func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx
 		if !strings.HasPrefix(statement, "UPDATE") {
 			filled = numbers + filled
 		}
-		if _, err := db.ExecContext(t.Context(), filled); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), filled)))
 	}
 	engine := sqlite.New(db)
 	counted := &counting{Backend: engine.Backend}
@@ -157,9 +155,7 @@ func BenchmarkPage(b *testing.B) {
 				for b.Loop() {
 					w := httptest.NewRecorder()
 					page.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-					if w.Code != 200 {
-						b.Fatal(w.Code, w.Body)
-					}
+					require.Equal(b, w.Code, 200, w.Body)
 				}
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -14,12 +15,8 @@ func TestDblocktestWorksWithTheDriver(t *testing.T) {
 	tx, err := d.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	if err := d.Client.Guard(t.Context(), tx, lock); err != nil {
-		t.Error(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, d.Client.Guard(t.Context(), tx, lock))
+	assert.NoError(t, tx.Commit())
 	var journal string
 	if err := d.DB.QueryRowContext(t.Context(), "PRAGMA journal_mode").Scan(&journal); err != nil || journal != "wal" {
 		t.Error(journal, err)
