@@ -91,8 +91,8 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.O
 // hold the name in this database.
 func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger.Owner) error {
 	for _, by := range c.owners.Elsewhere(ctx, r.Name) {
-		if by.Beside(r) || o.Explicit && o == by.Owner { // which takes over
-			continue // an explicit owner takes over
+		if by.Beside(r) || o.Explicit && o == by.Owner { // an explicit owner takes over
+			continue
 		}
 		if state, err := c.store.Look(ctx, by.Session, r.Name); err == nil && len(state.Granted) > 0 {
 			cycle := c.config.Deadlocked(waitFor(o, r.Name, r.Units, by.Owner))

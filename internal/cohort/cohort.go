@@ -11,8 +11,8 @@ import (
 // maxMembers limits the members of a cohort.
 const maxMembers = 256
 
-// cohort is some requests that share one place, one attempt and one grant. The mutex of its Queues
-// protects it.
+// cohort is a group of requests that share one place, one attempt and one grant. The mutex of its
+// Queues protects it.
 type cohort struct {
 	key
 	queues  *Queues
@@ -28,10 +28,10 @@ type cohort struct {
 	asked  time.Duration // by the clock, before the statement that returned the grant was sent
 	served chan struct{} // closed when the cohort has the lock no more; nil: it is not shared
 	split  chan struct{} // closed when a split has ended; nil: none has begun
-	rest   *cohort       // the members behind the present one, parked; nil: none are
+	rest   *cohort       // the parked members behind the present one; nil: there are none
 }
 
-// number ends the gathering: it counts the members, and gives them their numbers.
+// number ends the gathering: it counts the members, and numbers them.
 func (c *cohort) number() {
 	c.members = len(c.waiting)
 	for i, m := range c.waiting {
@@ -47,14 +47,14 @@ func (c *cohort) request() driver.Request {
 	return r
 }
 
-// begin gives the lock that was granted to the first member. It returns false if none waits. MUST
-// be called with mu locked.
+// begin gives the granted lock to the first member. It returns false if no member waits. MUST be
+// called with mu locked.
 func (c *cohort) begin(g driver.Grant, asked time.Duration) bool {
 	if len(c.waiting) == 0 {
 		return false
 	}
 	if !c.move(grant) {
-		return true // the same grant was told before, or its attempt was given back
+		return true // the same grant was delivered before, or its attempt was abandoned
 	}
 	c.grant, c.asked = g, asked
 	if c.members == 1 {
@@ -79,7 +79,7 @@ func (c *cohort) serve() {
 	m.turn <- nil
 }
 
-// dismiss tells the members that wait why they get nothing. MUST be called with mu locked.
+// dismiss ends the wait of all members with an error. MUST be called with mu locked.
 func (c *cohort) dismiss(err error) {
 	for _, m := range c.waiting {
 		m.turn <- err
@@ -87,8 +87,8 @@ func (c *cohort) dismiss(err error) {
 	c.waiting = nil
 }
 
-// remove takes out a member whose caller stopped waiting. It returns false if the member was told
-// the end of its wait in the meantime. MUST be called with mu locked.
+// remove removes a member whose caller stopped waiting. It returns false if the wait of the member
+// ended otherwise in the meantime. MUST be called with mu locked.
 func (c *cohort) remove(m *Member) bool {
 	i := slices.Index(c.waiting, m)
 	if i >= 0 {
@@ -97,9 +97,9 @@ func (c *cohort) remove(m *Member) bool {
 	return i >= 0
 }
 
-// joined notes that the database has a place for the cohort. recheck: it is looked at soon, since a
-// fixed lease in front of it may have expired, which is not notified. MUST be called with mu
-// locked.
+// joined records that the database has a place for the cohort. recheck: a fixed lease in front of
+// the place may have expired, which is not notified, so that the name is read soon. MUST be called
+// with mu locked.
 func (c *cohort) joined(recheck bool) {
 	switch {
 	case len(c.waiting) == 0:
@@ -120,8 +120,8 @@ func (c *cohort) vacate() {
 	}
 }
 
-// fail tells all members why they get nothing. inFlight: the statement of the cohort may still run.
-// MUST be called with mu locked.
+// fail ends a cohort without the lock, with the error for all of its members. inFlight: the
+// statement of the cohort may still run. MUST be called with mu locked.
 func (c *cohort) fail(err error, inFlight bool) {
 	if !c.move(fail) {
 		return
@@ -135,5 +135,5 @@ func (c *cohort) fail(err error, inFlight bool) {
 	}
 }
 
-// abandon gives back what the attempt has.
+// abandon releases the lock or the place of the attempt.
 func (c *cohort) abandon(inFlight bool) { c.queues.config.Abandon(c.in, c.name, c.attempt, inFlight) }

@@ -13,9 +13,9 @@ import (
 // that of a lock that was granted without waiting: Pass, Leave and Split do nothing.
 type Member struct {
 	request driver.Request
-	turn    chan error // receives once: nil, it has the lock
+	turn    chan error // receives once: nil if the member has the lock, else the error
 	cohort  *cohort
-	at      int // its number in the cohort, from 0
+	at      int // the member's number in the cohort, from 0
 	token   int64
 }
 
@@ -37,14 +37,14 @@ func (m *Member) Grant() (g driver.Grant, asked time.Duration) {
 	return m.cohort.grant, m.cohort.asked
 }
 
-// Shared reports whether the lock was granted to a cohort that others could join: the database may
-// show another owner as its holder.
+// Shared reports whether the lock was granted to a cohort that several requests could join: the
+// database may show another owner as its holder.
 func (m *Member) Shared() bool { return m != nil && m.cohort.shared }
 
-// Pass gives the lock to the next member. It returns false if none follows: the lock is to be
-// released in the database, and Leave follows. Pass waits for the end of a Split, after which the
-// database shows the present member as the only holder. If ctx ends before that, the cohort ends,
-// and the caller has to give the lock back.
+// Pass gives the lock to the next member. It returns false if none follows: then the caller
+// releases the lock in the database, and calls Leave. Pass waits for the end of a Split, after
+// which the database shows the present member as the only holder. If ctx ends before that, the
+// cohort ends, and the caller has to release the lock.
 func (m *Member) Pass(ctx context.Context) (passed bool, err error) {
 	if m == nil {
 		return false, nil
@@ -64,8 +64,8 @@ func (m *Member) Pass(ctx context.Context) (passed bool, err error) {
 }
 
 // Leave ends the cohort of a member that has released or lost the lock. Members behind a lost lock
-// get ErrAgain. Members that were split off wait at the head of the queue, if the database may have
-// them there, and otherwise get ErrAgain. Repeating it does nothing.
+// get ErrAgain. Members that were split off wait at the head of the queue if inQueue is true: the
+// database may have them there. Otherwise they get ErrAgain. A second call does nothing.
 func (m *Member) Leave(inQueue bool) {
 	if m == nil {
 		return
@@ -78,10 +78,10 @@ func (m *Member) Leave(inQueue bool) {
 }
 
 // Split makes the member that has the lock its only holder in the database, with its own owner. It
-// precedes what other clients must see of the member, or what changes the lock of this member
-// alone. tell runs in the background until it knows the outcome, and reports whether the members
-// behind may be in the queue. The channel is closed after that; nil: the member is the only holder
-// already, or has the lock no more.
+// precedes every statement that shows the member to other clients, or that changes the lock of this
+// member alone. tell runs in the background until it knows the outcome, and reports whether the
+// members behind may be in the queue. The channel is closed after that; nil: the member is the only
+// holder already, or has the lock no more.
 func (m *Member) Split(tell func(driver.Detachment) (inQueue bool)) <-chan struct{} {
 	if m == nil {
 		return nil
@@ -90,7 +90,7 @@ func (m *Member) Split(tell func(driver.Detachment) (inQueue bool)) <-chan struc
 	c.queues.mu.Lock()
 	defer c.queues.mu.Unlock()
 	if c.present != m {
-		return nil // shown as the holder now, it would end the lock of the member that has it
+		return nil // the detachment would take the lock from the present member
 	}
 	if c.move(split) {
 		c.split = make(chan struct{})
@@ -119,7 +119,7 @@ func (m *Member) SplitTx() driver.Detachment {
 	return c.detachment()
 }
 
-// tryPass is Pass, but for a split: then it returns the channel to wait for.
+// tryPass is Pass without waiting. During a split it returns the channel to wait for.
 func (c *cohort) tryPass() (passed bool, split <-chan struct{}) {
 	c.queues.mu.Lock()
 	defer c.queues.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *cohort) leave() {
 	c.dismiss(store.ErrAgain)
 }
 
-// detachment says how the database is to detach the present member, and parks the members behind
-// it, once. MUST be called with mu locked.
+// detachment returns the Detachment of the present member, and parks the members behind it, once.
+// MUST be called with mu locked.
 func (c *cohort) detachment() driver.Detachment {
 	if c.rest == nil && len(c.waiting) > 0 {
 		c.rest = &cohort{
@@ -188,7 +188,8 @@ func (c *cohort) settle(inQueue bool) {
 	close(c.split)
 }
 
-// resumeRest has the parked members wait in the queue, or ask again. MUST be called with mu locked.
+// resumeRest lets the parked members wait in the queue, or request the lock again. MUST be called
+// with mu locked.
 func (c *cohort) resumeRest(inQueue bool) {
 	rest := c.rest
 	c.rest = nil

@@ -23,22 +23,22 @@ const (
 	lingerAfterRelease = 200 * time.Microsecond
 )
 
-// Config is what cohorts need of their client.
+// Config has the parts of the client that cohorts use.
 type Config struct {
 	Clock clock.Clock
 	// Closing ends the waiting, with ErrClosed.
 	Closing context.Context
-	// Tidying bounds the statements of several requests, which no single caller's context ends.
+	// Tidying bounds the statements for several requests, which no single caller's context ends.
 	Tidying context.Context
 	// Go runs a function in a goroutine that Close waits for.
 	Go func(func())
-	// Register is called before an attempt is sent, and Finish when the database has nothing of it.
-	// The attempt of a request is registered before Join. Passing is called before its lock is
-	// passed on.
+	// Register is called before an attempt is sent, and Finish when nothing of it is in the
+	// database. The attempt of a request is registered before Join. Passing is called before the
+	// lock of an attempt is passed on.
 	Register func(name, attempt string)
 	Passing  func(attempt string)
 	Finish   func(attempt string)
-	// Abandon gives back, in the background, the place or the lock of an attempt. With inFlight its
+	// Abandon releases, in the background, the place or the lock of an attempt. inFlight: its
 	// statement may still run.
 	Abandon func(in Session, name, attempt string, inFlight bool)
 	// Deadlocked makes the error of a request that must give up.
@@ -47,7 +47,7 @@ type Config struct {
 	GaveUp func(in Session, name string, queued bool, cause error) error
 }
 
-// Session is what cohorts need of a session.
+// Session is the part of a session that cohorts use.
 type Session interface {
 	Context() context.Context
 	Waiters() *wait.Hub
@@ -55,13 +55,13 @@ type Session interface {
 	Join(ctx context.Context, r *driver.Request) (store.Answer, protocol.Outcome, error)
 }
 
-// Queues are the requests of a client that wait.
+// Queues has the waiting requests of a client.
 type Queues struct {
 	config  Config
 	waiting atomic.Int64 // members that are in a queue, or gather
 
-	mu        sync.Mutex      // protects what follows, and every cohort and member
-	gathering map[key]*cohort // the cohort that is sent next; with the key alone: a statement is in flight
+	mu        sync.Mutex      // protects the fields below, and every cohort and member
+	gathering map[key]*cohort // the cohort that is sent next; a key with nil: a statement is in flight
 	serving   map[key]*cohort // the shared cohort that has the lock
 }
 
@@ -76,7 +76,7 @@ func New(config Config) *Queues {
 	return &Queues{config: config, gathering: map[key]*cohort{}, serving: map[key]*cohort{}}
 }
 
-// Busy reports whether a shared cohort has a name, or asks for it.
+// Busy reports whether a shared cohort has a name, or requests it.
 func (q *Queues) Busy(in Session, name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,9 +87,9 @@ func (q *Queues) Busy(in Session, name string) bool {
 // Waiting returns the number of requests that wait in a queue, or are about to join one together.
 func (q *Queues) Waiting() int { return int(q.waiting.Load()) }
 
-// Join queues a request, and returns the member when it has the lock. holding: its owner may hold
-// what other owners wait for. Join finishes or abandons the attempt of the request unless it
-// returns a member.
+// Join queues a request, and returns the member when it has the lock. holding: the owner of the
+// request may hold a lock that other owners wait for. If Join returns no member, it has finished or
+// abandoned the attempt of the request.
 func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holding bool) (*Member, error) {
 	in.Waiters().Ready(ctx)
 	m := &Member{request: *r, turn: make(chan error, 1)}
@@ -130,7 +130,7 @@ func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holdin
 	return nil, err
 }
 
-// told is what Join returns after the wait of a member.
+// told returns the result of Join after the wait of a member.
 func (m *Member) told(err error) (*Member, error) {
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (m *Member) told(err error) (*Member, error) {
 }
 
 // gather adds a plain request to those that are sent next. It returns true if no statement for the
-// name is in flight: the caller has to send it.
+// name is in flight: then the caller has to send it.
 func (q *Queues) gather(in Session, m *Member) (first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,7 +154,7 @@ func (q *Queues) gather(in Session, m *Member) (first bool) {
 	return !busy
 }
 
-// sendGathered sends the requests for a name until none comes any more.
+// sendGathered sends the requests for a name until no more gather.
 func (q *Queues) sendGathered(in Session, name string) {
 	for {
 		q.linger(in, name)
@@ -191,7 +191,7 @@ func (q *Queues) linger(in Session, name string) {
 }
 
 // served returns a channel that is closed when the shared cohort that has a name has it no more;
-// nil: none has it.
+// nil: no cohort has it.
 func (q *Queues) served(in Session, name string) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,7 +235,7 @@ func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case store.Refusal(err): // the request of the first member, which the others have shared
+	case store.Refusal(err): // the first member's own request, which the others have shared
 		if len(c.waiting) > 0 && c.waiting[0].at == 0 {
 			c.waiting[0].turn <- err
 			c.waiting = c.waiting[1:]
@@ -253,8 +253,8 @@ func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
 	}
 }
 
-// answered takes the end of the wait of a place. A grant that comes when no member waits changes
-// nothing: the statement that sends or resumes the cohort ends then, and gives the lock back.
+// answered ends the wait of a place. A grant that comes when no member waits changes nothing: the
+// statement that sends or resumes the cohort then ends the cohort, and its lock is released.
 func (c *cohort) answered(r wait.Result) {
 	c.queues.mu.Lock()
 	defer c.queues.mu.Unlock()
@@ -273,8 +273,8 @@ func (q *Queues) queued(m *Member) bool {
 	return s >= queued && s != ended
 }
 
-// giveUp removes a member whose caller waits no longer. If the member has got the lock in the
-// meantime, it goes to the next, or back.
+// giveUp removes a member whose caller stopped waiting. If the member was granted the lock in the
+// meantime, the lock goes to the next member, or is released.
 func (q *Queues) giveUp(m *Member) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -284,7 +284,7 @@ func (q *Queues) giveUp(m *Member) {
 		q.config.Finish(m.request.Attempt)
 	case len(c.waiting) == 0 && c.state == queued:
 		c.vacate()
-	case c.present == m: // its turn came while it gave up
+	case c.present == m: // the member was granted the lock while it gave up
 		if !c.pass(func(string) {}) {
 			c.leave()
 			c.abandon(false)

@@ -1,17 +1,17 @@
 package cohort
 
-// state is where a cohort is between its first request and the end of its grant.
+// state is the stage of a cohort between its first request and the end of its grant.
 type state int
 
 const (
 	gathering state = iota // requests are added until the statement of the cohort is sent
 	joining                // the statement is in flight
-	parked                 // the members wait behind one that is split off
+	parked                 // the members wait behind a member that is being split off
 	queued                 // the cohort has a place in the queue
 	serving                // a member has the lock, and Pass gives it to the next
-	splitting              // a member has the lock, and keeps it until the split is known to the database
+	splitting              // a member has the lock, and keeps it until the database knows of the split
 	single                 // a member has the lock, and the database shows it as the only holder
-	releasing              // no member has the lock, and the database is told
+	releasing              // no member has the lock, and its release is sent
 	ended                  // the cohort has neither the lock nor a place
 )
 
@@ -21,18 +21,18 @@ var stateNames = [...]string{
 
 func (s state) String() string { return stateNames[s] }
 
-// event is what happens to a cohort.
+// event changes the state of a cohort.
 type event int
 
 const (
 	send    event = iota // the statement of the cohort is about to be sent
-	queue                // the database has a place for it
-	grant                // the database granted it the lock
-	fail                 // it has no place, or the outcome is unknown: its members are told why
+	queue                // the database has a place for the cohort
+	grant                // the database granted the lock to the cohort
+	fail                 // the cohort has no place, or its outcome is unknown: its members get the error
 	vacate               // all members gave up while they waited
 	pass                 // the next member gets the lock
-	split                // the member that has the lock is to be shown as the only holder
-	settle               // the database shows that
+	split                // a statement is to make the member that has the lock its only holder
+	settle               // the member that has the lock is its only holder in the database
 	release              // no member follows the one that had the lock
 	leave                // the lock was released or lost
 )
@@ -43,7 +43,7 @@ var eventNames = [...]string{
 
 func (e event) String() string { return eventNames[e] }
 
-// transitions are all that are possible.
+// transitions are all possible transitions.
 var transitions = map[state]map[event]state{
 	gathering: {send: joining},
 	joining:   {queue: queued, grant: serving, fail: ended, vacate: ended},
@@ -55,7 +55,7 @@ var transitions = map[state]map[event]state{
 	releasing: {leave: ended},
 }
 
-// move makes a transition, and returns false where it is not possible. MUST be called with mu
+// move makes a transition, and returns false where that is not possible. MUST be called with mu
 // locked.
 func (c *cohort) move(e event) bool {
 	next, possible := transitions[c.state][e]

@@ -1,6 +1,6 @@
-// Package ledger is what a client believes to hold: one table of names under one mutex, with the
-// attempts that the database may know, the holds, the owners that acquire the name, and whether
-// others wait for it. It sends no statement.
+// Package ledger keeps the locks that a client believes to hold: one table of names under one
+// mutex, with the attempts that the database may know, the holds, the owners that acquire the name,
+// and whether others wait for it. It sends no statement.
 //
 // A hold ends by itself with its session (LoseSession), with its fixed lease (lease.go), when the
 // database does not have it any more (Lose), or without progress (progress.go). When several holds

@@ -3,8 +3,8 @@ package ledger
 import "context"
 
 // Enter lets one goroutine at a time acquire a name as the same owner, so that the second finds the
-// hold of the first. leave MUST follow. It returns nil if ctx ends first, or at once where wait is
-// false and another goroutine acquires the name.
+// hold of the first. leave MUST follow. Enter returns nil if ctx ends first, or at once where wait
+// is false and another goroutine acquires the name.
 func (l *Ledger) Enter(ctx context.Context, name string, o Owner, wait bool) (leave func()) {
 	for {
 		busy := l.enter(name, o)

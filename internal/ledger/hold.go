@@ -19,15 +19,15 @@ import (
 // same owner. The ledger's mutex protects until, asks and all.
 type Hold struct {
 	*Attempt
-	In      *store.Session // has the hold in the database
-	Member  *cohort.Member // waited for the grant; nil: it was granted without waiting
+	In      *store.Session // the session that has the hold in the database
+	Member  *cohort.Member // the member that waited for the grant; nil: it was granted without waiting
 	Owner   Owner
-	Request driver.Request // was granted
+	Request driver.Request // the request that was granted
 	Grant   driver.Grant   // of the cohort
 	Began   time.Duration  // when it was granted, by the client's clock
 	Mode    modeBox
 	Entries entries
-	// Observed is what the observer knows of the hold. Package ledger does not use it.
+	// Observed is the state of the hold for the observer. Package ledger does not use it.
 	Observed atomic.Int32
 
 	ctx      context.Context
@@ -38,12 +38,12 @@ type Hold struct {
 	all      any // the Locks that it was taken with
 }
 
-// entries counts how often the owner has entered a hold and not unlocked it. Its mutex orders the
-// statements about the hold, too.
+// entries counts how often the owner has entered a hold and not unlocked it. Its mutex also orders
+// the statements about the hold.
 type entries struct {
 	sync.Mutex
 	N          int  // 0: the hold counts as released
-	Unanswered bool // the answer to a release was lost: not to be held is no loss any more
+	Unanswered bool // the answer to a release was lost: a hold that is gone is no loss then
 }
 
 // alarm ends a hold by itself.
@@ -52,10 +52,10 @@ type alarm struct {
 	stop func()        // nil: the hold ends with its session only
 }
 
-// asks are the reasons of others that want the lock.
+// asks are the reasons with which others ask for the lock.
 type asks struct {
 	latest string
-	to     chan string // nil: nobody listens
+	to     chan string // nil: Asked was not called
 }
 
 // NewHold makes the hold of a grant.
@@ -73,7 +73,7 @@ func (l *Ledger) NewHold(
 	return h
 }
 
-// Context ends with the hold. Its cause says why.
+// Context ends with the hold. The cause is the reason of that end.
 func (h *Hold) Context() context.Context { return h.ctx }
 
 // Fixed reports whether the hold has a fixed lease.
@@ -93,10 +93,10 @@ func (h *Hold) Event(kind, detail string) driver.Event {
 	}
 }
 
-// Over returns why the hold has ended, or nil.
+// Over returns the reason why the hold has ended, or nil.
 func (h *Hold) Over() error { return contract.EndOf(h.ctx) }
 
-// Ended returns why the hold has ended that was not unlocked, or nil.
+// Ended returns the reason why the hold has ended without Unlock, or nil.
 func (h *Hold) Ended() error {
 	cause := context.Cause(h.ctx)
 	if errors.Is(cause, contract.ErrLost) || errors.Is(cause, contract.ErrClosed) {
@@ -105,8 +105,8 @@ func (h *Hold) Ended() error {
 	return nil
 }
 
-// Under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
-// it ends with the hold.
+// Under puts the hold and its owner into a context: calls under it enter the hold again, and Unlock
+// recognises a context that ends with the hold.
 func (h *Hold) Under(ctx context.Context, o *Owners) context.Context {
 	return context.WithValue(o.With(ctx, h.Owner, deadlock.PathOf(h.ID)), h, true)
 }
@@ -116,7 +116,7 @@ func (h *Hold) encloses(ctx context.Context) bool {
 	return ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil
 }
 
-// ask passes on why others want the lock, once. MUST be called with the ledger's mutex locked.
+// ask passes on the reason of an Ask, once. MUST be called with the ledger's mutex locked.
 func (h *Hold) ask(reason string) {
 	if reason == "" || reason == h.asks.latest {
 		return
@@ -132,7 +132,7 @@ func (h *Hold) ask(reason string) {
 	h.asks.to <- reason
 }
 
-// Asked returns where the reasons are received of others that want the lock, also one from before.
+// Asked returns the channel that receives the reasons of Ask, the latest earlier one included.
 func (l *Ledger) Asked(h *Hold) <-chan string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +154,9 @@ func (h *Hold) Once() error {
 	return nil
 }
 
-// Contradiction returns why a request of the same owner cannot enter the hold, or nil: it asks for
-// something that the hold is not. An option that the request leaves out contradicts nothing.
+// Contradiction returns the reason why a request of the same owner cannot enter the hold, or nil:
+// the request has an option with which the hold was not acquired. An option that the request leaves
+// out contradicts nothing.
 func (h *Hold) Contradiction(r *driver.Request) error {
 	differ := func(option string, asked, held any, none bool) error {
 		if none {

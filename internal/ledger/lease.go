@@ -6,7 +6,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 )
 
-// LeaseEnd returns when a fixed lease expires here that was asked for and answered at these times:
+// LeaseEnd returns when a fixed lease expires here that was requested at asked and granted at now:
 // with the same margin as that of a session.
 func LeaseEnd(lease, asked, now time.Duration) time.Duration {
 	return asked + lease - lease/100 - 2*(now-asked)
@@ -24,12 +24,12 @@ func (l *Ledger) Expiry(h *Hold) time.Duration {
 	return h.until.at
 }
 
-// watchLease has a hold end with its fixed lease, and not with the lease before. MUST be called
-// with mu locked.
+// watchLease lets a hold end with its fixed lease, in place of an earlier end. MUST be called with
+// mu locked.
 func (l *Ledger) watchLease(h *Hold, end time.Duration) {
 	h.until.silence()
 	stop := l.config.Clock.Alarm(end, func() {
-		if l.Expiry(h) <= l.config.Clock.Now() { // else it was too late to stop the alarm of the lease before
+		if l.Expiry(h) <= l.config.Clock.Now() { // else the alarm of an earlier end was not stopped in time
 			l.Expire(h)
 		}
 	})
@@ -44,7 +44,7 @@ func (a *alarm) silence() {
 }
 
 // Prolong moves the end of a hold's fixed lease, and never back. It returns false if the hold has
-// ended, or its lease has expired here, also if nothing has noticed that.
+// ended, or if its lease has expired here, even unnoticed.
 func (l *Ledger) Prolong(h *Hold, end time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,6 +57,6 @@ func (l *Ledger) Prolong(h *Hold, end time.Duration) bool {
 	return true
 }
 
-// Expire ends a hold whose fixed lease has expired. The log says nothing of an end that was asked
-// for.
+// Expire ends a hold whose fixed lease has expired. The log does not report it, since the end was
+// requested.
 func (l *Ledger) Expire(h *Hold) { l.revoke(contract.ErrLeaseOver, h) }

@@ -13,39 +13,39 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// maxContended bounds the hints about names that others wait for. To forget them costs a statement
-// here and there.
+// maxContended bounds the hints about names that others wait for. A forgotten hint costs one
+// statement.
 const maxContended = 4096
 
-// Config is how a ledger is kept.
+// Config configures a ledger.
 type Config struct {
 	Host  string
-	TTL   time.Duration // how long the context of a hold stays open that UnlockTx has released
+	TTL   time.Duration // how long the context of a hold stays open after UnlockTx has released it
 	Clock clock.Clock
 	Log   *slog.Logger
 	Calls *store.Calls
-	// Ended is called when a hold has ended that was not unlocked, after the contexts of all that
+	// Ended is called when a hold has ended without Unlock, after the contexts of all holds that
 	// end with it.
 	Ended func(h *Hold, e Ending)
 }
 
-// Ledger is what a client believes to hold, and every attempt that the database may know.
+// Ledger keeps the holds of a client, and every attempt that the database may know.
 type Ledger struct {
 	Owners *Owners
 	config Config
 
-	mu        sync.Mutex          // protects what follows
+	mu        sync.Mutex          // protects the fields below
 	closed    bool                // nothing is added any more
 	attempts  map[string]*Attempt // by id; those that are gone are not in it
 	names     map[string]*name
 	contended int // names
 }
 
-// name is what the ledger has of a name.
+// name is the entry of a name in the ledger.
 type name struct {
 	holds     []*Hold                 // the client relies on these, or did before UnlockTx
-	contended bool                    // others waited for the name when it was last seen
-	entering  map[Owner]chan struct{} // the owners that acquire it; closed when they have done
+	contended bool                    // others waited for the name when it was last read
+	entering  map[Owner]chan struct{} // the owners that acquire the name; closed when they have ended
 }
 
 // New makes the ledger of a client.
@@ -55,8 +55,8 @@ func New(config Config) *Ledger {
 	return l
 }
 
-// of returns the entry of a name, and makes it. trim MUST follow where nothing is put into it. MUST
-// be called with mu locked.
+// of returns the entry of a name, and makes it if there is none. trim MUST follow where the entry
+// may be empty. MUST be called with mu locked.
 func (l *Ledger) of(key string) *name {
 	n := l.names[key]
 	if n == nil {
@@ -66,7 +66,7 @@ func (l *Ledger) of(key string) *name {
 	return n
 }
 
-// trim forgets a name without an entry. MUST be called with mu locked.
+// trim forgets a name whose entry is empty. MUST be called with mu locked.
 func (l *Ledger) trim(key string) {
 	if n := l.names[key]; n != nil && len(n.holds) == 0 && !n.contended && len(n.entering) == 0 {
 		delete(l.names, key)
@@ -85,7 +85,7 @@ func (l *Ledger) held(key string, f func(h *Hold) (more bool)) {
 }
 
 // move makes every transition of an attempt. An event that is impossible in the attempt's state
-// changes nothing, and is logged as an error: none happens. MUST be called with mu locked.
+// changes nothing, and is logged as an error. MUST be called with mu locked.
 func (l *Ledger) move(k *Attempt, e Event) {
 	next, possible := k.state.after(e)
 	if !possible {
@@ -106,7 +106,7 @@ func (l *Ledger) move(k *Attempt, e Event) {
 	}
 }
 
-// Move is a transition of an attempt.
+// Move makes a transition of an attempt.
 func (l *Ledger) Move(k *Attempt, e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,14 +139,14 @@ func (l *Ledger) Find(name, id string) *Attempt {
 	return &Attempt{Name: name, ID: id, state: Gone}
 }
 
-// Knows reports whether this client may have, or get, what an attempt was for.
+// Knows reports whether an attempt is in the table: the client may hold or be granted its lock.
 func (l *Ledger) Knows(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.attempts[id] != nil
 }
 
-// Undo abandons an attempt. done MUST be called when nothing of it is left.
+// Undo abandons an attempt. done MUST be called when nothing of it is in the database.
 func (l *Ledger) Undo(k *Attempt) (done func()) {
 	undone := make(chan struct{})
 	l.mu.Lock()
@@ -159,8 +159,9 @@ func (l *Ledger) Undo(k *Attempt) (done func()) {
 	}
 }
 
-// Undoing returns a channel that is closed when nothing is left of an attempt that is being undone.
-// It returns nil if the attempt is none, or waits for the transactions that it has guarded.
+// Undoing returns a channel that is closed when an attempt that is being undone is gone from the
+// database. It returns nil if the attempt is not being undone, or waits for the transactions that
+// it has guarded.
 func (l *Ledger) Undoing(id string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +173,9 @@ func (l *Ledger) Undoing(id string) <-chan struct{} {
 }
 
 // add enters a hold, unless its grant came too late to be relied upon: the client is closed, a
-// later grant of the name is here already, or admit, which is called with mu locked, says so. It
-// returns another hold that had the whole name until then, as far as was known, and how that ends.
+// later grant of the name was entered already, or admit, which is called with mu locked, refuses.
+// add also returns another hold that had the whole name until then, as far as the client knew, and
+// how that one ends.
 func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,19 +189,19 @@ func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, adde
 	l.setContended(h.Name, h.Grant.Contended)
 	n = l.of(h.Name)
 	if m.Token == 0 || before != nil && before.Mode.Load().Doubt == Yielding && m.Shared() {
-		before = nil // without tokens it is not known which of two is the later
+		before = nil // without tokens the client cannot tell which of the two is later
 	}
 	l.move(h.Attempt, Grant)
 	h.hold = h
 	n.holds = append(n.holds, h)
-	if before != nil { // the database took the name from that one
+	if before != nil { // the database took the name from that hold
 		how = before.ending(errGrantedAgain)
 		l.remove(before, how.Event)
 	}
 	return before, how, true
 }
 
-// whole returns the hold in a state that has all of the name; nil: none has.
+// whole returns the hold in a state that has all of the name; nil: there is none.
 func (n *name) whole(s State) *Hold {
 	if i := slices.IndexFunc(n.holds, func(h *Hold) bool { return h.state == s && !h.Mode.Load().Shared() }); i >= 0 {
 		return n.holds[i]
@@ -207,7 +209,8 @@ func (n *name) whole(s State) *Hold {
 	return nil
 }
 
-// remove lets an event end a hold; false if it has ended already. MUST be called with mu locked.
+// remove lets an event end a hold. It returns false if the hold has ended already. MUST be called
+// with mu locked.
 func (l *Ledger) remove(h *Hold, e Event) bool {
 	next, possible := h.state.after(e)
 	if !possible || h.hold != h {
@@ -222,7 +225,7 @@ func (l *Ledger) remove(h *Hold, e Event) bool {
 	return true
 }
 
-// Take lets an event end a hold; false if it has ended already.
+// Take is remove for a caller that has not locked mu.
 func (l *Ledger) Take(h *Hold, e Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +252,7 @@ func (l *Ledger) HeldBy(attempt string) *Hold {
 	return nil
 }
 
-// Owned returns what an owner holds of a name, and would enter again; nil: nothing.
+// Owned returns the hold of a name that an owner would enter again; nil: there is none.
 func (l *Ledger) Owned(name string, o Owner) (owned *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,8 +265,8 @@ func (l *Ledger) Owned(name string, o Owner) (owned *Hold) {
 	return owned
 }
 
-// Units returns the permits of a name that an owner holds by locks that ctx is under, and of how
-// many they are. They cannot come back before ctx is done with.
+// Units returns the number of permits of a name that an owner holds by locks that enclose ctx, and
+// of how many they are. These permits are not released before the work under ctx ends.
 func (l *Ledger) Units(ctx context.Context, name string, o Owner) (n, of int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +279,7 @@ func (l *Ledger) Units(ctx context.Context, name string, o Owner) (n, of int) {
 	return n, of
 }
 
-// enclosing returns the holds of a name that ctx is under.
+// enclosing returns the holds of a name whose contexts enclose ctx.
 func (l *Ledger) enclosing(ctx context.Context, name string) (all []Enclosing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,7 +293,7 @@ func (l *Ledger) enclosing(ctx context.Context, name string) (all []Enclosing) {
 	return all
 }
 
-// Close lets nothing be added any more, and returns what is held.
+// Close keeps anything from being added from now on, and returns the holds.
 func (l *Ledger) Close() (holds []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -298,7 +301,8 @@ func (l *Ledger) Close() (holds []*Hold) {
 	return l.all(func(*Hold) bool { return true })
 }
 
-// all returns those holds that the database may have. MUST be called with mu locked.
+// all returns the holds that the database may have and that satisfy want. MUST be called with mu
+// locked.
 func (l *Ledger) all(want func(h *Hold) bool) (holds []*Hold) {
 	for _, n := range l.names {
 		for _, h := range n.holds {
@@ -321,7 +325,7 @@ func (l *Ledger) Of(s *store.Session) map[string]*Hold {
 	return holds
 }
 
-// Holding reports whether the client has anything that others could want or take.
+// Holding reports whether the client has a lock that others could want or take.
 func (l *Ledger) Holding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,7 +337,7 @@ func (l *Ledger) Holding() bool {
 	return false
 }
 
-// Empty reports whether the client holds nothing, asks for nothing, and has nothing to give back.
+// Empty reports whether the client holds nothing, requests nothing, and undoes nothing.
 func (l *Ledger) Empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -389,8 +393,9 @@ func (l *Ledger) Contended(name string) bool {
 	return n != nil && n.contended
 }
 
-// Crowded returns the holds of an owner that the database may show as another owner's. It goes by
-// the owner that the database knows, also for a lease that is taken for a transaction.
+// Crowded returns the holds of an owner that the database may show as another owner's, because they
+// were granted to a cohort. Owners are compared as the database knows them, also for a lease that
+// is acquired for a transaction.
 func (l *Ledger) Crowded(o Owner) []*Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -399,7 +404,7 @@ func (l *Ledger) Crowded(o Owner) []*Hold {
 	})
 }
 
-// Occupied reports whether this client has the whole name, or may have.
+// Occupied reports whether this client has the whole name, as far as it knows.
 func (l *Ledger) Occupied(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -420,8 +425,8 @@ func (l *Ledger) Overdue() map[string]*Attempt {
 	return all
 }
 
-// Found notes what the database has of an attempt. It returns the attempt if the client does not
-// know it.
+// Found handles the database's claim of an attempt: it passes on the reason of an Ask. It returns
+// the attempt if the client does not know it.
 func (l *Ledger) Found(a driver.Claim) *Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -435,7 +440,7 @@ func (l *Ledger) Found(a driver.Claim) *Attempt {
 	return nil
 }
 
-// TakenWith notes the Locks that a hold was first taken with.
+// TakenWith notes the Locks with which a hold was first acquired.
 func (l *Ledger) TakenWith(h *Hold, all any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -444,7 +449,7 @@ func (l *Ledger) TakenWith(h *Hold, all any) {
 	}
 }
 
-// Together reports whether a hold was taken with others.
+// Together reports whether a hold was acquired together with others.
 func (l *Ledger) Together(h *Hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,25 +15,25 @@ import (
 
 var errGrantedAgain = errors.New("the database granted the name again")
 
-// ErrReleasedTx: only Guard shows whether the transaction of UnlockTx was rolled back.
+// ErrReleasedTx: UnlockTx was called, and only Guard shows whether its transaction was rolled back.
 var ErrReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call Guard first", driver.ErrNotHeld)
 
-// maxLossLines limits the locks that the log names of those that are lost together.
+// maxLossLines limits the locks that the log names when several are lost together.
 const maxLossLines = 10
 
-// Ending is how a hold ends that was not unlocked.
+// Ending is how a hold ends without Unlock.
 type Ending struct {
 	Event Event
-	Cause error // of its context's end
+	Cause error // with which its context ends
 }
 
-// Released reports whether UnlockTx has released the hold: it is not lost.
+// Released reports whether UnlockTx has released the hold, which is then not lost.
 func (e Ending) Released() bool { return e.Event == Commit }
 
 // ending returns how a hold ends that the database does not have any more: lost, unless an UnlockTx
 // may have released it. A rollback with a takeover after it cannot be told from a commit. A hold
 // with a fixed lease stays known while its session lives: a transaction that it guards may still be
-// open, and only a takeover looks for that. MUST be called with mu locked.
+// open, and only a takeover checks the guard. MUST be called with mu locked.
 func (h *Hold) ending(reason error) Ending {
 	alive := h.In.Over() == nil
 	if h.state == ReleasingTx && alive && !errors.Is(reason, contract.ErrLeaseOver) {
@@ -47,7 +47,7 @@ func (h *Hold) ending(reason error) Ending {
 }
 
 // Rely enters the hold of a grant, unless the grant came too late. A fixed lease counts from the
-// time when it was asked for.
+// time of its request.
 func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
 	end := LeaseEnd(h.Grant.Lease, asked, h.Began)
 	before, how, added := l.add(h, func() bool {
@@ -59,7 +59,7 @@ func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
 		}
 		return true
 	})
-	if before != nil { // the client had not heard of its end
+	if before != nil { // the client did not know that before had ended
 		l.cut(before, how)
 		l.config.Ended(before, how)
 		if !how.Released() {
@@ -69,7 +69,7 @@ func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
 	return added
 }
 
-// revoke ends holds that were not unlocked, and returns those that are lost. Their contexts end one
+// revoke ends holds without Unlock, and returns those that are lost. Their contexts end one
 // directly after the other: nothing else may stand between a deadline and the last context that
 // must end at it.
 func (l *Ledger) revoke(reason error, holds ...*Hold) (lost []*Hold) {
@@ -89,8 +89,8 @@ func (l *Ledger) revoke(reason error, holds ...*Hold) (lost []*Hold) {
 	return lost
 }
 
-// forfeit takes out a hold that has ended without Unlock, and returns how; false if it was out
-// already.
+// forfeit removes a hold that has ended without Unlock, and returns how it ends. It returns false
+// if the hold was removed before.
 func (l *Ledger) forfeit(h *Hold, reason error) (how Ending, taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,9 +98,9 @@ func (l *Ledger) forfeit(h *Hold, reason error) (how Ending, taken bool) {
 	return how, l.remove(h, how.Event)
 }
 
-// cut ends the context of a hold that was taken out. The context of a hold that UnlockTx has
-// released stays open for a TTL, or until Unlock or Close: the Commit that released it may be
-// reading its answer with that context.
+// cut ends the context of a hold that was removed. The context of a hold that UnlockTx has released
+// stays open for a TTL, or until Unlock or Close: the Commit that released it may be reading its
+// answer with that context.
 func (l *Ledger) cut(h *Hold, how Ending) {
 	if !how.Released() {
 		l.End(h, how.Cause)
@@ -122,14 +122,15 @@ func (l *Ledger) cut(h *Hold, how Ending) {
 	h.until.stop = func() { over(); closed() }
 }
 
-// End ends the context of a hold that was taken out.
+// End ends the context of a hold that was removed.
 func (l *Ledger) End(h *Hold, cause error) {
 	h.cancel(cause)
 	h.until.silence()
 	h.progress.Load().end()
 }
 
-// Drop ends a hold that is about to be released, with a cause; false if it has ended already.
+// Drop removes a hold that is about to be released, and ends its context with a cause. It returns
+// false if the hold has ended already.
 func (l *Ledger) Drop(h *Hold, cause error) bool {
 	held := l.Take(h, Unlock)
 	if held {
@@ -138,14 +139,15 @@ func (l *Ledger) Drop(h *Hold, cause error) bool {
 	return held
 }
 
-// Lend takes a lease out of what is relied upon, and keeps it for a transaction.
+// Lend removes a lease from the holds that the client relies on, and keeps its attempt for a
+// transaction.
 func (l *Ledger) Lend(h *Hold) {
 	if l.Take(h, Lend) {
 		l.End(h, fmt.Errorf("%w: it stands behind a transaction", driver.ErrNotHeld))
 	}
 }
 
-// Lose ends holds that were not unlocked, and says so in the log.
+// Lose ends holds without Unlock, and logs those that are lost.
 func (l *Ledger) Lose(reason error, holds ...*Hold) {
 	lost := l.revoke(reason, holds...)
 	for _, h := range lost[:min(len(lost), maxLossLines)] {
@@ -156,23 +158,24 @@ func (l *Ledger) Lose(reason error, holds ...*Hold) {
 	}
 }
 
-// LoseSession ends the holds of a session that is over. A hold that is not entered yet will not be.
+// LoseSession ends the holds of a session that has ended. Later grants of that session are not
+// entered.
 func (l *Ledger) LoseSession(s *store.Session) {
 	l.Lose(context.Cause(s.Context()), slices.Collect(maps.Values(l.Of(s)))...)
 }
 
-// LogLoss says in the log that a hold is lost.
+// LogLoss logs that a hold is lost.
 func (l *Ledger) LogLoss(h *Hold) {
 	l.config.Log.Warn("dblock: lock lost",
 		"name", h.Name, "token", h.Mode.Load().Token, "because", context.Cause(h.ctx))
 }
 
-// Unusable returns why nothing is done under a hold that the client does not rely on.
+// Unusable returns the error of a call with a hold that the client does not rely on.
 func (l *Ledger) Unusable(h *Hold) error {
 	switch l.State(h.Attempt) {
 	case ReleasingTx, ReleasedTx:
 		return ErrReleasedTx
 	}
-	<-h.ctx.Done() // ended by the goroutine that took the hold out
+	<-h.ctx.Done() // ended by the goroutine that removed the hold
 	return h.Over()
 }

@@ -35,11 +35,11 @@ func (m *Mode) Vague() bool { return m.Doubt >= Unknown }
 // Shared reports whether others may hold the name as well.
 func (m *Mode) Shared() bool { return m.Units > 0 }
 
-// permit reports whether the hold is units of a semaphore, which is never entered again.
+// permit reports whether the hold is of a semaphore's units, which are never entered again.
 func (m *Mode) permit() bool { return m.Units > 0 && m.Of != driver.Readers }
 
-// modeBox has the mode of a hold. Its RWMutex is locked by what changes the mode, and share-locked
-// by what relies on it.
+// modeBox has the mode of a hold. A goroutine that changes the mode locks the RWMutex; one that
+// relies on the mode share-locks it.
 type modeBox struct {
 	sync.RWMutex
 	atomic.Pointer[Mode]

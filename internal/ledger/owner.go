@@ -16,22 +16,23 @@ import (
 type Owner struct {
 	Host, Thread string
 	Explicit     bool // the application has named the owner: it outlives the process
-	// private is not 0 for the owner of a lease that is taken for a transaction. No other call
+	// private is not 0 for the owner of a lease that is acquired for a transaction. No other call
 	// enters that lease.
 	private int64
 }
 
-// Alone reports whether an owner holds nothing that others could wait for, as far as its kind says.
+// Alone reports whether the kind of an owner implies that it holds nothing that others could wait
+// for.
 func (o Owner) Alone() bool { return !o.Explicit && o.private == 0 }
 
-// Owners tells the owner of each call. Each client has owners of its own: another client is another
-// session.
+// Owners determines the owner of each call. Each client has owners of its own, since another client
+// is another session.
 type Owners struct {
 	host   string
 	ledger *Ledger
 }
 
-// Enclosing is a lock that a context is under.
+// Enclosing is a lock whose context encloses another one.
 type Enclosing struct {
 	Owner
 	Session   string
@@ -41,21 +42,21 @@ type Enclosing struct {
 // callerKey is the key of the callers in a context, the latest first.
 type callerKey struct{}
 
-// caller is the owner in a context, with its place among the locks.
+// caller is the owner in a context, with its path in the tree of locks.
 type caller struct {
 	Owner
-	path  string // of the attempt whose lock the context is of: see deadlock.PathOf
-	joint bool   // attempts have this path themselves: they are for locks that are held as one
+	path  string // of the attempt that has got the lock of this context: see deadlock.PathOf
+	joint bool   // attempts under it have the same path: their locks are held as one
 
-	of    *Owners // of which client
+	of    *Owners // the owners of the caller's client
 	none  bool    // from here on the context has no owner of the client
-	outer *caller // in the context that this one was made of, also of other clients
+	outer *caller // the caller in the parent context, also of another client
 }
 
 // threads numbers the owners of this process.
 var threads atomic.Int64
 
-// Of returns the chosen owner, or else the one in ctx, or else a new one.
+// Of returns chosen, or else the owner in ctx, or else a new one.
 func (w *Owners) Of(ctx context.Context, chosen *Owner) Owner {
 	if chosen != nil {
 		return *chosen
@@ -99,7 +100,8 @@ func (w *Owners) put(ctx context.Context, c caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, &c)
 }
 
-// Elsewhere returns the locks of a name that ctx is under, of other clients of this process.
+// Elsewhere returns the locks of a name that enclose ctx and belong to other clients of this
+// process.
 func (w *Owners) Elsewhere(ctx context.Context, name string) (all []Enclosing) {
 	asked := []*Owners{w}
 	for c := latest(ctx); c != nil; c = c.outer {
@@ -111,14 +113,15 @@ func (w *Owners) Elsewhere(ctx context.Context, name string) (all []Enclosing) {
 	return all
 }
 
-// Attempt makes the id of an attempt of an owner, which is requested in ctx. It is in the way only
-// of those locks that are requested under it.
+// Attempt makes the id of an attempt of an owner, requested in ctx. In the search for deadlocks
+// only locks that are requested under the attempt's lock wait for it.
 func (w *Owners) Attempt(ctx context.Context, o Owner) string {
 	return deadlock.NewAttempt(w.Path(ctx, o))
 }
 
 // Path returns the path of an attempt. An owner that the application has named is one thread,
-// whatever the contexts are. So is a transaction, which holds what it has locked until its end.
+// whatever the contexts are. A transaction is one thread, too, since it keeps all its locks until
+// its end.
 func (w *Owners) Path(ctx context.Context, o Owner) string {
 	c := w.caller(ctx)
 	switch {
@@ -130,17 +133,17 @@ func (w *Owners) Path(ctx context.Context, o Owner) string {
 	return deadlock.Below(c.path)
 }
 
-// Private returns the owner of a lease that is taken for a transaction. To the database it is the
-// owner in ctx, so that a cycle of waiters is found. To the client it has no other lease, and no
-// other call enters its lease.
+// Private returns the owner of a lease that is acquired for a transaction. The database gets the
+// owner in ctx, so that a cycle of waiters is found. In the client this owner has no other lease,
+// and no other call enters its lease.
 func (w *Owners) Private(ctx context.Context) Owner {
 	o := w.Of(ctx, nil)
 	o.Explicit, o.private = false, threads.Add(1)
 	return o
 }
 
-// With returns ctx for calls under a lock of an owner, which an attempt with a path has got. An
-// owner that enters a lock again stays under the locks that it has got since.
+// With returns ctx for calls under a lock of an owner, whose attempt had a path. An owner that
+// enters a lock again keeps the longer path of the locks that it acquired since.
 func (w *Owners) With(ctx context.Context, o Owner, path string) context.Context {
 	if c := w.caller(ctx); c != nil && c.Owner == o && deadlock.Under(c.path, path) {
 		path = c.path
@@ -148,7 +151,7 @@ func (w *Owners) With(ctx context.Context, o Owner, path string) context.Context
 	return w.put(ctx, caller{Owner: o, path: path})
 }
 
-// Joint returns ctx for attempts of an owner at locks that are held as one.
+// Joint returns ctx for attempts of an owner whose locks are held as one.
 func (w *Owners) Joint(ctx context.Context, o Owner) context.Context {
 	return w.put(ctx, caller{Owner: o, path: w.Path(ctx, o), joint: true})
 }
@@ -161,12 +164,12 @@ func (w *Owners) As(ctx, other context.Context) context.Context {
 	return w.Without(ctx)
 }
 
-// Without returns ctx for a call of another owner.
+// Without returns ctx without an owner of the client.
 func (w *Owners) Without(ctx context.Context) context.Context {
 	return w.put(ctx, caller{none: true})
 }
 
-// Beside reports whether a request can be granted beside the lock.
+// Beside reports whether a request can be granted while the lock is held.
 func (e Enclosing) Beside(r *driver.Request) bool {
 	return r.Units > 0 && e.Units > 0 && r.Of == e.Of && (r.Of == driver.Readers || r.Units+e.Units <= r.Of)
 }

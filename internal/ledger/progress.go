@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// progress is the watch over a hold with the option Progress. Heartbeats only show that the process
-// lives.
+// progress watches a hold with the option Progress. Heartbeats only show that the process lives.
 type progress struct {
 	every time.Duration
 	last  atomic.Int64                // the latest call of Progress, by the client's clock
 	stop  atomic.Pointer[func() bool] // stops the alarm
 }
 
-// due returns when the next call of Progress is too late.
+// due returns when the watch ends without another call of Progress.
 func (p *progress) due() time.Duration { return time.Duration(p.last.Load()) + p.every }
 
-// noted notes a call of Progress.
+// noted records a call of Progress.
 func (p *progress) noted(now time.Duration) {
 	if p != nil {
 		p.last.Store(int64(now))
 	}
 }
 
-// end ends the watch over a hold that has ended.
+// end stops the watch of a hold that has ended.
 func (p *progress) end() {
 	if p == nil {
 		return
@@ -33,10 +32,10 @@ func (p *progress) end() {
 	}
 }
 
-// Progress notes that the holder gets on.
+// Progress records that the holder makes progress.
 func (l *Ledger) Progress(h *Hold) { h.progress.Load().noted(l.config.Clock.Now()) }
 
-// WatchProgress calls stalled when the holder has not called Progress for so long.
+// WatchProgress calls stalled once the holder has not called Progress for as long as every.
 func (l *Ledger) WatchProgress(h *Hold, every time.Duration, stalled func()) {
 	p := &progress{every: every}
 	p.noted(l.config.Clock.Now())
@@ -48,7 +47,7 @@ func (l *Ledger) awaitProgress(h *Hold, p *progress, stalled func()) {
 	due := p.due()
 	stop := l.config.Clock.Alarm(due, func() {
 		switch {
-		case !l.Relies(h): // after UnlockTx its transaction decides; a rollback begins the watch anew
+		case !l.Relies(h): // after UnlockTx its transaction decides; after a rollback the watch begins anew
 			p.noted(l.config.Clock.Now())
 		case p.due() == due:
 			stalled()
@@ -57,7 +56,7 @@ func (l *Ledger) awaitProgress(h *Hold, p *progress, stalled func()) {
 		l.awaitProgress(h, p, stalled)
 	})
 	p.stop.Store(&stop)
-	if h.ctx.Err() != nil { // it ended meanwhile, and may have stopped the alarm before
+	if h.ctx.Err() != nil { // the hold ended meanwhile, and may have stopped the alarm before
 		stop()
 	}
 }

@@ -2,27 +2,29 @@ package ledger
 
 import "sync/atomic"
 
-// Attempt is an attempt of this client. The ledger's mutex protects its unexported fields.
+// Attempt is one request of this client to the database. The ledger's mutex protects its unexported
+// fields.
 type Attempt struct {
 	Name, ID string
 	// Guarded is set when a transaction may have guarded the hold: its release waits for the end of
 	// the transaction.
 	Guarded atomic.Bool
-	// Guardable is set when the row was made that Guard locks.
+	// Guardable is set when Guard's row of this hold was made.
 	Guardable atomic.Bool
-	// Answered is closed when the statement of an abandoned attempt is answered; nil: it is.
+	// Answered is closed when the statement of an abandoned attempt is answered; nil: it is
+	// answered.
 	Answered <-chan struct{}
 
 	state  State
-	hold   *Hold         // Held, ReleasingTx, ReleasedTx: by which it is held
-	tx     any           // Lent: identifies the transaction, nil until that has the row
-	undone chan struct{} // Undoing: closed when nothing of it is left
+	hold   *Hold         // Held, ReleasingTx, ReleasedTx: the hold of the attempt
+	tx     any           // Lent: identifies the transaction; nil until that has locked the row
+	undone chan struct{} // Undoing: closed when nothing of the attempt is in the database
 
-	begun, answered int // how many UnlockTx were begun, and how many the database has answered
+	begun, answered int // the number of UnlockTx calls that were begun, and of those that the database has answered
 }
 
-// State is what an attempt is, as far as the client knows, from before its statement is sent until
-// nothing of it can be in the database any more.
+// State is the stage of an attempt, as far as the client knows, from before its statement is sent
+// until nothing of it can be in the database any more.
 type State int
 
 // The states.
@@ -33,12 +35,12 @@ const (
 	Held              // the client relies on the lock
 	Lent              // the lease stands behind the lock of a transaction
 	Releasing         // the lock counts as released, and the database is told
-	Undoing           // in the background, the client releases whatever the attempt has got
+	Undoing           // in the background, the client releases the lock or place of the attempt
 	Overdue           // the fixed lease has expired here, and the database may still have it
 	ReleasingTx       // UnlockTx was called: its transaction releases the lock, or has, or was rolled back
 	ReleasedTx        // the database says that UnlockTx has released the lock; its context is open until Unlock
 	Settling          // Unlock was called after UnlockTx: the database is told unless it knows
-	Gone              // nothing is left of it
+	Gone              // nothing of the attempt is in the database
 )
 
 var stateNames = [...]string{
@@ -55,14 +57,14 @@ type Event int
 const (
 	Grant     Event = iota // the database granted the lock, and the client relies on that
 	Pass                   // the next member of the cohort gets the lock
-	Lend                   // a transaction gets what the lease stands for
+	Lend                   // a transaction gets the name that the lease was acquired for
 	Unlock                 // Unlock, UnlockAll or Close
 	Abandon                // no caller relies on the attempt any more, and the database may have it
 	Lose                   // the lock ended, and was not unlocked
 	Expire                 // the same, by the end of a fixed lease
 	ReleaseTx              // UnlockTx is about to release the lock in a transaction
-	Rollback               // that failed, or was rolled back
-	Commit                 // that was committed
+	Rollback               // the statement of UnlockTx failed, or its transaction was rolled back
+	Commit                 // the transaction of UnlockTx was committed
 	Finish                 // nothing of the attempt is in the database any more
 )
 
@@ -72,7 +74,7 @@ var eventNames = [...]string{
 
 func (e Event) String() string { return eventNames[e] }
 
-// transitions are all that are possible.
+// transitions are all possible transitions.
 var transitions = map[State]map[Event]State{
 	Requested: {Grant: Held, Abandon: Undoing, Finish: Gone},
 	Held:      {Lend: Lent, Unlock: Releasing, Lose: Gone, Expire: Overdue, ReleaseTx: ReleasingTx},

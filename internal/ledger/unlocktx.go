@@ -1,8 +1,8 @@
 package ledger
 
-// ReleaseTx makes a hold one that UnlockTx may have released; false if it has ended. answered MUST
-// be called with the outcome of the statement: if it failed, and no other UnlockTx was called, the
-// client relies on the hold again.
+// ReleaseTx marks a hold as one that UnlockTx may have released. It returns false if the hold has
+// ended. answered MUST be called with the outcome of the statement: if it failed, and no other
+// UnlockTx was called, the client relies on the hold again.
 func (l *Ledger) ReleaseTx(h *Hold) (answered func(err error), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -23,9 +23,9 @@ func (l *Ledger) ReleaseTx(h *Hold) (answered func(err error), ok bool) {
 }
 
 // ReleasedTx reports whether UnlockTx may have released a hold. It is called before the database is
-// asked whether it has the hold. If it has, and no transaction was in the way, the transaction of
-// UnlockTx was rolled back: shown is called then. An UnlockTx whose statement was in flight in the
-// meantime may have run after the answer: then that shows nothing.
+// asked whether it has the hold. If the database has it, and no transaction was in the way, the
+// transaction of UnlockTx was rolled back, and the caller calls shown. If another UnlockTx was in
+// flight meanwhile, its statement may have run after the answer, and shown changes nothing.
 func (l *Ledger) ReleasedTx(h *Hold) (may bool, shown func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,10 +39,10 @@ func (l *Ledger) ReleasedTx(h *Hold) (may bool, shown func()) {
 	}
 }
 
-// MayPass reports whether a transaction may pass the lease of an attempt, which stands behind
-// another transaction of this client: only while the name has no waiters, since a transaction that
-// comes later than a ticket must not go before it. It notes the transaction of the lease that was
-// granted for it, turn.
+// MayPass reports whether a transaction may pass the lease of an attempt, which is kept for another
+// transaction of this client. It may only while the name has no waiters, since a transaction that
+// comes later than a ticket must not go before it. turn is the lease that was granted for the
+// asking transaction, and is marked with tx.
 func (l *Ledger) MayPass(attempt string, turn *Attempt, waiters int, tx any) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

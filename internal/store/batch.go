@@ -13,8 +13,8 @@ import (
 // maxStatement limits the names that one statement of a batch takes and releases.
 const maxStatement = 256
 
-// outcome is the result of an op in a batch. It is Undone if the name was not plainly free, or the
-// lock not plainly without waiters.
+// outcome is the result of an op in a batch: Undone if the name was not plainly free, or if the
+// lock may have waiters.
 type outcome struct {
 	protocol.Result
 	asked time.Duration // by the client's clock, before the statement was sent
@@ -35,18 +35,18 @@ func (s *Session) runBatch(ops []protocol.Op) ([]outcome, error) {
 		outcomes[i] = outcome{results[i], asked}
 		s.deliver(op.On(), results[i].Next, asked, err)
 	}
-	if errors.Is(err, driver.ErrBusy) { // one of them had to wait, and nothing was done: each is sent alone
+	if errors.Is(err, driver.ErrBusy) { // one op would have had to wait, and nothing was done: each is sent alone
 		err = nil
 	}
 	return outcomes, err
 }
 
-// takeTogether is Take in a batch.
+// takeTogether takes a name in a batch.
 func (s *Session) takeTogether(ctx context.Context, r *driver.Request) (a Answer, taken bool, err error) {
 	o, err := s.batch.Do(ctx, protocol.Take{Request: *r})
 	a.Grant, a.Asked, a.Left = o.Grant, o.asked, ResidueOf(err)
 	if left := new(coalesce.Left); errors.As(err, &left) {
-		if a.Answered = left.Answered; a.Answered == nil { // it was never sent
+		if a.Answered = left.Answered; a.Answered == nil { // the request was never sent
 			a.Left = Nothing
 		}
 	}

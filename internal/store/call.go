@@ -9,7 +9,7 @@ import (
 )
 
 // call bounds one call of the engine, which uses the context that call returns. done MUST be called
-// with the error of the engine, and returns what the error means to the client.
+// with the error of the engine, and returns the error for the client (interpret).
 func (s *Store) call(ctx context.Context) (within context.Context, done func(err error) error) {
 	within, cancel := context.WithTimeout(ctx, s.config.TTL)
 	return within, func(err error) error {
@@ -24,9 +24,9 @@ func (s *Store) Call(ctx context.Context, f func(ctx context.Context) error) err
 	return done(f(within))
 }
 
-// interpret returns what an error means to the client. If the bound of the call cut it short, the
-// database does not answer. If the caller's context did, the error is the caller's. ErrDenied after
-// an earlier answer is an outage: the password is being changed.
+// interpret converts an error of the engine for the client. If the bound of the call cut the call
+// short, the database does not answer: ErrUnavailable. If the caller's context did, the error stays
+// the caller's. ErrDenied after an earlier answer is an outage: the password is being changed.
 func (s *Store) interpret(ctx, within context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -41,7 +41,7 @@ func (s *Store) interpret(ctx, within context.Context, err error) error {
 		}
 		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v: %w", s.config.TTL, cause))
 	}
-	if errors.Is(err, driver.ErrReadOnly) { // the next call does not meet the same connection
+	if errors.Is(err, driver.ErrReadOnly) { // so that the next call does not meet the same connection
 		s.Engine.DropReadOnly(within)
 	}
 	return err
@@ -59,8 +59,8 @@ func (s *Store) pastBroken(ctx context.Context, f func() error) error {
 	}
 }
 
-// usage returns how the pool is used, if that may be why nothing was answered. It returns
-// errExhausted if there is no free connection.
+// usage returns how the pool is used, if that may explain a missing answer: errExhausted if there
+// is no free connection, nil if there are free ones.
 func (s *Store) usage() error {
 	switch inUse, most := s.Engine.Connections(); {
 	case most == 0 && inUse == 0, inUse < most:
@@ -72,10 +72,10 @@ func (s *Store) usage() error {
 	}
 }
 
-// Unanswered is the error of a context that ended before the database said whether the name has a
-// holder or a waiter.
+// Unanswered returns the error of a context that ended before the database said whether the name
+// has a holder or a waiter.
 func (s *Store) Unanswered(ctx context.Context, err error) error {
-	// The bare error of a context says that no statement was answered.
+	// err is the bare error of a context if no statement was answered.
 	bare := err == context.Canceled || err == context.DeadlineExceeded
 	if why := s.usage(); bare && errors.Is(why, errExhausted) {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, why, Ended(ctx, err))

@@ -8,14 +8,14 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 )
 
-// Calls counts what a client has in flight, and has the contexts in which Close ends it.
+// Calls counts the calls of a client in flight, and has the contexts with which Close ends them.
 type Calls struct {
 	Background context.Context         // ends when Close begins
 	Stop       context.CancelCauseFunc // ends Background
 	// Answering ends after Background: a statement that is cut off may still take a lock.
 	Answering context.Context
 	HangUp    context.CancelFunc // ends Answering
-	Tidying   context.Context    // ends when Close has done its work, or has no more time for it
+	Tidying   context.Context    // ends when Close has done its work, or its time has passed
 	Abort     context.CancelFunc // ends Tidying
 
 	inFlight tally
@@ -59,7 +59,7 @@ func (c *Calls) Go(f func()) {
 // Wait returns when nothing is in flight any more.
 func (c *Calls) Wait() { c.inFlight.all.Wait() }
 
-// between runs f, and tells it whether a call is in flight. No call begins meanwhile.
+// between calls f with whether a call is in flight. No call begins while f runs.
 func (c *Calls) between(f func(inFlight bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,18 +1,18 @@
-// Package store is how a client calls its database: one way to send a statement, one way to try
-// again, and the sessions in which statements run. No other package calls the engine's transitions.
+// Package store calls a client's database: one way to send a statement, one way to retry it, and
+// the sessions in which statements run. No other package calls the engine's transitions.
 //
 // # A statement
 //
 // Store.call bounds every call of the engine by a TTL, and interprets its error: a call that met
 // its bound is an outage, one whose context ended is the caller's. A transition that serves waiters
-// (Session.Remove, Session.Change) delivers the grants to those of this client. If the answer is
-// lost, the waiters of the name are read instead.
+// (Session.Do, Session.Release) delivers the grants to those of this client. If the answer is lost,
+// the waiters of the name are read instead.
 //
 // # Failures
 //
-// Retry and Tries repeat a call by a Policy. Which failures a policy repeats, and what a request
-// that failed so may have left in the database (its Residue), depends on the kind of the error
-// alone. A test holds this table:
+// Retry and Tries repeat a call by a Policy. The kind of the error alone decides which policies
+// repeat it, and which Residue the failed request may have left in the database. A test holds this
+// table:
 //
 //	failure                          repeated       residue
 //	ErrRetry                         always         nothing
@@ -35,6 +35,6 @@
 // # Close
 //
 // Close ends three contexts one after the other: Background when it begins, Answering a second
-// later, Tidying when its own work is done or its time is over. Calls that wait end with the first,
-// statements in flight with the second, the rest with the third.
+// later, Tidying when its own work is done or its time has passed. Calls that wait end with the
+// first, statements in flight with the second, the rest with the third.
 package store

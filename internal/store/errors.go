@@ -22,7 +22,7 @@ type again struct{ text string }
 func (a again) Error() string { return a.text }
 func (a again) Unwrap() error { return driver.ErrRetry }
 
-// The reasons of a client to send a request again.
+// The reasons of a client to retry a request.
 var (
 	ErrSessionOver error = again{"the session ended while waiting"}
 	ErrAgain       error = again{"the name's row is gone, or it has no holder any more"}
@@ -30,32 +30,32 @@ var (
 )
 
 // isOutage reports whether an error says that the database cannot serve now. begun: the client has
-// had a session, so that a server without writes is one that a failover has left.
+// had a session, so that a failover must have left it at a server that accepts no writes.
 func isOutage(err error, begun bool) bool {
 	return errors.Is(err, driver.ErrUnavailable) || begun && errors.Is(err, driver.ErrReadOnly)
 }
 
-// isTransient reports whether it may help to run a statement of the client's own again.
+// isTransient reports whether a retry of one of the client's own statements may succeed.
 func isTransient(err error, begun bool) bool {
 	return isRace(err) || isOutage(err, begun)
 }
 
-// isRace reports whether a race was lost, or a row was locked.
+// isRace reports whether a statement lost a race or met a locked row.
 func isRace(err error) bool { return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) }
 
 // Outage reports whether an error says that the database cannot serve now.
 func (s *Store) Outage(err error) bool { return isOutage(err, s.Begun()) }
 
-// Transient reports whether it may help to run a statement of the client's own again.
+// Transient reports whether a retry of one of the client's own statements may succeed.
 func (s *Store) Transient(err error) bool { return isTransient(err, s.Begun()) }
 
 // Refusal reports whether a statement of several requests was refused, and may be accepted without
-// one of them: nothing was done, and the error is neither an outage nor a race that was lost.
+// one of them: nothing was done, and the error is neither an outage nor a lost race.
 func Refusal(err error) bool {
 	return err != nil && !driver.InDoubt(err) && !isTransient(err, true)
 }
 
-// broken reports whether an error is of a connection that broke, or that its server has ended.
+// broken reports whether an error is of a connection that broke, or that its server has closed.
 func broken(err error) bool {
 	for _, is := range []error{
 		io.EOF, io.ErrUnexpectedEOF, sqldriver.ErrBadConn, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE,
@@ -68,17 +68,17 @@ func broken(err error) bool {
 	return state == "57P01" || state == "57P02" // shutdown, crash
 }
 
-// Residue is what a request that failed may have left in the database.
+// Residue is the part of a failed request that may be in the database.
 type Residue int
 
 // The residues.
 const (
 	Nothing   Residue = iota
 	Something         // a place in the queue, or by now the lock
-	Unsure            // the same, and the statement may still be in flight
+	Unsure            // Something, and the statement may still be in flight
 )
 
-// ResidueOf judges by the error of a statement that could take the lock or a place in the queue.
+// ResidueOf returns the residue of a statement that could take the lock or a place in the queue.
 func ResidueOf(err error) Residue {
 	if errors.Is(err, contract.ErrNotAcquired) || !driver.InDoubt(err) {
 		return Nothing
@@ -86,5 +86,5 @@ func ResidueOf(err error) Residue {
 	return Unsure
 }
 
-// Ended joins an error with the cause of a context's end, which it came of.
+// Ended joins an error with the cause of the context's end that led to it.
 func Ended(ctx context.Context, err error) error { return driver.Join(context.Cause(ctx), err) }

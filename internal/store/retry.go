@@ -11,13 +11,13 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// Policy says which failures are tried again, after which pauses, and for how long. Every policy
-// repeats transient failures, and an outage for a TTL.
+// Policy says which failures are retried, after which pauses, and for how long. Every policy
+// retries transient failures, and an outage for a TTL.
 type Policy struct {
 	First, Longest time.Duration // the pause after a failure: it doubles from First to Longest
 	Tries          int           // limits the tries; 0: any number
 	Races          int           // limits the tries that lost a race or met a locked row; 0: any number
-	Limit          time.Duration // no try begins so long after the first; 0: at any time
+	Limit          time.Duration // no try begins so long after the first; 0: no limit
 	Waits          bool          // a try may wait for long: an outage counts from its first failure
 	Outages        Outages       // which of them are repeated
 	// Endless repeats every failure until the context ends. A refusal doubles the pause up to a
@@ -28,7 +28,8 @@ type Policy struct {
 // Outages says which outages a policy repeats.
 type Outages int
 
-// Every outage; those of a client that has had a session; none.
+// EveryOutage retries all outages, OnceBegun those of a client that has had a session, NoOutage
+// none.
 const (
 	EveryOutage Outages = iota
 	OnceBegun
@@ -37,7 +38,7 @@ const (
 
 // The policies.
 var (
-	// Patient is for what a lock depends on.
+	// Patient is for calls that a lock depends on.
 	Patient = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond}
 	// Waiting is for a Lock, which waits in a queue.
 	Waiting = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Waits: true, Outages: OnceBegun}
@@ -46,23 +47,23 @@ var (
 	Trying = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Races: 10, Outages: OnceBegun}
 	// Quick is for calls that no lock depends on.
 	Quick = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Tries: 5}
-	// Briefly is for what a transaction has locked for a moment.
+	// Briefly is for rows that another transaction has locked for a moment.
 	Briefly = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Outages: NoOutage}
-	// Background is for what is undone when no caller waits any more.
+	// Background is for undoing when no caller waits any more.
 	Background = Policy{First: 20 * time.Millisecond, Longest: 500 * time.Millisecond, Endless: true}
-	// Behind is for what is behind a transaction of the application's, whose end nothing tells.
+	// Behind is for releases behind a transaction of the application's, whose end is not notified.
 	Behind = Policy{First: time.Millisecond, Longest: 250 * time.Millisecond, Endless: true}
 )
 
-// Tries are the tries of one call.
+// Tries counts the tries of one call.
 type Tries struct {
 	store    *Store
 	policy   Policy
 	began    time.Duration
 	failures int
 	races    int
-	away     bool          // there is an outage
-	since    time.Duration // when it began: with a try, or with a failure, as Waits says
+	away     bool          // an outage goes on
+	since    time.Duration // when the outage began: with a try, or with a failure, as Waits says
 }
 
 // Tries begins the first try of a call.
@@ -71,7 +72,7 @@ func (s *Store) Tries(p Policy) *Tries {
 	return &Tries{store: s, policy: p, began: now, away: !p.Waits, since: now}
 }
 
-// Again reports whether a call that failed shall be tried again, after a pause.
+// Again reports whether a call that failed shall be retried. It returns after the pause.
 func (t *Tries) Again(ctx context.Context, err error) bool {
 	s, p, now := t.store, t.policy, t.store.config.Clock.Now()
 	t.failures++
@@ -98,7 +99,7 @@ func (t *Tries) Again(ctx context.Context, err error) bool {
 	return ctx.Err() == nil
 }
 
-// outage notes a failure, and reports whether an outage has lasted for too long: a TTL, or less
+// outage records a failure, and reports whether an outage has lasted for too long: a TTL, or less
 // where the pool gave no connection for a TTL. Every answer ends the outage.
 func (t *Tries) outage(err error, now time.Duration) (tooLong bool) {
 	if !t.store.Outage(err) {
@@ -112,8 +113,8 @@ func (t *Tries) outage(err error, now time.Duration) (tooLong bool) {
 	return never || errors.Is(err, errExhausted) || now-t.since >= t.store.config.TTL
 }
 
-// Retry runs f until it succeeds, or the policy allows no further try. If ctx has ended by then,
-// the error has its cause, too.
+// Retry runs f until it succeeds, or until the policy allows no further try. If ctx has ended by
+// then, the error is joined with the cause.
 func (s *Store) Retry(ctx context.Context, p Policy, f func() error) error {
 	for t := s.Tries(p); ; {
 		err := f()

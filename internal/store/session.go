@@ -23,7 +23,7 @@ type Session struct {
 	reclaimed func(name string, holder driver.Holder)
 }
 
-// Over returns why the session holds nothing any more, or nil.
+// Over returns the reason why the session holds nothing any more, or nil.
 func (s *Session) Over() error {
 	switch {
 	case s.Context().Err() != nil:
@@ -40,12 +40,12 @@ func (s *Session) Waiters() *wait.Hub { return s.hub }
 // Cycles returns the search for deadlocks of the session.
 func (s *Session) Cycles() *deadlock.Detector { return s.cycles }
 
-// Answer is what a request got: a grant, or what it left.
+// Answer is the result of a request: a grant, or its residue.
 type Answer struct {
 	Grant    driver.Grant
 	Asked    time.Duration   // by the client's clock, before the statement that granted was sent
 	Left     Residue         // if the request failed
-	Answered <-chan struct{} // closed when the statement is answered; nil: it is not in flight any more
+	Answered <-chan struct{} // closed when the statement is answered; nil: it is not in flight
 }
 
 // Take takes a name that is free. If together is true, a request for a whole name shares its
@@ -68,7 +68,7 @@ func (s *Session) Join(ctx context.Context, r *driver.Request) (Answer, protocol
 	return answer(s.store.Run(ctx, protocol.Join{Request: *r}))
 }
 
-// Reenter takes over a lock that the same owner has, in whatever process.
+// Reenter takes over a lock of the same owner, which another session holds.
 func (s *Session) Reenter(ctx context.Context, r *driver.Request) (a Answer, back bool, err error) {
 	a, outcome, err := answer(s.store.Run(ctx, protocol.Reenter{Request: *r}))
 	return a, outcome == protocol.Done, err
@@ -79,14 +79,14 @@ func answer(results []protocol.Result, asked time.Duration, err error) (Answer, 
 	return Answer{Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, results[0].Outcome, err
 }
 
-// Do runs a transition, and answers the waiters of this client to which it granted something.
+// Do runs a transition, and delivers its grants to the waiters of this client.
 func (s *Session) Do(ctx context.Context, op protocol.Op) (protocol.Result, error) {
 	results, asked, err := s.store.Run(ctx, op)
 	s.deliver(op.On(), results[0].Next, asked, err)
 	return results[0], err
 }
 
-// Release releases a lock: if it has no waiters, together with those that the session's other
+// Release releases a lock: if it has no waiters, together with the locks that the session's other
 // goroutines release at that moment. It returns false if the lock is not held.
 func (s *Session) Release(ctx context.Context, r driver.Removal) (left bool, err error) {
 	if r.Cause == driver.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
@@ -111,14 +111,14 @@ func (s *Session) Reclaim(ctx context.Context, name string, holder driver.Holder
 	return taken.Done() && len(taken.Next) == 0, err
 }
 
-// SideConn is OnSideConn, bounded as any statement.
+// SideConn is OnSideConn, with the bounds of any statement.
 func (s *Session) SideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	within, done := s.store.call(ctx)
 	return done(s.OnSideConn(within, do))
 }
 
-// deliver answers the waiters of this client that a statement has granted the lock. If the answer
-// was lost, the name is read.
+// deliver answers the waiters of this client to which a statement has granted the lock. If the
+// answer was lost, the name is read.
 func (s *Session) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
 	s.hub.Deliver(next, asked)
 	if err != nil && ResidueOf(err) == Unsure {
@@ -126,15 +126,15 @@ func (s *Session) deliver(name string, next []driver.Handoff, asked time.Duratio
 	}
 }
 
-// backend is the engine as the hub of a session uses it: the session decides on which connection
-// it listens.
+// backend is the engine as the hub of a session uses it: the session chooses the connection on
+// which it listens.
 type backend struct {
 	Engine
 	driver.Names
 	in *session.Session
 }
 
-// Listen is as of wait.Backend.
+// Listen implements wait.Backend.
 func (b backend) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
 	return b.in.Listen(ctx, ready, wake)
 }

@@ -28,22 +28,22 @@ var (
 
 // Hooks are called by the sessions of a client.
 type Hooks struct {
-	// Reconcile and Holding are as of session.Config.
+	// Reconcile and Holding are those of session.Config.
 	Reconcile func(
 		ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error),
 	) error
 	Holding func() bool
-	Unused  func() bool // reports that nothing is held, asked for, or to be given back
-	// Stray is called with the attempt of a hint that has no waiter, as of wait.Config.
+	Unused  func() bool // reports that nothing is held, requested, or being undone
+	// Stray is that of wait.Config: it is called with the attempt of a hint that has no waiter.
 	Stray     func(attempt string)
-	Reclaimed func(name string, holder driver.Holder) // a lock was taken from an expired holder
-	Lost      func(s *Session)                        // a session has ended
-	First     func()                                  // the first session is open
-	Beaten    func(took time.Duration, err error)     // nil: no observer
-	Listener  func(up bool, err error)                // nil: no observer
+	Reclaimed func(name string, holder driver.Holder) // called when a lock was taken from an expired holder
+	Lost      func(s *Session)                        // called when a session has ended
+	First     func()                                  // called when the first session is open
+	Beaten    func(took time.Duration, err error)     // called after each heartbeat; nil: no observer
+	Listener  func(up bool, err error)                // called when the listener connects or fails; nil: no observer
 
-	// Opened is called with each session. It returns what is called after all locks of the session
-	// are lost. nil: nothing is called. For tests that move the clock.
+	// Opened is called with each session. It returns the function that is called after all locks of
+	// the session are lost. nil: nothing is called. For tests that move the clock.
 	Opened func(s *session.Session) (lost func())
 }
 
@@ -54,14 +54,14 @@ type Sessions struct {
 
 	beating, connecting, hearing, looking, taking, deadlocks *outage.Report
 
-	polls   atomic.Bool    // a session has said why it polls
+	polls   atomic.Bool    // a session has logged why it polls
 	opening chan struct{}  // a token: one goroutine at a time opens a session
-	used    atomic.Bool    // since retire last looked
+	used    atomic.Bool    // a session was used since retire last looked
 	running sync.WaitGroup // sessions, and the goroutines of Go
 
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects the fields below
 	latest *Session
-	leave  func() // ends what the engine keeps for this client; nil without a session
+	leave  func() // the engine's function to end Attend; nil without a session
 }
 
 // NewSessions makes the sessions of a client. It opens none.
@@ -75,8 +75,9 @@ func NewSessions(s *Store, hooks Hooks) *Sessions {
 	}
 }
 
-// Open returns the session that is alive, and opens one if there is none. If patient is false, it
-// does not wait for a transaction of the application's that has locked the database: ErrBusy.
+// Open returns the session that is alive, and opens one if there is none. If patient is false, Open
+// returns ErrBusy rather than wait for a transaction of the application's that has locked the
+// database.
 func (m *Sessions) Open(ctx context.Context, patient bool) (s *Session, err error) {
 	if s := m.use(); s != nil {
 		return s, nil
@@ -136,7 +137,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 	m.latest = s
 	m.mu.Unlock()
 	m.store.begun.Store(true)
-	// The session ends with the client, whatever else does not.
+	// The session ends with the client, even if other parts do not end.
 	stop := context.AfterFunc(m.store.Tidying, func() { in.End(contract.ErrClosed) })
 	m.running.Go(func() {
 		defer stop()
@@ -171,8 +172,8 @@ func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 	return session
 }
 
-// SideConn is OnSideConn of the session that is alive; of the next one, if that session ends
-// meanwhile.
+// SideConn is OnSideConn of the session that is alive. If that session ends meanwhile, the next one
+// is used.
 func (m *Sessions) SideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	for {
 		s, err := m.Open(ctx, true)
@@ -185,7 +186,7 @@ func (m *Sessions) SideConn(ctx context.Context, do func(ctx context.Context, up
 	}
 }
 
-// attend tells the engine once that this client works through it.
+// attend registers this client with the engine, once.
 func (m *Sessions) attend() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,7 +195,7 @@ func (m *Sessions) attend() {
 	}
 }
 
-// depart ends what attend began: without a session the client keeps no connection of the
+// depart ends the registration: without a session the client keeps no connection of the
 // application's pool.
 func (m *Sessions) depart() {
 	m.mu.Lock()
@@ -205,8 +206,8 @@ func (m *Sessions) depart() {
 	}
 }
 
-// retire waits for the end of a session. It ends a session that was used for nothing for idleTTLs,
-// and returns true: an idle client sends no statement, and lets its database sleep.
+// retire waits for the end of a session. It ends a session that had no use for idleTTLs, and
+// returns true: an idle client sends no statement, so that its database can sleep.
 func (m *Sessions) retire(s *Session) (idle bool) {
 	ttl := m.store.config.TTL
 	tick := m.store.config.Clock.NewTimer(ttl)
@@ -252,7 +253,7 @@ func (m *Sessions) Last() *Session {
 	return m.latest
 }
 
-// use is Alive for a call that works in the session.
+// use is Alive, and marks the session as used.
 func (m *Sessions) use() *Session {
 	if !m.used.Load() {
 		m.used.Store(true)
@@ -281,7 +282,7 @@ func (m *Sessions) End() error {
 	return m.Remove(s.ID)
 }
 
-// Remove removes a session that is over from the database.
+// Remove removes an ended session from the database.
 func (m *Sessions) Remove(id string) error {
 	policy := Briefly
 	policy.Limit = contract.CleanupTimeout
@@ -292,9 +293,9 @@ func (m *Sessions) Remove(id string) error {
 	return nil
 }
 
-// tryRemove ends a session in the database, and gives back what it has: a statement that was cut
-// off may have run after the client looked. It returns errMore until there is nothing. A lock
-// behind a transaction of the application's expires with the session.
+// tryRemove ends a session in the database, and releases its locks and places: a statement that was
+// cut off may have run after the client had read them. It returns errMore until none is left. A
+// lock behind a transaction of the application's expires with the session.
 func (m *Sessions) tryRemove(id string) error {
 	var left []driver.Claim
 	err := m.store.Call(m.store.Tidying, func(ctx context.Context) (err error) {
@@ -306,12 +307,12 @@ func (m *Sessions) tryRemove(id string) error {
 	})
 	for _, has := range left {
 		r := protocol.Undo(id, has.Name, has.Attempt)
-		if has.Token != 0 { // a transaction that it guards may still be open
+		if has.Token != 0 { // a transaction that the lock guards may still be open
 			r = protocol.TakeOver("", has.Name, driver.Holder{
 				Session: id, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token},
 			})
 		}
-		if _, given := m.store.Do(m.store.Tidying, r); given == nil { // the engine tells the next holder
+		if _, given := m.store.Do(m.store.Tidying, r); given == nil { // the engine notifies the next holder
 			err = errMore
 		}
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Config is how a client calls its database.
+// Config configures a store.
 type Config struct {
 	Host, App string
-	TTL       time.Duration // of its sessions; also bounds every statement
+	TTL       time.Duration // of the sessions; also bounds every statement
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Deadlock  time.Duration // how long a waiter waits before it looks for a cycle; 0: never
 }
 
-// Engine is what a client calls beside the transitions of names, which are the Store's.
+// Engine has the calls of the engine beside the transitions of names, which are the Store's.
 type Engine interface {
 	driver.Setup
 	driver.Sessions
@@ -63,7 +63,7 @@ func (s *Store) Look(ctx context.Context, session, name string) (driver.State, e
 	return states[0], nil
 }
 
-// Run runs transitions, as of driver.Names. asked is the client's clock before the statement was
+// Run runs transitions, as driver.Names does. asked is the client's clock before the statement was
 // sent.
 func (s *Store) Run(ctx context.Context, ops ...protocol.Op) (
 	results []protocol.Result, asked time.Duration, err error,
@@ -83,7 +83,7 @@ func (s *Store) Do(ctx context.Context, op protocol.Op) (protocol.Result, error)
 	return results[0], err
 }
 
-// Inquire runs a call of the application's own that no lock depends on. ErrClosed after Close.
+// Inquire runs a call that no lock depends on, and retries it. ErrClosed after Close.
 func (s *Store) Inquire(ctx context.Context, f func(ctx context.Context) error) error {
 	if ctx == nil {
 		return contract.ErrNilContext
@@ -101,7 +101,7 @@ func (s *Store) Inquire(ctx context.Context, f func(ctx context.Context) error) 
 	return err
 }
 
-// Quickly is Inquire within a call.
+// Quickly is Inquire for a caller that is counted as a call already.
 func (s *Store) Quickly(ctx context.Context, f func(ctx context.Context) error) error {
 	quick := Quick
 	quick.Limit = s.config.TTL
@@ -110,7 +110,8 @@ func (s *Store) Quickly(ctx context.Context, f func(ctx context.Context) error) 
 	})
 }
 
-// Insist runs what a lock depends on, for a TTL. Close ends it: ErrClosed.
+// Insist runs a call that a lock depends on, and retries it for a TTL. ErrClosed when Close ends
+// it.
 func (s *Store) Insist(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := contract.UntilClosed(ctx, s.Answering)
 	defer cancel()
@@ -123,7 +124,7 @@ func (s *Store) Insist(ctx context.Context, f func(ctx context.Context) error) e
 	return err
 }
 
-// CheckSchema returns why this build cannot work with the database's tables, or nil.
+// CheckSchema returns the reason why this build cannot work with the database's tables, or nil.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	within, done := s.call(ctx)
 	var schema driver.Schema
@@ -140,7 +141,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return done(schema.Check())
 }
 
-// Explain replaces ErrSchema by what is wrong with the tables, where that can be found out.
+// Explain replaces ErrSchema by the difference of the tables, where that can be read.
 func (s *Store) Explain(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrSchema) {
 		if which := s.CheckSchema(ctx); which != nil {
@@ -150,12 +151,12 @@ func (s *Store) Explain(ctx context.Context, err error) error {
 	return err
 }
 
-// identifyTimeout is how long Database waits for the database to say which one it is.
+// identifyTimeout bounds the question of Database for the identity of the database.
 const identifyTimeout = time.Second
 
 // Database identifies the client's database, and asks again if renew is true. It returns "" where
-// that is not known: the pool has no free connection to ask with, since transactions may have them
-// all.
+// the identity is not known: the pool has no free connection to ask with, since transactions may
+// have all of them.
 func (s *Store) Database(ctx context.Context, renew bool) string {
 	if renew || s.database.Load() == nil {
 		if inUse, most := s.Engine.Connections(); most == 0 || inUse < most {

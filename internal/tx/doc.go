@@ -1,11 +1,12 @@
-// Package tx is what a client does inside the application's transactions: Guard, UnlockTx and
-// LockTx. The transaction stays the application's: the package never ends it, never retries in it,
-// and never passes it a context that ends while it goes on.
+// Package tx works inside the application's transactions: Guard, UnlockTx and LockTx. The
+// transaction stays the application's: the package never ends it, never retries in it, and never
+// passes it a context that may end before it.
 //
 // # Flow
 //
-// Each step of a call sends its statement in the transaction (Tx), in a transaction of dblock's own
-// (the side connection), or is the client's. A test compares the steps of this table with the code:
+// Each step of a call is a statement in the transaction (Tx), a statement in a transaction of
+// dblock's own (the side connection), or a call of the client. A test compares the steps of this
+// table with the code:
 //
 //	Guard of a new hold              MakeGuard, Guard
 //	Guard of a guarded hold          Guard
@@ -17,9 +18,9 @@
 //
 // LockTx locks the name's row if no lease is in the way. Otherwise it waits in the queue for a
 // lease of its own (Acquire), which keeps other clients behind it, and then locks the row. The
-// lease stands behind the transaction, and is released (Leave) once that has ended. If another
-// lease has come in between, LockTx abandons its lease, and begins again.
+// lease is kept for the transaction, and is released (Leave) once that has ended. If another lease
+// was granted in between, LockTx abandons its own lease, and begins again.
 //
-// UnlockTx takes the hold out of what the client relies on before its statement is sent. Package
-// ledger has the states after that.
+// UnlockTx takes the hold from those that the client relies on, before its statement is sent.
+// Package ledger has the states after that.
 package tx

@@ -11,13 +11,14 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// guardTimeout is how long Guard waits for the lock's row, where it has to make the guard's: for
-// transactions of dblock's own, and not for the application's, which may be the caller's own.
+// guardTimeout limits how long Guard waits for the lock's row, where it has to make the guard's
+// row. It waits for transactions of dblock's own, and not for the application's, which may be the
+// caller's own.
 const guardTimeout = time.Second
 
-// Guard makes sure that what a transaction writes is written by the holder of all these locks. It
-// returns the name that failed with the error. It makes the guards of all before it touches the
-// transaction, whose snapshot must show them.
+// Guard lets a transaction write only while the client holds all these locks. With an error it
+// returns the name that failed. It makes the guards of all locks before it uses the transaction,
+// whose snapshot must show them.
 func (t *Transactions) Guard(ctx context.Context, in Tx, holds []*ledger.Hold) (failed string, err error) {
 	proofs := make([]func(), len(holds))
 	for i, h := range holds {
@@ -45,7 +46,7 @@ func (t *Transactions) guard(ctx context.Context, in Tx, h *ledger.Hold) error {
 	defer done()
 	held := h.Held()
 	err = in.Guard(ctx, held, h.In.SideConn)
-	// The member of a cohort may have been split off since.
+	// The member of a cohort may have been split off since h.Held.
 	if own := h.Mode.Load().Token; errors.Is(err, driver.ErrNotHeld) && held.Token != own {
 		held.Token = own
 		err = in.Guard(ctx, held, h.In.SideConn)
@@ -54,16 +55,17 @@ func (t *Transactions) guard(ctx context.Context, in Tx, h *ledger.Hold) error {
 		return other
 	}
 	if errors.Is(err, driver.ErrRetry) {
-		h.Guardable.Store(false) // the row may be gone: the next transaction makes it anew
+		h.Guardable.Store(false) // the guard's row may be gone: the next transaction makes it anew
 	}
 	return err
 }
 
-// makeGuard makes the row that Guard locks, unless that was done. After UnlockTx it is done again:
-// where the transaction of UnlockTx is open, that fails within a second, and a share lock would
-// wait for it. Once the lock is guarded, proven must be called: that transaction was rolled back.
+// makeGuard makes the row that Guard locks, unless that was made before. After UnlockTx it is made
+// again: while the transaction of UnlockTx is open, makeGuard fails within a second, whereas a
+// share lock would wait for that transaction. Once the lock is guarded, proven must be called: the
+// transaction of UnlockTx was rolled back.
 func (t *Transactions) makeGuard(ctx context.Context, in Tx, h *ledger.Hold) (proven func(), err error) {
-	h.Guarded.Store(true) // before the look: a release that does not see it has taken the hold out
+	h.Guarded.Store(true) // before the read: a release that does not see it has taken the hold out
 	released, proven := t.Ledger.ReleasedTx(h)
 	switch {
 	case !released && !t.Ledger.Relies(h):

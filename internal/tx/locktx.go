@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// LockTx locks the name's row in a transaction. Behind a lease it waits for a lease of its own.
+// LockTx locks the name's row in a transaction. Behind a lease it first waits for a lease of its
+// own.
 func (t *Transactions) LockTx(ctx context.Context, in Tx, name string, wait bool) error {
 	for {
 		state, locked, err := t.lockRow(ctx, in, name, nil, wait)
@@ -41,7 +42,7 @@ func (t *Transactions) LockTx(ctx context.Context, in Tx, name string, wait bool
 	}
 }
 
-// lockRow locks the name's row. turn is the lease that was granted for it, nil for none.
+// lockRow locks the name's row. turn is the lease that was granted for this call, nil for none.
 func (t *Transactions) lockRow(
 	ctx context.Context, in Tx, name string, turn *ledger.Attempt, wait bool,
 ) (driver.State, bool, error) {
@@ -60,9 +61,9 @@ func (t *Transactions) lockRow(
 		return state, locked, nil
 	case t.Store.Closing():
 		return state, false, contract.ErrClosed
-	case errors.Is(err, driver.ErrRetry): // also if ctx has ended: the engine may have ended the transaction
+	case errors.Is(err, driver.ErrRetry): // also after the end of ctx: the database may have ended the transaction
 		return state, false, err
-	case ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
+	case ctx.Err() != nil && !wait: // the engine would have returned a holder that it had found
 		return state, false, t.Store.Unanswered(ctx, err)
 	case ctx.Err() != nil:
 		return state, false, t.Refuse(state, store.Ended(ctx, err))
@@ -70,8 +71,8 @@ func (t *Transactions) lockRow(
 	return state, false, t.Store.Explain(ctx, err)
 }
 
-// attemptOf returns the attempt with which the owner in ctx holds a name, "" if it does not: its
-// own lease is no obstacle. A share of its own would be one for ever.
+// attemptOf returns the attempt with which the owner in ctx holds a name, or "": LockTx passes the
+// owner's own lease. With a share of its own the owner would wait for ever, so that is an error.
 func (t *Transactions) attemptOf(ctx context.Context, name string) (string, error) {
 	o, ok := t.Ledger.Owners.In(ctx)
 	if !ok {
@@ -93,10 +94,10 @@ func (t *Transactions) attemptOf(ctx context.Context, name string) (string, erro
 	return h.ID, nil
 }
 
-// passing returns which leases the transaction of one LockTx may pass: the lease of the owner in
-// its context, the lease that was granted for it, and those that stand behind this transaction
-// already. A lease that was passed to wait for the row stays so: the transaction predates every
-// ticket that it meets then.
+// passing returns the Pass of one LockTx. Its transaction may pass the lease of the owner in its
+// context, the lease that was granted for it, and the leases that are kept for this transaction
+// already. A lease that was passed to wait for the row may be passed again: the transaction
+// predates every ticket that it finds then.
 func (t *Transactions) passing(mine string, turn *ledger.Attempt) driver.Pass {
 	var passed string
 	return func(attempt string, waiters int, tx any) bool {
@@ -108,9 +109,9 @@ func (t *Transactions) passing(mine string, turn *ledger.Attempt) driver.Pass {
 	}
 }
 
-// standBehind releases a lease once the transaction that has locked its row has ended. Nothing
-// notifies of that end, so the release is tried until the row is free. If the client is closed or
-// its session dies first, the lease ends with the session, and its next holder meets the same row
+// standBehind releases a lease once the transaction that has locked its row has ended. The end is
+// not notified, so the release is retried until the row is free. If the client is closed or its
+// session dies first, the lease ends with the session, and the next holder waits for the same row
 // lock.
 func (t *Transactions) standBehind(s *store.Session, k *ledger.Attempt) {
 	t.Store.Go(func() {

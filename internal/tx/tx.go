@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// Tx is a transaction of the application's, with what the engine does in it. Its methods are as of
+// Tx runs the engine's steps in a transaction of the application's. Its methods are those of
 // driver.Transactions.
 type Tx interface {
 	Exclusive() bool
@@ -24,17 +24,18 @@ type Tx interface {
 	) (driver.State, bool, error)
 }
 
-// Config is what transactions need of their client.
+// Config has the parts of the client that transactions use.
 type Config struct {
 	Store    *store.Store
 	Sessions *store.Sessions
 	Ledger   *ledger.Ledger
-	// Settle reads the mode of a hold, if it is not known, and makes the member of a cohort its
+	// Settle reads the mode of a hold, unless it is known, and makes the member of a cohort its
 	// only holder.
 	Settle func(ctx context.Context, h *ledger.Hold) error
-	// Acquire waits for a lease of a transaction.
+	// Acquire waits for the lease of a transaction.
 	Acquire func(ctx context.Context, name string) (*ledger.Hold, error)
-	// Leave releases once whatever an attempt has got. Abandon does so in the background.
+	// Leave releases the lock or place of an attempt, in one try. Abandon does so in the
+	// background.
 	Leave   func(s *store.Session, k *ledger.Attempt) error
 	Abandon func(s *store.Session, k *ledger.Attempt)
 	// Refuse makes ErrNotAcquired.
@@ -46,11 +47,10 @@ type Config struct {
 // Transactions works inside the transactions of an application.
 type Transactions struct{ Config }
 
-// New makes what works inside the transactions of an application.
+// New makes the Transactions of a client.
 func New(config Config) *Transactions { return &Transactions{config} }
 
-// inside runs a step of a hold in the caller's transaction, unless the hold is known not to be
-// held.
+// inside runs a step of a hold in the caller's transaction, unless the hold is known to have ended.
 func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -67,33 +67,33 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() e
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if t.Ledger.Relies(h) { // else a transaction is not told whether it was this one
+		if t.Ledger.Relies(h) { // after UnlockTx, it is not known whether this transaction released the lock
 			t.Ledger.Lose(err, h)
 		}
 		if over := h.Over(); over != nil {
 			return over
 		}
 		return contract.Lost(err)
-	case !h.In.Alive(): // it ended while the step was in flight
+	case !h.In.Alive(): // the session ended while the step was in flight
 		return contract.Lost(driver.Join(context.Cause(h.In.Context()), err))
 	}
 	return err
 }
 
 // elsewhere returns ErrConfig if a transaction is of another database than the client's: neither
-// its answers nor what it has locked mean anything here. is identifies the transaction's database,
-// "" if that is not known. Then the transaction is asked, but only after an error that another
-// database would explain: on MySQL it may have its snapshot from then on.
+// its answers nor its locks count here. is identifies the transaction's database, "" if that is not
+// known. Then the transaction is asked, but only after an error that another database would
+// explain: on MySQL the question may give the transaction its snapshot.
 func (t *Transactions) elsewhere(ctx context.Context, in Tx, is string, err error) error {
 	if is == "" && (errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrRetry)) {
-		is, _ = in.Database(ctx) // without an answer, err is what is known
+		is, _ = in.Database(ctx) // without an answer, err is returned
 	}
 	if is == "" {
 		return nil
 	}
 	mine := t.Store.Database(ctx, false)
 	if mine != "" && mine != is {
-		mine = t.Store.Database(ctx, true) // its tables may have been made anew meanwhile
+		mine = t.Store.Database(ctx, true) // the tables may have been made anew meanwhile
 	}
 	if mine == "" || mine == is {
 		return nil
@@ -102,9 +102,9 @@ func (t *Transactions) elsewhere(ctx context.Context, in Tx, is string, err erro
 		driver.ErrConfig)
 }
 
-// fix keeps the mode of a hold as it is until done is called: another mode would look like a loss.
-// The member of a cohort becomes its only holder, but not where the transaction may be in the way
-// of that: there the engine goes by the cohort.
+// fix keeps the mode of a hold as it is until done is called, since another mode would look like a
+// loss. It makes the member of a cohort its only holder, unless the transaction may be in the way
+// of that: then the engine uses the cohort's token.
 func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in Tx) (done func(), err error) {
 	for {
 		if !in.Exclusive() || h.Mode.Load().Vague() {
@@ -118,6 +118,6 @@ func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in Tx) (done fun
 		if !h.Mode.Load().Vague() {
 			return h.Mode.RUnlock, nil
 		}
-		h.Mode.RUnlock() // it became so meanwhile
+		h.Mode.RUnlock() // the mode became unknown meanwhile
 	}
 }

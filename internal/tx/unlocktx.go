@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// UnlockTx releases locks with a transaction, if that commits. It returns the name that failed with
-// the error. The transaction may have released the locks before that one.
+// UnlockTx releases locks with the commit of a transaction. With an error it returns the name that
+// failed. The transaction may have released the locks before that one.
 func (t *Transactions) UnlockTx(ctx context.Context, in Tx, holds []*ledger.Hold) (failed string, err error) {
 	for _, h := range holds {
 		if err := t.inside(ctx, h, func() error { return t.unlockTx(ctx, in, h) }); err != nil {
@@ -44,16 +44,16 @@ func (t *Transactions) unlockTx(ctx context.Context, in Tx, h *ledger.Hold) erro
 	return err
 }
 
-// beginRelease takes a hold out of what its owner can enter, before the statement of UnlockTx is
-// sent, and keeps its mode as it is until done is called. The lock of Entries keeps other entries
-// from coming in between that and the look at how many there are.
+// beginRelease takes a hold from those that its owner can enter, before the statement of UnlockTx
+// is sent, and keeps its mode as it is until done is called. The lock of Entries keeps a further
+// entry from coming between that step and the count of entries.
 func (t *Transactions) beginRelease(
 	ctx context.Context, in Tx, h *ledger.Hold,
 ) (done func(), answered func(err error), err error) {
 	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
 		return nil, nil, err
 	}
-	defer h.Entries.Unlock() // before the statement is sent: Unlock must not wait for that past its context
+	defer h.Entries.Unlock() // before the statement is sent: Unlock must not wait for the statement past its context
 	if n := h.Entries.N; n > 1 {
 		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only",
 			driver.ErrUnsupported, n)
