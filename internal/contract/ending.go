@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// CleanupTimeout is how long Unlock tries when its context has already ended.
+// CleanupTimeout limits how long Unlock tries when its context has already ended.
 const CleanupTimeout = 5 * time.Second
 
 const (
-	// CloseTimeout is how long Close works on what it can: longer than CleanupTimeout, for which it
+	// CloseTimeout limits how long Close works. It is longer than CleanupTimeout, for which Close
 	// waits for the application's transactions.
 	CloseTimeout = 8 * time.Second
-	// StuckTimeout is how long Close waits then for what was cut off. A function or a driver of the
-	// application's may not end with its context.
+	// StuckTimeout limits how long Close then waits for calls that it has cancelled. A function or
+	// a driver of the application's may not end with its context.
 	StuckTimeout = 2 * time.Second
 )
 
-// ErrStuck is what Close returns after that.
+// ErrStuck is the error of Close after that.
 var ErrStuck = errors.New("a call of the client goes on that does not end with its context: " +
 	"what is left ends with its session")
 
-// ToUnlock is the context to unlock with: one of its own for CleanupTimeout where ctx has ended, or
-// is under what is unlocked, which is a key of it then.
+// ToUnlock returns the context for an Unlock: a new one for CleanupTimeout where ctx has ended, or
+// ends with the lock; then under is a key of ctx. Otherwise it returns ctx.
 func ToUnlock(ctx context.Context, under any) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil && ctx.Value(under) == nil {
 		return ctx, func() {}
@@ -32,7 +32,7 @@ func ToUnlock(ctx context.Context, under any) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTimeout)
 }
 
-// WaitAtMost bounds the wait for a lock by d; 0: ctx alone bounds it. What it returns must not
+// WaitAtMost bounds the wait for a lock by d; 0: only ctx bounds it. The returned context must not
 // govern the lock afterwards.
 func WaitAtMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d == 0 {
@@ -41,8 +41,8 @@ func WaitAtMost(ctx context.Context, d time.Duration) (context.Context, context.
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("WaitAtMost %v: %w", d, context.DeadlineExceeded))
 }
 
-// EndOf is why a lock with this context has ended, or nil. A loss comes without the name of the
-// lock, which the error gets anyway.
+// EndOf returns the reason why a lock with this context has ended, or nil. The error of a loss is
+// without the name of the lock, which the caller adds.
 func EndOf(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrLost) {

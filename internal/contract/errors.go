@@ -1,6 +1,6 @@
-// Package contract has what every client of locks has in common, in tables or on the server's own
-// locks: the options of a lock, the kinds of failure, the handle. Package dblock documents them
-// under names of its own.
+// Package contract has the parts that are common to all clients of locks, in tables or on the
+// server's own locks: the options of a lock, the kinds of failure, the handle. Package dblock
+// documents them under names of its own.
 package contract
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// The kinds of failure that a client itself finds.
+// The kinds of failure that a client itself detects.
 var (
 	ErrNotAcquired   = errors.New("not acquired")
 	ErrLost          = errors.New("lost")
@@ -23,16 +23,16 @@ var (
 	ErrInvalidOption = errors.New("invalid option")
 )
 
-// ErrNilContext is what a nil context gets.
+// ErrNilContext is the error for a nil context.
 var ErrNilContext = fmt.Errorf("%w: the context is nil", ErrInvalidOption)
 
-// ErrUnlocked is the cause with which a lock ends that was unlocked.
+// ErrUnlocked is the cause with which the context of an unlocked lock ends.
 var ErrUnlocked = fmt.Errorf("%w: unlocked", driver.ErrNotHeld)
 
-// Lost is ErrLost with its reason.
+// Lost returns ErrLost with its reason.
 func Lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
 
-// JoinUnlock joins what was done under a lock with its Unlock. That the lock was lost is said once.
+// JoinUnlock joins the error of the work under a lock with that of Unlock. It reports a loss once.
 func JoinUnlock(done, unlocked error) error {
 	if errors.Is(done, ErrLost) && errors.Is(unlocked, ErrLost) {
 		return done
@@ -40,7 +40,7 @@ func JoinUnlock(done, unlocked error) error {
 	return driver.Join(done, unlocked)
 }
 
-// UntilClosed is ctx that also ends, with cause ErrClosed, when another one does.
+// UntilClosed returns ctx with a second end: when other ends, with cause ErrClosed.
 func UntilClosed(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(ErrClosed) })

@@ -2,7 +2,8 @@ package contract
 
 import "context"
 
-// Handle is dblock.Handle. It is an alias on both sides, so that the public page shows its methods.
+// Handle is dblock.Handle. It is an alias in both packages, so that the public page shows its
+// methods.
 type Handle = interface {
 	Name() string
 	Token() int64

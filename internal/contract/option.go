@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// MaxName is how many bytes a lock's name, a host or a thread may have.
+	// MaxName limits the bytes of a lock's name, a host or a thread.
 	MaxName = 255
 	// MinLease is the shortest fixed lease.
 	MinLease   = 100 * time.Millisecond
@@ -40,7 +40,7 @@ func (o Option) addTo(s *Several) { s.All = append(s.All, o) }
 
 func (f For) addTo(s *Several) { s.Each[f.Name] = append(s.Each[f.Name], f.Options...) }
 
-// OfSeveral sorts the options of several names.
+// OfSeveral sorts options into those for all names and those for one name.
 func OfSeveral(options []LocksOption) (Several, error) {
 	s := Several{Each: map[string][]Option{}}
 	for _, o := range options {
@@ -63,20 +63,20 @@ type Options struct {
 	Metadata map[string]string
 	Units    int // 0: the whole name
 	Of       int
-	Shares   int // how often Shared or Permits was said
+	Shares   int // how often Shared or Permits was given
 	Permits  bool
 	Progress time.Duration
 	Watched  bool
 	MinHold  time.Duration
 	Rests    bool
-	AtMost   time.Duration // of waiting
+	AtMost   time.Duration // limits the wait
 	Bounded  bool
 }
 
 // Shared reports whether others may have the name as well.
 func (o *Options) Shared() bool { return o.Units > 0 }
 
-// Leasing reports whether an option is there that only a lock in a table can have.
+// Leasing reports whether the options need a lock in a table.
 func (o *Options) Leasing() bool {
 	return o.Owner != nil || o.Leased || o.Metadata != nil || o.Rests || o.Permits || o.Watched
 }
@@ -126,8 +126,7 @@ func Of(name string, options []Option) (o Options, err error) {
 	return o, nil
 }
 
-// NamesOfTx validates the names that LockTx was given, and returns them in the order in which they
-// are locked.
+// NamesOfTx validates the names of LockTx, and returns them in the order in which they are locked.
 func NamesOfTx(names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: no names", ErrInvalidOption)
@@ -140,7 +139,7 @@ func NamesOfTx(names []string) ([]string, error) {
 	return slices.Compact(slices.Sorted(slices.Values(names))), nil
 }
 
-// CheckText refuses what not every engine keeps byte for byte.
+// CheckText refuses a text that some engine would not keep byte for byte.
 func CheckText(s string) error {
 	switch {
 	case s == "":

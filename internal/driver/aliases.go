@@ -2,7 +2,7 @@ package driver
 
 import "github.com/dblock-go/dblock/internal/protocol"
 
-// The values that go in and out of a transition. Package protocol says what they mean.
+// The values that go in and out of a transition. Package protocol documents them.
 type (
 	Request    = protocol.Request
 	Grant      = protocol.Grant
@@ -18,7 +18,7 @@ type (
 // Readers is the capacity of a name with readers and writers.
 const Readers = protocol.Readers
 
-// Why something leaves a name.
+// The causes for which a hold or a place leaves a name.
 const (
 	ByHolder  = protocol.ByHolder
 	ByAttempt = protocol.ByAttempt

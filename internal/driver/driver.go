@@ -1,10 +1,9 @@
 // Package driver is the interface between dblock's client and its database engines, with the values
-// that go in and out. The engines import it, the client
-// imports it, and neither imports the other.
+// that go in and out. Engines and client import this package, and not each other.
 //
 // Every method is one atomic transition of the tables. An engine decides races inside the database,
-// by the database's clock. It keeps no state of its own between calls: waiting, retries and giving
-// up are the client's part.
+// by the database's clock. It keeps no state of its own between calls: waiting, retries and
+// abandoning a request are the client's part.
 //
 // # Order of locks
 //
@@ -18,7 +17,8 @@
 // An application's transaction that guards a hold share-locks the hold's row in dblock_guards. A
 // takeover (Removal ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
 // it locks that row after the name's, without waiting, and writes it. A release by the holder does
-// so where the hold was guarded (Removal.Guarded), and ReleaseTx always. The end of a session,
+// the same if the hold was guarded (Removal.Guarded), and ReleaseTx always. The end of a session
+// takes no lock away, and leaves that row alone.
 // which takes no lock away, does not.
 package driver
 
@@ -36,12 +36,12 @@ type Engine[TX any] struct {
 
 // Backend is a database that holds locks. All methods are safe for concurrent use. They return
 // errors that match one of the kinds in this package with errors.Is, the context's own error, or
-// the vendor's error as it came.
+// the vendor's error unchanged.
 //
 // The application's transactions may lock a name's row for any time (LockTx, UnlockTx). No method
 // keeps a connection to wait for such a transaction: a method that needs that row returns ErrBusy
-// after a moment, and has done nothing. On MySQL the single statement of a release without waiters
-// has no limit for the wait of its own: its context ends it.
+// after a moment, and has done nothing. On MySQL one statement, the release of a lock without
+// waiters, has no limit of its own for that wait: its context ends it.
 type Backend interface {
 	Setup
 	Sessions
@@ -53,7 +53,7 @@ type Backend interface {
 	Quorum
 }
 
-// Setup is what is asked before anything is done.
+// Setup describes an engine before it is used.
 type Setup interface {
 	// Validate returns the errors that can be found without I/O: a nil pool, a pool that is too
 	// small.
@@ -62,8 +62,8 @@ type Setup interface {
 	// Schema reads which builds can work with the tables.
 	Schema(ctx context.Context) (Schema, error)
 
-	// Connections returns how many connections of the application's pool are in use now, and how
-	// many it allows; 0: any number. It is called only to explain why nothing was answered.
+	// Connections returns the number of connections of the application's pool that are in use now,
+	// and the number that it allows; 0: any number. It is called only to explain a missing answer.
 	Connections() (inUse, most int)
 
 	// DropReadOnly closes those idle connections of the application's pool that are to a server

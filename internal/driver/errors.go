@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// The kinds of failure that a client acts upon. An engine turns its vendor's errors into these in
+// The kinds of failure on which a client acts. An engine turns its vendor's errors into these in
 // one function, by code and never by message, and keeps the vendor's error beside the kind (Fail).
 var (
 	ErrSchema      = errors.New("dblock's tables are missing or of another version")
@@ -25,15 +25,15 @@ var (
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 
 	// ErrCannotListen is ErrUnsupported of Upkeep.Listen where no setting would help: the
-	// application's driver has nothing to listen with.
+	// application's driver cannot listen.
 	ErrCannotListen = Fail(ErrUnsupported, errors.New("the database driver offers no LISTEN"))
 
 	// ErrDeaf is ErrUnsupported of Upkeep.Listen where the application gave an address to listen
-	// at, and nothing is heard there.
+	// at, and no notification arrives there.
 	ErrDeaf = Fail(ErrUnsupported, errors.New("nothing is heard at the address given to Listen: it is a pooler's, "+
 		"or of another database"))
 
-	// ErrInDoubt is joined to a kind. The transaction may have been committed all the same.
+	// ErrInDoubt is joined to a kind if the transaction may have been committed nevertheless.
 	ErrInDoubt = errors.New("whether the transaction was committed is not known")
 
 	// ErrRefused is joined to the error of a server that came in place of an effect: the statement,
@@ -45,8 +45,8 @@ var (
 	ErrReplaced = errors.New("the database is another than the one that was opened")
 )
 
-// Fail joins a kind and its cause: errors.Is finds both. A cause that is of the kind stays as it
-// is. The text has one line: pgx gives each address that it tried a line of its own.
+// Fail joins a kind and its cause: errors.Is finds both. A cause that matches the kind is returned
+// unchanged. The text has one line: pgx gives each address that it tried a line of its own.
 func Fail(kind, cause error) error {
 	if errors.Is(cause, kind) {
 		return cause
@@ -54,7 +54,7 @@ func Fail(kind, cause error) error {
 	return &joined{kind.Error() + ": " + Line(cause.Error()), []error{kind, cause}}
 }
 
-// Refused marks the error of a server as a refusal. Its text stays.
+// Refused marks the error of a server as a refusal. Its text stays the same.
 func Refused(err error) error {
 	if errors.Is(err, ErrRefused) {
 		return err
@@ -62,15 +62,15 @@ func Refused(err error) error {
 	return &joined{err.Error(), []error{err, ErrRefused}}
 }
 
-// effectless are the kinds of failure that say that nothing was done.
+// effectless are the kinds of failure after which the call has done nothing.
 var effectless = []error{
 	ErrRefused, ErrSchema, ErrReadOnly, ErrRetry, ErrBusy, ErrNotHeld, ErrCapacity, ErrUnsupported, ErrConfig,
 	ErrDenied,
 }
 
-// InDoubt reports whether a call that failed may have had its effect all the same, or may have it
-// later. That is so unless its error says otherwise: a connection that broke and a context that
-// ended while a statement was in flight leave it open, and so does an error that no engine knows.
+// InDoubt reports whether a failed call may have had its effect, or may have it later. That is so
+// unless the error says otherwise. The outcome is unknown after a broken connection, after the end
+// of a context while a statement was in flight, and after an error that no engine knows.
 func InDoubt(err error) bool {
 	if err == nil || errors.Is(err, ErrInDoubt) {
 		return err != nil
@@ -78,11 +78,11 @@ func InDoubt(err error) bool {
 	return !slices.ContainsFunc(effectless, func(kind error) bool { return errors.Is(err, kind) })
 }
 
-// errPoolClosed is what becomes of every statement when the application has closed its pool.
+// errPoolClosed is the error of every statement after the application has closed its pool.
 var errPoolClosed = Fail(ErrConfig, errors.New("the application has closed the pool: close the client first"))
 
-// PoolClosed is ErrConfig where an error says that the pool was closed, and nil otherwise. Neither
-// database/sql nor pgxpool has a value for that error.
+// PoolClosed returns ErrConfig if an error says that the pool was closed, and nil otherwise.
+// Neither database/sql nor pgxpool has a value for that error.
 func PoolClosed(err error) error {
 	for at := err; at != nil; at = errors.Unwrap(at) {
 		if text := at.Error(); text == "sql: database is closed" || text == "closed pool" {
@@ -92,7 +92,7 @@ func PoolClosed(err error) error {
 	return nil
 }
 
-// Join is errors.Join with a text of one line, in which nothing stands twice.
+// Join is errors.Join with a text of one line, without repetitions.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {
@@ -108,7 +108,7 @@ func Join(errs ...error) error {
 	return &joined{Line(texts...), errs}
 }
 
-// Line makes one line of texts, in which nothing stands twice.
+// Line joins texts to one line, without repetitions.
 func Line(texts ...string) (line string) {
 	for part := range strings.Lines(strings.Join(texts, "\n")) {
 		switch part = strings.TrimSpace(part); {
@@ -124,7 +124,7 @@ func Line(texts ...string) (line string) {
 	return line
 }
 
-// joined are several errors.
+// joined is an error that wraps several others.
 type joined struct {
 	text string
 	errs []error

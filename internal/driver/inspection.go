@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// All is the limit that leaves nothing out.
+// All is the limit that omits nothing.
 const All = math.MaxInt32
 
-// Inspection reads names, queues and sessions: for the clients that wait for them, and for people.
+// Inspection reads names, queues and sessions, for the clients that wait for them, and for
+// operators.
 type Inspection interface {
-	// Read returns the states of names as a session sees them, in the order of their bytes; of no
-	// session ("") without Queued and Granted. A name without a row is left out. If waiters > 0, a
-	// state has all Holders, and up to so many waiters in Queue. Read reads no more places of a
-	// queue than those, or the first one.
+	// Read returns the states of names as a session sees them, in the order of their bytes. Without
+	// a session ("") a state has no Queued and Granted. A name without a row is left out. If
+	// waiters > 0, a state has all Holders, and up to so many waiters in Queue. Read reads no more
+	// places of a queue than those, or the first one.
 	Read(ctx context.Context, session string, names []string, waiters int) ([]State, error)
 
-	// Names lists up to limit names that match the filter, in the order of their bytes. It goes
+	// Names lists up to limit names that match the filter, in the order of their bytes. It reads
 	// along the primary key, or along the queues, from f.After on.
 	Names(ctx context.Context, f Filter, limit int) ([]string, error)
 
 	// Why lists a name and the names that its holders wait for, directly or through others: up to
-	// limit, those next to it first. A name without a row has none. Unlike WaitGraph, Why follows
-	// cohorts and dead sessions, for people. It is one statement, and so one snapshot.
+	// limit, the nearest first. For a name without a row the list is empty. Unlike WaitGraph, Why
+	// follows cohorts and dead sessions, for operators. It is one statement, and so one snapshot.
 	Why(ctx context.Context, name string, limit int) ([]string, error)
 
 	// Sessions lists up to limit sessions that match the filter and have a higher id than after, in
-	// the order of their ids, with what each holds and waits for.
+	// the order of their ids, with the numbers of their locks and places.
 	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)
 
 	// Claims lists up to limit locks and places in queues that a session has, dead or not.
@@ -40,8 +41,8 @@ type Inspection interface {
 	WaitGraph(ctx context.Context, attempts []string) ([]Wait, error)
 
 	// Watch registers a session for changes of a name, under an id of its own. Its listener
-	// receives a hint with the id for each transition that stirs (Announce, EndRest, Break). The
-	// watch ends with the session, or with Unwatch.
+	// receives a hint with the id for each transition that notifies watchers (Announce, EndRest,
+	// Break). The watch ends with the session, or with Unwatch.
 	Watch(ctx context.Context, session, name, watch string) error
 	Unwatch(ctx context.Context, name, watch string) error
 }
@@ -60,14 +61,14 @@ type Filter struct {
 // ContendedAlone reports whether the filter asks for names with waiters, whoever holds them.
 func (f Filter) ContendedAlone() bool { return f.Contended && f.Host == "" && f.Older <= 0 }
 
-// SessionFilter selects sessions. The zero value selects all that live.
+// SessionFilter selects sessions. The zero value selects all live sessions.
 type SessionFilter struct {
 	Host string
 	App  string
 	Dead bool // also sessions that are dead or expired
 }
 
-// SessionDetail is a session as an inspector sees it.
+// SessionDetail is a session as package inspect shows it.
 type SessionDetail struct {
 	ID      string
 	Host    string

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Jobs keep the runs of jobs in their slots.
+// Jobs records the runs of jobs in their slots.
 type Jobs interface {
 	// BeginRun claims a slot of a name. It returns false and the existing run where the slot is
-	// claimed already, or counts as run. A run that has failed, or that has a dead session, passes
-	// its claim on where retry says so, and Tries goes up. The caller must hold the job's lock: the
-	// key decides between two claims at once only where they are for the same slot.
+	// claimed already, or counts as run. A run that has failed, or whose session is dead, passes
+	// its claim on if retry allows it, and Tries increases. The caller must hold the job's lock:
+	// the key decides between two claims at once only where they are for the same slot.
 	//
 	// A slot of the database's clock counts as run if a run under another interval, or of a moment,
 	// began within it. Slots of two intervals may have the same number: their ends tell them apart,
@@ -19,45 +19,44 @@ type Jobs interface {
 	//
 	// A moment counts as run if a later one has a run, failed or not, or if a run under an interval
 	// began at it or later. A schedule's slot is the latest of its moments by the database's clock.
-	// Where there is none, or a moment is too early, BeginRun returns false and a run of which
-	// nothing is set but Seen.
+	// If there is none, or a moment is too early, BeginRun returns false and a run in which only
+	// Seen is set.
 	BeginRun(ctx context.Context, r Run, slot Slot, retry Retry) (Run, bool, error)
 
-	// EndRun writes the outcome of a run. ErrNotHeld unless the claim is still that of the run's
-	// token.
+	// EndRun writes the outcome of a run. ErrNotHeld unless the run's token still has the claim.
 	EndRun(ctx context.Context, r Run) error
 
 	// Runs lists up to limit runs that match the filter.
 	Runs(ctx context.Context, f RunFilter, limit int) ([]Run, error)
 }
 
-// RunFilter selects the runs of one name, latest first, or of each name the latest run, in the
+// RunFilter selects the runs of one name, latest first, or the latest run of each name, in the
 // order of their bytes. Slots do not order runs, because the interval may have changed.
 type RunFilter struct {
-	Name   string    // "": of each name the latest run, for which all of its runs are read
-	Before time.Time // of one name: only runs that began before; the zero time: all
+	Name   string    // "": the latest run of each name, for which all of its runs are read
+	Before time.Time // of one name: only runs that began before this time; the zero time: all
 	After  string    // of each name: only names above this one
 }
 
 // MaxAhead is how far a moment may be ahead of the database's clock for its slot to be claimed.
 const MaxAhead = time.Minute
 
-// Slot is what a job is run once for.
+// Slot is the unit for which a job runs once: a span of time, or a moment.
 type Slot struct {
-	Length time.Duration // the slot of the database's clock, of all slots of this length
+	Length time.Duration // the current slot of this length, by the database's clock
 	Moment int64         // with Length 0: a moment, in microseconds since 1970, which is also its number and its end
 	Times  Schedule      // instead of both: the latest of these moments by the database's clock
 }
 
-// Schedule is moments in an order.
+// Schedule is an ordered sequence of moments.
 type Schedule interface {
 	// Latest and Next return the zero time where there is none.
 	Latest(now time.Time) time.Time
 	Next(after time.Time) time.Time
 }
 
-// On returns the slot of a schedule by a clock, which is a moment; every other slot as it is. It
-// returns false where there is none.
+// On returns the latest moment of a schedule by a clock, as a slot. Any other slot is returned
+// unchanged. It returns false if the schedule has no such moment.
 func (s Slot) On(now int64) (Slot, bool) {
 	if s.Times == nil {
 		return s, true
@@ -75,7 +74,7 @@ func (s Slot) Next(now int64) time.Time {
 	return time.UnixMicro(ends)
 }
 
-// Span returns how far the slot's beginning and the next one's are apart, by a clock; 0: not known.
+// Span returns the time from the slot's beginning to the next slot's, by a clock; 0: not known.
 func (s Slot) Span(now time.Time) time.Duration {
 	if s.Times == nil {
 		return s.Length
@@ -104,12 +103,12 @@ func (s Slot) Early(now time.Time) bool {
 
 // Retry says when a slot is run again after a failed run. The zero value: never.
 type Retry struct {
-	Most    int           // how often, after the first run
-	Backoff time.Duration // how long after the first failure at least; twice as long after each further one
+	Most    int           // the number of retries
+	Backoff time.Duration // the shortest pause after the first failure; it doubles with each further one
 }
 
-// At returns when a run that has failed may be tried again; false: it has not failed, or often
-// enough. A run whose process died failed when it began.
+// At returns when a failed run may be retried; false: the run has not failed, or has no retries
+// left. The run of a process that died counts as failed when it began.
 func (r Retry) At(run Run) (at time.Time, again bool) {
 	if !run.Failed || run.Tries > r.Most {
 		return at, false
@@ -139,5 +138,5 @@ type Run struct {
 	Detail   string // why the run failed
 	Tries    int
 	SlotEnds time.Time // of a moment: the moment
-	Seen     time.Time // when this was read
+	Seen     time.Time // when this state was read
 }

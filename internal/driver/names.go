@@ -6,22 +6,22 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Names are the transitions of names. Package protocol has all of them.
+// Names makes the transitions of names. Package protocol has all of them.
 type Names interface {
 	// Run runs transitions, and returns a result for each. With an error nothing was done, unless
 	// the error is in doubt.
 	//
 	// A single op leaves the same rows as in package protocol. Run makes a missing row of the name
-	// where the op leaves something there. The op may run several times; its last result counts.
+	// if the op has something to write there. The op may run several times; its last result counts.
 	// ErrBusy where an application's transaction has locked the name's row, and where a transaction
 	// guards the hold that would leave.
 	//
-	// Several ops run in one transaction, each as far as nothing has to wait. A Take takes a name
-	// that is free. A release (Removal ByHolder) releases a lock that has no waiters. Any other op
-	// is Undone, and can be run by itself: of a row that is locked, of a name that is held, of a
-	// lock that is not held. Run never waits for a row that it finds locked, and may leave out a
-	// name that is new. All takes are for whole names, of one member, without MinHold. A name is
-	// given once, except with several shares to release.
+	// Several ops run in one transaction, each as far as no wait is needed. A Take takes a name
+	// that is free. A release (Removal ByHolder) releases a lock that has no waiters. All other
+	// cases are Undone: a locked row, a held name, a lock that is not held. Such an op can be run
+	// by itself. Run never waits for a row that it finds locked, and may leave out a name that is
+	// new. All takes are for whole names, of one member, without MinHold. A name is given once,
+	// except with several shares to release.
 	Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error)
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Records keep the history of names.
+// Records keeps the history of names.
 type Records interface {
 	// Record writes events, with the database's time.
 	Record(ctx context.Context, events []Event) error
@@ -15,9 +15,9 @@ type Records interface {
 	// index.
 	Events(ctx context.Context, f EventFilter, limit int) ([]Event, error)
 
-	// EventsSince returns an id that all events of a time or later are above, and few before them;
+	// EventsSince returns an id below those of all events of a time or later, and close to them;
 	// math.MaxInt64 where there is no such event. Events have ids nearly in the order of their
-	// times, so it looks at the first thousand of them only.
+	// times, so EventsSince reads only the first thousand of them.
 	EventsSince(ctx context.Context, since time.Time) (after int64, err error)
 }
 
@@ -27,10 +27,10 @@ type EventFilter struct {
 	Kinds  []string // none: all
 	After  int64    // only higher ids
 	Before int64    // only lower ids; 0: any
-	Newest bool     // from the highest id down
+	Newest bool     // in descending order of ids
 }
 
-// Below is the id that all events of the filter are below.
+// Below returns the id below which all events of the filter are.
 func (f EventFilter) Below() int64 {
 	if f.Before == 0 {
 		return math.MaxInt64

@@ -6,18 +6,18 @@ import "fmt"
 // works with.
 const SchemaVersion = 1
 
-// unlessUnderWay is said of a version that tables may only pass through: while they are migrated,
-// or dropped, each version is committed by itself, and on MySQL and MariaDB each statement.
+// unlessUnderWay is added for versions that tables may only pass through: during a migration or a
+// drop, each version is committed by itself, and on MySQL and MariaDB each statement.
 const unlessUnderWay = ", unless a migration is under way"
 
-// Schema is the version of dblock's tables. A build is known by its SchemaVersion. Version 0:
+// Schema is the version of dblock's tables. A build is identified by its SchemaVersion. Version 0:
 // there are no tables yet.
 type Schema struct {
 	Version    int
 	UsableFrom int // the oldest build that can work with these tables
 	// Database identifies the database, which may have copies; "" where there are no tables.
 	Database string
-	// In is the schema or database that the tables are looked for in; "": where connections look.
+	// In is the schema or database of the tables; "": the one that connections use.
 	In string
 }
 
@@ -31,19 +31,19 @@ func (s Schema) check(build int) error {
 	return nil
 }
 
-// SchemaError tells why this build cannot work with the tables, and what to do. It matches
-// ErrSchema.
+// SchemaError tells why this build cannot work with the tables, and which command to run. It
+// matches ErrSchema.
 type SchemaError struct {
 	Schema Schema
 	build  int // its SchemaVersion
 }
 
-// Error names both versions and the remedy.
+// Error names both versions and the command to run.
 func (e *SchemaError) Error() string {
 	return e.Text("migrate." + e.Schema.where("In(%q).") + "Up with this build")
 }
 
-// Text is Error, where up makes or updates the tables.
+// Text is Error with the given command to make or update the tables.
 func (e *SchemaError) Text(up string) string {
 	switch s := e.Schema; {
 	case s.Version == 0:
@@ -61,7 +61,7 @@ func (e *SchemaError) Text(up string) string {
 	}
 }
 
-// where puts the place into a text; "" where there is none.
+// where formats a text with In; "" where In is not set.
 func (s Schema) where(text string) string {
 	if s.In == "" {
 		return ""

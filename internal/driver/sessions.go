@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// Sessions are the clients that live, and the connections that the engine keeps for them.
+// Sessions keeps the sessions of clients, and the engine's connections for them.
 type Sessions interface {
 	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran.
 	// ErrBusy where an application's transaction has locked the database.
 	OpenSession(ctx context.Context, s Session) error
 
-	// EndSession ends a session after its locks were released. Nothing can be granted to it any
-	// more. Its rows are deleted if nothing refers to them. A missing session is no error.
+	// EndSession ends a session after its locks were released. After that nothing can be granted to
+	// the session. Its rows are deleted if no other rows refer to them. A missing session is no
+	// error.
 	EndSession(ctx context.Context, session string) error
 
 	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
-	// application. Nothing that can wait for a row runs on it, except the heartbeat, for its own
-	// row.
+	// application. No statement that can wait for a row runs on it, except the heartbeat, for its
+	// own row.
 	Upkeep(ctx context.Context, session string) (Upkeep, error)
 
 	// Beat is Upkeep.Heartbeat over the application's pool, for the time without a reserved
@@ -32,10 +33,10 @@ type Sessions interface {
 	// that attended last, where the server shows such a name.
 	Attend(app string, ttl time.Duration) (leave func())
 
-	// OnSideConn runs do on a connection of the engine's own. That is neither Upkeep's nor one
-	// that the application's transactions can keep busy. If it turns out to be broken, do runs once
-	// more on a new one. do must not call Close. ErrUnavailable where the application's pool gives
-	// no connection before ctx ends.
+	// OnSideConn runs do on a connection of the engine's own, which is not an Upkeep's, and which
+	// the application's transactions cannot keep busy. If the connection turns out to be broken, do
+	// runs once more on a new one. do must not call Close. ErrUnavailable where the application's
+	// pool gives no connection before ctx ends.
 	OnSideConn(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
 }
 
@@ -45,20 +46,20 @@ type Upkeep interface {
 	// Heartbeat moves the end of the session's lease to TTL from now, but never back: of two
 	// heartbeats the later may be the first to run. It returns false if the session is dead. A
 	// *SchemaError where this build can no longer work with the tables, ErrReplaced where the
-	// database is another: the lease was not moved, and the session is over.
+	// database is another: the lease was not moved, and the session has ended.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
 	// Claims is Inspection.Claims on this connection.
 	Claims(ctx context.Context, session string, limit int) ([]Claim, error)
 
 	// Listen listens for grants to the session, on this connection or on another one beside it,
-	// until ctx ends or one of the two fails. It delays no statement of Heartbeat or Claims. It
-	// calls ready once, as soon as no later grant can be missed. It calls wake for each hint that a
-	// lock was granted or taken away. ErrUnsupported where the engine can only be polled;
-	// ErrCannotListen, which is ErrUnsupported too, where that is so with this driver.
+	// until ctx ends or one of the two connections fails. It delays no statement of Heartbeat or
+	// Claims. It calls ready once, as soon as no later grant can be missed. It calls wake for each
+	// hint that a lock was granted or taken away. ErrUnsupported where the engine can only be
+	// polled; ErrCannotListen, which is ErrUnsupported too, where the driver is the reason.
 	Listen(ctx context.Context, session string, ready func(), wake func(Hint)) error
 
-	// Close releases the connection, and ends Listen. It never waits for the network longer than a
+	// Close releases the connection, and ends Listen. It waits for the network for at most one
 	// second.
 	Close() error
 }

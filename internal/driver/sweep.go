@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sweep is what a reaper needs beside Remove.
+// Sweep is the part of an engine for a reaper, beside the transitions.
 type Sweep interface {
 	// Expired lists up to limit sessions, in no order: expired ones, and dead ones that still have
 	// a lock or a place in a queue.
@@ -17,30 +17,30 @@ type Sweep interface {
 	// obstacle.
 	Expire(ctx context.Context, session string) (bool, error)
 
-	// Overdue lists up to limit locks with a fixed lease that is over, with their holders.
+	// Overdue lists up to limit locks whose fixed lease has expired, with their holders.
 	Overdue(ctx context.Context, limit int) ([]State, error)
 
 	// Miscounted lists up to limit names whose rows count other places or shares than there are
-	// (protocol.Recount): of those with places or shares, and of the names above after, up to upto;
-	// "": to the last.
+	// (protocol.Recount). It checks names with places or shares, and the names above after, up to
+	// upto; "": to the last.
 	Miscounted(ctx context.Context, after, upto string, limit int) ([]string, error)
 
-	// Purge deletes up to limit lock rows that were unused for longer than idle. It walks the names
-	// upwards from after, and returns how many it deleted and where to go on; "" at the end. It
-	// skips rows in use.
+	// Purge deletes up to limit lock rows that were unused for longer than idle. It reads the names
+	// upwards from after, and returns the number of deleted rows and the name from which to
+	// continue; "" at the end. It skips rows in use.
 	Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error)
 
-	// Forget deletes up to limit dead sessions that started longer ago than idle and that nothing
-	// refers to, and what else clients have left behind for so long.
+	// Forget deletes up to limit dead sessions that started longer ago than idle and have no rows
+	// that refer to them, and other rows that clients left behind that long ago.
 	Forget(ctx context.Context, idle time.Duration, limit int) (int, error)
 
 	// DropGuards deletes up to limit rows: those of MakeGuard for locks that are not held any more,
 	// and those that refused takeovers have left. It skips rows that a transaction has locked. It
-	// returns how many it deleted. If that is limit, there may be more.
+	// returns the number of deleted rows. If that is limit, there may be more.
 	DropGuards(ctx context.Context, limit int) (deleted int, err error)
 
-	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than
-	// keep. It keeps the events with a token of the present holder of a whole name, and of each
-	// name the run of the latest moment.
+	// PurgeRecords deletes up to limit events and up to limit runs that ended longer ago than keep.
+	// It keeps the events with a token of the present holder of a whole name, and the run of the
+	// latest moment of each name.
 	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

@@ -4,18 +4,17 @@ import "context"
 
 // Transactions is the part of an engine that works inside the caller's transaction. It never ends
 // that transaction. Where the engine has savepoints, its own failures never leave the transaction
-// aborted. It never retries what the caller must repeat: ErrRetry means that the whole transaction
-// has to be run again.
+// aborted. It never retries: ErrRetry means that the caller has to run the whole transaction again.
 type Transactions[TX any] interface {
 	// Exclusive reports whether a transaction that has written keeps all other writers out of the
 	// database. Then the caller's transaction may be in the way of a Detach, and the client does
-	// not wait for one: Guard is asked with the cohort's token, and ReleaseTx detaches.
+	// not wait for one: Guard gets the cohort's token, and ReleaseTx detaches.
 	Exclusive() bool
 
-	// MakeGuard prepares Guard for a lock that is held. It is called once for each hold, however
+	// MakeGuard prepares Guard for a lock that is held. It is called once for each hold, even if
 	// its token and units change afterwards, and before tx has a snapshot. It writes the row that
 	// Guard locks, in a transaction of its own that locks the name's row and finds the lock held.
-	// Where the engine needs no such row it does nothing. ErrNotHeld. ErrBusy where an
+	// Where the engine needs no such row MakeGuard does nothing. ErrNotHeld. ErrBusy where an
 	// application's open transaction has locked the name's row.
 	MakeGuard(ctx context.Context, h Held, onSideConn OnSideConn) error
 
@@ -30,32 +29,32 @@ type Transactions[TX any] interface {
 	// ReleaseTx releases the lock if tx commits. Where the engine cannot grant the lock inside the
 	// caller's transaction, it leaves the name free and the queue as it was, for TakeOver. Where d
 	// has a token, the lock is a cohort's, and the member is detached first, in the same
-	// transaction: only an Exclusive engine is asked so. It seizes the guard of the hold, without
-	// waiting: what tx guards is not in its way, and ErrGuarded tells of another transaction that
-	// does. ErrNotHeld where the lock is not held, and ErrRetry as Guard, also where tx has a
+	// transaction: only an Exclusive engine gets such a d. ReleaseTx seizes the guard of the hold,
+	// without waiting. tx itself may guard the hold; if another transaction does, the error is
+	// ErrGuarded. ErrNotHeld where the lock is not held, and ErrRetry as Guard, also where tx has a
 	// snapshot that may be older than the guard.
 	ReleaseTx(ctx context.Context, tx TX, h Held, d Detachment, onSideConn OnSideConn) error
 
-	// Database identifies the database that tx is of, as Schema.Database does. The client asks
-	// after a failure that another database would explain.
+	// Database identifies the database of tx, as Schema.Database does. The client asks after a
+	// failure that another database would explain.
 	Database(ctx context.Context, tx TX) (string, error)
 
 	// LockTx locks the name's row until tx ends, unless the name has a holder or a waiter. In that
 	// case it returns the state and false, and tx has not locked the row. A holder that it may pass
 	// does not count. It waits for other transactions only if wait is true, and otherwise returns
-	// false with no holder. Where it has locked the row, State.Database tells which database tx is
-	// of.
+	// false with no holder. Where it has locked the row, State.Database identifies the database of
+	// tx.
 	LockTx(ctx context.Context, tx TX, name string, may Pass, wait bool, onSideConn OnSideConn) (State, bool, error)
 }
 
 // Pass reports whether a transaction may pass the lease that holds a name. The client decides. The
-// engine passes what it sees: the lease's attempt, the length of the queue behind it, and an
-// identity of the transaction (a value that compares equal for the same transaction only, including
-// its savepoints). Within one LockTx, a lease that may be passed stays so: after a wait for the row
-// it may be too late to turn back.
+// engine passes the facts: the lease's attempt, the length of the queue behind it, and an identity
+// of the transaction (a value that compares equal for the same transaction only, including its
+// savepoints). Within one LockTx, a lease that may be passed stays so: after a wait for the row it
+// may be too late to turn back.
 type Pass func(attempt string, waiters int, tx any) bool
 
-// OnSideConn runs do on a connection of the engine's own (Backend.Beside), for two fifths of the
-// session's TTL at most. It is not the heartbeats' connection: a statement of do may wait for a
+// OnSideConn runs do on a connection of the engine's own (Sessions.OnSideConn), for two fifths of
+// the session's TTL at most. It is not the heartbeats' connection: a statement of do may wait for a
 // row.
 type OnSideConn func(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error

@@ -16,25 +16,25 @@ type State struct {
 	Name     string
 	Token    int64         // the highest token granted
 	Holder   Holder        // of several, the one that expires first; the zero value: no holder
-	Sharing  int           // how many holders share the name
+	Sharing  int           // the number of holders that share the name
 	Used     int           // the units that they hold
 	Capacity int           // the smallest number that a holder states, while there are shares or waiters; 0: not known
 	Waiters  int           // requests in the queue: the members of all places
 	Queued   []string      // the session's own attempts among them
 	Granted  []OwnGrant    // the session's own grants of the name, in the order of their tokens
 	Head     Holder        // the first waiter, where Sharing > 0: a dead one blocks those behind it
-	Rest     time.Duration // for how long the name is not granted after a release (MinHold); ≤ 0: it may be
+	Rest     time.Duration // the time for which the name is still not granted after a release (MinHold); ≤ 0: none
 	Ready    bool          // the first waiter fits and has not been granted the name: TakeOver does that
 
 	Holders []Participant // of Read with waiters: all holders, in the order of their tokens
 	Queue   []Participant // of Read with waiters: up to so many, the first of the queue in its order
 
-	Database string // of LockTx, where it has locked the row: that of its transaction; "" where it is not told
+	Database string // of LockTx, where it has locked the row: that of its transaction; "" where it is not known
 }
 
 // Participant is a holder or a waiter of a name.
 type Participant struct {
-	Holder          // of a waiter: no token, the time since when it waits, and what is left of its session
+	Holder          // of a waiter: no token, the time since when it waits, and the rest of its session
 	App      string // of its session
 	PID      int
 	Metadata string // a JSON object, "" for none
@@ -52,5 +52,5 @@ type Claim struct {
 	Name    string
 	Attempt string
 	Token   int64  // 0: queued
-	Asked   string // the reason that Ask was given; "": nobody asked
+	Asked   string // the reason of the latest Ask; "": there was none
 }

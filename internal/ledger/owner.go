@@ -113,8 +113,8 @@ func (w *Owners) Elsewhere(ctx context.Context, name string) (all []Enclosing) {
 	return all
 }
 
-// Attempt makes the id of an attempt of an owner, requested in ctx. In the search for deadlocks
-// only locks that are requested under the attempt's lock wait for it.
+// Attempt makes the id of an attempt of an owner, requested in ctx. The id tells the search for
+// deadlocks under which locks the attempt is requested.
 func (w *Owners) Attempt(ctx context.Context, o Owner) string {
 	return deadlock.NewAttempt(w.Path(ctx, o))
 }

@@ -1,20 +1,21 @@
 package protocol
 
-// Ask marks every hold of the name with a reason, tells the holders' sessions, the asking session
-// too, and records the event. Result.Holders is the number of holders. Undone without a holder.
+// Ask marks every hold of the name with a reason, notifies the holders' sessions, the asking
+// session included, and records the event. Result.Holders is the number of holders. Undone without
+// a holder.
 type Ask struct {
 	Name   string
 	Reason string
 	Event  Event
 }
 
-// On is as of Op.
+// On implements Op.
 func (a Ask) On() string { return a.Name }
 
-// By returns "": the asking session is told like any other.
+// By returns "": the asking session is notified like any other.
 func (a Ask) By() string { return "" }
 
-// Run is as of Op.
+// Run implements Op.
 func (a Ask) Run(n *Name) (Result, error) {
 	holders := 0
 	if n.held() {
@@ -41,23 +42,22 @@ func (a Ask) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Holders: holders}, nil
 }
 
-// EndRest ends the cool-down (MinHold) of a name, held or not, records the event, and notifies
-// those who watch the name. With a Token it does so only if the name was last granted as a whole
-// with this one. Undone without a cool-down. EndRest grants nothing: a Removal with the cause
-// Nothing does.
+// EndRest ends the cool-down (MinHold) of a name, held or not, records the event, and notifies the
+// watchers of the name. With a Token it does so only if the latest grant of the whole name has this
+// token. Undone without a cool-down. EndRest grants nothing: a Removal with the cause Nothing does.
 type EndRest struct {
 	Name  string
 	Token int64
 	Event Event
 }
 
-// On is as of Op.
+// On implements Op.
 func (e EndRest) On() string { return e.Name }
 
 // By returns "": EndRest grants nothing.
 func (e EndRest) By() string { return "" }
 
-// Run is as of Op.
+// Run implements Op.
 func (e EndRest) Run(n *Name) (Result, error) {
 	if !n.resting() || e.Token != 0 && e.Token != n.Last {
 		return Result{}, nil
@@ -67,14 +67,13 @@ func (e EndRest) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done}, nil
 }
 
-// Announce records an event if the lock is held, and notifies the sessions that watch the name.
-// ErrNotHeld.
+// Announce records an event if the lock is held, and notifies the watchers of the name. ErrNotHeld.
 type Announce struct {
 	Held
 	Event Event
 }
 
-// Run is as of Op.
+// Run implements Op.
 func (a Announce) Run(n *Name) (Result, error) {
 	found, held, err := n.find(a.Session, a.Token, "")
 	if err != nil || !held || a.Shared != (found.share != nil) {
@@ -85,7 +84,7 @@ func (a Announce) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done}, nil
 }
 
-// record leaves an event to be written. One without a kind is none.
+// record adds an event to the changes. An event without a kind is ignored.
 func (n *Name) record(e Event) {
 	if e.Kind != "" {
 		n.Events = append(n.Events, e)

@@ -6,14 +6,14 @@ import (
 )
 
 // Extend moves the end of a fixed lease to For from now, unless the lease ends later already.
-// Result.Grant.Lease is the time that is left of the lease then. ErrNotHeld, also where the lease
+// Result.Grant.Lease is the time that is then left of the lease. ErrNotHeld, also where the lease
 // has expired or the lock has none. Extend is safe to repeat.
 type Extend struct {
 	Held
 	For time.Duration
 }
 
-// Run is as of Op.
+// Run implements Op.
 func (e Extend) Run(n *Name) (Result, error) {
 	found, held, err := n.find(e.Session, e.Token, "")
 	if err != nil || !held || e.Shared != (found.share != nil) || found.ends == 0 || found.ends <= n.Now {
@@ -29,7 +29,7 @@ func (e Extend) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Grant: Grant{Lease: duration(ends - n.Now)}}, nil
 }
 
-// notHeld is ErrNotHeld, unless there is a graver error.
+// notHeld returns err, or ErrNotHeld if err is nil.
 func notHeld(err error) error {
 	if err != nil {
 		return err
@@ -38,12 +38,12 @@ func notHeld(err error) error {
 }
 
 // Downgrade turns the whole name into one unit of Readers, with the same attempt and token, and
-// hands over. Downgrade keeps the time since when the name is held: there was no moment without a
-// holder. Downgrade succeeds if the lock is a share already. ErrNotHeld, also of a cohort: a cohort
-// is detached first. ErrCapacity where waiters want permits.
+// hands over. It keeps Since: there was no moment without a holder. Downgrade succeeds if the lock
+// is a share already. ErrNotHeld, also of a cohort: a cohort is detached first. ErrCapacity where
+// waiters want permits.
 type Downgrade struct{ Held }
 
-// Run is as of Op.
+// Run implements Op.
 func (d Downgrade) Run(n *Name) (Result, error) {
 	found, held, err := n.find(d.Session, d.Token, "")
 	switch {
@@ -76,7 +76,7 @@ type Upgrade struct {
 	Attempt string
 }
 
-// Run is as of Op.
+// Run implements Op.
 func (u Upgrade) Run(n *Name) (Result, error) {
 	if !n.held() || n.Session != u.Session || n.Attempt != u.Attempt {
 		s, shared, err := n.source.Share(u.Session, u.Token, "")
@@ -101,16 +101,16 @@ func (u Upgrade) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Grant: holder.Grant}, nil
 }
 
-// Raise makes a token the lock's own, unless the lock's is higher. Result.Grant.Token is the lock's
-// token then. Raise also finds the lock by the token To, which an earlier call whose answer was
-// lost has given to the lock. ErrNotHeld, also of a cohort: the tokens of its members would not be
-// the cohort's own any more.
+// Raise lifts the lock's token to To, unless it is higher already. Result.Grant.Token is the token
+// after that. Raise also finds the lock by the token To, which an earlier Raise whose answer was
+// lost has given to it. ErrNotHeld, also of a cohort: a raised token would be outside the range of
+// its members.
 type Raise struct {
 	Held
 	To int64
 }
 
-// Run is as of Op.
+// Run implements Op.
 func (r Raise) Run(n *Name) (Result, error) {
 	if !n.holds(r.Session, r.Token) && !n.holds(r.Session, r.To) || n.First < n.Last {
 		return Result{}, ErrNotHeld
@@ -121,9 +121,9 @@ func (r Raise) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Grant: Grant{First: n.Last, Token: n.Last}}, nil
 }
 
-// Detachment says which member of a cohort is to be its only holder.
+// Detachment names the member of a cohort that becomes its only holder.
 type Detachment struct {
-	Token  int64  // of the member; 0, beside a release in a transaction: nothing is to be detached
+	Token  int64  // of the member; 0, beside a release in a transaction: no member is detached
 	Host   string // with Thread: the member's owner
 	Thread string
 	Behind Request // the place of the members behind it; Members 0: there are none
@@ -131,14 +131,14 @@ type Detachment struct {
 
 // Detach leaves one Member of a cohort as the only holder of the name, under the cohort's attempt.
 // The members behind it become one place at the head of the queue, under an attempt of its own. The
-// members before it have had the lock, and of the members behind it some may have given up. Detach
-// is safe to repeat. ErrNotHeld where the cohort does not hold the name as Held.
+// members before it have released the lock already. Some of the members behind it may have given
+// up. Detach is safe to repeat. ErrNotHeld where the cohort does not hold the name as Held.
 type Detach struct {
 	Held
 	Member Detachment
 }
 
-// Run is as of Op.
+// Run implements Op.
 func (d Detach) Run(n *Name) (Result, error) {
 	member := d.Member
 	if n.holds(d.Session, member.Token) && n.First == member.Token {

@@ -1,8 +1,8 @@
 package protocol
 
-// handOver grants what is free of a name to the places in the order of tickets, as far as they fit,
-// and reports whether that changed anything. The dead lose their places, up to the first living
-// place that does not fit. No living place is passed over.
+// handOver grants the free part of a name to the places in the order of tickets, as far as they
+// fit, and reports whether that changed anything. It removes dead places, up to the first living
+// place that does not fit. It passes over no living place.
 func (n *Name) handOver(self string) (changed bool, err error) {
 	switch {
 	case n.held() || n.Waiters == 0:
@@ -11,7 +11,7 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 		return false, n.forewarn()
 	}
 	first, exhausted := len(n.Handoffs), true
-	timed := false // a grant has a lease or a rest: those behind must learn when to look
+	timed := false // a grant has a lease or a rest: the waiters behind must learn when to look
 	for p, err := range n.queue() {
 		if err != nil {
 			return false, err
@@ -44,9 +44,9 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 	return changed, err
 }
 
-// emptied has the row say that nobody waits, where the queue was read to its end and the row still
-// counts waiters: places were deleted by hand. That the queue is at its end is not believed of a
-// list, which the server may have cut short.
+// emptied sets the number of waiters to 0, where the queue was read to its end and the row still
+// counts waiters: places were deleted by hand. It confirms the end of the queue by Tally, because
+// the server may have cut the list of places short.
 func (n *Name) emptied() error {
 	t, err := n.source.Tally() // without the changes of this transition
 	if err != nil {
@@ -62,7 +62,7 @@ func (n *Name) emptied() error {
 	return nil
 }
 
-// tellGranted tells the sessions of grants, but the one that asks, which is answered.
+// tellGranted notifies the sessions of grants, except the session that asks, which is answered.
 func (n *Name) tellGranted(granted []Handoff, self string) {
 	for i := range granted {
 		h := &granted[i]
@@ -78,7 +78,7 @@ func (n *Name) tellGranted(granted []Handoff, self string) {
 	}
 }
 
-// forewarn has the first living waiter look, so that it knows when to look again: at the end of a
+// forewarn notifies the first living waiter, which then reads when to look again: at the end of a
 // rest, or of a lease.
 func (n *Name) forewarn() error {
 	for p, err := range n.queue() {

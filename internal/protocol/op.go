@@ -3,8 +3,8 @@ package protocol
 import "slices"
 
 // Op is a transition of one name, as a value: Take, Join, Reenter, Removal, Extend, Downgrade,
-// Upgrade, Raise, Detach, Move, Ask, EndRest, Announce, or Recount. An engine may run an op again
-// where a race was lost.
+// Upgrade, Raise, Detach, Move, Ask, EndRest, Announce, or Recount. After a lost race an engine may
+// run an op again.
 type Op interface {
 	// On returns the name.
 	On() string
@@ -24,8 +24,7 @@ func Waits(op Op) bool {
 	return !asks || r.request().Wait
 }
 
-// Together returns ops as they run in one transaction. Where there are several, each release is
-// Idle.
+// Together returns ops as they run in one transaction. If there are several, each release is Idle.
 func Together(ops []Op) []Op {
 	if len(ops) == 1 {
 		return ops
@@ -39,10 +38,11 @@ func Together(ops []Op) []Op {
 	return together
 }
 
-// Idle is a release. Undone where the name has waiters, and of any other removal.
+// Idle is a release of a lock without waiters. Undone where the name has waiters, and for any other
+// removal.
 type Idle struct{ Removal }
 
-// Run is as of Op.
+// Run implements Op.
 func (i Idle) Run(n *Name) (Result, error) {
 	if n.Waiters > 0 || i.Cause != ByHolder {
 		return Result{}, nil
@@ -50,28 +50,28 @@ func (i Idle) Run(n *Name) (Result, error) {
 	return i.Removal.Run(n)
 }
 
-// Result is what a transition did.
+// Result is the result of a transition.
 type Result struct {
 	Outcome Outcome
 	Grant   Grant     // of Take, Join, Reenter and Upgrade; of Raise its Token; of Extend its Lease
-	Next    []Handoff // the grants to waiters, those to the session that asks too
-	Holders int       // of Ask: the holders that were told
+	Next    []Handoff // the grants to waiters, those to the asking session included
+	Holders int       // of Ask: the holders that were notified
 }
 
-// Done reports whether the transition did all that was asked.
+// Done reports whether the transition did all that its op asks for.
 func (r Result) Done() bool { return r.Outcome == Done }
 
-// Outcome is what became of an op.
+// Outcome says whether a transition was made.
 type Outcome int
 
-// The outcomes. The doc comment of each op says when nothing was done.
+// The outcomes. The doc comment of each op names the cases of Undone.
 const (
 	Undone Outcome = iota // nothing was done
 	Queued                // of Join: the attempt waits
 	Done
 )
 
-// done is the result of a transition that did something, if did says so.
+// done returns the result of a transition: Done with its grants if did is true, else Undone.
 func (n *Name) done(did bool, err error) (Result, error) {
 	if err != nil || !did {
 		return Result{}, err
@@ -79,16 +79,16 @@ func (n *Name) done(did bool, err error) (Result, error) {
 	return Result{Outcome: Done, Next: n.Handoffs}, nil
 }
 
-// On is as of Op.
+// On implements Op.
 func (r Request) On() string { return r.Name }
 
-// By is as of Op.
+// By implements Op.
 func (r Request) By() string { return r.Session }
 
 func (r Request) request() Request { return r }
 
-// On is as of Op.
+// On implements Op.
 func (h Held) On() string { return h.Name }
 
-// By is as of Op.
+// By implements Op.
 func (h Held) By() string { return h.Session }

@@ -1,17 +1,17 @@
 package protocol
 
-// Recount has the row of a name say what its places and shares add up to, and hands over. Undone
-// where the row said so already. The transitions keep the row right: Recount is for rows that a
-// server has written in part, and for rows that were changed by hand.
+// Recount corrects the counts in the row of a name by its places and shares, and hands over. Undone
+// where the row was right. The transitions keep the row right: Recount is for rows that a server
+// has written in part, and for rows that were changed by hand.
 type Recount struct{ Name string }
 
-// On is as of Op.
+// On implements Op.
 func (r Recount) On() string { return r.Name }
 
 // By returns "": a reaper has no session.
 func (r Recount) By() string { return "" }
 
-// Run is as of Op.
+// Run implements Op.
 func (r Recount) Run(n *Name) (Result, error) {
 	t, err := n.source.Tally()
 	if err != nil {

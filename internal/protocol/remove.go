@@ -1,35 +1,35 @@
 package protocol
 
-// Cause is why something leaves a name.
+// Cause is the reason why a hold or a place leaves a name.
 type Cause int
 
 const (
-	ByHolder  Cause = iota // its holder releases it, known by its token
-	ByAttempt              // its attempt is undone, whatever it has: a place in the queue, or the lock
-	ByTime                 // its session is dead or over its time, or its fixed lease is over
+	ByHolder  Cause = iota // its holder releases it, by its token
+	ByAttempt              // its attempt is undone, whether that has a place in the queue or the lock
+	ByTime                 // its session is dead or has expired, or its fixed lease has expired
 	ByForce                // an operator takes it away
 	Nothing                // nothing leaves: the name is ready to be handed over
 )
 
-// Removal takes something off a name, as its Cause says: the lock, a share of it, or a place in its
-// queue. Release, Undo, TakeOver and Break make one. Removal then hands over. Undone where there
-// was nothing to take off, or with the cause Nothing where the queue stayed as it was. A cohort
-// leaves whole, by its last token. ErrBusy where a transaction guards the hold that would leave.
+// Removal removes a hold or a place from a name, as its Cause says. Release, Undo, TakeOver and
+// Break make one. Removal then hands over. Undone where there was nothing to remove, or with the
+// cause Nothing where the queue stayed as it was. A cohort leaves whole, by its last token. ErrBusy
+// where a transaction guards the hold that would leave.
 type Removal struct {
 	Cause     Cause
 	Name      string
-	Session   string // that has it
+	Session   string // of the hold or the place
 	Attempt   string
-	Token     int64  // of a lock; 0: a place in the queue, or, ByAttempt, whatever there is
+	Token     int64  // of a lock; 0: a place in the queue, or, ByAttempt, place or lock
 	Shared    bool   // ByHolder: it is a share
 	Contended bool   // ByHolder: others may wait; false: an engine may take its short way for a name without waiters
 	Guarded   bool   // ByHolder, ByAttempt: it was guarded, and leaves only once its guarded transactions have ended
-	LeaseOver bool   // ByTime: its fixed lease is over, so that its session may be alive
+	LeaseOver bool   // ByTime: its fixed lease has expired, and its session may be alive
 	Self      string // the session that asks: a grant to it needs no notification
 	Event     Event  // ByForce: recorded in the same transaction
 }
 
-// Release is the removal of a lock that its holder releases.
+// Release returns the removal of a lock that its holder releases.
 func Release(h Held, contended, guarded bool) Removal {
 	return Removal{
 		Cause: ByHolder, Name: h.Name, Session: h.Session, Token: h.Token, Shared: h.Shared,
@@ -37,16 +37,16 @@ func Release(h Held, contended, guarded bool) Removal {
 	}
 }
 
-// Undo is the removal of an attempt that is given up, whatever its outcome. An attempt without a
+// Undo returns the removal of an attempt that is given up, in every outcome. An attempt without a
 // trace is no error.
 func Undo(session, name, attempt string) Removal {
 	return Removal{Cause: ByAttempt, Name: name, Session: session, Attempt: attempt, Self: session}
 }
 
-// TakeOver is the removal of an expired holder, or of an expired place in the queue, as it was
-// seen. The removal expires the session first where that is due. Where the holder is another by
-// now, or neither its session nor its fixed lease is over, nothing leaves. With the zero Holder
-// nothing leaves, and the name is handed over.
+// TakeOver returns the removal of an expired holder, or of an expired place in the queue, as the
+// caller has read it. The removal expires the session first where that is due. If the name has
+// another holder by now, or neither the session nor the fixed lease of the holder has expired,
+// nothing leaves. With the zero Holder nothing leaves, and the name is handed over.
 func TakeOver(self, name string, h Holder) Removal {
 	r := Removal{
 		Cause: ByTime, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token,
@@ -58,8 +58,8 @@ func TakeOver(self, name string, h Holder) Removal {
 	return r
 }
 
-// Break is the removal of a holder or a place, alive or not. It notifies the old holder, and those
-// who watch the name. Where a transaction guards the hold, no new guard of it begins for two
+// Break returns the removal of a holder or a place, alive or not. It notifies the old holder, and
+// the watchers of the name. Where a transaction guards the hold, no new guard of it begins for two
 // seconds.
 func Break(self, name string, h Holder, e Event) Removal {
 	return Removal{
@@ -67,18 +67,18 @@ func Break(self, name string, h Holder, e Event) Removal {
 	}
 }
 
-// Held is the lock that leaves.
+// Held returns the lock that leaves.
 func (r Removal) Held() Held { return Held{r.Name, r.Session, r.Token, r.Shared} }
 
-// hold is what a holder has of a name: the whole name, or a share.
+// hold is the whole name, or a share, in the hands of a holder.
 type hold struct {
 	attempt string
 	ends    int64 // of its fixed lease; 0: it has none
 	share   *Share
 }
 
-// find finds a hold by its token, or with token 0 by its attempt. It looks for the row of a share
-// whatever the name's row counts.
+// find finds a hold by its token, or with token 0 by its attempt. It reads the row of a share even
+// if the name's row counts none.
 func (n *Name) find(session string, token int64, attempt string) (hold, bool, error) {
 	if token == 0 && n.held() && n.Session == session && n.Attempt == attempt || token != 0 && n.holds(session, token) {
 		return hold{attempt: n.Attempt, ends: n.Ends}, true, nil
@@ -87,7 +87,7 @@ func (n *Name) find(session string, token int64, attempt string) (hold, bool, er
 	return hold{attempt: s.Attempt, ends: s.Ends, share: &s}, found, err
 }
 
-// remove takes a hold off the name.
+// remove removes a hold from the name.
 func (n *Name) remove(h hold) error {
 	if h.share != nil {
 		return n.drop(*h.share)
@@ -96,13 +96,13 @@ func (n *Name) remove(h hold) error {
 	return nil
 }
 
-// On is as of Op.
+// On implements Op.
 func (r Removal) On() string { return r.Name }
 
-// By is as of Op.
+// By implements Op.
 func (r Removal) By() string { return r.Self }
 
-// Run is as of Op.
+// Run implements Op.
 func (r Removal) Run(n *Name) (Result, error) {
 	var left bool
 	var err error
@@ -132,7 +132,8 @@ func (n *Name) release(r Removal) (bool, error) {
 	return n.giveUp(h, r.Guarded)
 }
 
-// giveUp takes off what its holder gives up, once the transactions that it guarded have ended.
+// giveUp removes a hold that its holder gives up. ErrGuarded while a transaction that guards it is
+// open.
 func (n *Name) giveUp(h hold, guarded bool) (bool, error) {
 	if guarded {
 		if err := n.source.Seize(h.attempt, false); err != nil {
@@ -153,7 +154,7 @@ func (n *Name) undo(r Removal) (bool, error) {
 	return n.giveUp(h, r.Guarded)
 }
 
-// vacate gives up the place of an attempt.
+// vacate removes the place of an attempt.
 func (n *Name) vacate(r Removal) (bool, error) {
 	p, waits, err := n.source.Place(r.Session, r.Attempt)
 	if err == nil && waits {

@@ -1,13 +1,13 @@
 package protocol
 
-// A request for the whole name (Units 0) needs all of it: it fits where nobody holds anything, and
-// nothing fits beside it. Any other request needs units: it fits where so many are left, of the
-// smallest number that it and the shares state. So a semaphore grows and shrinks while it is in
-// use. The first in the queue fits at the latest when nobody holds anything: what waits behind it
-// states nothing to it. Readers and permits do not share a name.
+// A request for the whole name (Units 0) needs all of it: it fits if the name has no holder, and
+// nothing fits beside it. Any other request needs units: it fits if so many are left, of the
+// smallest number that the request and the shares state. So a semaphore grows and shrinks while it
+// is in use. The first in the queue fits at the latest when the name has no holder: a waiter behind
+// it does not limit it. Readers and permits do not share a name.
 
-// Fits reports whether a name with this row has room for so many units, of the number that is
-// stated; 0 is the whole name. A cool-down is not looked at: it needs the time.
+// Fits reports whether a name with this row has room for so many units, of the stated number; 0 is
+// the whole name. Fits ignores a cool-down, which needs the time.
 func (r Row) Fits(units, of int) bool {
 	switch {
 	case r.Session != "":
@@ -18,7 +18,7 @@ func (r Row) Fits(units, of int) bool {
 	return units <= r.beside(of)-r.Units // a sum could overflow
 }
 
-// beside is the capacity of the name once units of the stated number are taken.
+// beside returns the capacity of the name once units of the stated number are taken.
 func (r Row) beside(of int) int {
 	if r.Units == 0 {
 		return of
@@ -26,7 +26,7 @@ func (r Row) beside(of int) int {
 	return min(r.Capacity, of)
 }
 
-// With is the row once units of the stated number are taken.
+// With returns the row once units of the stated number are taken.
 func (r Row) With(units, of int) Row {
 	r.Mixed = r.Units > 0 && (r.Mixed || r.Capacity != of)
 	r.Capacity = r.beside(of)
@@ -34,12 +34,12 @@ func (r Row) With(units, of int) Row {
 	return r
 }
 
-// Joined is the capacity of the name once a request has joined the queue: where nobody holds
-// anything, it only tells what the queue is for. A reader collides with permits, and a permit with
-// readers.
+// Joined returns the capacity of the name once a request has joined the queue. While the name has
+// no holder, the capacity only tells whether the queue is for readers or for permits. A reader
+// collides with permits, and a permit with readers.
 func (r Row) Joined(of int) (capacity int, collides bool) {
 	capacity = r.Capacity
-	if r.Units == 0 && r.Waiters == 0 { // it is a remnant of earlier requests, and counts no more
+	if r.Units == 0 && r.Waiters == 0 { // a remnant of earlier requests, which does not count
 		capacity = 0
 	}
 	switch {

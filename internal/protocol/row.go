@@ -14,10 +14,11 @@ type Row struct {
 	Token                          int64  // the highest token ever reserved
 	Since                          int64  // of the last grant; with no holder, of the last release
 	Ends                           int64  // of the holder's fixed lease; 0: it has none
-	Rests                          int64  // until then no waiter and no other owner is granted the name
+	Rests                          int64  // until then the name is granted to no waiter and to no other owner
 	Metadata, Asked                string // of the holder
 	Units                          int    // that shares have
-	// the smallest number of units that a share states; it counts while there are shares or waiters
+	// Capacity is the smallest number of units that a share states. It counts while there are
+	// shares or waiters.
 	Capacity int
 	Mixed    bool  // the shares state several numbers
 	Waiters  int   // requests in the queue: the members of all places
@@ -30,7 +31,7 @@ type Place struct {
 	Request
 	Ticket int64
 	Since  int64
-	Alive  bool // its session is neither dead nor over its time; read, never written
+	Alive  bool // its session is neither dead nor expired; read, never written
 }
 
 // Share is a share of a name.
@@ -43,16 +44,16 @@ type Share struct {
 	Metadata, Asked                string
 }
 
-// Tally is what the rows of a name add up to.
+// Tally has the sums over the places and shares of a name.
 type Tally struct {
 	Waiters           int   // the members of all places
 	Units             int   // of all shares
 	First, Last       int64 // the lowest and the highest ticket; 0: there is no place
-	Smallest, Largest int   // the numbers of units that the shares state; 0: there is none
+	Smallest, Largest int   // the numbers of units that the shares state; 0: there are no shares
 }
 
-// Source is what a transition can read of a name whose row it has locked, and the two rows that it
-// can lock and mark: a session that may be dead, and a guard. Its methods return ErrBusy, or the
+// Source reads more of a name whose row the transition has locked. It also locks and marks two
+// kinds of rows: a session that may be dead, and a guard. Its methods return ErrBusy, or the
 // server's own error, which end the transition.
 type Source interface {
 	// Places returns up to limit places with a higher ticket than after, in the order of tickets.
@@ -67,23 +68,24 @@ type Source interface {
 	// Shares returns all shares.
 	Shares() ([]Share, error)
 
-	// Tally adds up the rows of the name. It is a statement that always has an answer: a list that
-	// was cut short, or that a server answers empty, is found out by it.
+	// Tally adds up the rows of the name. The statement always has an answer, so it reveals a list
+	// that was cut short, or that a server answers empty.
 	Tally() (Tally, error)
 
-	// Expire marks a session dead whose time is over or which has no row, and reports whether the
-	// session is dead now. ErrBusy where another transaction is at it.
+	// Expire marks a session dead that has expired or has no row, and reports whether the session
+	// is dead now. ErrBusy where another transaction is marking it.
 	Expire(session string) (dead bool, err error)
 
 	// Seize locks the guard of an attempt's hold against all guarded transactions, without waiting,
-	// and marks it, so that none begins any more. It does nothing where the hold was never guarded.
-	// ErrGuarded and ErrBusy where a guarded transaction is open. With holdOff, no new one begins
-	// for two seconds then: the engine writes that beside the transaction that failed.
+	// and marks it, so that no transaction can guard the hold any more. Seize does nothing if the
+	// hold was never guarded. ErrGuarded and ErrBusy where a guarded transaction is open. With
+	// holdOff, no new one begins for two seconds then: the engine writes that beside the
+	// transaction that failed.
 	Seize(attempt string, holdOff bool) error
 }
 
-// Changes is what a transition leaves to be written and sent. The row is written where Changed says
-// so.
+// Changes are the changes of a transition beside the row, to be written and sent. The row is
+// written where Changed says so.
 type Changes struct {
 	PutPlaces  []Place // new ones
 	GonePlaces []Place
@@ -91,8 +93,8 @@ type Changes struct {
 	GoneShares []Share
 	Events     []Event
 	Told       []Told
-	Handoffs   []Handoff // the grants to waiters, those to the session that asks too
-	Stirred    bool      // those who watch the name are notified
+	Handoffs   []Handoff // the grants to waiters, those to the asking session included
+	Stirred    bool      // the watchers of the name are notified
 }
 
 // Name is a name within a transaction that has locked its row.
@@ -104,30 +106,31 @@ type Name struct {
 	before Row
 }
 
-// Open makes a name of what was read. The row of a name that has none is its zero value with the
-// name: transitions find nothing held there, and only Take and Join change it.
+// Open makes a Name of the row that was read. For a name without a row, it is the zero Row with the
+// name: transitions find no holder there, and only Take and Join change it.
 func Open(row Row, now int64, source Source) *Name {
 	return &Name{Row: row, Now: now, source: source, before: row}
 }
 
-// Changed reports whether the row is to be written.
+// Changed reports whether the row has to be written.
 func (n *Name) Changed() bool { return n.Row != n.before }
 
-// held reports whether somebody has the whole name.
+// held reports whether the whole name has a holder.
 func (n *Name) held() bool { return n.Session != "" }
 
 // resting reports whether the MinHold of the latest grant goes on.
 func (n *Name) resting() bool { return n.Rests > n.Now }
 
-// holds reports whether a session has the whole name by this token.
+// holds reports whether a session holds the whole name with this token.
 func (n *Name) holds(session string, token int64) bool {
 	return n.held() && n.Session == session && n.Last == token
 }
 
-// tell sends a hint.
+// tell adds a hint for a session.
 func (n *Name) tell(session string, hint Hint) { n.Told = append(n.Told, Told{session, hint}) }
 
-// pages are how many places are read first, and then at once: a hand-over mostly needs one.
+// pages are the numbers of places that are read first and then at a time: a hand-over mostly needs
+// one.
 var pages = [...]int{2, 16}
 
 // queue iterates over the places in the order of tickets.
@@ -180,7 +183,7 @@ func (n *Name) join(r Request, ticket int64) {
 
 // leave removes a place.
 func (n *Name) leave(p Place) {
-	n.Waiters = max(n.Waiters-p.members(), 0) // where rows were deleted by hand it was wrong
+	n.Waiters = max(n.Waiters-p.members(), 0) // after deletes by hand the number was wrong
 	before := len(n.PutPlaces)
 	n.PutPlaces = slices.DeleteFunc(n.PutPlaces, func(put Place) bool { return put.Ticket == p.Ticket })
 	if len(n.PutPlaces) == before {
@@ -188,7 +191,7 @@ func (n *Name) leave(p Place) {
 	}
 }
 
-// drop takes a share off the name. What is stated by those that are left counts from then on.
+// drop removes a share from the name. From then on the capacity is that of the remaining shares.
 func (n *Name) drop(s Share) error {
 	n.GoneShares = append(n.GoneShares, s)
 	n.Units -= s.Units
@@ -210,13 +213,13 @@ func (n *Name) drop(s Share) error {
 			n.Capacity, n.Mixed = min(n.Capacity, other.Of), true
 		}
 	}
-	if err == nil && n.Capacity == 0 { // units of nobody: the list may have been cut short
+	if err == nil && n.Capacity == 0 { // units without a share: the list may have been cut short
 		err = ErrRetry
 	}
 	return err
 }
 
-// free takes the whole name from its holder.
+// free removes the holder of the whole name.
 func (n *Name) free() {
 	n.Session, n.Host, n.Thread, n.Attempt, n.Metadata, n.Asked = "", "", "", "", "", ""
 	n.Ends, n.Since = 0, n.Now

@@ -2,11 +2,11 @@ package protocol
 
 import "fmt"
 
-// Take takes the lock if the name has room for the request, no waiters, and no rest that goes on.
-// Undone otherwise, and for permits of a name that is read, and the other way round.
+// Take takes the lock if the name has room for the request, no waiters, and does not rest. Undone
+// otherwise, and for permits of a name that is read, and the other way round.
 type Take struct{ Request }
 
-// Run is as of Op.
+// Run implements Op.
 func (t Take) Run(n *Name) (Result, error) {
 	_, collides := n.Joined(stated(t.Request))
 	if collides || n.Waiters > 0 || n.resting() || !n.Fits(t.Units, t.Of) {
@@ -15,7 +15,7 @@ func (t Take) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Grant: n.grant(t.Request)}, nil
 }
 
-// stated is the number of units that a request states; 0: it wants the whole name.
+// stated returns the number of units that a request states; 0: it wants the whole name.
 func stated(r Request) int {
 	if r.Units == 0 {
 		return 0
@@ -23,7 +23,7 @@ func stated(r Request) int {
 	return r.Of
 }
 
-// units says what a capacity is of.
+// units names the units of a capacity, for errors.
 func units(capacity int) string {
 	if capacity == Readers {
 		return "readers"
@@ -32,11 +32,10 @@ func units(capacity int) string {
 }
 
 // Join takes the lock as Take does, or else joins the end of the queue: Queued. So one request has
-// one outcome to be found out. ErrCapacity for permits of a name that is read, and the other way
-// round.
+// one outcome. ErrCapacity for permits of a name that is read, and the other way round.
 type Join struct{ Request }
 
-// Run is as of Op.
+// Run implements Op.
 func (j Join) Run(n *Name) (Result, error) {
 	capacity, collides := n.Joined(stated(j.Request))
 	if collides {
@@ -52,10 +51,10 @@ func (j Join) Run(n *Name) (Result, error) {
 	return Result{Outcome: Queued}, nil
 }
 
-// nextToken is above all earlier tokens of the name, and not below the clock.
+// nextToken returns a token above all earlier tokens of the name, and not below the clock.
 func (n *Name) nextToken() int64 { return max(n.Token+1, n.Now) }
 
-// grant gives a name to a request.
+// grant grants the name to a request.
 func (n *Name) grant(r Request) Grant {
 	g := Grant{First: n.nextToken(), Lease: r.Lease}
 	g.Token = g.First + int64(r.members()) - 1
@@ -87,15 +86,15 @@ func (n *Name) take(r Request, g Grant, ends int64) {
 	n.Metadata, n.Asked = r.Metadata, ""
 }
 
-// Reenter takes the whole name over from a holder in another session whose host and thread are
-// those of the request, with a new token, before all waiters. Undone where the holder is another
+// Reenter takes the whole name over from a holder in another session with the host and thread of
+// the request. The request gets a new token, before all waiters. Undone where the holder is another
 // owner, and where the request is for a share. Undone also for a holder of the same session: that
 // client knows its own locks, and may be about to release this one. A rest goes on, unless the
 // request has one of its own. ErrBusy where a transaction that guards the lock is open: then no new
 // one begins for two seconds.
 type Reenter struct{ Request }
 
-// Run is as of Op.
+// Run implements Op.
 func (r Reenter) Run(n *Name) (Result, error) {
 	if !n.held() || n.Host != r.Host || n.Thread != r.Thread || n.Session == r.Session || r.Units > 0 {
 		return Result{}, nil

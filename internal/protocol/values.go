@@ -12,25 +12,25 @@ const Readers = math.MaxInt32
 
 // The errors of transitions.
 var (
-	// ErrNotHeld: the holder that is meant does not hold the name.
+	// ErrNotHeld: the given session does not hold the name with the given token.
 	ErrNotHeld = errors.New("not held by this session and token")
 
-	// ErrCapacity: readers and permits do not share a name. It goes by what was last asked for:
-	// where a writer holds the name and another waits, readers that were before them still count.
+	// ErrCapacity: readers and permits do not share a name. The latest requests decide: where a
+	// writer holds the name and another waits, readers that were before them still count.
 	ErrCapacity = errors.New("readers and permits do not share a name")
 
 	// ErrBusy: another transaction has locked a row that is needed. Nothing is done.
 	ErrBusy = errors.New("another transaction has locked the row")
 
-	// ErrRetry: what was read contradicts itself, or a race was lost. Nothing is done.
+	// ErrRetry: the rows that were read contradict each other, or a race was lost. Nothing is done.
 	ErrRetry = errors.New("the transaction lost a race and did nothing; run it again")
 
 	// ErrGuarded is joined to ErrBusy: a transaction that guards the hold is open.
 	ErrGuarded = errors.New("a transaction that the holder guards is still open")
 )
 
-// Request is one attempt to get a lock. An attempt is sent only once. Whatever happens to the
-// statement, Attempt tells its outcome.
+// Request is one attempt to get a lock. An attempt is sent only once. Even if the answer of the
+// statement is lost, Attempt identifies its outcome.
 type Request struct {
 	Name     string
 	Session  string
@@ -40,29 +40,29 @@ type Request struct {
 	Members  int           // of a cohort, which takes the whole name; 0 is 1
 	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
 	Metadata string        // JSON object, "" for none
-	// from the grant on; the name is granted to no other owner before this is over; whole names
-	// only
+	// MinHold counts from the grant. Until it has elapsed, the name is granted to no other owner.
+	// For whole names only.
 	MinHold time.Duration
 	Units   int  // 0: the whole name, exclusive; otherwise a share of so many units
-	Of      int  // with Units: how many there are, as the request states it; Units ≤ Of
+	Of      int  // with Units: the number of units that the request states; Units ≤ Of
 	Wait    bool // false: no statement waits for a row that an open transaction has locked (ErrBusy)
 }
 
-// members are at least 1.
+// members returns the number of members, at least 1.
 func (r Request) members() int { return max(r.Members, 1) }
 
-// Grant is a lock that was granted. A lock is known by its session and Token.
+// Grant is a lock that was granted. Its session and Token identify the lock.
 type Grant struct {
 	First     int64         // the token of the first member of a cohort; otherwise as Token
 	Token     int64         // of the last member
 	Contended bool          // the name has waiters
-	Lease     time.Duration // what was left of a fixed lease when the statement ran; 0: no fixed lease
+	Lease     time.Duration // the rest of a fixed lease when the statement ran; 0: no fixed lease
 }
 
-// Has reports whether a token is one of the grant's.
+// Has reports whether a token belongs to the grant.
 func (g Grant) Has(token int64) bool { return g.First <= token && token <= g.Token }
 
-// Held names a lock as its holder knows it. Both session and token must match.
+// Held identifies a lock by its holder. Both session and token must match.
 type Held struct {
 	Name    string
 	Session string
@@ -77,9 +77,9 @@ type Handoff struct {
 	Grant   Grant
 }
 
-// Hint is a notification to a listener. Grant is set where the hint comes from the committed grant
-// itself and that has no fixed lease, of which the rest would age on the way. Otherwise the grant
-// must be looked up.
+// Hint is a notification to a listener. Grant is set if the hint was sent with the commit of the
+// grant, and the grant has no fixed lease, whose rest would age on the way. Otherwise the receiver
+// reads the grant from the database.
 type Hint struct {
 	Attempt string // "" if unknown
 	Grant   Grant
@@ -112,14 +112,14 @@ type Holder struct {
 	Thread  string
 	Attempt string
 	Units   int // 0: the whole name
-	// its tokens, and what is left of its fixed lease (-1ns when that is over, since 0 means no
-	// fixed lease)
+	// Grant has the holder's tokens, and the rest of its fixed lease (-1ns if that has expired,
+	// since 0 means no fixed lease).
 	Grant Grant
 	Since time.Time     // by the database's clock
-	Left  time.Duration // until its session or its fixed lease ends, without another heartbeat; ≤ 0: over
+	Left  time.Duration // until its session or its fixed lease ends, without another heartbeat; ≤ 0: expired
 }
 
-// WithFixedLease returns the holder with what is left of its fixed lease. It expires with that
+// WithFixedLease returns the holder with the rest of its fixed lease. The holder expires with that
 // lease or with its session, whichever is first.
 func (h Holder) WithFixedLease(left time.Duration) Holder {
 	h.Left = min(h.Left, left)
@@ -130,7 +130,7 @@ func (h Holder) WithFixedLease(left time.Duration) Holder {
 	return h
 }
 
-// micros is a duration as the tables have it.
+// micros converts a duration to the unit of the tables.
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
 // duration is the reverse of micros.

@@ -22,18 +22,18 @@ type heart struct {
 	work     sync.WaitGroup     // the goroutines beside that of beat
 	conns    map[*reserved]bool // at most maxConns
 
-	connecting *connecting // nil: no connect is under way
-	overPool   bool        // a heartbeat over the pool is under way
+	connecting *connecting // nil: no connect is in flight
+	overPool   bool        // a heartbeat over the pool is in flight
 	due        time.Duration
 	beats      int           // answered over reserved connections
 	checked    bool          // Check asked for a reconciliation
-	unlisted   int           // how many reconciliations in a row have failed
-	relist     time.Duration // no reconciliation begins before
+	unlisted   int           // the number of reconciliations in a row that have failed
+	relist     time.Duration // no reconciliation begins before this time
 	few        bool          // the last list had no more than fewClaims entries
 }
 
-// maxConns is how many connections are reserved at a time. The second one is needed only while the
-// first one is late with an answer.
+// maxConns limits the connections that are reserved at a time. The second one is needed only while
+// the first one is late with an answer.
 const maxConns = 2
 
 // reserved is a reserved connection and its current task.
@@ -104,7 +104,7 @@ func (h *heart) beatNow() {
 	late := true
 	var idle *reserved
 	for l := range h.conns {
-		if l.does == nothing && (idle == nil || h.onLine(l)) { // the line, so that what answers stays it
+		if l.does == nothing && (idle == nil || h.onLine(l)) { // prefer the line, so that it stays
 			idle = l
 		}
 		late = late && l.does == beating && h.config.Clock.Now()-l.since >= h.interval
@@ -119,8 +119,7 @@ func (h *heart) beatNow() {
 	h.beatOverPool()
 }
 
-// beatSoon schedules a heartbeat after a failure, with jitter. It does not put off one that is due
-// sooner.
+// beatSoon schedules a heartbeat after a failure, with jitter. It never postpones a heartbeat.
 func (h *heart) beatSoon() {
 	h.due = min(h.due, h.config.Clock.Now()+h.interval/4+mathrand.N(h.interval/4))
 }
@@ -154,7 +153,7 @@ func (h *heart) beatOverPool() {
 	})
 }
 
-// send sends one heartbeat, and tells how it went.
+// send sends one heartbeat, and reports its outcome.
 func (s *Session) send(
 	ctx context.Context, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error),
 ) error {
@@ -172,14 +171,15 @@ func (s *Session) send(
 	return err
 }
 
-// sendAt sends one heartbeat, and asks once more before it believes that the session is dead. On
-// success the lease counts from the moment before the first was sent.
+// sendAt sends one heartbeat. If the answer is that the session is dead, sendAt asks once more
+// before it believes that. On success the lease counts from the moment before the first heartbeat
+// was sent.
 func (s *Session) sendAt(
 	ctx context.Context, sent time.Duration,
 	heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error),
 ) error {
 	alive, err := heartbeat(ctx, s.ID, s.config.TTL)
-	if err == nil && !alive { // a server may answer so where it has cut the statement short
+	if err == nil && !alive { // a server that has cut the statement short may answer so
 		alive, err = heartbeat(ctx, s.ID, s.config.TTL)
 	}
 	misfit := new(driver.SchemaError)
@@ -220,7 +220,7 @@ func (h *heart) answered(l *reserved, err error) {
 	}
 }
 
-// reconcile compares what the session has in the database with what the client believes.
+// reconcile compares the claims of the session in the database with the client's holds.
 func (h *heart) reconcile(l *reserved) {
 	l.does, l.fresh, h.checked = listing, false, false
 	h.work.Go(func() {
@@ -235,7 +235,7 @@ func (h *heart) reconcile(l *reserved) {
 		h.post(func() {
 			if err == nil {
 				h.unlisted, h.relist = 0, 0
-			} else { // heartbeats that succeed meanwhile make no difference
+			} else { // later heartbeats do not reset this count
 				h.unlisted++
 				h.relist, h.checked = h.config.Clock.Now()+backoff.Pause(h.unlisted, h.interval,
 					maxPatience*h.config.TTL), true
@@ -259,7 +259,7 @@ func (h *heart) finished(l *reserved, err error) bool {
 		l.good = true
 		return true
 	}
-	refused := false // and the connection is sound
+	refused := false // the list was refused, and the connection is sound
 	if did == listing {
 		refused = !driver.InDoubt(err) && !errors.Is(err, driver.ErrUnavailable)
 		err = fmt.Errorf("comparing the session's locks: %w", err)
@@ -269,13 +269,13 @@ func (h *heart) finished(l *reserved, err error) bool {
 	}
 	if h.drop(l); len(h.conns) == 0 {
 		if h.beatSoon(); l.good {
-			h.connect() // otherwise the next beatNow connects, so that a server that refuses heartbeats is not flooded
+			h.connect() // else the next beatNow connects, so that a server that refuses heartbeats is not flooded
 		}
 	}
 	return false
 }
 
-// drop closes an idle connection. The line goes to one that is left.
+// drop closes an idle connection. If it was the line, another connection becomes the line.
 func (h *heart) drop(l *reserved) {
 	delete(h.conns, l)
 	if h.onLine(l) {
@@ -287,7 +287,7 @@ func (h *heart) drop(l *reserved) {
 	h.work.Go(func() { _ = l.up.Close() })
 }
 
-// failed reports a failure, and for how long the session can go on without success.
+// failed reports a failure, and the time that the session has left.
 func (h *heart) failed(report *outage.Report, err error, more ...any) {
 	if h.ctx.Err() == nil {
 		left := (h.Deadline() - h.config.Clock.Now()).Round(time.Millisecond)

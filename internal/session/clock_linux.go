@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boottime is the kernel's CLOCK_BOOTTIME: monotonic, and it counts the time that the machine was
-// suspended, which Go's own monotonic clock leaves out (golang/go#24595).
+// Boottime returns the kernel's CLOCK_BOOTTIME, which is monotonic. It counts the time for which
+// the machine was suspended, unlike Go's own monotonic clock (golang/go#24595).
 func Boottime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

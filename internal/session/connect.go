@@ -36,9 +36,9 @@ func (h *heart) stopConnecting() {
 	}
 }
 
-// connected takes a new connection into use.
+// connected puts a new connection to use.
 func (h *heart) connected(by *connecting, up driver.Upkeep) {
-	if h.connecting != by { // this connect was called off meanwhile
+	if h.connecting != by { // this connect was cancelled meanwhile
 		h.work.Go(func() { _ = up.Close() })
 		return
 	}
@@ -50,20 +50,20 @@ func (h *heart) connected(by *connecting, up driver.Upkeep) {
 	h.beatNow()
 }
 
-// maxPatience is how many TTLs a try to connect may take at most.
+// maxPatience limits how many TTLs a try to connect may take.
 const maxPatience = 4
 
 // reserve returns a connection, or nil when ctx ends. Each try may take a TTL, because heartbeats
-// do not wait for it. After an interval a second try starts beside the first one. After a failure
-// a try may take twice as long as before: a server that is slow to accept connections still does
-// the work for those that were given up, and would get slower with each.
+// do not wait for it. After an interval a second try starts beside the first one. After a failure a
+// try may take twice as long as before: a server that is slow to accept connections still does the
+// work for cancelled tries, and would get slower with each.
 func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 	type outcome struct {
 		up  driver.Upkeep
 		err error
 	}
 	outcomes := make(chan outcome)
-	under, patience := 0, h.config.TTL // tries under way, and how long the next may take
+	under, patience := 0, h.config.TTL // the tries in flight, and the limit of the next
 	try := func() {
 		under++
 		limit := patience
@@ -85,7 +85,7 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 	}()
 	try()
 	slow := time.After(h.interval)
-	again := h.config.Clock.NewTimer(h.config.TTL) // of use only after a failure
+	again := h.config.Clock.NewTimer(h.config.TTL) // runs only after a failure
 	again.Stop()
 	defer again.Stop()
 	for {

@@ -13,8 +13,8 @@ var (
 	}
 )
 
-// elapsed returns the time since the program started, by whichever of two clocks went further. It
-// never decreases.
+// elapsed returns the time since the program started, by the faster of two clocks. It never
+// decreases.
 func elapsed() time.Duration {
 	now := time.Now()
 	d := max(now.Sub(started), now.Round(0).Sub(started.Round(0)))

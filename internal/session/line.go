@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// lineTimeout is how long Listen waits for a reserved connection. A client begins to listen while
-// its heartbeats connect.
+// lineTimeout limits how long Listen waits for a reserved connection. A client begins to listen
+// while its heartbeats connect.
 const lineTimeout = 2 * time.Second
 
 var (
@@ -19,16 +19,16 @@ var (
 		errors.New("the connection of the heartbeats was late or was lost: the client listens on the next one"))
 )
 
-// line is the reserved connection that a session listens on. Only the heart decides which one that
-// is: it knows which one answers.
+// line is the reserved connection on which a session listens. Only the heart chooses it, since the
+// heart knows which connection answers.
 type line struct {
 	of   *reserved
-	ctx  context.Context // ends when the session listens on another one, or on none
+	ctx  context.Context // ends when the session listens on another connection, or on none
 	over context.CancelFunc
 }
 
-// listenOn makes a reserved connection the line; nil: there is none any more. A listener on the
-// line before ends.
+// listenOn makes a reserved connection the line; nil: there is no line. A listener on the previous
+// line ends.
 func (s *Session) listenOn(l *reserved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,15 +42,15 @@ func (s *Session) listenOn(l *reserved) {
 	s.relined = make(chan struct{})
 }
 
-// onLine reports whether the session listens on a reserved connection, or is to.
+// onLine reports whether a reserved connection is the line; nil: whether there is no line.
 func (s *Session) onLine(l *reserved) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.line.of == l
 }
 
-// Listen is as of driver.Upkeep, on the connection of the session's heartbeats. It ends when these
-// go over another one.
+// Listen is that of driver.Upkeep, on the connection of the session's heartbeats. It ends when the
+// heartbeats move to another connection.
 func (s *Session) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
 	on, err := s.awaitLine(ctx)
 	if err != nil {

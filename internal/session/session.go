@@ -10,28 +10,27 @@
 //
 // A session ends once and for good: at its deadline, when a heartbeat finds it dead, when the
 // tables were migrated to a version that this build cannot work with, or when the database turns
-// out to be another. A heartbeat that succeeds after the deadline does not revive it, because
-// callers may have been told of the end by then.
+// out to be another. A heartbeat that succeeds after the deadline does not revive the session,
+// because callers may have been notified of the end by then.
 //
 // # Heartbeats
 //
 // A heartbeat is due each fifth of the TTL. It goes over a reserved connection, which the
 // application cannot keep busy. It is not cancelled while its answer can still be of use: a driver
-// that is told to stop waiting closes the connection, and on a slow machine the next connection
-// would be as slow. While there is no reserved connection, or while the last heartbeat on it is not
-// answered, heartbeats go over the application's pool, one at a time, each for no longer than an
-// interval.
+// whose context ends closes the connection, and on a slow machine the next connection would be as
+// slow. While there is no reserved connection, or while the last heartbeat on it is not answered,
+// heartbeats go over the application's pool, one at a time, each for no longer than an interval.
 //
 // Connecting is no part of the heartbeat. A connect goes on beside the heartbeats and may take a
 // TTL. After an interval without success a second connect starts beside the first one, which after
-// a failover may go to a dead address. The first connection that is made is used. A reserved
-// connection is closed when it fails. When one is late with an answer, a second one is made beside
-// it, until one of them answers within an interval.
+// a failover may go to a dead address. The session uses the first connection that is made. It
+// closes a reserved connection that fails. When a connection is late with an answer, the session
+// makes a second one beside it, until one of them answers within an interval.
 //
 // # Listening
 //
 // A session listens on one of its reserved connections, the line: on the one that answered last
-// within an interval. Where the line is late or lost, another one takes its place once it has
+// within an interval. If the line is late or lost, another connection becomes the line once it has
 // answered. The listener then ends, and its caller begins anew on the new line.
 package session
 
@@ -49,9 +48,9 @@ import (
 
 const (
 	beatsPerTTL = 5 // four heartbeats may fail
-	// claimsEvery is how many heartbeats pass between two lists of the session's locks and places
+	// claimsEvery is the number of heartbeats between two lists of the session's locks and places
 	// in queues. A session that holds a lock, and had no more than fewClaims of these, lists them
-	// with every heartbeat: so it hears of Break and Ask within a heartbeat interval without a
+	// with every heartbeat: so it learns of Break and Ask within a heartbeat interval without a
 	// listener.
 	claimsEvery = 5
 	fewClaims   = 64
@@ -80,11 +79,11 @@ type Config struct {
 	Clock     clock.Clock // must go on while the machine sleeps
 	// Beating and Connecting report the outages of heartbeats, and of connecting for them.
 	Beating, Connecting *outage.Report
-	// Beaten is called with each heartbeat that was answered or failed: how long that took, and
-	// what failed. It may be called by several goroutines at once; nil: nobody is told.
+	// Beaten is called with each heartbeat that was answered or failed, with its duration and its
+	// error. Several goroutines may call it at once. nil: nothing is called.
 	Beaten func(took time.Duration, err error)
-	// Reconcile compares what a session has in the database with what the client believes. It is
-	// called every few heartbeats, and after each reconnect, with a function that lists the former.
+	// Reconcile compares the claims of a session in the database with the client's holds. It is
+	// called every few heartbeats, and after each reconnect, with a function that lists the claims.
 	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
 	Holding   func() bool // whether the client believes that it holds anything
 }
@@ -100,7 +99,7 @@ type Session struct {
 	done   sync.WaitGroup
 	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
 
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the fields below
 	deadline time.Duration
 	tried    time.Duration // when the latest heartbeat was sent that was answered or failed
 	line     line
@@ -126,7 +125,7 @@ func Open(ctx context.Context, store Store, config Config) (*Session, error) {
 	return s, nil
 }
 
-// Context ends when the session ends; its cause says why.
+// Context ends when the session ends. The cause is the reason.
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Alive reports whether the session is still trusted, by the clock now.

@@ -2,10 +2,10 @@
 // each. One listener receives hints of grants, and one loop reads the state of the names, for all
 // of them.
 //
-// A hint without a grant in it only wakes the loop. What counts is what the loop reads from the
-// database. It also reads without a hint: when a holder's lease should end, to notice a crash; when
-// the listener has connected, because grants may have been made before; and at a slow interval all
-// the time, or a fast one where the engine has nothing to listen to.
+// A hint without a grant only wakes the loop. The state that the loop reads from the database
+// decides. The loop also reads without a hint: when a holder's lease should end, to notice a crash;
+// when the listener has connected, because grants may have been made before; and at a slow interval
+// all the time, or a fast one while no listener is connected.
 package wait
 
 import (
@@ -28,19 +28,18 @@ const (
 	// hand-offs are faster.
 	firstLook = 100 * time.Millisecond
 	// fastestPoll and slowestPoll bound the interval of looks while no listener is connected.
-	// Between them it is a part of the time for which a name has stood still: a name that moves on
-	// fast is looked at often, and what is held for long is not.
+	// Between them the interval is a fraction of the time since the name last changed: a name that
+	// changes fast is looked at often, a name that is held for long is not.
 	fastestPoll, slowestPoll = 5 * time.Millisecond, 100 * time.Millisecond
 	stillness                = 8
-	// busyRetry is the delay before a takeover is tried again after a guarded transaction refused
-	// it.
+	// busyRetry is the delay before a takeover is retried after a guarded transaction refused it.
 	busyRetry = 200 * time.Millisecond
 	// slack is the delay from the end of a lease to the look at its holder.
 	slack = 5 * time.Millisecond
-	// readyLimit bounds the wait for the first listener. Without it waiters are polled for.
+	// readyLimit bounds the wait for the first listener. After that time waiters poll.
 	readyLimit = 500 * time.Millisecond
-	// relistenMin and relistenMax bound the pause before a listener that failed begins again, and
-	// relistenRarely that of one that found nothing to listen to: that may change, too.
+	// relistenMin and relistenMax bound the pause before a failed listener begins again.
+	// relistenRarely bounds the pause where the engine cannot listen, which may change.
 	relistenMin, relistenMax, relistenRarely = 100 * time.Millisecond, 5 * time.Second, 5 * time.Minute
 )
 
@@ -57,7 +56,7 @@ type Config struct {
 	Log   *slog.Logger
 	// Hearing, Looking and Taking report the outages of the listener, of looks, and of takeovers.
 	Hearing, Looking, Taking *outage.Report
-	// Told notes that a hub has said why it polls, and none has listened since; nil: each says so.
+	// Told is set while a hub of the client has logged that it polls; nil: each hub logs it.
 	Told *atomic.Bool
 	// Safety is the interval of looks without a hint.
 	Safety time.Duration
@@ -66,8 +65,8 @@ type Config struct {
 	// Stray is called with the attempt of each hint that has no waiter here, and with "" where the
 	// hint names no attempt or the listener has connected.
 	Stray func(attempt string)
-	// Listener is called when the listener has connected, and when it was lost, could not connect,
-	// or is none, with the reason; nil: nobody is told.
+	// Listener is called when the listener has connected, and with the reason when it was lost,
+	// could not connect, or is not supported. nil: nothing is called.
 	Listener func(up bool, err error)
 	// Reclaimed is called after the lock of an expired holder was taken.
 	Reclaimed func(name string, holder driver.Holder)
@@ -85,12 +84,12 @@ type Waiter struct {
 	Name    string
 	Attempt string
 
-	answer  func(Result) // is called once, with nothing locked
+	answer  func(Result) // is called once, with no mutex locked
 	queued  bool         // the database has confirmed the place in the queue
-	watcher *Watcher     // not nil: it waits for news only
+	watcher *Watcher     // not nil: this is no waiter for the lock, but for news
 }
 
-// answer is the result of a waiter that is not told yet.
+// answer is the result of a waiter that was not called with it yet.
 type answer struct {
 	waiter *Waiter
 	result Result
@@ -107,28 +106,28 @@ type Hub struct {
 	tried   chan struct{} // closed when the first listener has connected, or failed
 	once    sync.Once     // closes tried
 
-	unanswered int // looks that have failed in a row; of the loop's goroutine
+	unanswered int // the number of looks in a row that have failed; of the loop's goroutine
 
-	mu        sync.Mutex // protects what follows
+	mu        sync.Mutex // protects the fields below
 	started   bool
 	listening bool
 	deaf      bool // no listener is connected, and the latest try has failed or takes long
 	watchers  int
 	waiters   map[string]*Waiter // by attempt
 	names     map[string]*awaited
-	answers   []answer // that unlock gives
+	answers   []answer // the answers that unlock gives
 }
 
-// awaited is a name that somebody waits for.
+// awaited is a name that has waiters or watchers.
 type awaited struct {
-	waiters int           // with those that wait for news only
-	due     time.Duration // when it is to be looked at; 0: a hint came; never: no waiter has joined the queue yet
-	wait    time.Duration // how long before due that was decided
+	waiters int           // watchers included
+	due     time.Duration // when the next look is due; 0: now, after a hint; never: no waiter has joined the queue yet
+	wait    time.Duration // the time from that decision to due
 	seen    bool          // state is known
-	// refusals is how many takeovers have failed in a row.
+	// refusals is the number of takeovers in a row that have failed.
 	refusals int
-	state    driver.State  // as last seen
-	moved    time.Duration // when it was first seen so, or began to be waited for
+	state    driver.State  // as last read
+	moved    time.Duration // when this state was first read, or the wait began
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -136,12 +135,12 @@ const never = time.Duration(math.MaxInt64)
 // lookIn schedules the next look.
 func (n *awaited) lookIn(wait, now time.Duration) { n.due, n.wait = now+wait, wait }
 
-// pollAfter is how long after a look the next one is due while nothing listens.
+// pollAfter returns the time from a look to the next one while no listener is connected.
 func (n *awaited) pollAfter(now time.Duration) time.Duration {
 	return min(max((now-n.moved)/stillness, fastestPoll), slowestPoll)
 }
 
-// saw notes a state.
+// saw records a state.
 func (n *awaited) saw(state driver.State, now time.Duration) {
 	was, is := n.state, state
 	if !n.seen || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used || was.Waiters != is.Waiters {
@@ -161,8 +160,8 @@ func New(ctx context.Context, backend Backend, session string, config Config) *H
 }
 
 // Ready starts the listener, and returns when the first one has connected or failed, and when ctx
-// ends. A session that joined a queue before that would be deaf when its turn comes: the name would
-// stand still until it looks, and the connect is what keeps it from looking.
+// ends. It comes before the request: a session that joins a queue without a listener would notice
+// its grant only with its next look, and the name would be idle until then.
 func (h *Hub) Ready(ctx context.Context) {
 	h.Listen()
 	limit := time.NewTimer(readyLimit)
@@ -192,8 +191,8 @@ func (h *Hub) Add(name, attempt string, answer func(Result)) *Waiter {
 	return w
 }
 
-// Queued notes that the attempt is in the queue. From now on an attempt that is neither queued nor
-// granted is gone.
+// Queued records that the attempt is in the queue. From now on an attempt that is neither queued
+// nor granted is gone.
 func (h *Hub) Queued(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +200,7 @@ func (h *Hub) Queued(w *Waiter) {
 	h.expect(w)
 }
 
-// Listen starts the listener without a waiter, so that holders hear of Ask and Break.
+// Listen starts the listener without a waiter, so that holders are notified of Ask and Break.
 func (h *Hub) Listen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,7 +209,7 @@ func (h *Hub) Listen() {
 	}
 }
 
-// start MUST be called with mu locked.
+// start starts the goroutines of the hub, once. MUST be called with mu locked.
 func (h *Hub) start() {
 	if !h.started {
 		h.started = true
@@ -221,7 +220,7 @@ func (h *Hub) start() {
 
 // expect schedules the first look for a waiter or a watcher. MUST be called with mu locked.
 func (h *Hub) expect(w *Waiter) {
-	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // over, or answered already
+	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // the session has ended, or the waiter was answered already
 		return
 	}
 	h.start()
@@ -235,7 +234,7 @@ func (h *Hub) expect(w *Waiter) {
 	}
 }
 
-// Remove forgets a waiter. An answer may come at the same time.
+// Remove removes a waiter. An answer may come at the same time.
 func (h *Hub) Remove(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,7 +253,7 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	return driver.State{}, false
 }
 
-// Deliver answers the waiters of this hub that a statement of this process granted a lock to,
+// Deliver answers the waiters of this hub to which a statement of this process granted a lock,
 // without a look at the database. asked is the clock before that statement was sent.
 func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
@@ -273,7 +272,7 @@ func (h *Hub) grant(attempt string, grant driver.Grant, asked time.Duration) {
 	}
 }
 
-// Empty reports whether nobody waits here.
+// Empty reports whether the hub has no waiters.
 func (h *Hub) Empty() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -300,14 +299,14 @@ func (h *Hub) Recheck(name string) {
 // Wait returns when no goroutine of the hub runs any more. Its context must have ended.
 func (h *Hub) Wait() {
 	h.mu.Lock()
-	started := h.started // a later caller sees that the context has ended, and starts nothing
+	started := h.started // a later start finds that the context has ended
 	h.mu.Unlock()
 	if started {
 		h.done.Wait()
 	}
 }
 
-// forget MUST be called with mu locked.
+// forget removes a waiter. MUST be called with mu locked.
 func (h *Hub) forget(w *Waiter) {
 	delete(h.waiters, w.Attempt)
 	if w.watcher != nil {
@@ -342,8 +341,9 @@ func (h *Hub) wake() {
 	}
 }
 
-// listen keeps a listener connected for as long as the session lives. Whatever the reason was that
-// it failed, it tries again, at growing intervals: a server that was slow once is no pooler.
+// listen keeps a listener connected for as long as the session lives. It retries after every
+// failure, at growing intervals, even after ErrUnsupported: a server that was slow once may look
+// like a pooler.
 func (h *Hub) listen() {
 	var pause time.Duration
 	for h.ctx.Err() == nil {
@@ -387,8 +387,8 @@ func (h *Hub) tell(up bool, err error) {
 	}
 }
 
-// polls says why waiters are polled for: once for all hubs of a client, to nobody who could not
-// change it, and as a warning where the application had asked to listen.
+// polls logs that waiters poll, and why: once for all hubs of a client. The level is Debug where no
+// setting would help, and Warn where the application has asked to listen.
 func (h *Hub) polls(because error) {
 	level := slog.LevelInfo
 	switch {
@@ -403,7 +403,7 @@ func (h *Hub) polls(because error) {
 	}
 }
 
-// listens says that waiters are not polled for any more, where polls has said that they are.
+// listens logs that waiters poll no more, if polls has logged that they do.
 func (h *Hub) listens() {
 	if told := h.config.Told; told != nil && told.CompareAndSwap(true, false) {
 		h.config.Log.Info("dblock: listening for grants, polling no more", "session", h.session)
@@ -423,8 +423,8 @@ func (h *Hub) setListening(listening bool) {
 	h.wake()
 }
 
-// heard takes a hint: one attempt was granted, or some attempt was. A hint with the grant in it is
-// the answer, because the commit that made the grant sent it.
+// heard handles a hint: one attempt was granted, or some attempt was. A hint that contains the
+// grant is the answer, because the commit that made the grant sent it.
 func (h *Hub) heard(hint driver.Hint) {
 	h.mu.Lock()
 	w := h.waiters[hint.Attempt]

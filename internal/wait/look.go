@@ -31,8 +31,8 @@ func (h *Hub) loop() {
 	}
 }
 
-// next returns the names that are due, or the time until one is. When a name is due without a hint,
-// those join its statement that have waited for half of their time.
+// next returns the names that are due, or the time until one is. If a name is due without a hint,
+// next adds the names that have waited for half of their time to its statement.
 func (h *Hub) next() (names []string, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +62,8 @@ func (h *Hub) next() (names []string, pause time.Duration) {
 	return names, pause
 }
 
-// look reads the state of names, answers the waiters that were granted one or lost their place, and
-// takes locks from expired holders.
+// look reads the state of names, answers the waiters that were granted the lock or lost their
+// place, and takes locks from expired holders.
 func (h *Hub) look(names []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.config.Limit)
 	defer cancel()
@@ -87,7 +87,7 @@ func (h *Hub) look(names []string) {
 			h.reclaim(ctx, state.Name, holder)
 		}
 	}
-	for name, waiters := range before { // no row at all
+	for name, waiters := range before { // names without a row
 		h.settle(driver.State{Name: name}, waiters, asked)
 	}
 }
@@ -100,7 +100,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	queued = make(map[string][]*Waiter, len(names))
 	for _, name := range names {
 		if n := h.names[name]; n != nil {
-			n.lookIn(h.config.Safety, h.config.Clock.Now()) // until the answer says when
+			n.lookIn(h.config.Safety, h.config.Clock.Now()) // until the answer schedules the next look
 			queued[name] = nil
 		}
 	}
@@ -113,8 +113,8 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 }
 
 // settle answers waiters from a state. before are the waiters that were queued before the statement
-// was sent. It returns the expired holders to take the name from; the zero Holder if the name is
-// only to be handed on.
+// was sent. It returns the expired holders from which the name is to be taken; the zero Holder if
+// the name only has to be handed over.
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
 	defer h.unlock()
@@ -161,8 +161,8 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if state.Waiters > 0 && state.Rest > 0 {
 		wait = min(wait, state.Rest+slack)
 	}
-	// released with a transaction of the application's, or its cool-down is over: the first session
-	// that notices hands it on
+	// The name was released in a transaction of the application's, or its MinHold has elapsed: the
+	// first session that notices hands it over.
 	if state.Ready {
 		overdue = append(overdue, driver.Holder{})
 		wait = min(wait, slack)
@@ -173,7 +173,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	return overdue
 }
 
-// reclaim takes a name from an expired holder. The first session to do so does it for all.
+// reclaim takes a name from an expired holder. One session that does so suffices for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	asked := h.config.Clock.Now()
 	taken, err := driver.Do(ctx, h.backend, protocol.TakeOver(h.session, name, holder))
@@ -190,7 +190,7 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 		} else {
 			h.schedule([]string{name}, firstLook)
 		}
-	case err == nil: // alive after all, or another session was faster
+	case err == nil: // the holder lives after all, or another session has taken the name
 		h.schedule([]string{name}, slack+rand.N(firstLook))
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 		h.schedule([]string{name}, busyRetry/2+rand.N(busyRetry))
@@ -200,7 +200,7 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	}
 }
 
-// refusals counts takeovers of a name that have failed in a row, or ends the count.
+// refusals adds more to the count of failed takeovers of a name, or resets it if more is negative.
 func (h *Hub) refusals(name string, more int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,9 +4,9 @@ import "sync/atomic"
 
 // Watcher receives news of a name without waiting for the lock.
 type Watcher struct {
-	// News receives when the watcher should look at the name: a hint came, or the hub looked at it
-	// for a waiter or without a hint. The state that the hub saw does not tell what the watcher has
-	// seen.
+	// News receives when the watcher should read the name: a hint came, or the hub read the name
+	// for a waiter or without a hint. The watcher reads the name itself, because the hub does not
+	// know which state it has seen.
 	News <-chan struct{}
 
 	news    chan struct{}
