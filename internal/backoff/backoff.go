@@ -1,4 +1,4 @@
-// Package backoff says how long loops pause that fail again and again.
+// Package backoff has the pauses of loops that fail again and again.
 package backoff
 
 import (
@@ -7,8 +7,8 @@ import (
 )
 
 // Pause returns the pause after so many failures in a row. It doubles with each of them, from first
-// to longest, and has jitter: at least the half of that. Only a success of the work itself begins
-// the count anew.
+// to longest, and has jitter: at least the half of that. Only a success of the work itself resets
+// the count.
 func Pause(failures int, first, longest time.Duration) time.Duration {
 	d := longest
 	if n := max(failures, 1) - 1; n < 40 && first <= longest>>n {

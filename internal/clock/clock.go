@@ -1,6 +1,6 @@
-// Package clock is time as a client sees it: what it reads, and what wakes it. TTLs, heartbeats,
-// looks, leases, back-offs and deadlock delays go through a Clock, so that a test can move it. What
-// bounds an I/O call is a context with a timeout, and stays in real time.
+// Package clock has the clock and the timers of a client. TTLs, heartbeats, looks, leases,
+// back-offs and deadlock delays use a Clock, so that a test can move it. The timeouts of I/O calls
+// are contexts, and stay in real time.
 package clock
 
 import (
@@ -10,10 +10,10 @@ import (
 
 // Clock is a clock with timers.
 type Clock interface {
-	// Now is the time since some fixed moment.
+	// Now returns the time since some fixed moment.
 	Now() time.Duration
-	// NewTimer makes a timer. Its owner MUST call Reset or Stop when it has done what it woke up
-	// for: a clock that is moved waits for that.
+	// NewTimer makes a timer. After the timer has fired, its owner MUST call Reset or Stop when the
+	// work is done: a clock that is moved waits for that.
 	NewTimer(d time.Duration) *Timer
 	// Alarm calls f in a goroutine of its own when the clock reaches at, unless it is stopped
 	// before.
@@ -25,9 +25,9 @@ type Timer struct {
 	C <-chan time.Time
 
 	timer *time.Timer
-	by    *Movable // nil: by Go alone
+	by    *Movable // nil: only Go's own timer
 	due   time.Duration
-	stuck bool // its owner took too long to wait for
+	stuck bool // Move has stopped waiting for its owner
 }
 
 func newTimer(d time.Duration) *Timer {
@@ -35,7 +35,7 @@ func newTimer(d time.Duration) *Timer {
 	return &Timer{C: t.C, timer: t}
 }
 
-// Reset is as of time.Timer.
+// Reset works like that of time.Timer.
 func (t *Timer) Reset(d time.Duration) {
 	if t.by != nil {
 		t.by.arm(t, d)
@@ -44,7 +44,7 @@ func (t *Timer) Reset(d time.Duration) {
 	t.timer.Reset(d)
 }
 
-// Stop is as of time.Timer.
+// Stop works like that of time.Timer.
 func (t *Timer) Stop() {
 	if t.by != nil {
 		t.by.disarm(t)
@@ -53,7 +53,7 @@ func (t *Timer) Stop() {
 	t.timer.Stop()
 }
 
-// Func is a clock that is read by calling it. Its timers are Go's own.
+// Func is a function that returns the time. Its timers are Go's own.
 type Func func() time.Duration
 
 // Now calls the function.
@@ -62,8 +62,8 @@ func (now Func) Now() time.Duration { return now() }
 // NewTimer is time.NewTimer.
 func (Func) NewTimer(d time.Duration) *Timer { return newTimer(d) }
 
-// alarmCheck is the interval at which an alarm reads the clock. Go's timers stand still while the
-// machine sleeps, the clock may not.
+// alarmCheck is the interval at which an alarm reads the clock. Go's timers stop while the machine
+// sleeps; the clock may go on.
 const alarmCheck = time.Second
 
 // Alarm reads the clock each second.

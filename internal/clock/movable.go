@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Movable is a clock for tests: real time, plus what Move has added to it. A bubble of
-// testing/synctest may have one of its own.
+// Movable is a clock for tests: real time, plus the sum of all Moves. A bubble of testing/synctest
+// may have one of its own.
 type Movable struct {
 	began time.Time
 
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects the fields below
 	ahead  time.Duration
-	timers map[*Timer]bool // those that were not stopped
+	timers map[*Timer]bool // the timers that were not stopped
 	idle   chan struct{}   // closed, and made anew, when a timer is reset or stopped
 	alarms map[*alarm]bool
 }
@@ -31,17 +31,17 @@ func NewMovable() *Movable {
 	return &Movable{began: time.Now(), timers: map[*Timer]bool{}, idle: make(chan struct{}), alarms: map[*alarm]bool{}}
 }
 
-// Began is when the clock was at 0.
+// Began returns when the clock was at 0.
 func (m *Movable) Began() time.Time { return m.began }
 
-// Now is real time, plus what Move has added.
+// Now returns real time, plus the sum of all Moves.
 func (m *Movable) Now() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now()
 }
 
-// now MUST be called with mu locked.
+// now is Now for a caller that has locked mu.
 func (m *Movable) now() time.Duration { return time.Since(m.began) + m.ahead }
 
 // NewTimer makes a timer that fires by itself, or in Move.
@@ -54,7 +54,7 @@ func (m *Movable) NewTimer(d time.Duration) *Timer {
 	return t
 }
 
-// arm notes a new time of a timer.
+// arm records a new time of a timer.
 func (m *Movable) arm(t *Timer, d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *Movable) disarm(t *Timer) {
 	m.pass()
 }
 
-// pass MUST be called with mu locked.
+// pass wakes a Move that waits. MUST be called with mu locked.
 func (m *Movable) pass() {
 	close(m.idle)
 	m.idle = make(chan struct{})
@@ -114,7 +114,7 @@ func (m *Movable) ring(a *alarm) {
 	}
 }
 
-// NextAlarm is how long it is to the next alarm, or for ever.
+// NextAlarm returns the time until the next alarm; the largest Duration if there is none.
 func (m *Movable) NextAlarm() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,12 +125,12 @@ func (m *Movable) NextAlarm() time.Duration {
 	return next
 }
 
-// settleLimit is how long Move waits for what it has woken. Some of that may wait for a transaction
-// of the test's own.
+// settleLimit bounds how long Move waits for the owners of timers that have fired. One of them may
+// wait for a transaction of the test's own.
 const settleLimit = time.Second
 
-// Move lets the clock jump ahead. It fires the timers that are due then, and runs the alarms, and
-// waits until that is done.
+// Move moves the clock forward. It fires the timers that are due then, runs the alarms, and waits
+// until their work is done.
 func (m *Movable) Move(by time.Duration) {
 	for _, a := range m.jump(by) {
 		m.ring(a)
@@ -155,7 +155,7 @@ func (m *Movable) Move(by time.Duration) {
 	}
 }
 
-// busy are the timers that have fired and whose owners are still at work.
+// busy returns the timers that have fired and whose owners are still working.
 func (m *Movable) busy() (idle <-chan struct{}, busy []*Timer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +173,7 @@ func (m *Movable) jump(by time.Duration) (due []*alarm) {
 	before := m.now()
 	m.ahead += by
 	for t := range m.timers {
-		if t.due > before { // otherwise it has fired
+		if t.due > before { // else it has fired
 			t.timer.Reset(t.due - m.now())
 		}
 	}

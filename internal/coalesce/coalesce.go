@@ -1,10 +1,10 @@
 // Package coalesce lets the requests of many goroutines share statements. A request that is alone
-// goes at once, as a statement of its own. While all slots are taken, requests wait here; when a
-// slot is free they go together. So the number of statements under way stays small, and the batches
-// grow with the load.
+// is sent at once, as a statement of its own. While all slots are taken, requests wait here; when a
+// slot is free they are sent together. So the number of statements in flight stays small, and the
+// batches grow with the load.
 //
 // A batch belongs to all its callers. The end of one caller's context does not end the batch: that
-// caller leaves, and finds out what its request has done once the batch is answered.
+// caller leaves, and learns the outcome of its request once the batch is answered.
 package coalesce
 
 import (
@@ -15,28 +15,27 @@ import (
 )
 
 const (
-	slots = 2 // unless the Config says it
-	// slow is how long a statement keeps its slot: one that waits for a server or a row must not
-	// stop a client.
+	slots = 2 // the default of Config.Slots
+	// slow is the time after which a statement gives up its slot: a statement that waits for a
+	// server or a row must not stop a client.
 	slow = 100 * time.Millisecond
 )
 
-// Config is how requests are sent.
+// Config configures a Coalescer.
 type Config[Q, A any] struct {
 	// Run sends requests as one statement and returns an answer for each, or an error for all. It
 	// bounds itself.
 	Run func(requests []Q) ([]A, error)
 	// Refused reports whether an error of Run may be due to a single request, and says that nothing
-	// was done. The requests are then sent again in halves, so that only those that are refused by
-	// themselves get the error. nil: never.
+	// was done. The requests are then sent again in halves, so that only requests that are refused
+	// alone get the error. nil: never.
 	Refused func(err error) bool
-	// Key tells which requests exclude each other: two with one key never share a batch. nil: all
-	// may.
+	// Key returns the key of a request: requests with one key never share a batch. nil: all may.
 	Key func(request Q) string
-	// Most is how many requests a batch has at most.
+	// Most limits the requests of a batch.
 	Most int
-	// Slots is how many statements are under way before requests wait for each other. Default: 2,
-	// of which one is prepared while the other waits for the disk.
+	// Slots is the number of statements in flight from which on requests wait for each other.
+	// Default: 2, of which one is prepared while the other waits for the disk.
 	Slots int
 	// Go runs a function in a goroutine. It is called within a call of Do.
 	Go func(func())
@@ -46,16 +45,16 @@ type Config[Q, A any] struct {
 type Coalescer[Q, A any] struct {
 	config Config[Q, A]
 
-	mu      sync.Mutex // protects what follows
-	taken   int        // slots
+	mu      sync.Mutex // protects the fields below
+	taken   int        // the number of slots in use
 	waiting []*member[Q, A]
-	latest  <-chan struct{} // answered, of the request that came last
+	latest  <-chan struct{} // the answered channel of the latest request
 }
 
 // member is a request that waits for a batch, or for its answer.
 type member[Q, A any] struct {
 	request  Q
-	answered chan struct{} // closed when answer and err are there
+	answered chan struct{} // closed when answer and err are set
 	answer   A
 	err      error
 }
@@ -94,7 +93,7 @@ func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	m := &member[Q, A]{request: request, answered: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting, c.latest = append(c.waiting, m), m.answered
-	if c.taken < c.config.Slots { // one became free since Alone
+	if c.taken < c.config.Slots { // a slot was freed since Alone
 		c.send(c.slot())
 	}
 	c.mu.Unlock()
@@ -110,7 +109,7 @@ func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	return none, &Left{Cause: context.Cause(ctx), Answered: m.answered}
 }
 
-// Drain waits until the requests are answered that have come to Do so far, or ctx ends.
+// Drain waits until all requests so far are answered, or ctx ends.
 func (c *Coalescer[Q, A]) Drain(ctx context.Context) {
 	c.mu.Lock()
 	latest := c.latest
@@ -124,7 +123,7 @@ func (c *Coalescer[Q, A]) Drain(ctx context.Context) {
 	}
 }
 
-// withdraw takes a request back that was not sent yet.
+// withdraw removes a request that was not sent yet. It returns false if the request was sent.
 func (c *Coalescer[Q, A]) withdraw(m *member[Q, A]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +137,7 @@ func (c *Coalescer[Q, A]) withdraw(m *member[Q, A]) bool {
 	return false
 }
 
-// slot takes a slot, which is free again after done, or after some time. Whoever waits goes then.
+// slot takes a slot, which is freed by done, or after slow. The waiting requests are sent then.
 // MUST be called with mu locked.
 func (c *Coalescer[Q, A]) slot() (done func()) {
 	c.taken++
@@ -154,7 +153,7 @@ func (c *Coalescer[Q, A]) slot() (done func()) {
 	return func() { late.Stop(); free() }
 }
 
-// send sends those who wait, up to a batch. MUST be called with mu locked.
+// send sends the waiting requests, up to a batch. MUST be called with mu locked.
 func (c *Coalescer[Q, A]) send(done func()) {
 	batch := c.next()
 	c.config.Go(func() {
@@ -183,7 +182,8 @@ func (c *Coalescer[Q, A]) answer(batch []*member[Q, A]) {
 	}
 }
 
-// next takes the next batch out of those who wait, in their order. MUST be called with mu locked.
+// next removes the next batch from the waiting requests, in their order. MUST be called with mu
+// locked.
 func (c *Coalescer[Q, A]) next() (batch []*member[Q, A]) {
 	keys := map[string]bool{}
 	var rest []*member[Q, A]

@@ -4,7 +4,7 @@
 // A connection is opened when work needs one, up to a limit, and kept for the next piece of work
 // while a client attends. Without a client every connection is closed after its work: an engine has
 // no Close, so nothing may outlive the clients. A connection that has been idle for half of the
-// time limit is closed, except the last one, which is pinged. Where the connections come out of the
+// time limit is closed, except the last one, which is pinged. If the connections come from the
 // application's pool, another one may not be available when it is needed most: while every
 // connection of the pool is in a transaction that waits for this side pool.
 package connpool
@@ -18,15 +18,14 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// Config is how a side pool opens, tests and closes its connections.
+// Config has the functions that open, test and close the connections of a side pool.
 type Config[C any] struct {
-	// Pool is the application's pool that the connections come out of; nil: they are beside it.
+	// Source is the application's pool from which the connections come; nil: they are beside it.
 	Source any
-	// Most returns how many connections may be open at a time. It is called once, at the first
-	// piece of work.
+	// Most returns the largest number of open connections. It is called once, at the first piece of
+	// work.
 	Most func() int
-	// Open opens a connection. Limit is how long the connection may be idle before the server ends
-	// it.
+	// Open opens a connection. limit is the time after which the server ends the idle connection.
 	Open  func(ctx context.Context, limit time.Duration) (C, error)
 	Ping  func(ctx context.Context, conn C) error
 	Close func(conn C) // must not wait for the network for long
@@ -36,15 +35,15 @@ type Config[C any] struct {
 type Pool[C any] struct {
 	config Config[C]
 	once   sync.Once
-	slots  chan struct{} // one token for each piece of work that has a connection or opens one
+	slots  chan struct{} // one element for each piece of work that has a connection or opens one
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	clients map[*client]bool
 	limit   time.Duration // the shortest TTL of the clients
-	idle    []idle[C]     // the one used last comes last; each was opened while a client attended
+	idle    []idle[C]     // in the order of their last use; each was opened while a client attended
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when the goroutine of maintain has ended
-	warm    chan struct{} // asks for a first connection
+	warm    chan struct{} // requests a first connection
 }
 
 type client struct{ ttl time.Duration }
@@ -55,7 +54,7 @@ type idle[C any] struct {
 	since time.Time
 }
 
-// DefaultLimit is how long a connection may be idle where no client with a TTL attends.
+// DefaultLimit limits how long a connection may be idle where no client with a TTL attends.
 const DefaultLimit = 15 * time.Second
 
 // pingTimeout bounds a ping.
@@ -67,8 +66,8 @@ func New[C any](config Config[C]) *Pool[C] {
 }
 
 // Attend keeps connections from now on, until every client that attends has called leave. The
-// shortest TTL among the clients, or DefaultLimit if none has a TTL, is how long the server lets an
-// idle connection of the side pool stand. The last leave closes the idle connections and waits for
+// server ends a connection of the side pool that is idle for the shortest TTL of the clients, or
+// for DefaultLimit if none has a TTL. The last leave closes the idle connections and waits for
 // that. leave is idempotent.
 func (c *Pool[C]) Attend(ttl time.Duration) (leave func()) {
 	defer c.register()
@@ -126,15 +125,15 @@ func (c *Pool[C]) Warm() {
 	}
 }
 
-// broken reports whether a connection is of no use any more. That of a server which has become
-// read-only is not: a failover has left it there.
+// broken reports whether a connection is of no more use, such as one to a server that has become
+// read-only: a failover has left it there.
 func broken(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrReadOnly)
 }
 
-// Do runs do on a connection that nothing else uses. If do returns ErrUnavailable or ErrReadOnly on
-// a kept connection, that connection is broken, and do runs once more on a new one. A connection is
-// kept only after the server has answered on it.
+// Do runs do on a connection that no other work uses. If do returns ErrUnavailable or ErrReadOnly
+// on a kept connection, that connection is broken, and do runs once more on a new one. A connection
+// is kept only after the server has answered on it.
 func (c *Pool[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) error) error {
 	slots := c.capacity()
 	select {
@@ -195,7 +194,7 @@ func (c *Pool[C]) use(ctx context.Context, one idle[C], do func(ctx context.Cont
 }
 
 // take returns the idle connection that was used last, unless the server may have ended it by now.
-// Then it has ended all of them.
+// Then the server has ended all of them.
 func (c *Pool[C]) take() (idle[C], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +203,7 @@ func (c *Pool[C]) take() (idle[C], bool) {
 	}
 	last := c.idle[len(c.idle)-1]
 	if time.Since(last.since) >= last.limit {
-		return idle[C]{}, false // Do drops it
+		return idle[C]{}, false // Do drops the connection
 	}
 	c.idle = c.idle[:len(c.idle)-1]
 	return last, true

@@ -18,7 +18,7 @@ var pools = struct {
 // shared is a side pool, without the type of its connections.
 type shared interface{ sessions() int }
 
-// sessions is how many clients with a TTL attend, each of which keeps a connection for heartbeats.
+// sessions counts the clients with a TTL, each of which keeps a connection for heartbeats.
 func (c *Pool[C]) sessions() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *Pool[C]) sessions() (n int) {
 	return n
 }
 
-// register notes whether the side pool has clients that keep connections of its pool.
+// register records whether the side pool has clients that keep connections of its pool.
 func (c *Pool[C]) register() {
 	if c.config.Source == nil {
 		return
@@ -52,9 +52,9 @@ func (c *Pool[C]) register() {
 	}
 }
 
-// Leaves is nil if a pool that allows most connections (0: any number) has one left when each
+// Leaves returns nil if a pool that allows most connections (0: any number) has one left when each
 // client on it, of this side pool or another, keeps one for heartbeats, and each side pool one.
-// Otherwise it is ErrConfig, with the numbers.
+// Otherwise it returns ErrConfig, with the numbers.
 func (c *Pool[C]) Leaves(most int) error {
 	if err := c.leaves(most, 1); err != nil {
 		return driver.Fail(driver.ErrConfig, err)
@@ -62,7 +62,7 @@ func (c *Pool[C]) Leaves(most int) error {
 	return nil
 }
 
-// LeavesToListen is Leaves where each client also keeps one to listen on. Otherwise it is
+// LeavesToListen is Leaves with another connection for each client, to listen on. Its error is
 // ErrUnsupported.
 func (c *Pool[C]) LeavesToListen(most int) error {
 	if err := c.leaves(most, 2); err != nil {
@@ -91,8 +91,8 @@ func (c *Pool[C]) leaves(most, ofEach int) error {
 	}
 }
 
-// Enough is nil unless a pool allows one or two connections (0: any number). Otherwise it is
-// ErrConfig, with the remedy.
+// Enough returns ErrConfig, with the remedy, if a pool allows only one or two connections (0: any
+// number), and nil otherwise.
 func Enough(most int, remedy string) error {
 	if most == 1 || most == 2 {
 		return driver.Fail(driver.ErrConfig,
@@ -102,8 +102,8 @@ func Enough(most int, remedy string) error {
 	return nil
 }
 
-// EachIdle calls f with each idle connection of a pool. It takes as many as are idle at once: a
-// pool lends the one that came back last.
+// EachIdle calls f with each idle connection of a pool. It takes all of them before it returns any,
+// because a pool lends the one that came back last.
 func EachIdle(ctx context.Context, pool *sql.DB, f func(conn *sql.Conn)) {
 	for range pool.Stats().Idle {
 		conn, err := pool.Conn(ctx)

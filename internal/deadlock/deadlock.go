@@ -2,16 +2,16 @@
 //
 // # When to check
 //
-// A goroutine waits for one name at a time, and got what it holds before it began to wait. So a
+// A goroutine waits for one name at a time, and acquired its holds before it began to wait. So a
 // cycle is complete when its youngest waiter joins its queue. One check per waiter is enough, some
 // time after it joined: the youngest waiter of a cycle gives up, and no other waiter does. Later
 // checks, at intervals that double, cover failed checks and owners with several waiting goroutines.
 //
 // # Which waiters are stuck
 //
-// A hold is released once all that was asked for under its context is granted. Another goroutine of
-// its owner may wait beside it, which is not in its way. An attempt's name tells what it was asked
-// for under: see Below.
+// A hold is released once all requests under its context are granted. Another goroutine of its
+// owner may wait beside the hold, and does not delay its release. An attempt's name tells under
+// which holds it was requested: see Below.
 //
 // A cycle that passes through a semaphore may be no deadlock, because another holder may release
 // enough units. So the graph is reduced first (Holt, Some deadlock properties of computer systems,
@@ -22,8 +22,8 @@
 //   - The places that are left when nothing changes any more are stuck.
 //
 // Queues are first-come, first-served. So a waiter's request can be granted when there is room for
-// the largest request up to and including its own: earlier waiters get theirs and release it. The
-// error of the waiter that gives up shows a cycle among the stuck places.
+// the largest request up to and including its own: earlier waiters are granted theirs and release
+// them. The error of the waiter that gives up shows a cycle among the stuck places.
 package deadlock
 
 import (
@@ -53,13 +53,14 @@ func ownerOf(w driver.Wait) owner { return owner{w.Session, w.Host, w.Thread} }
 // graph is the wait-for graph at one moment. Its nodes are the places in queues, and after them the
 // holds.
 type graph struct {
-	nodes   []driver.Wait    // in an order that depends on nothing else
-	places  int              // of the nodes
+	nodes   []driver.Wait    // in an order that depends only on the nodes themselves
+	places  int              // the number of nodes that are places
 	holders map[string][]int // by name, the holds
-	// of each hold, the places that were asked for under it; of a place, the holds that it is under
+	// under has, for each hold, the places that were requested under it, and for each place its
+	// holds.
 	under  [][]int
 	stuck  []bool // of each place
-	waited []int  // of each hold, how many places under it are stuck
+	waited []int  // for each hold, the number of places under it that are stuck
 }
 
 func newGraph(waits []driver.Wait) *graph {
@@ -94,13 +95,13 @@ func newGraph(waits []driver.Wait) *graph {
 	return g
 }
 
-// Find returns, for each attempt that must give up, the cycle that it waits in: it is the youngest
-// waiter there. Where several cycles share waiters, one attempt at a time gives up. stuck are the
-// attempts that wait for a cycle, or wait in one without being its youngest waiter.
+// Find returns, for each attempt that must give up, its cycle: the attempt is the youngest waiter
+// there. Where several cycles share waiters, one attempt at a time gives up. stuck are the attempts
+// that wait for a cycle, or wait in one without being its youngest waiter.
 func Find(waits []driver.Wait, attempts []string) (found map[string]Cycle, stuck map[string]bool) {
 	g := newGraph(waits)
 	g.reduce()
-	youngest := make([]int, g.places) // of the component that the place is in
+	youngest := make([]int, g.places) // of the component of the place
 	for i := range youngest {
 		youngest[i] = -1
 	}
@@ -158,8 +159,8 @@ func (g *graph) reduce() {
 }
 
 // blocked reports whether a request cannot be granted even when every hold is released under which
-// nothing is stuck. An owner does not block itself: another of its goroutines may release what it
-// holds. The client detects the cases where none can.
+// no place is stuck. An owner does not block itself: another of its goroutines may release its
+// hold. The client detects the cases where none can.
 func (g *graph) blocked(place int) bool {
 	var is protocol.Row
 	for _, h := range g.blockers(place) {
@@ -183,7 +184,7 @@ func (g *graph) blockers(place int) (blockers []int) {
 	return blockers
 }
 
-// next returns what a node waits for.
+// next returns the nodes for which a node waits.
 func (g *graph) next(i int) (next []int) {
 	if i < g.places {
 		return g.blockers(i)

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// batchWindow is how long before it is due a waiter's first check may join a statement that is
-	// sent for another waiter. For later checks it is a quarter of the pause since the last one, so
+	// batchWindow limits how early a waiter's first check may join a statement that is sent for
+	// another waiter. For later checks the limit is a quarter of the pause since the last one, so
 	// that the checks of long waiters soon share their statements.
 	batchWindow = 50 * time.Millisecond
 	// recheckDelay is the pause before a cycle that was found is checked again. A waiter that was
 	// about to be granted its request, or to give up, is gone by then.
 	recheckDelay = 20 * time.Millisecond
-	// batchSize is how many attempts one statement asks about.
+	// batchSize limits the attempts that one statement asks about.
 	batchSize = 1000
 )
 
@@ -44,7 +44,7 @@ type Detector struct {
 	done   sync.WaitGroup
 	wake   chan struct{} // the loop has to look at the watches now
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	started bool
 	asleep  time.Duration     // when the loop wakes up
 	watches map[string]*Watch // by attempt
@@ -100,7 +100,7 @@ func (d *Detector) Forget(w *Watch) {
 // Wait returns when no goroutine of the detector runs any more. Its context must have ended.
 func (d *Detector) Wait() {
 	d.mu.Lock()
-	started := d.started // a later Watch sees that the context has ended, and starts nothing
+	started := d.started // a later Watch finds that the context has ended
 	d.mu.Unlock()
 	if started {
 		d.done.Wait()

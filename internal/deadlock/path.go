@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// An attempt's name has at most 32 characters, which is what the columns for it have room for.
+// An attempt's name has at most 32 characters, the width of its columns.
 const (
 	separator = "."
 	random    = 19 // characters, of 5 bits each, where a path follows
@@ -18,9 +18,9 @@ const (
 
 var lastStep atomic.Int64
 
-// Below returns a path for an attempt that is asked for under the context of what has a path.
-// Attempts that are not under each other have different paths. Below the deepest there is no room:
-// there an attempt shares the path of what it is under, and counts as under all that have that.
+// Below returns a path for an attempt that is requested under the context of a lock with a path.
+// Attempts that are not under each other have different paths. Below the deepest level there is no
+// room: there an attempt has the path of its lock, and counts as under all attempts with that path.
 func Below(path string) string {
 	if len(path) >= deepest*step {
 		return path
@@ -29,7 +29,7 @@ func Below(path string) string {
 }
 
 // NewAttempt names an attempt with a path. An owner's first lock has the path "". So have all
-// attempts of an owner that is not known by contexts.
+// attempts of an owner that the application has named.
 func NewAttempt(path string) string {
 	if path == "" {
 		return rand.Text()
@@ -43,9 +43,9 @@ func PathOf(attempt string) string {
 	return path
 }
 
-// Under reports whether a path is another one, or below it.
+// Under reports whether a path equals another one, or is below it.
 func Under(path, other string) bool { return strings.HasPrefix(path, other) }
 
-// under reports whether a place in a queue was asked for under the context of a hold of the same
+// under reports whether a place in a queue was requested under the context of a hold of the same
 // owner, or may have been.
 func under(place, hold string) bool { return Under(PathOf(place), PathOf(hold)) }

@@ -1,4 +1,4 @@
-// Package foreign knows the servers that speak the protocol of PostgreSQL or MySQL and have other
+// Package foreign detects servers that speak the protocol of PostgreSQL or MySQL and have other
 // locks.
 package foreign
 
@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// servers are known by a word of their version, in lower case.
+// servers lists them by a word of their version, in lower case.
 var servers = []struct{ word, name, why string }{
 	{"cockroachdb", "CockroachDB", "it has no LISTEN, and its session-level advisory locks are granted to everybody"},
 	{"-yb-", "YugabyteDB", "it has no LISTEN, and its row locks and advisory locks are not PostgreSQL's"},
@@ -20,7 +20,7 @@ var servers = []struct{ word, name, why string }{
 		"transactions, named locks and KILL go through its proxy, to whatever server that chooses"},
 }
 
-// Refuse returns ErrConfig for a server on which locks are not known to exclude, by its version.
+// Refuse returns ErrConfig if the version is that of a server on which locks may not exclude.
 func Refuse(version string) error {
 	version = strings.ToLower(version)
 	for _, s := range servers {

@@ -31,8 +31,8 @@ const (
 	maxWaiting = 10_000
 	// largestPage limits the events that are written at a time.
 	largestPage = 500
-	// maxRefused limits the events that the database may refuse one after the other. Then it
-	// refuses any event, and all that wait are dropped.
+	// maxRefused limits the events that the database may refuse one after the other. After that all
+	// waiting events are dropped, since the database refuses any event.
 	maxRefused = 10
 )
 
@@ -44,7 +44,7 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// History is the events of a client that are still to be written.
+// History has the events of a client that are still to be written.
 type History struct {
 	db      *store.Store
 	config  Config
@@ -52,7 +52,7 @@ type History struct {
 	dropped atomic.Int64 // events that will not be written
 
 	writing  sync.Mutex // one page at a time, so that events keep their order; protects reported
-	reported int64      // the number of dropped events of which the log tells
+	reported int64      // the number of dropped events that were logged
 
 	mu     sync.Mutex // protects events
 	events []driver.Event
@@ -88,7 +88,7 @@ func (y *History) Expired(name string, holder driver.Holder) {
 	})
 }
 
-// Lose counts an event that was refused, and is not written.
+// Lose counts an event that the database has refused.
 func (y *History) Lose(err error) {
 	y.dropped.Add(1)
 	y.report.Failed(err, "lost", y.dropped.Load())
@@ -104,7 +104,7 @@ func (y *History) take() (events []driver.Event) {
 	return events
 }
 
-// putBack puts events that could not be written before those that were added meanwhile.
+// putBack puts events that could not be written in front of those that were added meanwhile.
 func (y *History) putBack(events []driver.Event) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -126,7 +126,7 @@ func (y *History) Run() {
 			return
 		case <-timer.C:
 		}
-		if y.Flush(y.db.Tidying) { // Close does not cut it short
+		if y.Flush(y.db.Tidying) { // Close does not cut the write short
 			failures = 0
 		} else {
 			failures++
@@ -134,7 +134,7 @@ func (y *History) Run() {
 	}
 }
 
-// Flush writes all events, and keeps those that the database did not answer for. It returns false
+// Flush writes all events, and keeps those for which the database gave no answer. It returns false
 // if the last try has failed.
 func (y *History) Flush(ctx context.Context) (ok bool) {
 	y.writing.Lock()

@@ -1,7 +1,7 @@
 package inspection
 
-// Above is the first name, in the order of bytes, behind all that begin with a prefix; "" where
-// every name behind it begins with it.
+// Above returns the first string, in the order of bytes, above all strings with a prefix; "" where
+// there is none.
 func Above(prefix string) string {
 	limit := []byte(prefix)
 	for len(limit) > 0 && limit[len(limit)-1] == 0xff {

@@ -1,5 +1,6 @@
-// Package inspection decides what clients and people see of names and sessions, by the flat rows
-// that an engine reads. It does no I/O. Times are microseconds since 1970, by the database's clock.
+// Package inspection makes the values that clients and operators see, of names and sessions, from
+// the flat rows that an engine reads. It does no I/O. Times are microseconds since 1970, by the
+// database's clock.
 package inspection
 
 import (
@@ -18,27 +19,27 @@ const (
 	Place        // a place in the queue
 )
 
-// Row is what Read reads, in the order of its columns. A name has a row for each attempt of the
-// session that waits for it, or one. The columns of a name are set in its own rows alone, and the
-// details (Metadata to Pid) only where waiters were asked for.
+// Row is a row that Read reads, in the order of its columns. A name has a row for each attempt of
+// the session that waits for it, or one. The columns of a name are set in its own rows alone, and
+// the details (Metadata to Pid) only where waiters were requested.
 type Row struct {
 	Name             string
 	Part             int64
 	Place            int64  // the order within a part; of a name the highest token
-	SessionID        string // of a name "": nobody has the whole of it
+	SessionID        string // of a name "": the whole of it has no holder
 	Host             string
 	Thread           string
 	Attempt          string
 	Token            int64 // of a place 0
 	FirstToken       int64
-	Units            int64 // of a name those that are in use
+	Units            int64 // of a name the units in use
 	Since            int64
 	ExpiresAt        int64 // 0: no fixed lease
 	SessionExpiresAt int64 // 0: the session is dead
-	Capacity         int64 // of a name; of a place the number that it states
+	Capacity         int64 // of a name; of a place the number that its request states
 	Waiters          int64 // of a name
 	RestsUntil       int64 // of a name
-	Sharing          int64 // of a share: how many there are; 0: as many as there are rows
+	Sharing          int64 // of a share: the number of shares; 0: that of the rows
 	NowUs            int64
 	Queued           string // of a name: an attempt of the session that waits, or ""
 	Metadata         string
@@ -65,10 +66,10 @@ func (r Row) participant(h driver.Holder) driver.Participant {
 	return driver.Participant{Holder: h, App: r.App, PID: int(r.Pid), Metadata: r.Metadata, Asked: r.Asked}
 }
 
-// Read is driver.Inspection.Read by two statements. The statement first reads the rows of names
-// alone. The statement all reads everything, with so many places of each queue: of all names where
-// waiters are asked for, and otherwise of those that are shared, or free with a queue. The state of
-// a name is that of one statement: two see different moments.
+// Read is driver.Inspection.Read by two statements. The statement first reads only the rows of
+// names. The statement all reads everything, with so many places of each queue: of all names where
+// waiters are requested, and otherwise of those that are shared, or free with a queue. The state of
+// a name comes from one statement: two see different moments.
 func Read(
 	session string, names []string, waiters int,
 	first func(names []string) ([]Row, error), all func(names []string, places int) ([]Row, error),
@@ -100,8 +101,8 @@ func Read(
 	return States(session, waiters, rows), nil
 }
 
-// States returns names as a session sees them, with up to so many places, and with all holders
-// where that is not 0. The rows come in any order.
+// States returns names as a session sees them, with up to waiters places, and with all holders if
+// waiters is not 0. The rows come in any order.
 func States(session string, waiters int, rows []Row) (states []driver.State) {
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Part, b.Part), cmp.Compare(a.Place, b.Place))
@@ -116,7 +117,7 @@ func States(session string, waiters int, rows []Row) (states []driver.State) {
 			}
 		}
 		switch {
-		case !there: // it is left behind of a name without a row
+		case !there: // a remnant of a name without a row
 		case r.Part == Share:
 			states[n-1].Sharing = max(states[n-1].Sharing+1, int(r.Sharing))
 			has(&states[n-1], r, session, waiters)
@@ -135,10 +136,10 @@ func named(r Row) driver.State {
 		Name: r.Name, Token: r.Place, Used: int(r.Units), Waiters: int(r.Waiters),
 		Rest: duration(max(r.RestsUntil-r.NowUs, 0)),
 	}
-	if r.Units > 0 || r.Waiters > 0 { // otherwise the column says what earlier requests stated
+	if r.Units > 0 || r.Waiters > 0 { // else the column has a number that earlier requests stated
 		s.Capacity = int(r.Capacity)
 	}
-	// Where there are waiters but no place, the number is wrong, and Remove corrects it.
+	// Where there are waiters but no place, the number is wrong, and a Removal corrects it.
 	s.Ready = s.Waiters > 0 && r.SessionID == "" && s.Rest <= 0
 	return s
 }
@@ -158,7 +159,7 @@ func has(s *driver.State, r Row, session string, waiters int) {
 	}
 }
 
-// awaits adds a place. The first one decides whether the name may be handed over.
+// awaits adds a place. The first one decides whether the name is ready to be handed over.
 func awaits(s *driver.State, r Row, first bool, waiters int) {
 	h := r.Holder()
 	if first {

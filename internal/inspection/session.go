@@ -6,7 +6,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// Session is what Sessions reads, in the order of its columns.
+// Session is a row that Sessions reads, in the order of its columns.
 type Session struct {
 	ID        string
 	Host      string
@@ -19,7 +19,7 @@ type Session struct {
 	Waiting   int64
 }
 
-// Detail is the session as people see it.
+// Detail returns the session as package inspect shows it.
 func (s Session) Detail() driver.SessionDetail {
 	return driver.SessionDetail{
 		ID: s.ID, Host: s.Host, App: s.App, PID: int(s.Pid), Started: time.UnixMicro(s.StartedAt),

@@ -1,6 +1,6 @@
-// Package memory has the rows of names in memory. It is the smallest engine: what package protocol
-// decides is written into slices. The test double keeps its names here, and the engines with a
-// database are compared with it.
+// Package memory keeps the rows of names in memory. It is the smallest engine: it writes the
+// results of package protocol into slices. The test double keeps its names here, and the engines
+// with a database are compared with it.
 package memory
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Names are the rows of names. The caller makes one transition at a time.
+// Names has the rows of names. The caller makes one transition at a time.
 type Names struct {
 	Now    func() int64                             // microseconds since 1970
-	Alive  func(session string) bool                // neither dead nor over its time
-	Expire func(session string) (dead bool)         // as protocol.Source has it
-	Seize  func(attempt string, holdOff bool) error // as protocol.Source has it; nil: no hold is ever guarded
+	Alive  func(session string) bool                // neither dead nor expired
+	Expire func(session string) (dead bool)         // that of protocol.Source
+	Seize  func(attempt string, holdOff bool) error // that of protocol.Source; nil: no hold is ever guarded
 
 	names map[string]*name
 }
@@ -29,8 +29,8 @@ type name struct {
 	shares []protocol.Share
 }
 
-// Run runs an op, keeps the changes that the op leaves, and returns them: the caller sends the
-// hints. After an error nothing is kept. A name gets a row where the op leaves something there.
+// Run runs an op, writes its changes, and returns them: the caller sends the hints. After an error
+// nothing is written. A name gets a row if the op changes it.
 func (m *Names) Run(op protocol.Op) (protocol.Result, protocol.Changes, error) {
 	is, now := op.On(), m.Now()
 	n := m.names[is]
@@ -52,7 +52,7 @@ func (m *Names) Run(op protocol.Op) (protocol.Result, protocol.Changes, error) {
 	return result, open.Changes, nil
 }
 
-// write keeps what a transition leaves.
+// write writes the changes of a transition.
 func (n *name) write(open *protocol.Name) {
 	n.row = open.Row
 	for _, gone := range open.GonePlaces {
@@ -97,7 +97,7 @@ func (m *Names) Shares(is string) []protocol.Share {
 // All returns the names that have a row, in the order of their bytes.
 func (m *Names) All() []string { return slices.Sorted(maps.Keys(m.names)) }
 
-// Put makes the rows of a name what they are said to be, whatever they were.
+// Put replaces the rows of a name.
 func (m *Names) Put(row protocol.Row, places []protocol.Place, shares []protocol.Share) {
 	if m.names == nil {
 		m.names = map[string]*name{}
@@ -110,13 +110,13 @@ func (m *Names) Put(row protocol.Row, places []protocol.Place, shares []protocol
 // Delete deletes the row of a name.
 func (m *Names) Delete(is string) { delete(m.names, is) }
 
-// source is what a transition reads of a name.
+// source implements protocol.Source for one name.
 type source struct {
 	*Names
 	n *name
 }
 
-// Places is as of protocol.Source.
+// Places implements protocol.Source.
 func (s source) Places(after int64, limit int) (places []protocol.Place, err error) {
 	for _, p := range s.n.places {
 		if p.Ticket > after && len(places) < limit {
@@ -127,7 +127,7 @@ func (s source) Places(after int64, limit int) (places []protocol.Place, err err
 	return places, nil
 }
 
-// Place is as of protocol.Source.
+// Place implements protocol.Source.
 func (s source) Place(session, attempt string) (protocol.Place, bool, error) {
 	for _, p := range s.n.places {
 		if p.Session == session && p.Attempt == attempt {
@@ -138,7 +138,7 @@ func (s source) Place(session, attempt string) (protocol.Place, bool, error) {
 	return protocol.Place{}, false, nil
 }
 
-// Share is as of protocol.Source.
+// Share implements protocol.Source.
 func (s source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
 	for _, share := range s.n.shares {
 		if share.Session == session && (token != 0 && share.Token == token || token == 0 && share.Attempt == attempt) {
@@ -148,10 +148,10 @@ func (s source) Share(session string, token int64, attempt string) (protocol.Sha
 	return protocol.Share{}, false, nil
 }
 
-// Shares is as of protocol.Source.
+// Shares implements protocol.Source.
 func (s source) Shares() ([]protocol.Share, error) { return slices.Clone(s.n.shares), nil }
 
-// Tally is as of protocol.Source.
+// Tally implements protocol.Source.
 func (s source) Tally() (t protocol.Tally, err error) {
 	for i, p := range s.n.places {
 		if t.Waiters += max(p.Members, 1); i == 0 {
@@ -168,10 +168,10 @@ func (s source) Tally() (t protocol.Tally, err error) {
 	return t, nil
 }
 
-// Expire is as of protocol.Source.
+// Expire implements protocol.Source.
 func (s source) Expire(session string) (bool, error) { return s.Names.Expire(session), nil }
 
-// Seize is as of protocol.Source.
+// Seize implements protocol.Source.
 func (s source) Seize(attempt string, holdOff bool) error {
 	if s.Names.Seize == nil {
 		return nil

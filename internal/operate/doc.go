@@ -1,5 +1,5 @@
-// Package operate is what an operator or a probe does with a client: Ask and Break act upon the
-// locks of others, Ping finds out whether the client can lock.
+// Package operate has the calls of operators and probes: Ask and Break act upon the locks of
+// others, Ping reports whether the client can lock.
 //
 // Break reads the holders of the name, and revokes the name from each of them by a transition that
 // compares the token (protocol.Break). It repeats both until each chosen holder has lost the name:

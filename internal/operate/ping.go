@@ -10,10 +10,10 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// noSession is not the id of any session: ids are longer.
+// noSession is the id of no session: ids are longer.
 const noSession = "ping"
 
-// Ping returns why the client cannot lock now, or nil.
+// Ping returns the reason why the client cannot lock now, or nil.
 func Ping(ctx context.Context, c *client.Client) error {
 	if ctx == nil {
 		return contract.ErrNilContext

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// nobody is ErrNotHeld in the words of Ask.
+// nobody is ErrNotHeld with the text of Ask.
 type nobody struct{}
 
 func (nobody) Error() string { return "nobody holds it" }
@@ -72,7 +72,7 @@ func Break(ctx context.Context, c *client.Client, name, reason string, tokens []
 type breach struct {
 	*client.Client
 	name, reason string
-	tokens       []int64        // of the holders to revoke; none: all
+	tokens       []int64        // of the holders to revoke; none: all holders
 	meant        []driver.Grant // the grants of those holders, as far as they were read
 	taken        map[int64]bool // the tokens that were revoked
 	doubted      map[int64]bool // by token: the answer was lost
@@ -190,10 +190,10 @@ func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participan
 		return err
 	case taken.Done():
 		b.taken[p.Grant.Token] = true
-		if p.Session == s.ID { // the database does not notify the session itself
+		if p.Session == s.ID { // the database does not notify the asking session
 			s.Check()
 		}
-	default: // it has expired, or its cohort was split since: a member has the lock, with a lower token
+	default: // the hold has expired, or its cohort was split since: a member has the lock, with a lower token
 		b.again = true
 	}
 	return nil
@@ -216,7 +216,7 @@ func withEvent(ctx context.Context, c *client.Client, e driver.Event, act func(e
 	return nil
 }
 
-// signed returns an event that this process causes.
+// signed returns an event with this process as its cause.
 func signed(c *client.Client, name, kind, detail string) driver.Event {
 	return driver.Event{Name: name, Kind: kind, Host: c.Host(), Thread: fmt.Sprint(os.Getpid()), Detail: detail}
 }

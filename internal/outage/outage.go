@@ -1,6 +1,6 @@
 // Package outage keeps the log readable while some work fails again and again. It logs the first
 // failure, the continuing outage at growing intervals, and the recovery with the length of the
-// outage. Work that fails and works in turn is one long outage to it.
+// outage. Work that alternately fails and works counts as one long outage.
 package outage
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The pauses between two log entries of one outage. Work that fails again within the first pause
-// after it worked goes on with the pauses of the outage before.
+// firstPause and longestPause bound the pauses between two log entries of one outage. Work that
+// fails again within firstPause of its recovery continues with the pauses of the outage before.
 const (
 	firstPause   = 10 * time.Second
 	longestPause = 10 * time.Minute
@@ -21,16 +21,16 @@ type Report struct {
 	log  *slog.Logger
 	what string
 
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the fields below
 	began    time.Time  // of the outage; zero: there is none
-	ended    time.Time  // of the one before
+	ended    time.Time  // of the previous outage
 	due      time.Time  // of the next log entry
 	pause    time.Duration
 	failures int
-	told     bool // of this outage
+	told     bool // the outage was logged
 }
 
-// New makes the report of a kind of work. what is a phrase that " fails" can follow, such as
+// New makes the report of a kind of work, named by a phrase that " fails" can follow, such as
 // "dblock: writing events".
 func New(log *slog.Logger, what string) *Report { return &Report{log: log, what: what} }
 
@@ -56,7 +56,7 @@ func (r *Report) Failed(err error, args ...any) {
 	r.log.Warn(r.what+" fails", append(args, "error", err)...)
 }
 
-// Worked logs the end of an outage, if there was one that the log tells of.
+// Worked logs the end of an outage, if the outage was logged.
 func (r *Report) Worked(args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package slots decides whether a slot of a job is due, and what becomes of a run. It does no I/O:
-// an engine reads the rows, and writes what was decided.
+// Package slots decides whether a slot of a job is due, and which run it counts as. It does no I/O:
+// an engine reads the rows, and writes the decision.
 package slots
 
 import (
@@ -20,7 +20,7 @@ type Row struct {
 	Host             string
 	Thread           string
 	BeganAt          int64
-	EndedAt          int64 // 0: it has not
+	EndedAt          int64 // 0: the run has not ended
 	Failed           bool
 	Detail           string
 	Tries            int64
@@ -29,17 +29,17 @@ type Row struct {
 	NowUs            int64 // by the database's clock
 }
 
-// failed reports whether a run may be tried again: it said so, or its session is over before it
-// said anything.
+// failed reports whether a run may be retried: it has reported a failure, or its session ended
+// before the run did.
 func (r Row) failed() bool { return r.Failed || r.EndedAt == 0 && r.SessionExpiresAt <= r.NowUs }
 
-// due reports whether a run is to be tried again by now.
+// due reports whether a run may be retried now.
 func (r Row) due(retry driver.Retry) bool {
 	at, again := retry.At(r.Run())
 	return again && at.UnixMicro() <= r.NowUs
 }
 
-// Run is the run as clients see it.
+// Run returns the run in the form for clients.
 func (r Row) Run() driver.Run {
 	run := driver.Run{
 		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
@@ -53,7 +53,7 @@ func (r Row) Run() driver.Run {
 	return run
 }
 
-// List is the runs of rows, in their order. R is what sqlc makes of them.
+// List returns the runs of rows, in their order. R is sqlc's type of a row.
 func List[R ~struct {
 	Name             string
 	Slot             int64
@@ -76,7 +76,7 @@ func List[R ~struct {
 	return runs
 }
 
-// Before is the bound of Runs: the runs that it means began before.
+// Before returns the bound of Runs in microseconds: it selects the runs that began before t.
 func Before(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MaxInt64
@@ -84,17 +84,17 @@ func Before(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// About says which runs of a name Begin decides by: that with the number, that of the latest moment
-// above Later, and of those that began from Begins on and below Below, and whose slot ends after
-// Begins, all that have not ended and one other, with Retry one that has not failed. Others do no
-// harm.
+// About selects the runs of a name by which Begin decides: the run with the number; the run of the
+// latest moment above Later; and of the runs that began from Begins on and below Below, and whose
+// slot ends after Begins, all that have not ended and one other, with Retry one that has not
+// failed. Other runs do no harm.
 type About struct {
 	Name                         string
 	Number, Later, Begins, Below int64
 	Retry                        bool
 }
 
-// Tables are the runs of a database.
+// Tables has the runs of a database.
 type Tables interface {
 	// Clock reads the database's clock.
 	Clock() (now int64, err error)
@@ -102,18 +102,18 @@ type Tables interface {
 	// About reads runs, in one statement.
 	About(a About) ([]Row, error)
 
-	// Claim writes a run that takes the place of that with the token over (0: of none). It looks
-	// again at the row that it locks: the token must be that one, and a run of the same slot have
-	// failed or not ended. It returns false where that is not so.
+	// Claim writes a run that replaces the one with the token over (0: none). It reads the locked
+	// row again: the token must be over, and a run of the same slot must have failed or not ended.
+	// Claim returns false if that is not so.
 	Claim(r Row, over int64) (bool, error)
 }
 
-// claims is how often a claim may come too late.
+// claims limits how often a claim may come too late.
 const claims = 100
 
 var errClaims = driver.Fail(driver.ErrRetry, errors.New("the slot was claimed again and again while it was read"))
 
-// Begin is driver.Jobs.BeginRun. Where the claim comes too late, it reads everything anew.
+// Begin is driver.Jobs.BeginRun. If the claim comes too late, Begin reads everything anew.
 func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
 	for range claims {
 		now, err := t.Clock()
@@ -148,11 +148,11 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driv
 	return driver.Run{}, false, errClaims
 }
 
-// decide returns the run as which the slot counts, or, where it is free, the one that is due and
-// the token of the run whose place that takes. A run with the same number and another end is one of
-// another interval.
+// decide returns the run as which the slot counts. If the slot is free, decide returns the run that
+// is due, and the token of the run that it replaces. A run with the same number and another end
+// belongs to another interval.
 func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int64, free bool) {
-	again := false // the slot has failed, and is due again
+	again := false // the slot has failed, and a retry is due
 	for _, r := range rows {
 		if r.Slot != a.Number {
 			continue
@@ -165,7 +165,7 @@ func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int6
 		}
 		again, due.Tries = true, r.Tries+1
 	}
-	for _, r := range rows { // a later moment counts, whatever became of it
+	for _, r := range rows { // a later moment counts, failed or not
 		if r.Slot > a.Later && r.SlotEnds == r.Slot {
 			return r, 0, false
 		}
@@ -180,7 +180,7 @@ func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int6
 	return due, over, true
 }
 
-// noMore is how long after a run the next one is not due where there are no more slots.
+// noMore is the time to the next run where the schedule has no more slots.
 const noMore = 366 * 24 * time.Hour
 
 // Next returns how long after a run was seen its slot, or the next one, may be due: more than 0.
@@ -195,8 +195,8 @@ func Next(run driver.Run, slot driver.Slot, retry driver.Retry) time.Duration {
 	return max(next.Sub(run.Seen), time.Microsecond)
 }
 
-// LeftOut counts the slots between a run and the one before it: those that began while that one
-// went on, and those that nobody asked for.
+// LeftOut counts the slots between a run and the one before it: skipped are those that began while
+// that one went on, missed are those for which no client asked.
 func LeftOut(before, run driver.Run, length time.Duration) (skipped, missed int64) {
 	all := max(int64(run.SlotEnds.Add(-length).Sub(before.SlotEnds)/length), 0)
 	skipped = max(int64((before.Ended.Sub(before.SlotEnds)+length-1)/length), 0)

@@ -1,4 +1,4 @@
-// Package tables has statements find dblock's tables where the connection does not look for them:
+// Package tables lets statements find dblock's tables where the connection does not look for them:
 // in a schema of PostgreSQL, or in a database of MySQL or MariaDB.
 package tables
 
@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// In is where the tables are. Nil is where the connection looks by itself.
+// In is the place of the tables. Nil is the place where the connection looks by itself.
 type In struct {
 	name  string
-	texts sync.Map // the statements that were seen, by what they are without a place
+	texts sync.Map // the statements with the place, by their texts without it
 }
 
-// fit are the names that need no escape in any quotes.
+// fit matches the names that need no escape in any quotes.
 var fit = regexp.MustCompile(`^[\pL_][\pL\d_$-]*$`)
 
-// longest is how many bytes of a name PostgreSQL keeps.
+// longest is the number of bytes of a name that PostgreSQL keeps.
 const longest = 63
 
-// New is the schema or database of a name: letters, digits, "_", "$" and "-", up to 63 bytes.
+// New returns the schema or database of a name: letters, digits, "_", "$" and "-", up to 63 bytes.
 func New(name string) (*In, error) {
 	if !fit.MatchString(name) || len(name) > longest {
 		return nil, fmt.Errorf("%q: want letters, digits, _, $ and -, at most 63 bytes, of which the first is a "+
@@ -30,20 +30,20 @@ func New(name string) (*In, error) {
 	return &In{name: name}, nil
 }
 
-// Objects are the tables, views and functions of all sets.
+// Objects lists the tables, views and functions of all sets.
 var Objects = []string{
 	"clock", "columns", "durable", "events", "fences", "guard", "guards", "heartbeats", "holders", "incarnation",
 	"locks", "migrations",
 	"now", "queue", "runs", "schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
 }
 
-// object is one of them in a statement, with what stands in front. In quotes it is a text.
+// object matches one of them in a statement, with the character before it. In quotes it is a text.
 var object = regexp.MustCompile(`(^|[^\w.'"@])(dblock_(?:` + strings.Join(Objects, "|") + `))\b`)
 
-// Postgres is a statement in which every object has its schema.
+// Postgres returns a statement in which every object has its schema.
 func (i *In) Postgres(text string) string { return i.in(text, `"`) }
 
-// MySQL is a statement in which every object has its database.
+// MySQL returns a statement in which every object has its database.
 func (i *In) MySQL(text string) string { return i.in(text, "`") }
 
 func (i *In) in(text, quote string) string {
@@ -60,7 +60,7 @@ func (i *In) in(text, quote string) string {
 	return placed
 }
 
-// String is the name, "" of nil.
+// String returns the name, "" of nil.
 func (i *In) String() string {
 	if i == nil {
 		return ""

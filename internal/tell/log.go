@@ -7,7 +7,7 @@ import (
 )
 
 // Logger returns a logger that hands records to the handler of another one through a queue of its
-// own. One that does so already is returned as it is, with its queue.
+// own. A logger that has such a queue already is returned unchanged.
 func Logger(to *slog.Logger) (*slog.Logger, *Queue) {
 	if h, ok := to.Handler().(handler); ok {
 		return to, h.queue
@@ -28,11 +28,11 @@ type handler struct {
 	queue *Queue
 }
 
-// Enabled is true: to ask the application's handler is to wait for it. It is asked before it is
-// given the record.
+// Enabled returns true, because the call of the application's handler might block. The queue calls
+// the handler's Enabled before Handle.
 func (handler) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle queues a record. The context is for its values: it may end before the record is handled.
+// Handle queues a record. ctx is kept for its values: it may end before the record is handled.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.queue.Add(func() { handle(h.to, ctx, r) })

@@ -1,9 +1,8 @@
-// Package tell delivers what the library has to say to code of the application's: records to its
-// logger, calls to its observer. That code may be slow, or block for ever: a pipe that nobody
-// reads, a collector behind the network that has just failed. So nothing of the library calls it.
-// A Queue takes what is to be told, at once and under any mutex, and one goroutine delivers it in
-// order. The goroutine starts when there is something to deliver, and ends when there is nothing
-// more. What does not fit is left out, and the queue says how much that was.
+// Package tell calls code of the application's: records go to its logger, events to its observer.
+// That code may be slow, or block for ever: a pipe without a reader, a collector behind a failed
+// network. So no other package calls it. A Queue accepts calls at once and under any mutex, and one
+// goroutine makes them in order. The goroutine starts with the first call, and ends when no call is
+// left. Calls that do not fit are left out, and the queue reports their number.
 package tell
 
 import (
@@ -14,36 +13,35 @@ import (
 )
 
 const (
-	// most is how many deliveries wait at a time, beside as many that are being delivered.
+	// most limits the calls that wait, beside as many that are being made.
 	most = 1000
-	// flushTimeout bounds Flush: a program that ends keeps its last lines, and ends although nobody
-	// takes them.
+	// flushTimeout bounds Flush: a program that ends keeps its last lines, and ends even if its
+	// logger blocks.
 	flushTimeout = time.Second
 )
 
-// Queue delivers in order. It is safe for concurrent use. A nil Queue delivers nothing.
+// Queue makes calls in order. It is safe for concurrent use. A nil Queue makes none.
 type Queue struct {
-	leftOut func(n int) // tells how many deliveries were left out
+	leftOut func(n int) // reports how many calls were left out
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	waiting []func()
-	lost    int           // deliveries that were left out since those that wait
-	idle    chan struct{} // closed when the goroutine ends; nil: none runs
+	lost    int           // the number of calls that were left out after those that wait
+	idle    chan struct{} // closed when the goroutine ends; nil: there is no goroutine
 }
 
-// New makes a queue. It calls leftOut, in the order of what it delivers, with the number of
-// deliveries that did not fit.
+// New makes a queue. In the order of its calls, it calls leftOut with the number of those that did
+// not fit.
 func New(leftOut func(n int)) *Queue { return &Queue{leftOut: leftOut} }
 
-// Calls makes a queue of calls of a function of the application's. The log says how many did not
-// fit.
+// Calls makes a queue for calls of a function of the application's. It logs how many did not fit.
 func Calls(log *slog.Logger, of string) *Queue {
 	return New(func(n int) {
 		log.Warn("dblock: calls of "+of+" were left out: it was too slow for them", "calls", n)
 	})
 }
 
-// Add has deliver called after everything that was added before, and returns at once.
+// Add queues a call of deliver, and returns at once.
 func (q *Queue) Add(deliver func()) {
 	if q == nil {
 		return
@@ -82,7 +80,7 @@ func (q *Queue) run() {
 	}
 }
 
-// Flush waits until everything was delivered, for a second at most.
+// Flush waits until all calls were made, for a second at most.
 func Flush(queues ...*Queue) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()

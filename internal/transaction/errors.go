@@ -7,8 +7,8 @@ import (
 )
 
 // Retryable reports whether an error means that the whole transaction lost a race and may succeed
-// when it is run again. It decides by code, never by message. An error of a driver that is not
-// known here is not retryable.
+// when it is run again. It decides by code, never by message. An error of an unknown driver is not
+// retryable.
 func Retryable(err error) bool {
 	switch SQLState(err) {
 	case "40001", "40P01": // serialization failure, deadlock
@@ -23,7 +23,7 @@ func Retryable(err error) bool {
 }
 
 // Server returns the kind of server that an error came from. It returns "" for a broken connection,
-// or a driver that is not known here.
+// or an unknown driver.
 func Server(err error) string {
 	if SQLState(err) != "" {
 		return "PostgreSQL"

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// Turn is how long a statement waits for a row before the caller's context is looked at again. It
-// is shorter than the shortest innodb_lock_wait_timeout of MySQL: an error of that limit may roll
-// back the whole transaction.
+// Turn is the time for which a statement waits for a row before the caller's context is checked
+// again. It is shorter than the shortest innodb_lock_wait_timeout of MySQL: an error of that limit
+// may roll back the whole transaction.
 const Turn = 500 * time.Millisecond
 
 // InTurn limits how long a locking SELECT waits on MySQL and MariaDB, and any statement on MariaDB.
-// The limit is the statement's alone: no setting of the connection has to be restored, which may be
-// the pool's again by then. Each of the two servers takes the other's words for a comment. What the
-// limit ends is undone as one statement, whatever innodb_rollback_on_timeout says.
+// The limit belongs to the statement: no setting of the connection has to be restored, which may
+// have gone back to the pool by then. Each of the two servers reads the other's syntax as a
+// comment. A statement that its limit has ended is undone alone, with any
+// innodb_rollback_on_timeout.
 func InTurn(text string, limit time.Duration) string {
 	mysql := fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d) */", limit.Milliseconds())
 	mariaDB := fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = %g FOR */ ",
@@ -26,24 +27,24 @@ func InTurn(text string, limit time.Duration) string {
 	return mariaDB + strings.Replace(text, "SELECT", mysql, 1)
 }
 
-// IsTurnOver reports whether an error is of a limit of InTurn.
+// IsTurnOver reports whether an error comes from a limit of InTurn.
 func IsTurnOver(err error) bool {
 	n := mysqlNumber(err)
 	return n == 3024 || n == 1969 || errors.Is(err, ErrCut)
 }
 
-// ErrCut is of a statement of MariaDB that reported success where its limit had ended it. Only what
-// the statement has not done tells.
+// ErrCut is the error of a statement of MariaDB that reported success although its limit had ended
+// it. Only its missing effect shows that.
 var ErrCut = errors.New("the statement was ended by its time limit, and reported success")
 
-// Hex is a name as it travels, in hexadecimal digits, which are the same in every character set.
-// PostgreSQL takes the bytes of a parameter for those of client_encoding. Statements read the
-// digits as convert_from(decode($1, 'hex'), 'UTF8').
+// Hex returns the form in which a name is sent: hexadecimal digits, which are the same in every
+// character set. PostgreSQL reads the bytes of a parameter in client_encoding. Statements decode
+// the digits by convert_from(decode($1, 'hex'), 'UTF8').
 //
-// MySQL and MariaDB read them as UNHEX(CONVERT(? USING latin1)). A name itself, as string or
-// []byte, is a parameter of character_set_client, which the server converts to
-// character_set_connection before anything else can be done with it; no CAST takes that back. The
-// CONVERT is for character sets of more than one byte (ucs2, utf16, utf32).
+// MySQL and MariaDB decode them by UNHEX(CONVERT(? USING latin1)). A name itself, as string or
+// []byte, is a parameter of character_set_client, which the server first converts to
+// character_set_connection; no CAST reverts that. The CONVERT is for character sets of more than
+// one byte (ucs2, utf16, utf32).
 func Hex(name string) string { return hex.EncodeToString([]byte(name)) }
 
 const (
@@ -59,8 +60,8 @@ var mysql = engine{
 	},
 }
 
-// runMySQL has no use for a savepoint. An error rolls back its statement alone, a deadlock the
-// whole transaction. A savepoint would not release row locks either.
+// runMySQL needs no savepoint: an error rolls back its statement alone, a deadlock the whole
+// transaction. A savepoint would not release row locks either.
 func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error {
 	on := onMySQL{Queries: q}
 	var seconds int64
@@ -75,7 +76,7 @@ func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, 
 	return err
 }
 
-// where reads no table: at REPEATABLE READ that would begin the transaction's snapshot.
+// where is a statement that reads no table: at REPEATABLE READ that would begin the snapshot.
 const where = "SELECT @@SESSION.innodb_lock_wait_timeout, VERSION() LIKE '%MariaDB%', CONCAT_WS('/', @@hostname, " +
 	"@@port, DATABASE())"
 
@@ -87,7 +88,7 @@ type onMySQL struct {
 }
 
 // impatient is the error of a wait that lasted as long as innodb_lock_wait_timeout allows. It is
-// retryable, as the server's own would be. The transaction goes on.
+// retryable, as the server's own would be. The transaction can go on.
 type impatient struct{ cause error }
 
 func (e impatient) Error() string {
@@ -109,8 +110,8 @@ func LockInTurn(ctx context.Context, q Queries, text string, args []any, into ..
 	return there, err
 }
 
-// CutSince is the error of a statement that was begun then, was answered, and did nothing: ErrCut
-// if its limit may have ended it, else ErrUnproven.
+// CutSince returns the error of a statement that was sent at began, was answered, and had no
+// effect: ErrCut if its limit may have ended it, else ErrUnproven.
 func CutSince(began time.Time) error {
 	if time.Since(began) >= Turn {
 		return ErrCut
@@ -118,16 +119,16 @@ func CutSince(began time.Time) error {
 	return ErrUnproven
 }
 
-// Rows remembers which rows this process has inserted on MySQL, whatever became of them. It decides
-// what comes first where a row may be missing, and nothing else. An INSERT waits without a limit
+// Rows remembers which rows this process has inserted on MySQL, whatever their outcome. It only
+// decides which statement comes first where a row may be missing. An INSERT waits without a limit
 // for a row that another transaction has locked. A locking SELECT of a missing row locks the gap,
-// and two transactions that have locked one gap stop each other's INSERT.
+// and two transactions that have locked one gap block each other's INSERT.
 type Rows struct {
 	mu    sync.Mutex
 	names map[string]struct{}
 }
 
-// manyRows is after how many rows all are forgotten.
+// manyRows limits the rows that are remembered. At the limit all are forgotten.
 const manyRows = 10_000
 
 // Known reports whether a locking SELECT comes first. On MariaDB it never does: there an INSERT has

@@ -5,9 +5,9 @@ import (
 	"reflect"
 )
 
-// pgxQueries is a pgx.Tx. Its methods return types of pgx's own. No interface can name these
-// without importing pgx: two interfaces with the same methods are two types. Hence reflection,
-// which costs a microsecond.
+// pgxQueries is a pgx.Tx. Its methods return types of pgx's own. No interface can name these types
+// without an import of pgx: two interfaces with the same methods are two types. So the calls use
+// reflection, which costs a microsecond.
 type pgxQueries struct{ exec, queryRow reflect.Value }
 
 // Commit and Rollback tell a transaction from a pool and a connection, which have the other

@@ -36,12 +36,12 @@ var postgres = engine{
 	},
 }
 
-// runPostgres undoes every error with a savepoint. That also releases the row that a refused step
-// has locked.
+// runPostgres undoes every error with a savepoint. That also releases a row that a refused step has
+// locked.
 func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error {
 	try := func() error {
 		if err := q.Exec(quiet, fmt.Sprintf(enter, millisecondsLeft(ctx))); err != nil {
-			return err // there is no savepoint to go back to: the caller's transaction was aborted before
+			return err // there is no savepoint to return to: the caller's transaction was aborted before
 		}
 		err := work(quiet, q)
 		if err == nil {

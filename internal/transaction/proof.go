@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// ErrUnproven is the error of a statement that the server has answered, and that did nothing.
+// ErrUnproven is the error of a statement that the server has answered, and that had no effect.
 // MariaDB answers "OK, 0 rows" to some statements that a KILL QUERY or max_statement_time has cut
 // short, and the transaction could commit the rest. A trigger can swallow a write, too.
 var ErrUnproven = driver.Fail(driver.ErrRetry,
@@ -16,7 +16,8 @@ var ErrUnproven = driver.Fail(driver.ErrRetry,
 		"transaction "+
 		"anew"))
 
-// stale is why a transaction has to be run again, with the SQLSTATE of a serialization failure.
+// stale is an error after which a transaction has to be run again, with the SQLSTATE of a
+// serialization failure.
 type stale string
 
 func (s stale) Error() string { return string(s) }
@@ -24,14 +25,14 @@ func (s stale) Error() string { return string(s) }
 func (stale) SQLState() string { return "40001" }
 
 // ErrSwallowed is ErrUnproven on PostgreSQL and SQLite, which cut no statement short without an
-// error: it would be the same in the next try.
+// error: the next try would have the same result.
 var ErrSwallowed = driver.Fail(driver.ErrConfig,
 	errors.New("the database answered that a statement was done, and it did nothing: "+
 		"a trigger, a rule or a row level policy on dblock's tables swallows what is written"))
 
-// MustAct reports whether a statement must do at least one row: its kind, which sqlc has in the
-// first line, is :exec. A statement that may find nothing to do is of another kind, and its caller
-// looks at the answer.
+// MustAct reports whether a statement must affect at least one row: its kind, which sqlc has in the
+// first line, is :exec. A statement that may affect no row is of another kind, and its caller
+// checks the answer.
 func MustAct(text string) bool {
 	kind, _, _ := strings.Cut(text, "\n")
 	return strings.HasSuffix(kind, " :exec")

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// sqlTx is a *sql.Tx, or a type that has one in it. The last two methods tell it from a pool and a
-// connection.
+// sqlTx is a *sql.Tx, or a type that embeds one. The last two methods distinguish it from a pool
+// and a connection.
 type sqlTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

@@ -34,10 +34,10 @@ var sqlite = engine{
 	},
 }
 
-// runSQLite waits for the write lock as long as the caller's busy_timeout allows: inside SQLite,
-// where ctx ends no wait, if the transaction has neither read nor written. In one that has, SQLite
-// answers at once, and runSQLite tries again until ctx ends. It does not wait when the snapshot is
-// stale, since waiting cannot renew it.
+// runSQLite waits for the write lock as long as the caller's busy_timeout allows. If the
+// transaction has neither read nor written, SQLite itself waits, and ctx does not end that wait.
+// Otherwise SQLite answers at once, and runSQLite retries until ctx ends. It does not wait when the
+// snapshot is stale, since waiting cannot renew it.
 func runSQLite(ctx, _ context.Context, q Queries, work func(context.Context, Queries) error) error {
 	quiet := context.WithoutCancel(ctx) // there is no connection to break
 	var ms int64

@@ -1,9 +1,10 @@
 // Package transaction runs statements inside the caller's transaction, with any driver and on any
-// engine. It imports no driver: an application on MySQL would get pgx into its build. So it
+// engine. It imports no driver, since an application on MySQL would get pgx into its build. So it
 // recognises a pgx.Tx by its methods, and vendors' errors by their codes.
 //
 // It never ends the caller's transaction. It never leaves the transaction aborted where the engine
-// can undo a part of it. It never retries what the caller must repeat as a whole.
+// can undo a part of it. It never retries a step that the caller must repeat with the whole
+// transaction.
 //
 // # Waiting
 //
@@ -18,16 +19,16 @@
 //   - MySQL, MariaDB: a limit that belongs to the statement alone (InTurn). The server finds
 //     deadlocks at once. MySQL has none for an INSERT: see Rows.
 //   - SQLite: there are no turns. One try waits as long as the caller's own busy_timeout says, as
-//     any statement of the caller's does.
+//     any other statement of the caller does.
 //
 // The total wait is no longer than the caller's own setting allows.
 //
 // # Nothing is borrowed
 //
 // The connection may go back to its pool at any moment: database/sql takes it back when the context
-// ends that the transaction was begun with. So no step changes a setting of the connection, takes a
-// named lock, or has the server end a statement of it: what restores that could come too late.
-// PostgreSQL's settings are local to the transaction and end with it.
+// ends with which the transaction was begun. So no step changes a setting of the connection, takes
+// a named lock, or lets the server end a statement of it: the restoring statement could come too
+// late. PostgreSQL's settings are local to the transaction and end with it.
 package transaction
 
 import (
@@ -42,11 +43,11 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// ErrInvalid is wrong input, found without I/O.
+// ErrInvalid is the error for wrong input, found without I/O.
 var ErrInvalid = errors.New("invalid argument")
 
-// Grace is how long a statement in the caller's transaction may go on after the caller's context
-// has ended.
+// Grace is the time for which a statement in the caller's transaction may go on after the caller's
+// context has ended.
 const Grace = 5 * time.Second
 
 // Queries runs statements.
@@ -59,8 +60,8 @@ type Queries interface {
 // Work is a step with an implementation for each engine. It may run more than once. After an error
 // its writes are undone where the engine can do that.
 type Work struct {
-	Table string // that it needs
-	Set   string // of migrations that has the table, as Go names it
+	Table string // the table that the work needs
+	Set   string // the migrations that have the table, as a Go expression
 	Postgres,
 	MySQL,
 	SQLite func(ctx context.Context, q Queries) error
@@ -75,7 +76,7 @@ type Tx struct {
 // engine is the part that differs between engines.
 type engine struct {
 	work func(Work) func(ctx context.Context, q Queries) error
-	// run runs work until ctx ends. The transaction outlives that. quiet is the context for
+	// run runs work until ctx ends. The transaction outlives ctx. quiet is the context for
 	// statements.
 	run func(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error
 	// missing reports whether a missing table caused an error.
@@ -112,8 +113,8 @@ func Name(what, name string) error {
 	return nil
 }
 
-// Do does the work, and waits for other transactions until ctx ends. After an error of the work's
-// own, or of the context, the transaction can go on.
+// Do does the work, and waits for other transactions until ctx ends. After an error of the work
+// itself, or of the context, the transaction can go on.
 func (t Tx) Do(ctx context.Context, w Work) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -156,10 +157,10 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 		driver.ErrUnsupported, version)
 }
 
-// Ended turns an error of a statement that says, in whatever words, that the caller's transaction
-// has ended into ErrTxDone. database/sql ends it with the context that it was begun with, closes
-// the rows of a statement, and reports that context's error. quiet is the statement's own context.
-// If ctx has ended, too, the error says so.
+// Ended converts the errors which say that the caller's transaction has ended to ErrTxDone.
+// database/sql ends a transaction with the context with which it was begun, closes the rows of a
+// statement, and reports that context's error. quiet is the statement's own context. If ctx has
+// ended, too, the error has that cause.
 func Ended(ctx, quiet context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -169,7 +170,7 @@ func Ended(ctx, quiet context.Context, err error) error {
 		if quiet.Err() != nil || ctx.Err() != nil {
 			return err
 		}
-	case err.Error() != "sql: Rows are closed": // there is no value for that
+	case err.Error() != "sql: Rows are closed": // database/sql has no value for this error
 		return err
 	}
 	return driver.Fail(driver.ErrTxDone, driver.Join(ctx.Err(), err))
@@ -190,9 +191,9 @@ func Lenient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return quiet, func() { stop(); cancel() }
 }
 
-// turns runs try until its result is anything but a turn that ran out. patience returns the limit
-// that the caller's session sets for all turns together; 0: none. It is called only after a turn
-// ran out.
+// turns repeats try until its result is no turn that ran out. patience returns the limit that the
+// caller's session sets for all turns together; 0: none. patience is called only after a turn ran
+// out.
 func turns(
 	ctx context.Context, try func() error, ended func(error) bool, patience func() (time.Duration, error),
 ) error {
