@@ -16,8 +16,8 @@ const (
 	// retryPause is the average pause before a candidate or observer retries after the database has
 	// failed.
 	retryPause = 200 * time.Millisecond
-	// refusalTime is how long a database that accepts no writes takes to refuse a Lock. A Lock that
-	// took longer was in the queue.
+	// refusalTime is the time that a database which accepts no writes takes to refuse a Lock. A
+	// Lock that took longer was in the queue.
 	refusalTime = time.Second
 )
 
@@ -29,37 +29,38 @@ type config struct {
 	owner    dblock.LockOption // nil: each campaign is an owner of its own
 }
 
-// Metadata sets what observers see of a candidate: its address, say. At most 4096 bytes as JSON.
-// Default: nothing.
+// Metadata sets the data that observers see of a candidate: its address, say. At most 4096 bytes as
+// JSON. Default: none.
 func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata = kv } }
 
 // Owner gives the candidate an identity that outlives its process, as dblock.Owner does: a leader
-// that was restarted takes its own lock over at once, with a new token, instead of waiting until
-// its former process is over its TTL. Choose host and thread so that no two processes that live
-// have the same, and a restart does not change them (a pod's stable name, say). Candidates with one
-// Owner that both live take the lead from each other, and until the former one hears of that,
-// within a fifth of its TTL, both contexts are live. A client campaigns once at a time with one
-// Owner under a name, and does not lock the name with it otherwise: ErrInvalidOption. Both parts: 1
-// to 255 bytes of UTF-8. Default: an owner of its own for each campaign.
+// that was restarted takes its own lock over at once, with a new token, instead of waiting for the
+// TTL of its former process. Choose host and thread so that no two live processes have the same,
+// and a restart does not change them (a pod's stable name, say). Two live candidates with one Owner
+// take the lead from each other. Until the former one is notified, within a fifth of its TTL, both
+// contexts are live. A client campaigns once at a time with one Owner under a name, and does not
+// lock the name with it otherwise: ErrInvalidOption. Both parts: 1 to 255 bytes of UTF-8. Default:
+// an owner of its own for each campaign.
 func Owner(host, thread string) Option {
 	return func(c *config) { c.owner = dblock.Owner(host, thread) }
 }
 
 // Campaign stands for election until ctx ends. It waits for its turn, runs fn as the leader, waits
-// for fn to return, hands the lock to the next candidate, and stands again at the end of the queue.
+// for fn to return, releases the lock to the next candidate, and stands again at the end of the
+// queue.
 //
 // The context of fn ends with the term: with cause dblock.ErrLost when the lock is lost, before
 // another candidate can lead; with ErrResigned after Resign; and with ctx. It has the values of
 // ctx. Under it the name of the election can be locked again at once, as under dblock.Lock.Context.
-// fn should return soon after the end of its context. What it returns then counts only if ctx has
-// ended. If fn returns earlier, it resigns: with nil the candidate stands again, with an error the
-// campaign is over.
+// fn should return soon after the end of its context. The error that fn then returns counts only if
+// ctx has ended. If fn returns earlier, it resigns: with nil the candidate stands again, with an
+// error the campaign ends.
 //
-// Campaign returns nil when ctx has ended, the lock is handed on, and fn returned nil or the error
+// Campaign returns nil when ctx has ended, the lock is released, and fn returned nil or the error
 // of its context. Otherwise it returns fn's error, or the reason why it cannot stand: ErrSchema,
 // ErrUnavailable, ErrReadOnly, ErrInvalidName, ErrInvalidOption, ErrClosed. It returns such a
 // reason at once where it applies from the start. Later it waits for a database that is away, or
-// that accepts no writes. A panic of fn passes through it, after the lock was handed on.
+// that accepts no writes. A panic of fn passes through it, after the lock was released.
 //
 // A client may campaign under several names, and several times under one name. Each campaign is a
 // candidate of its own.
@@ -86,8 +87,8 @@ func (e *Elections) Campaign(
 	return err
 }
 
-// stand waits until the candidate holds the lock. An owner that had it already leads by another
-// handle, and would lead twice.
+// stand waits until the candidate holds the lock. It refuses an owner that held the lock before the
+// call: that owner leads by another handle, and would lead twice.
 func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.Lock, error) {
 	options := []dblock.LockOption{dblock.Metadata(c.metadata)}
 	if c.owner != nil {
@@ -144,14 +145,14 @@ func (e *Elections) lead(
 			err = driver.Join(err, t.failure)
 		}
 	}()
-	if ctx.Err() != nil { // granted at the moment when it ended
+	if ctx.Err() != nil { // the lock was granted when ctx ended
 		return nil
 	}
 	switch err := lock.Record(within, elected, ""); {
 	case err == nil:
 	case within.Err() != nil, errors.Is(err, dblock.ErrLost), errors.Is(err, dblock.ErrReadOnly):
 		return nil
-	case !driver.InDoubt(err): // the history takes no event: who leads does not depend on it
+	case !driver.InDoubt(err): // the history takes no event: the leadership does not depend on it
 	case transient(err):
 		return nil
 	default:

@@ -14,12 +14,12 @@
 //
 // The lock has the name of the election, so that package inspect shows it, and Ask and Break of
 // dblock.Client work on it. A holder of the lock that is no candidate keeps all candidates from
-// leading. A candidate that gets the lock is elected: an event ("elected", with the token and the
-// candidate's metadata) is written into the history of the name, under the lock of the name's row,
-// and then the term begins. The term ends with the lock, with a resignation, or with the context of
-// the campaign.
+// leading. A candidate that is granted the lock is elected: an event ("elected", with the token and
+// the candidate's metadata) is written into the history of the name, under the lock of the name's
+// row, and then the term begins. The term ends with the lock, with a resignation, or with the
+// context of the campaign.
 //
-// # What is promised
+// # Promises
 //
 // One leader: of all contexts that were given to leaders of a name, one is live at a time.
 // dblock.Lock.Context states the condition: no process is stopped for longer than its margin
@@ -32,7 +32,7 @@
 // yields a term that lasted for a moment only, and terms that began while the database or the
 // observer's connection was away.
 //
-// No overlap: Campaign waits for the leader's function to return before it hands the lock on. A
+// No overlap: Campaign waits for the leader's function to return before it releases the lock. A
 // function that does not return after its context has ended delays its successor, unless the lock
 // is lost.
 //
@@ -41,20 +41,21 @@
 //
 // First-come, first-served: a leader that resigns goes to the end of the queue.
 //
-// # What is not
+// # Not promised
 //
 // One leader after dblock.Client.Break: the next candidate leads at once, and the context of the
-// previous leader ends when its client hears of that, within a fifth of its TTL. For tokens and
-// Guard there is no such exception. Ask is the polite way.
+// previous leader ends when its client is notified of that, within a fifth of its TTL. For tokens
+// and Guard there is no such exception. Prefer Ask.
 //
 // One leader at each moment with the option Owner, if two processes with the same Owner live: the
 // later one leads at once, as after a Break.
 //
-// That there is a leader: there is none while no candidate reaches the database, and a network
-// partition between leader and database ends the term after a TTL. That a leader knows at once: a
-// leader without a connection leads on until its lock would end. That an observer is up to date: it
-// has the latest term that it has heard of. Nor does a term in the history prove that the function
-// ran: the process may have died in between.
+// A leader at each moment: there is none while no candidate reaches the database, and a network
+// partition between leader and database ends the term after a TTL.
+//
+// Immediate knowledge: a leader without a connection leads on until its lock would end. An observer
+// has the latest term of which it was notified. A term in the history does not prove that the
+// function ran: the process may have died in between.
 //
 // # Failures
 //
@@ -68,7 +69,7 @@
 //
 // A campaign and an observation survive restarts and failovers of the database. They fail at once,
 // with ErrSchema, ErrUnavailable and the like, only where the database cannot be used from the
-// start. While the database is away, a leader leads until its TTL is over, and it is a candidate
+// start. While the database is away, a leader leads until its TTL has passed, and it is a candidate
 // again as soon as the database is back. A failover that loses commits can lose the latest terms:
 // observers then see the next one, with a higher token.
 //
@@ -77,9 +78,9 @@
 //
 // # Choices
 //
-// The term is written into the history before the function runs, so that an observer hears of a
-// leader before it can see what the leader did. That costs one commit for each term. Without it,
-// observers would see only the lock at the moments when they look.
+// The term is written into the history before the function runs, so that observers are notified of
+// a leader before they can see its work. That costs one commit for each term. Without it, observers
+// would see only the lock at the moments when they look.
 //
 // A resignation is written into the history only if there is no waiter: then it notifies the
 // observers. Otherwise the successor's term does, and one more commit before the hand-off would be
@@ -88,6 +89,7 @@
 // A campaign is an owner of its own, also under a lock's context. Two campaigns with the same owner
 // would enter one lock twice, and both would lead. The price: deadlock detection does not see that
 // the caller of Campaign may hold a lock that the present leader waits for. So call Campaign under
-// no lock. With the option Owner it is that owner, so that a restarted process finds its own lock;
-// a second campaign of it in one client would enter the first one's lock, and is refused.
+// no lock. With the option Owner the campaign has that owner, so that a restarted process finds its
+// own lock. A second campaign of that owner in one client would enter the first one's lock, and is
+// refused.
 package election

@@ -36,7 +36,7 @@ type Elections struct {
 }
 
 // New makes the Elections of a client with locks in tables. It does no I/O and starts nothing. End
-// all campaigns before the client is closed: Close hands their locks on without waiting for their
+// all campaigns before the client is closed: Close releases their locks without waiting for their
 // functions.
 func New[TX any](client *dblock.Client[TX]) *Elections {
 	return &Elections{lock: client.Lock, inspector: inspect.New(client), terms: map[string]*Term{}}
@@ -45,7 +45,7 @@ func New[TX any](client *dblock.Client[TX]) *Elections {
 // Resign ends the current term of a campaign of these Elections. The context of its function ends
 // with cause ErrResigned, the function returns, the next candidate leads, and the resigned one goes
 // to the end of the queue. Without another candidate it is elected again. Resign waits until the
-// lock is handed on or ctx ends. Under the leader's own context it does not wait.
+// lock is released or ctx ends. Under the leader's own context it does not wait.
 //
 // ErrNotLeader without a current term. Another error: the lock could not be released yet. The
 // client keeps retrying the release.
@@ -71,7 +71,7 @@ func (e *Elections) Resign(ctx context.Context, name string) error {
 	}
 }
 
-// term returns the latest term of a name that is not over, or nil.
+// term returns the latest term of a name whose lock has not ended, or nil.
 func (e *Elections) term(name string) *Term {
 	e.mu.Lock()
 	defer e.mu.Unlock()

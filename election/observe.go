@@ -27,7 +27,7 @@ type Leader struct {
 	Metadata     map[string]string
 }
 
-// errEnough: the observer wants no more values.
+// errEnough says that the observer wants no more values.
 var errEnough = errors.New("enough")
 
 // Observe yields the present leader, and then every change, in order, until ctx ends. The last
@@ -37,7 +37,7 @@ var errEnough = errors.New("enough")
 //
 // A new leader and a resignation are yielded when they are recorded, where the engine can notify
 // (see Watch of package inspect), and a crash when the lock ends. An observation survives outages
-// of the database, and yields afterwards what happened meanwhile. It fails at once only if it
+// of the database, and yields the changes of that time afterwards. It fails at once only if it
 // cannot begin: ErrSchema, ErrUnavailable, ErrInvalidName.
 func (e *Elections) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
@@ -63,8 +63,8 @@ type observer struct {
 	yield     func(Leader) bool
 
 	begun   bool   // the first value was yielded
-	present Leader // as far as it is known
-	latest  int64  // the token of the latest term, which may be over
+	present Leader // as far as it was read
+	latest  int64  // the token of the latest term, which may have ended
 	after   int64  // the id of the last event that was read
 }
 
@@ -117,16 +117,16 @@ func (o *observer) run(ctx context.Context) error {
 	}
 }
 
-// settle yields what has happened up to info, or since. It needs both the history and the lock: the
-// history does not tell whether the latest term goes on, and the lock does not tell what was
-// before.
+// settle yields the changes up to info, or since. It needs both the history and the lock: the
+// history does not say whether the latest term goes on, and the lock does not show earlier terms.
 func (o *observer) settle(ctx context.Context, info *inspect.Info) error {
 	if err := o.retry(ctx, func() error { return o.read(ctx) }); err != nil {
 		return err
 	}
 	if o.present.Token != 0 && holder(*info) != o.present.Token {
-		// info may be older than the term. No comparison of tokens tells: those that are reserved
-		// for goroutines behind the leader are above its own. What is looked at now is not older.
+		// info may be older than the term. A comparison of tokens does not tell: tokens that are
+		// reserved for goroutines behind the leader are above its own. A read that begins now is
+		// not older.
 		err := o.retry(ctx, func() (err error) {
 			*info, err = o.inspector.Lock(ctx, o.name)
 			return err
@@ -171,7 +171,7 @@ func (o *observer) read(ctx context.Context) error {
 	return nil
 }
 
-// setLeader sets the present leader. It yields it unless the first value is still to come.
+// setLeader sets the present leader, and yields it unless the first value is still to come.
 func (o *observer) setLeader(l Leader) error {
 	o.present = l
 	if o.begun && !o.yield(l) {
@@ -180,7 +180,7 @@ func (o *observer) setLeader(l Leader) error {
 	return nil
 }
 
-// retry calls f until it does anything but fail because the database is away, or ctx ends.
+// retry repeats f while it fails because the database is away, or until ctx ends.
 func (o *observer) retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()

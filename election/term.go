@@ -9,15 +9,15 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// announceTimeout bounds the announcement of a resignation before the release, since observers can
-// do without it.
+// announceTimeout bounds the announcement of a resignation before the release, since observers do
+// not depend on it.
 const announceTimeout = time.Second
 
 // Term is the time for which one candidate leads.
 type Term struct {
 	lock    *dblock.Lock
 	end     context.CancelCauseFunc
-	over    chan struct{} // closed when the lock was released, or that failed
+	over    chan struct{} // closed when the lock was released, or its release has failed
 	failure error         // of the release; to be read once over is closed
 }
 
@@ -42,20 +42,21 @@ func (t *Term) Until() time.Time { return t.lock.Until() }
 func (t *Term) Asked() <-chan string { return t.lock.Asked() }
 
 // Resign ends the term without waiting. The context of the leader's function ends with cause
-// ErrResigned. What follows is as with Elections.Resign. Any goroutine may call it.
+// ErrResigned. The rest follows as with Elections.Resign. Any goroutine may call it.
 func (t *Term) Resign() { t.end(ErrResigned) }
 
 // handOff releases the lock, after the leader's function has returned.
 func (t *Term) handOff(ctx context.Context, i *inspect.Inspector) error {
 	t.announceEnd(ctx, i)
 	err := t.lock.Unlock(ctx)
-	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // others have handed it on
+	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // the lock was released otherwise
 		return nil
 	}
 	return err
 }
 
-// announceEnd records the end of the term for the observers, if no successor's term will tell them.
+// announceEnd records the end of the term for the observers, if no successor's term will notify
+// them.
 func (t *Term) announceEnd(ctx context.Context, i *inspect.Inspector) {
 	if t.lock.Context().Err() != nil {
 		return
@@ -63,7 +64,7 @@ func (t *Term) announceEnd(ctx context.Context, i *inspect.Inspector) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 	defer cancel()
 	if info, err := i.Lock(ctx, t.Name()); err == nil && len(info.Waiters) == 0 {
-		_ = t.lock.Record(ctx, resigned, "") // on failure observers find out later
+		_ = t.lock.Record(ctx, resigned, "") // on failure observers notice the end later
 	}
 }
 

@@ -22,10 +22,10 @@
 // as it was when its page was read, and the next page begins after the last row. Watch reads a name
 // again whenever it may have changed.
 //
-// All of it only reads, without locking a row, so that it delays no lock. A read that fails because
-// the database is away is repeated for at most a TTL, and then ErrUnavailable; a list does so for
-// each page. To act upon what was read, give the token of a Participant to Client.Break.
+// All of these only read, without locking a row, so that they delay no lock. A read that fails
+// because the database is away is retried for at most a TTL, and then ErrUnavailable; a list does
+// so for each page. To act upon a result, give the token of a Participant to Client.Break.
 //
-// Times are by the database's clock, except those that say when something will end: these are by
-// the clock of this machine.
+// Times are by the database's clock, except the times of a future end, which are by the clock of
+// this machine.
 package inspect

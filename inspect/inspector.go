@@ -16,7 +16,7 @@ type Inspector struct{ client *client.Client }
 // returns ErrClosed once the client is closed. Watch alone needs the client's session.
 func New[TX any](c *dblock.Client[TX]) *Inspector { return &Inspector{c.Core()} }
 
-// read runs a statement that no lock depends on, and repeats it after a race.
+// read runs a statement that no lock depends on, and retries it after a lost race.
 func (i *Inspector) read(
 	ctx context.Context, op, name string, f func(ctx context.Context, engine driver.Backend) error,
 ) error {

@@ -98,6 +98,6 @@ func participantOf(p driver.Participant, capacity int, now time.Time) Participan
 	return participant
 }
 
-// endAfter returns the end of a time that is left. The database does not know since when the dead
-// have expired: for them it is now.
+// endAfter returns the end of the time that is left. The database does not know when a session
+// expired: for an expired one the end is now.
 func endAfter(now time.Time, left time.Duration) time.Time { return now.Add(max(left, 0)) }

@@ -15,13 +15,13 @@ import (
 )
 
 // Watch yields a name as Lock shows it, first as it is, and then whenever the name has changed or
-// Record was called for it, until ctx ends: the last value has the error of ctx. It survives
+// Record was called for it, until ctx ends: the last value has the error of ctx. Watch survives
 // failovers, unless the client has not reached its database yet.
 //
-// Record and Break wake Watch, and so does the end of the holder's time. For other changes it reads
-// the name a few times in each TTL; a client that polls reads it ten times a second. Of several
+// Record and Break wake Watch, and so does the end of the holder's lease. For other changes Watch
+// reads the name a few times in each TTL; in a client that polls, ten times a second. Of several
 // changes in quick succession it may show the last only. It repeats an unchanged name a few times
-// in each TTL, since a wake-up can be lost: to miss no event, read Events for each value.
+// in each TTL, since a notification can be lost: to miss no event, read Events for each value.
 func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		w := watch{Inspector: i, name: name, yield: yield}

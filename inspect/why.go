@@ -10,7 +10,7 @@ import (
 // longestChain limits the names that Why reads.
 const longestChain = 1000
 
-// Why shows what a name waits for: first the name itself, as Lock shows it, and then every name
+// Why shows the wait chain of a name: first the name itself, as Lock shows it, and then every name
 // that one of its holders waits for, directly or through others. Nearer names come first. Why shows
 // at most 1,000 names.
 //

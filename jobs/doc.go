@@ -21,12 +21,11 @@
 // the database, runs the job under the lock, and writes the outcome. A call that finds the slot run
 // or running returns without a run.
 //
-// # What is promised
+// # Promises
 //
 // At most one call runs a slot, however short the job is, and however far the clocks of processes
-// are apart. Runs of a job do not overlap either: while one goes on, in whatever slot, no other one
-// begins. The next call after that runs the latest slot. Slots that have passed meanwhile get no
-// run.
+// are apart. Runs of a job do not overlap either: during a run of any slot, no other run begins.
+// The next call after that runs the latest slot. Slots that have passed meanwhile get no run.
 //
 // A slot whose run has failed, or whose process died, counts as run, unless RetryFailed is given.
 //
@@ -41,15 +40,14 @@
 //
 // # Slots of a schedule
 //
-// A slot of a schedule is a moment, to the microsecond, whatever the zone in which it is written.
-// Every process must name it alike.
+// A slot of a schedule is a moment, to the microsecond, independent of the zone in which it is
+// written. Every process must use the same moments.
 //
-// Slots of a name are run in their order. Once a slot has a run, whatever its outcome, no earlier
-// slot is run: the call gets false and nil. A slot that comes while a run of the name goes on is
-// run after that, if a call asks for it before a later slot has a run. So a process that names the
-// latest time of its schedule as it starts catches up: one run, late, for all missed slots. The
-// latest slot of each name is remembered for ever, the others for as long as the reaper's History
-// says.
+// Slots of a name are run in their order. Once a slot has a run, failed or not, no earlier slot is
+// run: the call gets false and nil. A slot that begins during a run of the name is run after that,
+// if a call asks for it before a later slot has a run. So a process that names the latest time of
+// its schedule as it starts catches up: one run, late, for all missed slots. The latest slot of
+// each name is remembered for ever, the others for as long as the reaper's History says.
 //
 // A job may change between an interval and a schedule. A run of an interval that began at a moment
 // or later counts as the run of that moment, and a slot of an interval in which the run of a moment
@@ -57,7 +55,7 @@
 //
 // # Failures
 //
-// While the database is away, OncePer and OnceAt try for up to a TTL: also in a client that has
-// never reached it, and to write the outcome. Every and EveryAt try until their context ends. If a
-// job panics, so does the call, and the run's Err has the value and the stack.
+// While the database is away, OncePer and OnceAt retry for up to a TTL: also in a client that has
+// never reached it, and to write the outcome. Every and EveryAt retry until their context ends. If
+// a job panics, so does the call, and the run's Err has the value and the stack.
 package jobs

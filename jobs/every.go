@@ -14,10 +14,10 @@ import (
 // calls OncePer when a slot begins, and for RetryFailed, by the database's clock. Every process
 // calls it.
 //
-// It returns nil when ctx has ended and fn has returned. An error of fn does not end it: it is the
-// outcome of the run (Runs, observe.Observer.RunEnd), and is logged as a warning. An outage does
-// not end it either. It returns at once ErrInvalidName and ErrInvalidOption, and later ErrClosed,
-// ErrConfig, ErrSchema and ErrUnsupported, since no further try would succeed.
+// Every returns nil when ctx has ended and fn has returned. An error of fn does not end it: that
+// error is the outcome of the run (Runs, observe.Observer.RunEnd), and is logged as a warning. An
+// outage does not end Every either. It returns at once ErrInvalidName and ErrInvalidOption, and
+// later ErrClosed, ErrConfig, ErrSchema and ErrUnsupported, since no further try would succeed.
 func (r *Runner) Every(
 	ctx context.Context, name string, interval time.Duration, fn Func, options ...Option,
 ) error {
@@ -29,10 +29,10 @@ func (r *Runner) Every(
 // The slot is the latest time of the schedule by the database's clock, so that clocks of machines
 // do not matter.
 //
-// A time that comes while the database is away, while no process is there, or while a run goes on,
-// is run late, by the first process that can: the latest time, and none before it. So a job that
-// never had a run gets its first one when EveryAt begins. fn gets its slot in the schedule's zone,
-// and returns nil at once if it is too late for that.
+// A time that comes while the database is away, while no process is there, or during a run, is run
+// late, by the first process that can: the latest time, and none before it. So a job that never had
+// a run gets its first one when EveryAt begins. fn gets its slot in the schedule's zone, and
+// returns nil at once if it is too late for that.
 //
 // It returns as Every does.
 func (r *Runner) EveryAt(
@@ -55,7 +55,7 @@ func (m moments) Latest(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// every is Every and EveryAt.
+// every implements Every and EveryAt.
 func (r *Runner) every(
 	ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn Func, options []Option,
 ) error {
@@ -66,8 +66,8 @@ func (r *Runner) every(
 	return fail(op, name, err)
 }
 
-// every runs the job in each of its slots until ctx ends: nil. It returns an error that no further
-// try would mend.
+// every runs the job in each of its slots until ctx ends, and then returns nil. It returns earlier
+// with an error after which no further try would succeed.
 func (j *job) every(ctx context.Context) error {
 	for {
 		res := j.once(ctx)
@@ -88,7 +88,7 @@ func (j *job) every(ctx context.Context) error {
 	}
 }
 
-// hopeless reports whether an error stays however often a call is repeated.
+// hopeless reports whether no repetition of the call can succeed.
 func hopeless(err error) bool {
 	for _, is := range []error{
 		dblock.ErrClosed, dblock.ErrInvalidOption, dblock.ErrConfig, dblock.ErrSchema, dblock.ErrUnsupported,

@@ -14,7 +14,7 @@ import (
 // minInterval is the shortest interval.
 const minInterval = 100 * time.Millisecond
 
-// maxOutcome limits the bytes of an outcome that are kept. The stack of a panic is part of them.
+// maxOutcome limits the bytes of an outcome that are kept, the stack of a panic included.
 const maxOutcome = 4096
 
 // Func is a job. It runs under the lock l: ctx ends, with cause dblock.ErrLost, when that lock is
@@ -35,7 +35,7 @@ type Option func(*job)
 // further run comes when backoff has passed since the failure (since the beginning of the run, if
 // its process died), and each one after that twice as late. A slot of an interval ends: without a
 // further run by then, the next slot follows. most: at least 1. backoff: 0 or more. Default: a slot
-// is run once, whatever the outcome.
+// is run once, failed or not.
 func RetryFailed(most int, backoff time.Duration) Option {
 	return func(j *job) { j.retry, j.retries = driver.Retry{Most: most, Backoff: backoff}, true }
 }
@@ -62,7 +62,7 @@ func (r *Runner) job(
 		}
 		o(j)
 	}
-	for _, text := range []string{name, j.lock()} { // the first error tells of the caller's own name
+	for _, text := range []string{name, j.lock()} { // the first error shows the caller's own name
 		if err := contract.CheckText(text); err != nil {
 			return nil, fmt.Errorf("%w: %w", dblock.ErrInvalidName, err)
 		}

@@ -9,18 +9,18 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// firstMoment is the earliest slot of OnceAt: the numbers of slots of intervals are lower.
+// firstMoment is the earliest slot of OnceAt, above the numbers of all slots of intervals.
 var firstMoment = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// lastYear is the last one with slots of OnceAt: the microseconds of far later years overflow.
+// lastYear is the last year with slots of OnceAt: the microseconds of far later years overflow.
 const lastYear = 9999
 
 // OncePer runs fn if no process has run it in the present slot of the interval. ran reports whether
-// this call did. Every process may call it as often as it likes, by a ticker or cron.
+// this call did. Every process may call it at any time, by a ticker or cron.
 //
 // If fn ran, the error is that of fn, joined with ErrLost if the lock was lost before fn returned.
 // If fn did not run, the error is nil if another call has run the slot, is running, or is about to
-// find out; otherwise it is as of TryLock. name: 1 to 250 bytes. interval: at least 100 ms.
+// find out; otherwise the error is one of TryLock. name: 1 to 250 bytes. interval: at least 100 ms.
 func (r *Runner) OncePer(
 	ctx context.Context, name string, interval time.Duration, fn Func, options ...Option,
 ) (ran bool, err error) {
@@ -47,7 +47,7 @@ func (r *Runner) OnceAt(
 	return r.once(ctx, "onceat", name, moment, slot.Location(), fn, options)
 }
 
-// once is OncePer and OnceAt.
+// once implements OncePer and OnceAt.
 func (r *Runner) once(
 	ctx context.Context, op, name string, slot driver.Slot, zone *time.Location, fn Func, options []Option,
 ) (ran bool, err error) {

@@ -79,8 +79,8 @@ func (j *job) early(now time.Time) error {
 		j.in(now).Format(form), driver.MaxAhead)
 }
 
-// tellLeftOut tells the observer of the slots without a run since the run before this one. An error
-// does not matter to the job.
+// tellLeftOut notifies the observer of the slots without a run since the run before this one. The
+// job does not depend on its errors.
 func (j *job) tellLeftOut(ctx context.Context, run driver.Run) {
 	tell := j.Observer().SlotsLeftOut
 	if tell == nil || j.slot.Length == 0 || run.Tries > 1 {
@@ -98,9 +98,9 @@ func (j *job) tellLeftOut(ctx context.Context, run driver.Run) {
 }
 
 // acquire takes the lock of the job. It returns nil if a run of the job goes on. It waits for a
-// call that has the lock only to find out whether the slot has a run: the next slot may have begun.
+// call that has the lock only to read whether the slot has a run: the next slot may have begun.
 func (j *job) acquire(ctx context.Context) (*client.Lock, error) {
-	ctx = j.Owners().Without(ctx) // a job that asks for itself is another owner, and finds itself running
+	ctx = j.Owners().Without(ctx) // a job that calls itself is another owner, and finds itself running
 	if err := j.Connect(ctx); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (j *job) acquire(ctx context.Context) (*client.Lock, error) {
 		if running, err := j.running(ctx, refused.Token); running || err != nil {
 			return nil, err
 		}
-		if tries > 100 || ctx.Err() != nil { // of many calls that look, one will run the slot
+		if tries > 100 || ctx.Err() != nil { // of many calls that wait, one runs the slot
 			return nil, ctx.Err()
 		}
 		store.Pause(ctx, 10*time.Millisecond)
@@ -139,7 +139,7 @@ func (j *job) latest(ctx context.Context) (driver.Run, error) {
 	return runs[0], nil
 }
 
-// claim claims the slot, and reports whether the slot is ours to run.
+// claim claims the slot, and reports whether this call is to run it.
 func (j *job) claim(ctx context.Context, r driver.Run) (run driver.Run, ours bool, err error) {
 	again := false
 	err = j.Store().Insist(ctx, func(ctx context.Context) (err error) {
@@ -158,8 +158,8 @@ func (j *job) claim(ctx context.Context, r driver.Run) (run driver.Run, ours boo
 	return run, ours, err
 }
 
-// disclaim ends a run if an error leaves open whether it was claimed, so that RetryFailed may run
-// the slot again.
+// disclaim ends a run if it is unknown whether the run was claimed, so that RetryFailed may run the
+// slot again.
 func (j *job) disclaim(ctx context.Context, run driver.Run, why error) {
 	if store.ResidueOf(why) != store.Unsure {
 		return
@@ -199,7 +199,7 @@ func (j *job) run(ctx context.Context, l *client.Lock, run driver.Run, slot time
 		}
 	}()
 	outcome = l.Run(ctx, func(inner context.Context) error {
-		if _, ok := j.Owners().In(ctx); ok { // the job enters what its caller holds
+		if _, ok := j.Owners().In(ctx); ok { // under its caller's context, the job enters the caller's locks
 			inner = j.Owners().As(inner, ctx)
 		}
 		return j.fn(inner, (*dblock.Lock)(l), slot)
@@ -208,7 +208,7 @@ func (j *job) run(ctx context.Context, l *client.Lock, run driver.Run, slot time
 	return outcome, nil
 }
 
-// end writes the outcome of a run. It tries for a TTL, or for CleanupTimeout if ctx has ended or
+// end writes the outcome of a run. It retries for a TTL, or for CleanupTimeout if ctx has ended or
 // the client is being closed.
 func (j *job) end(ctx context.Context, run driver.Run) error {
 	limit := contract.CleanupTimeout

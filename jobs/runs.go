@@ -19,13 +19,13 @@ type Run struct {
 	Thread   string
 	Began    time.Time // by the database's clock
 	Ended    time.Time // the zero time: it still runs, or its process died
-	Err      string    // why it failed; "": it did not, or has not ended
-	Tries    int       // how often it was begun
+	Err      string    // why it failed; "": it succeeded, or has not ended
+	Tries    int       // the number of times that it was begun
 }
 
 // Runs lists the runs of a job, the latest first. After a change of the interval the number of a
-// slot may come again: then the later run takes the place of the earlier one. The iteration ends
-// after the first error.
+// slot may come again: then the later run replaces the earlier one. The iteration ends after the
+// first error.
 func (r *Runner) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		var before time.Time

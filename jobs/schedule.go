@@ -7,22 +7,22 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// longestGap is longer than the times of a schedule are apart: 29 February is not in each fourth
-// year.
+// longestGap is longer than the longest gap between two times of a schedule: 29 February is missing
+// in some fourth years.
 const longestGap = 10 * 366 * 24 * time.Hour
 
 // Schedule is the times at which a job is due, by the wall clock of a zone. On a day on which that
 // clock is put forward or back a job runs as on any other day, as it does with cron:
 //
-//   - A time that the clock skips is due when the clock is put forward: 2:30 at what is then 3:00.
+//   - A time that the clock skips is due when the clock is put forward: 2:30 at the new 3:00.
 //     Several of them are one.
 //   - Of a time that the clock shows twice the first is due.
 //   - Neither rule holds for a job that is due each hour: it has a run for each hour that exists,
 //     and none for the skipped one. A time is such if the schedule also has the times an hour
 //     earlier and an hour later.
 //
-// A Schedule is safe for concurrent use if the times of which it was made are. Such times are a
-// Schedule of github.com/robfig/cron/v3, and a *Schedule is in turn a Schedule of that package.
+// A Schedule is safe for concurrent use if its times are. Such times are a Schedule of
+// github.com/robfig/cron/v3, and a *Schedule is in turn a Schedule of that package.
 type Schedule struct {
 	zone  *time.Location
 	times interface{ Next(time.Time) time.Time }
@@ -77,8 +77,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	}
 }
 
-// under returns the first time after a given one under the offset that holds at another time, which
-// holds since began.
+// under returns the first time after a given one under the offset that holds at at, since began.
 func (s *Schedule) under(after, at, began time.Time) time.Time {
 	_, offset := at.Zone()
 	next := s.wall(after, offset)
@@ -96,8 +95,8 @@ func (s *Schedule) under(after, at, began time.Time) time.Time {
 	return next
 }
 
-// single reports whether the schedule has a time that is not due each hour, from a given time on
-// for so long.
+// single reports whether the schedule has a time, from a given time on for within, that is not due
+// each hour.
 func (s *Schedule) single(from time.Time, offset int, within time.Duration) bool {
 	end := from.Add(within)
 	for next := s.wall(from.Add(-1), offset); !next.IsZero() && next.Before(end); next = s.wall(next, offset) {
@@ -131,7 +130,7 @@ func (s *Schedule) hourly(at time.Time, offset int) bool {
 // Latest returns the latest time of the schedule that is not after now, in the schedule's zone; the
 // zero time: there was none in ten years.
 func (s *Schedule) Latest(now time.Time) (latest time.Time) {
-	for back := time.Second; latest.IsZero() && back < longestGap; back *= 2 { // a schedule looks ahead only
+	for back := time.Second; latest.IsZero() && back < longestGap; back *= 2 { // a schedule finds later times only
 		for next := s.Next(now.Add(-back)); !next.IsZero() && !next.After(now); next = s.Next(next) {
 			latest = next
 		}

@@ -1,4 +1,4 @@
-// Package observe tells an application what its client does, for metrics and traces.
+// Package observe reports the work of a client to its application, for metrics and traces.
 //
 //	client, err := dblock.New(engine, dblock.WithObserver(observe.Observer{
 //		HoldEnd: func(r observe.HoldResult) {
@@ -22,11 +22,11 @@
 // # Flow
 //
 // The client waits for no callback. One goroutine calls them one by one, a moment later, in the
-// order in which things happened. A callback that is slow or blocks delays no heartbeat, no loss,
-// no grant and no release. It delays the callbacks after it: some thousand are kept, and the log
-// says how many more were left out. Close waits for callbacks for a second.
+// order of the events. A callback that is slow or blocks delays no heartbeat, no loss, no grant and
+// no release. It delays the callbacks after it: some thousand are kept, and the log says how many
+// more were left out. Close waits for callbacks for a second.
 //
-// AcquireStart is the exception. It is called by the goroutine that asks for the lock, so that
-// several calls may run at once, and it delays that request: it must return soon, and must not wait
-// for the client.
+// AcquireStart is the exception. The goroutine that requests the lock calls it, so that several
+// calls may run at once, and it delays that request: it must return soon, and must not wait for the
+// client.
 package observe

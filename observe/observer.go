@@ -25,7 +25,7 @@ type Observer struct {
 	RunEnd func(r RunResult)
 
 	// SlotsLeftOut is called before a run of OncePer or Every if no run began in some slots since
-	// the last run. One process is told of them. With this callback each run takes one statement
+	// the last run. One process gets the call. With this callback each run takes one statement
 	// more.
 	SlotsLeftOut func(s LeftOut)
 
@@ -73,7 +73,7 @@ type RunResult struct {
 type LeftOut struct {
 	Name    string
 	Skipped int64 // slots that began during a run of an earlier slot
-	Missed  int64 // slots that no process asked for: none was there, or all were late
+	Missed  int64 // slots that no process asked for: there was none, or all were late
 }
 
 // All makes one Observer of several, such as one that counts and one that traces. They are called

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// outcomes are the words for errors. The first that an error matches counts.
+// outcomes are the words for errors. The first match of an error counts.
 var outcomes = []struct {
 	err  error
 	word string
