@@ -12,10 +12,10 @@ import (
 type watched struct {
 	*session.Session
 	line *line
-	lost chan struct{} // closed when the client has ended all that the session held
+	lost chan struct{} // closed when the client has ended all locks of the session
 }
 
-// opened is told of each session of the process.
+// opened is called with each session of the process.
 func (l *line) opened(s *session.Session) (lost func()) {
 	w := &watched{Session: s, line: l, lost: make(chan struct{})}
 	l.mu.Lock()
@@ -29,8 +29,8 @@ func (l *line) opened(s *session.Session) (lost func()) {
 	}
 }
 
-// advance lets time go on. Outside a bubble it does so in strides, none longer than a client goes
-// without a heartbeat.
+// advance moves the clock forward. Outside a bubble it does so in strides, none longer than the
+// time between two heartbeats of a client.
 func (d *database) advance(by time.Duration) {
 	d.advancing <- struct{}{}
 	defer func() { <-d.advancing }()
@@ -57,14 +57,14 @@ func (d *database) advance(by time.Duration) {
 	}
 }
 
-// Advance is as of Fake.
+// Advance implements Fake.Advance.
 func (l *line) Advance(by time.Duration) { l.advance(by) }
 
-// Micros is the clock of the database.
+// Micros returns the time of the database's clock.
 func (l *line) Micros() int64 { return l.now() }
 
-// stride is how far the clock may go at once: to the next alarm, to the end of the trust in a
-// session without a connection, and to the next heartbeat of one with a connection.
+// stride returns how far the clock may move at once: to the next alarm, to the end of the trust in
+// a session without a connection, and to the next heartbeat of one with a connection.
 func (d *database) stride(most time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,7 @@ func (d *database) stride(most time.Duration) time.Duration {
 	return max(most, time.Microsecond)
 }
 
-// living are the sessions with a connection, and those that are over their time.
+// living returns the sessions with a connection, and those that have expired.
 func (d *database) living() (connected, over []*watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,8 +94,8 @@ func (d *database) living() (connected, over []*watched) {
 	return connected, over
 }
 
-// beat sends a heartbeat of the session, and has the client compare its locks.
+// beat sends a heartbeat of the session, and makes the client compare its locks.
 func (w *watched) beat() {
-	_ = w.Ping(context.Background()) // one that fails ends the session, or is no heartbeat
+	_ = w.Ping(context.Background()) // a heartbeat that fails ends the session, or does not reach the database
 	w.Check()
 }

@@ -17,9 +17,9 @@ import (
 // tables of the engines.
 type database struct {
 	*clock.Movable
-	advancing chan struct{} // a token: one Advance at a time
+	advancing chan struct{} // an element while an Advance runs: one at a time
 
-	mu          sync.Mutex // protects what follows
+	mu          sync.Mutex // protects the fields below
 	names       memory.Names
 	sessions    map[string]*sessionRow
 	events      []driver.Event
@@ -42,7 +42,7 @@ func newDatabase() *database {
 	return d
 }
 
-// now is the clock of the database, in microseconds since 1970.
+// now returns the time of the database's clock, in microseconds since 1970.
 func (d *database) now() int64 { return d.Began().Add(d.Now()).UnixMicro() }
 
 // inBubble reports whether the clock is that of a bubble of testing/synctest, whose time begins
@@ -74,7 +74,7 @@ func (d *database) run(op protocol.Op) (protocol.Result, error) {
 	return result, nil
 }
 
-// signal wakes those in this package that wait for a queue to change.
+// signal wakes the functions of this package that wait for a queue to change.
 func (d *database) signal() {
 	close(d.changed)
 	d.changed = make(chan struct{})
@@ -86,7 +86,7 @@ type holder struct {
 	first int64 // the token of the first member of a cohort; otherwise as Token
 }
 
-// whole is the holder of the whole name: of no session where there is none.
+// whole returns the holder of the whole name; without a session: there is none.
 func whole(row protocol.Row) holder {
 	return holder{protocol.Share{
 		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Last,
@@ -94,7 +94,7 @@ func whole(row protocol.Row) holder {
 	}, row.First}
 }
 
-// holders are those of the whole name and of shares.
+// holders returns the holder of the whole name, and those of shares.
 func (d *database) holders(name string) (all []holder) {
 	if row, _ := d.names.Row(name); row.Session != "" {
 		all = append(all, whole(row))
@@ -105,8 +105,8 @@ func (d *database) holders(name string) (all []holder) {
 	return all
 }
 
-// seen returns a holder as a statement reads it, or a waiter, which has no token.
-func (d *database) seen(h holder) inspection.Row {
+// rowOf returns a holder, or a waiter without a token, as a statement reads it.
+func (d *database) rowOf(h holder) inspection.Row {
 	r := inspection.Row{
 		SessionID: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Token: h.Token, FirstToken: h.first,
 		Units: int64(h.Units),
@@ -119,5 +119,5 @@ func (d *database) seen(h holder) inspection.Row {
 	return r
 }
 
-// shown returns a holder as others see it.
-func (d *database) shown(h holder) driver.Holder { return d.seen(h).Holder() }
+// shown returns a holder in the form of package driver.
+func (d *database) shown(h holder) driver.Holder { return d.rowOf(h).Holder() }

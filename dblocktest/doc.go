@@ -8,17 +8,17 @@
 //
 // The client is the real one. Only the engine below it is another: tables in memory, which keep the
 // promises of the engines on databases and pass the same suite of tests. So the client queues,
-// hands on, beats, loses, finds deadlocks and closes as it does on a server, and returns the same
-// errors. A Fake takes some 30 µs to make, and closes itself when the test ends.
+// transfers, sends heartbeats, loses locks, finds deadlocks and closes as it does on a server, and
+// returns the same errors. A Fake takes some 30 µs to make, and closes itself when the test ends.
 //
 // # Processes
 //
 // A Fake is one process with its client. Another is a second process on the same database. With
-// Hold a further process has a name, and with Queue it waits for one; the test need not write it.
+// Hold a further process holds a name, and with Queue it waits for one, without code of the test.
 //
-// # What can go wrong
+// # Failures
 //
-// Lose takes one lock away from its holder, and LoseName the one that has a name. Down cuts a
+// Lose takes one lock away from its holder, and LoseName takes a name from its holder. Down cuts a
 // process from the database, until Up. A process that is Down for longer than the TTL loses all of
 // its locks, and others get them:
 //
@@ -27,7 +27,7 @@
 //
 // # Time
 //
-// Advance lets time go on for the database and for the clients of all its processes: leases, TTLs,
+// Advance moves the clock of the database and of the clients of all its processes: leases, TTLs,
 // slots of OncePer and cool-downs (MinHold). Other clocks do not move: a context with a deadline, a
 // ticker of the application, time.Now.
 //
@@ -38,8 +38,8 @@
 //
 // A Fake has none. Client.Guard, Client.UnlockTx and Client.LockTx need a transaction that commits
 // or rolls back with the lock, which tables in memory cannot see. There they return ErrUnsupported,
-// and say so. Packages fence and optimistic need a database, too. Packages election and quorum
-// work. TX is the application's own type all the same, so that its functions take the client.
+// with the reason. Packages fence and optimistic need a database, too. Packages election and quorum
+// work. TX is still the application's own type, so that its functions take the client.
 //
 // SQLite makes a small database for code with transactions of database/sql, with the engine that
 // applications have on SQLite, and one line to set up:

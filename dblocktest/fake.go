@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// closeLimit is how long the end of a test waits for a client to be closed.
+// closeLimit bounds how long the end of a test waits for a client to be closed.
 const closeLimit = 10 * time.Second
 
 // Fake is a process with a client, on a database in memory. It is safe for concurrent use. TX is
@@ -27,8 +27,8 @@ type Fake[TX any] struct {
 }
 
 // New makes a process with a database of its own. The client logs to the test, unless an option
-// says otherwise. When the test ends the client is closed, and releases what it holds. An option
-// that dblock.New refuses ends the test. It does no I/O.
+// says otherwise. When the test ends the client is closed, and releases its locks. An option that
+// dblock.New refuses ends the test. New does no I/O.
 func New[TX any](t testing.TB, options ...dblock.Option) *Fake[TX] {
 	t.Helper()
 	d := newDatabase()
@@ -54,11 +54,11 @@ func clientOn[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.Cl
 	c := newClient(t, driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(slices.Clone(options),
 		l.Timed))
 	l.core = c.Core()
-	t.Cleanup(l.reconnect) // before the client is closed, which need not wait for a database that is away
+	t.Cleanup(l.reconnect) // before the client is closed, which then need not wait for a database that is away
 	return c
 }
 
-// newClient makes a client that logs to the test, and is closed when that ends.
+// newClient makes a client that logs to the test, and is closed at the end of the test.
 func newClient[TX any](t testing.TB, engine dblock.Engine[TX], options []dblock.Option) *dblock.Client[TX] {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -76,27 +76,27 @@ func newClient[TX any](t testing.TB, engine dblock.Engine[TX], options []dblock.
 	return c
 }
 
-// Timed gives a client the time of the database.
+// Timed gives a client the clock of the database.
 func (l *line) Timed(c *client.Config) { c.Clock, c.Opened = l.Movable, l.opened }
 
-// Advance lets time go on by d for the database and for the clients of all its processes, and
-// returns when what is due by then has happened: fixed leases (Lease) are over, names whose MinHold
-// is over are handed on, a new slot of OncePer has begun. Clients send their heartbeats meanwhile,
-// as in so much time, so that their locks stay theirs. A client that is Down does not: when its TTL
-// is over its locks are lost, and go to the next. Contexts of lost locks end before anybody else
-// gets the names.
+// Advance moves the clock by d for the database and for the clients of all its processes. When it
+// returns, everything that was due by then has happened: fixed leases (Lease) have expired, names
+// whose MinHold has elapsed have new holders, a new slot of OncePer has begun. Clients send their
+// heartbeats meanwhile, as in so much time, so that they keep their locks. A client that is Down
+// does not: when its TTL has passed its locks are lost, and go to the next waiters. Contexts of
+// lost locks end before the names have new holders.
 //
-// The goroutines of the test run on: what waits for a lock gets it as soon as the name is handed
-// on, and none of them stops for d. A day takes less than a second with the default TTL. In a
+// The goroutines of the test run on: one that waits for a lock is granted it as soon as the lock is
+// released, and none of them stops for d. A day takes less than a second with the default TTL. In a
 // bubble of testing/synctest Advance is time.Sleep(d) and synctest.Wait. d ≤ 0 does nothing.
 func (f *Fake[TX]) Advance(d time.Duration) { f.line.advance(d) }
 
-// Down cuts this process from the database, as a network does. Whatever it asks for fails with
-// dblock.ErrUnavailable at once, and its client does what it does then: waiters wait on, holders
-// keep their locks until the TTL is over (Advance), and the first call of a client fails with
-// ErrUnavailable. Other processes go on; call Down of each for a database that is away.
+// Down cuts this process from the database, as a network does. Every request of it fails with
+// dblock.ErrUnavailable at once. Waiters wait on, holders keep their locks until the TTL has passed
+// (Advance), and the first call of a client fails with ErrUnavailable. Other processes go on; call
+// Down of each for a database that is away.
 func (f *Fake[TX]) Down() { f.line.disconnect() }
 
-// Up ends Down. The client comes back by itself, after a pause of up to some seconds: a call that
+// Up ends Down. The client reconnects by itself, after a pause of up to some seconds: a call that
 // waits goes on then. A new call works at once.
 func (f *Fake[TX]) Up() { f.line.reconnect() }

@@ -22,8 +22,7 @@ func (l *line) Names(ctx context.Context, f driver.Filter, limit int) ([]string,
 	})
 }
 
-// selects reports whether a filter means a name. What it asks of a holder must be true of one and
-// the same.
+// selects reports whether a filter selects a name. One holder must match all conditions on holders.
 func (d *database) selects(f driver.Filter, name string) bool {
 	row, _ := d.names.Row(name)
 	holders := d.holders(name)
@@ -106,7 +105,7 @@ func (l *line) Unwatch(ctx context.Context, name, watch string) error {
 	})
 }
 
-// stir tells the sessions that watch a name.
+// stir notifies the sessions that watch a name.
 func (d *database) stir(name string) {
 	watches := d.watchers[name]
 	for _, watch := range slices.Sorted(maps.Keys(watches)) {

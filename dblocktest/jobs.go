@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/slots"
 )
 
-// shownRuns are the runs of a name as an engine's statement shows them.
+// shownRuns returns the runs of a name as an engine's statement reads them.
 func (d *database) shownRuns(name string) []slots.Row {
 	rows := make([]slots.Row, len(d.runs[name]))
 	for i, r := range d.runs[name] {

@@ -10,7 +10,7 @@ import (
 
 var errDown = driver.Fail(driver.ErrUnavailable, errors.New("dblocktest: the database is away: Down was called"))
 
-// line is how one process reaches the database. It is the engine of that process.
+// line is the connection of one process to the database. It is the engine of that process.
 type line struct {
 	*database
 	cut  chan struct{}  // closed while the line is down; the database's mutex protects it
@@ -42,7 +42,7 @@ func (l *line) do(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// get is do with an answer, for what cannot fail.
+// get is do for a function with an answer that cannot fail.
 func get[A any](ctx context.Context, l *line, f func() A) (a A, err error) {
 	err = l.do(ctx, func() error {
 		a = f()
@@ -51,21 +51,21 @@ func get[A any](ctx context.Context, l *line, f func() A) (a A, err error) {
 	return a, err
 }
 
-// ping does nothing.
+// ping returns an error if the line is down.
 func (l *line) ping(ctx context.Context) error { return l.do(ctx, func() error { return nil }) }
 
-// Validate finds nothing wrong.
+// Validate returns nil.
 func (l *line) Validate() error { return nil }
 
-// Schema is that of this build.
+// Schema returns the schema of this build.
 func (l *line) Schema(ctx context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: driver.SchemaVersion}, l.ping(ctx)
 }
 
-// Connections are any number.
+// Connections returns that any number is allowed.
 func (l *line) Connections() (inUse, most int) { return 0, 0 }
 
-// DropReadOnly does nothing: nothing here is read-only.
+// DropReadOnly does nothing: no connection is read-only.
 func (l *line) DropReadOnly(context.Context) {}
 
 // disconnect cuts the line.
@@ -83,7 +83,7 @@ func (l *line) disconnect() {
 	}
 }
 
-// reconnect mends the line.
+// reconnect restores the line.
 func (l *line) reconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -48,7 +48,7 @@ func (l *line) Listen(ctx context.Context, session string, ready func(), wake fu
 	}
 }
 
-// tell gives a hint to a session that listens. The dead are not told.
+// tell sends a hint to a session that listens. A dead session gets none.
 func (d *database) tell(session string, hint driver.Hint) {
 	to := d.listeners[session]
 	if to == nil || d.dead(session) {

@@ -13,15 +13,14 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Lose takes a lock from its holder, whichever process that is, as if its lease had expired
-// unnoticed. When Lose returns, the lock's context has ended with a cause that matches ErrLost, and
-// the next waiter has the name, or it is free. The token is fenced: later grants have higher ones.
-// The holder's goroutines are not stopped. Unlock returns ErrLost. Other locks of the client stay.
+// Lose takes a lock from its holder, in any process, as if its lease had expired unnoticed. When
+// Lose returns, the lock's context has ended with a cause that matches ErrLost, and the next waiter
+// has the name, or it is free. The token is fenced: later grants have higher ones. The holder's
+// goroutines are not stopped. Unlock returns ErrLost. Other locks of the client stay.
 //
-// A context that follows the lock's, such as that of the function given to Do, ends a moment later.
+// A context derived from the lock's, such as that of the function given to Do, ends a moment later.
 //
-// The test fails if the lock is not held, and if its process is Down: there, Advance ends the
-// lease.
+// The test fails if the lock is not held, and if its process is Down: there, use Advance.
 func (f *Fake[TX]) Lose(t testing.TB, lock dblock.Handle) {
 	t.Helper()
 	if err := f.line.lose(held{lock.Name(), lock.Token(), lock.Context()}); err != nil {
@@ -42,14 +41,14 @@ func (f *Fake[TX]) LoseName(t testing.TB, name string) {
 	}
 }
 
-// held is a lock that a process has.
+// held is a lock of a process.
 type held struct {
 	name  string
 	token int64
 	ctx   context.Context
 }
 
-// heldAs returns the lock that a process has of a name, if it is the only one.
+// heldAs returns the lock of a name, if its holder is the only one.
 func (d *database) heldAs(name string) (held, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +72,7 @@ var errShared = errors.New("several share it: Lose takes it from one of them")
 
 // lose grants the lock to a session that does not exist, until its holder has noticed.
 func (d *database) lose(lock held) error {
-	if lock.ctx.Err() != nil { // of a cohort, its token would stand for the member that has the name now
+	if lock.ctx.Err() != nil { // the token of a cohort would stand for the member that has the name now
 		return driver.ErrNotHeld
 	}
 	took, w, err := d.seize(lock.name, lock.token)
@@ -98,7 +97,7 @@ func (d *database) lose(lock held) error {
 	return err
 }
 
-// seize confiscates a lock whose client can notice it.
+// seize confiscates a lock if its client can notice that.
 func (d *database) seize(name string, token int64) (took driver.Held, w *watched, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,7 +112,7 @@ func (d *database) seize(name string, token int64) (took driver.Held, w *watched
 	return took, nil, driver.ErrNotHeld
 }
 
-// confiscate gives the lock of a holder to a session that no client has, with a token of its own.
+// confiscate transfers the lock of a holder to a session without a client, with a new token.
 func (d *database) confiscate(name string, h holder) driver.Held {
 	nobody := &sessionRow{Session: driver.Session{ID: rand.Text()}, started: d.now(), expires: math.MaxInt64}
 	d.sessions[nobody.ID] = nobody
@@ -123,7 +122,7 @@ func (d *database) confiscate(name string, h holder) driver.Held {
 	return took
 }
 
-// confiscation gives the lock of a holder to another session.
+// confiscation transfers the lock of a holder to another session.
 type confiscation struct {
 	driver.Held
 	from holder

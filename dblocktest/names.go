@@ -34,15 +34,15 @@ func (l *line) Read(ctx context.Context, session string, names []string, waiters
 	})
 }
 
-// rows are those of a name for a session, of its shares and of its queue. Of no session ("") no
-// place is its own.
+// rows returns the rows of a name, of its shares and of its queue, as a session sees them. Without
+// a session ("") no place is its own.
 func (d *database) rows(name, session string) (rows []inspection.Row) {
 	row, there := d.names.Row(name)
 	if !there {
 		return nil
 	}
 	add := func(part, place int64, h holder) {
-		r := d.seen(h)
+		r := d.rowOf(h)
 		r.Name, r.Part, r.Place = name, part, place
 		rows = append(rows, r)
 	}

@@ -10,21 +10,21 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// waitLimit is how long this package waits for a client to do something.
+// waitLimit bounds how long this package waits for a client.
 const waitLimit = 10 * time.Second
 
-// other is the process of somebody else, who has locks or waits for them.
+// other is another process, which holds locks or waits for them.
 type other struct {
 	t    testing.TB // of the first process of the database
 	line *line
 
-	joining sync.Mutex // one Queue at a time: the place that is new is its own
+	joining sync.Mutex // one Queue at a time, so that the new place is its own
 
 	mu     sync.Mutex // protects client
 	client *dblock.Client[any]
 }
 
-// get returns the client of somebody else. It is made for the first call.
+// get returns the client of the other process, and makes it at the first call.
 func (o *other) get() *dblock.Client[any] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,17 +35,18 @@ func (o *other) get() *dblock.Client[any] {
 	return o.client
 }
 
-// Hold has somebody else hold a name, until release is called or the test ends. With Shared it is a
-// reader, with Permits it has some of the units; Lease, MinHold and Metadata are as in TryLock. The
-// test fails where the name is not free for that. Hold and release are called by the test's own
-// goroutine. release is idempotent, and hands the name on before it returns.
+// Hold makes another process hold a name, until release is called or the test ends. With Shared it
+// is a reader, with Permits it has some of the units; Lease, MinHold and Metadata are as in
+// TryLock. The test fails where the name is not free for that. Hold and release are called by the
+// test's own goroutine. release is idempotent, and returns after the next waiter was granted the
+// name.
 func (f *Fake[TX]) Hold(t testing.TB, name string, options ...dblock.LockOption) (release func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	l, err := f.others.get().TryLock(ctx, name, options...)
 	if err != nil {
-		t.Fatalf("dblocktest: nobody else can hold %q: %v", name, err)
+		t.Fatalf("dblocktest: no other process can hold %q: %v", name, err)
 	}
 	return once(t, func() {
 		if err := l.Unlock(context.Background()); err != nil && !errors.Is(err, dblock.ErrLost) {
@@ -54,10 +55,11 @@ func (f *Fake[TX]) Hold(t testing.TB, name string, options ...dblock.LockOption)
 	})
 }
 
-// Queue has somebody else wait for a name, at the end of its queue, until leave is called or the
-// test ends. When its turn comes it has the name until then. Queue returns as soon as the place is
-// taken, or the name is held where it was free. The options are those of Lock. leave is idempotent;
-// when it returns the place is given up and the name handed on. The test fails where Lock does.
+// Queue makes another process wait for a name, at the end of its queue, until leave is called or
+// the test ends. If the name is granted to it, it holds the name until then. Queue returns as soon
+// as the process has a place in the queue, or holds a name that was free. The options are those of
+// Lock. leave is idempotent; when it returns the place is given up and the name released. The test
+// fails where Lock does.
 func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption) (leave func()) {
 	t.Helper()
 	c := f.others.get()
@@ -81,7 +83,7 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 	if !joined || p.over() && p.err != nil {
 		cancel()
 		<-p.done
-		t.Fatalf("dblocktest: nobody else can wait for %q: %v", name, p.err)
+		t.Fatalf("dblocktest: no other process can wait for %q: %v", name, p.err)
 	}
 	return once(t, func() {
 		cancel()
@@ -92,7 +94,7 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 	})
 }
 
-// contender is a call of Lock by somebody else.
+// contender is a call of Lock by the other process.
 type contender struct {
 	*database
 	name, attempt string
@@ -110,7 +112,7 @@ func (p *contender) over() bool {
 	}
 }
 
-// attempts are those of a process that have the name or wait for it.
+// attempts returns the attempts of a process that have the name or wait for it.
 func (p *contender) attempts(of *line) map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,15 +127,15 @@ func (p *contender) attempts(of *line) map[string]bool {
 	return attempts
 }
 
-// once makes a function that runs once: when it is called, or when the test ends.
+// once returns a function that calls f once: when it is called, or when the test ends.
 func once(t testing.TB, f func()) func() {
 	g := sync.OnceFunc(f)
 	t.Cleanup(g)
 	return g
 }
 
-// AwaitQueue waits until at least n wait for a name, over all processes. The test fails where that
-// does not happen within 10 s.
+// AwaitQueue waits until a name has at least n waiters, over all processes. The test fails where
+// that does not happen within 10 s.
 func (f *Fake[TX]) AwaitQueue(t testing.TB, name string, n int) {
 	t.Helper()
 	if !f.line.await(func() bool { return f.line.waiting(name) >= n }) {
@@ -141,7 +143,7 @@ func (f *Fake[TX]) AwaitQueue(t testing.TB, name string, n int) {
 	}
 }
 
-// waiting is how many wait for a name.
+// waiting returns the number of waiters for a name.
 func (d *database) waiting(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,8 +151,8 @@ func (d *database) waiting(name string) int {
 	return row.Waiters
 }
 
-// await waits until something is so, and looks when a queue changes and now and then; false: it is
-// not so after waitLimit.
+// await waits until so returns true. It calls so when a queue changes, and every millisecond. It
+// returns false if so is still false after waitLimit.
 func (d *database) await(so func() bool) bool {
 	limit := time.After(waitLimit)
 	for {

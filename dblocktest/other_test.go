@@ -90,8 +90,8 @@ func TestOfAFreeNameQueueIsAHolder(t *testing.T) {
 func TestNobodyElseCanHoldWhatIsHeld(t *testing.T) {
 	f := dblocktest.New[*Tx](t)
 	take(t, f.Client, "n")
-	fails(t, `nobody else can hold "n"`, func(t testing.TB) { f.Hold(t, "n") })
-	fails(t, `nobody else can wait for ""`, func(t testing.TB) { f.Queue(t, "") })
+	fails(t, `no other process can hold "n"`, func(t testing.TB) { f.Hold(t, "n") })
+	fails(t, `no other process can wait for ""`, func(t testing.TB) { f.Queue(t, "") })
 }
 
 func TestWhatIsHeldForASubtestIsReleasedWithIt(t *testing.T) {

@@ -49,7 +49,7 @@ func (l *line) EventsSince(ctx context.Context, since time.Time) (int64, error) 
 	})
 }
 
-// incarnation tells how long a database remembers.
+// incarnation is the period for which the database remembers its locks.
 type incarnation struct{ since, floor int64 }
 
 func (l *line) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {

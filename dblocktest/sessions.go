@@ -64,7 +64,7 @@ func (l *line) OnSideConn(ctx context.Context, do func(ctx context.Context, up d
 	return do(ctx, upkeep{l})
 }
 
-// upkeep is a line as the connection for heartbeats.
+// upkeep is a line in the role of the connection for heartbeats.
 type upkeep struct{ *line }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
@@ -73,7 +73,7 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 
 func (u upkeep) Close() error { return nil }
 
-// claims returns what a session holds, and its places in queues, in the order of the names.
+// claims returns the locks of a session, and its places in queues, in the order of the names.
 func (d *database) claims(session string) (claims []driver.Claim) {
 	for _, name := range d.names.All() {
 		for _, h := range d.holders(name) {
@@ -90,19 +90,19 @@ func (d *database) claims(session string) (claims []driver.Claim) {
 	return claims
 }
 
-// alive reports whether a session lives, and its time is not over.
+// alive reports whether a session is neither dead nor expired.
 func (d *database) alive(id string) bool {
 	s := d.sessions[id]
 	return s != nil && !s.dead && s.expires > d.now()
 }
 
-// dead reports whether a session has been declared dead. One that is missing has been.
+// dead reports whether a session was declared dead. A missing session counts as dead.
 func (d *database) dead(id string) bool {
 	s := d.sessions[id]
 	return s == nil || s.dead
 }
 
-// expiry is when a session ends without another heartbeat; 0: it is dead.
+// expiry returns when a session expires without another heartbeat; 0: it is dead.
 func (d *database) expiry(id string) int64 {
 	if d.dead(id) {
 		return 0
@@ -110,7 +110,8 @@ func (d *database) expiry(id string) int64 {
 	return d.sessions[id].expires
 }
 
-// expire ends a session whose time is over or that is missing, and reports whether it is dead now.
+// expire declares a session dead that has expired or is missing, and reports whether it is dead
+// now.
 func (d *database) expire(id string) bool {
 	s := d.sessions[id]
 	if s == nil {

@@ -23,23 +23,23 @@ type Database struct {
 	DB *sql.DB
 }
 
-// drivers are the names under which drivers of SQLite register themselves.
+// drivers lists the names under which drivers of SQLite register themselves.
 var drivers = []string{"sqlite", "sqlite3"}
 
-// settings are those of every connection, as modernc.org/sqlite and ncruces/go-sqlite3 read them,
-// and as mattn/go-sqlite3 does. Nothing is written to the disk before the operating system wants
-// to: no crash of the machine has to be survived.
+// settings has the settings of every connection, as modernc.org/sqlite and ncruces/go-sqlite3 read
+// them, and as mattn/go-sqlite3 does. The operating system decides when it writes to the disk: the
+// database need not survive a crash of the machine.
 const settings = "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)" +
 	"&_journal_mode=WAL&_synchronous=OFF&_busy_timeout=5000"
 
 // SQLite makes a database with all of dblock's tables, and a process on it: for code that locks
 // inside its transactions, with Guard, UnlockTx, LockTx, or packages fence and optimistic. The test
 // imports a driver: modernc.org/sqlite, github.com/mattn/go-sqlite3 or
-// github.com/ncruces/go-sqlite3; it ends where there is none. The database is a file in a temporary
-// folder of the test's, in WAL mode and without synchronous writes. A database in memory would be
-// another in each connection, or let nobody read while a transaction writes. A writer waits for
-// another for up to 5 s. The client logs to the test, unless an option says otherwise. When the
-// test ends the client is closed, and releases what it holds.
+// github.com/ncruces/go-sqlite3; without a driver the test ends. The database is a file in a
+// temporary folder of the test's, in WAL mode and without synchronous writes. A database in memory
+// would be another in each connection, or allow no reads while a transaction writes. A writer waits
+// for another for up to 5 s. The client logs to the test, unless an option says otherwise. When the
+// test ends the client is closed, and releases its locks.
 func SQLite(t testing.TB, options ...dblock.Option) *Database {
 	t.Helper()
 	i := slices.IndexFunc(drivers, func(name string) bool { return slices.Contains(sql.Drivers(), name) })

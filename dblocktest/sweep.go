@@ -53,7 +53,8 @@ func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
 	return result, err
 }
 
-// Purge keeps a name whose token is ahead of the clock: a new one could not rise above it.
+// Purge keeps a name whose token is ahead of the clock, since the tokens of a new row would be
+// lower.
 func (l *line) Purge(
 	ctx context.Context, idle time.Duration, after string, limit int,
 ) (deleted int, next string, err error) {
@@ -92,7 +93,7 @@ func (l *line) Forget(ctx context.Context, idle time.Duration, limit int) (int, 
 	})
 }
 
-// DropGuards has none: there are no transactions.
+// DropGuards does nothing: there are no transactions.
 func (l *line) DropGuards(context.Context, int) (int, error) { return 0, nil }
 
 func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
@@ -112,7 +113,7 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 				over := r.EndedAt != 0 && r.EndedAt < before || r.EndedAt == 0 && !l.alive(r.SessionID)
 				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all,
 					func(other *slots.Row) bool { return other.Slot > r.Slot })
-				// a slot without its row would be run again
+				// Without its row a slot would be run again.
 				gone := runs < limit && r.SlotEnds < before && over && !latest
 				if gone {
 					runs++
@@ -124,12 +125,12 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 	})
 }
 
-// reap does what the reapers of all clients would have done by now: it takes names from holders
-// that are over their time, and hands over what is free. MUST be called with mu locked.
+// reap does the work of the reapers of all clients up to now: it takes names from expired holders,
+// and hands over free names. MUST be called with mu locked.
 func (d *database) reap() {
 	for _, name := range d.names.All() {
 		for _, h := range d.holders(name) {
-			_, _ = d.run(protocol.TakeOver("", name, d.shown(h))) // in memory nothing is busy
+			_, _ = d.run(protocol.TakeOver("", name, d.shown(h))) // in memory no row is busy
 		}
 		_, _ = d.run(protocol.TakeOver("", name, driver.Holder{}))
 	}

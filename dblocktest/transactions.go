@@ -7,12 +7,12 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// errNoTransactions tells what to do instead.
+// errNoTransactions names the alternatives.
 var errNoTransactions = driver.Fail(driver.ErrUnsupported, errors.New("a dblocktest.Fake has no transactions: "+
 	"test Guard, UnlockTx and LockTx with dblocktest.SQLite, or on a database"))
 
-// transactions refuses all that happens inside a transaction: whether that commits cannot be seen
-// here, and a Guard that does not guard would let a test pass that must fail.
+// transactions refuses every step inside a transaction: the commit cannot be seen here, and a Guard
+// that does not guard would let a test pass that must fail.
 type transactions[TX any] struct{}
 
 func (transactions[TX]) Exclusive() bool { return false }

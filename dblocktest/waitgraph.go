@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// owner is who waits and holds.
+// owner identifies a waiter or holder.
 type owner struct{ session, host, thread string }
 
 func (l *line) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
@@ -44,8 +44,8 @@ func (g *graph) follow(w driver.Wait) {
 	}
 }
 
-// holders adds those of a name. A cohort is none: the name does not tell which of its members has
-// the lock.
+// holders adds the holders of a name. A cohort is left out: the name does not tell which of its
+// members has the lock.
 func (g *graph) holders(name string) {
 	for _, h := range g.database.holders(name) {
 		if g.alive(h.Session) && h.first == h.Token {
@@ -57,8 +57,8 @@ func (g *graph) holders(name string) {
 	}
 }
 
-// places adds those in all queues that are meant. What one needs is the largest request up to and
-// with its own; room is what may be in use for all of them to fit.
+// places adds the places that meant selects, from all queues. A place needs the largest request up
+// to and including its own; room is the number of units that may be in use for all of them to fit.
 func (g *graph) places(meant func(p protocol.Place) bool) {
 	for _, name := range g.database.names.All() {
 		need, room, whole := 0, driver.Readers, false

@@ -4,11 +4,11 @@
 // Where lock and data share a database, Client.Guard does that, and needs no table. A resource
 // elsewhere must remember the highest fencing token that it has seen. It does so in a row of
 // dblock_fences, which the writing transaction checks. The tokens of a lock rise with its grants,
-// so a lower token is that of a former holder, whatever that holder believes.
+// so a lower token is that of a former holder, even if that holder believes to have the lock.
 //
 //	lock, err := client.Lock(ctx, "invoice/42") // in one database
 //	…
-//	tx, err := elsewhere.BeginTx(ctx, nil) // in another, of whatever engine
+//	tx, err := elsewhere.BeginTx(ctx, nil) // in another, of any engine
 //	…
 //	if err := fence.Check(ctx, tx, "invoice/42", lock.Token()); err != nil {
 //		return err // errors.Is(err, fence.ErrStale): another holder has the lock, and has written
@@ -17,7 +17,7 @@
 //	…
 //	err = tx.Commit()
 //
-// # What is promised
+// # Promises
 //
 // Once a transaction with token 8 has passed, no transaction with token 7 passes, unless the first
 // is rolled back. Once a transaction with token 7 has passed, one with token 8 waits until the
@@ -26,12 +26,12 @@
 // (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT): run it again with the same token.
 //
 // The old holder is shut out by the first Check with a higher token, not by the grant: until the
-// new holder has written, no write of its own can be overwritten.
+// new holder has written, there is no write that the old holder could overwrite.
 //
 // Every writer of the resource must call Check in the transaction that writes, with tokens of one
 // lock. Call Check before other statements: on MySQL and MariaDB at REPEATABLE READ a transaction
-// reads as of its first plain SELECT, and with a SELECT before Check it would not see what the last
-// holder wrote.
+// reads as of its first plain SELECT, and with a SELECT before Check it would not see the writes of
+// the last holder.
 //
 // # Errors
 //
@@ -55,9 +55,9 @@
 // database needs neither a client nor the locks' tables. One row per resource stays for ever.
 // Deleting it forgets the token: do that only when no writer with an old token is left.
 //
-// A Check is one statement on PostgreSQL and SQLite, and two on MySQL and MariaDB, or three. One
-// more round trip on MySQL, MariaDB and SQLite, two on PostgreSQL, make it harmless to the
-// transaction. In a *sql.Tx one more asks the server for its version.
+// A Check is one statement on PostgreSQL and SQLite, and two or three on MySQL and MariaDB. To keep
+// the transaction usable costs one more round trip on MySQL, MariaDB and SQLite, and two on
+// PostgreSQL. In a *sql.Tx one more asks the server for its version.
 package fence
 
 import (
@@ -115,7 +115,7 @@ func Check(ctx context.Context, tx any, resource string, token int64) error {
 	return fmt.Errorf("dblock: fence %q: %w", resource, err)
 }
 
-// rows are those of dblock_fences.
+// rows remembers the rows of dblock_fences that this process has inserted.
 var rows transaction.Rows
 
 func check(ctx context.Context, tx any, resource string, token int64) error {
@@ -133,13 +133,13 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 	if err != nil {
 		return err
 	}
-	// decide by the token in the locked row. Where the engine can, an error releases the row at
-	// once.
+	// decide decides by the token in the locked row. Where the engine can, an error releases the
+	// row at once.
 	decide := func(highest int64, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case highest < token: // also where no row came back: the token was not written
+		case highest < token: // also without a row: the token was not written
 			return transaction.ErrUnproven
 		case highest > token:
 			return &StaleError{Resource: resource, Token: token, Highest: highest}

@@ -21,9 +21,9 @@ const timestamp = "20060102150405"
 // wrote. Default: Locks. They get timestamps from now on, a second apart, or later ones if dir has
 // later files: goose refuses a version below one that it has run.
 //
-// A migration that was copied before is known by the name behind its timestamp. It is left as it is
-// and not copied again, so that a newer build adds only new files. No file is ever overwritten. The
-// files returned with an error were written.
+// A migration that was copied before is recognised by the name behind its timestamp. It stays
+// unchanged and is not copied again, so that a newer build adds only new files. No file is ever
+// overwritten. The files returned with an error were written.
 func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
 	var all []source
 	for _, set := range orLocks(sets) {
@@ -66,7 +66,7 @@ func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
 	return written, nil
 }
 
-// source is one of dblock's migrations. No two sets have one of the same name.
+// source is one of dblock's migrations. The names of migrations differ between sets.
 type source struct {
 	files fs.FS
 	name  string

@@ -14,18 +14,18 @@ import (
 	"github.com/dblock-go/dblock/internal/tables"
 )
 
-// errLocked: another run has the lock. The caller holds nothing, and nothing was done.
+// errLocked says that another run has the lock. The caller holds nothing, and nothing was done.
 var errLocked = errors.New("the migration lock is taken")
 
 // endTimeout bounds each statement that ends a run. The context of the run may have ended before.
 const endTimeout = 10 * time.Second
 
-// dialect is how one engine locks, begins and ends a run.
+// dialect locks, begins and ends a run on one engine.
 type dialect interface {
 	// store keeps the versions in a table. tableExists reports whether the table exists.
 	store(table string) (database.Store, error)
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
-	// placed is a statement with the place of the tables.
+	// placed returns a statement with the place of the tables.
 	placed(text string) string
 	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an
 	// error conn has neither.
@@ -34,7 +34,7 @@ type dialect interface {
 	end(ctx context.Context, conn *sql.Conn, commit bool) error
 }
 
-// dialectOf is the engine's, for tables in a place; nil: there is no such engine.
+// dialectOf returns the dialect of an engine, for tables in a place; nil: there is no such engine.
 func dialectOf(engine string, in *tables.In) dialect {
 	switch engine {
 	case Postgres:
@@ -47,8 +47,8 @@ func dialectOf(engine string, in *tables.In) dialect {
 	return nil
 }
 
-// lockID is the advisory lock of a run, "dblock_m" in ASCII. It is not goose's, which the
-// application's own migrations use.
+// lockID is the advisory lock of a run, "dblock_m" in ASCII. Goose's own lock is another one, which
+// the application's own migrations use.
 const lockID int64 = 0x64626c6f636b5f6d
 
 type postgres struct{ in *tables.In }
@@ -67,8 +67,8 @@ func (p postgres) tableExists(ctx context.Context, db database.DBTxConn, store d
 	return there, err
 }
 
-// makeSchema makes a missing schema. To make one that is there already takes a right that is not
-// needed otherwise.
+// makeSchema makes a missing schema. It first looks for the schema, because CREATE SCHEMA needs a
+// right even if the schema exists.
 func (p postgres) makeSchema(ctx context.Context, conn *sql.Conn) error {
 	if p.in == nil {
 		return nil
@@ -134,9 +134,9 @@ func (m mysql) tableExists(ctx context.Context, db database.DBTxConn, store data
 	return there, err
 }
 
-// lockName names the lock after the database: GET_LOCK is server-wide. A name has 64 characters at
-// most: databases with the same first 49 characters wait for each other. It is no hash, because
-// MySQL 9.7 has no MD5 any more.
+// lockName names the lock after the database, because GET_LOCK is server-wide. A name has at most
+// 64 characters: databases with the same first 49 characters wait for each other. The name has no
+// hash, because MySQL 9.7 has no MD5 any more.
 const lockName = "LEFT(CONCAT('dblock:migrate:', DATABASE()), 64)"
 
 func (m mysql) begin(ctx context.Context, conn *sql.Conn) error {
@@ -154,7 +154,7 @@ func (m mysql) begin(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// end commits although DDL has done so already, because autocommit may be off in the caller's
+// end commits although DDL has committed already, because autocommit may be off in the caller's
 // sessions.
 func (m mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
@@ -194,7 +194,7 @@ func (sqlite) begin(ctx context.Context, conn *sql.Conn) error {
 }
 
 // end rolls back where COMMIT failed. With a reader in its way (SQLITE_BUSY, in rollback-journal
-// mode) the transaction would stay open. The run is tried again from the start. ROLLBACK fails only
+// mode) the transaction would stay open. The run is retried from the start. ROLLBACK fails only
 // where SQLite has rolled back by itself.
 func (sqlite) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
@@ -220,7 +220,7 @@ func ifCommitted(commit bool, err error) error {
 	return nil
 }
 
-// execute runs a statement that must run although the context may have ended.
+// execute runs a statement even if the context has ended.
 func execute(ctx context.Context, conn *sql.Conn, statement string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()

@@ -26,8 +26,8 @@
 //   - PostgreSQL: one transaction, and the lock is pg_advisory_xact_lock in it. Goose's own locker
 //     takes a session lock instead, which stays behind on a server connection when a pooler lends
 //     connections by the transaction. It also retries every 5 seconds only.
-//   - SQLite: one transaction that begins as the writer (BEGIN IMMEDIATE). Whatever the
-//     busy_timeout, Up retries after SQLITE_BUSY.
+//   - SQLite: one transaction that begins as the writer (BEGIN IMMEDIATE). With any busy_timeout,
+//     Up retries after SQLITE_BUSY.
 //   - MySQL, MariaDB: GET_LOCK, by the database's name. DDL commits as it goes, so an interrupted
 //     run may leave a part behind. Every statement of these files may therefore run twice, and the
 //     version is recorded last. In a Galera cluster GET_LOCK is local to a node: let the clients of
@@ -35,7 +35,7 @@
 //
 // # Versions
 //
-// Tables that a newer build has migrated are left as they are. The tables themselves say which
-// builds can use them, so that a rolled-back release works where it can: see docs/upgrading.md.
-// Down and DownTo need a build that knows all versions of the tables.
+// Tables that a newer build has migrated stay unchanged. The tables themselves say which builds can
+// use them, so that a rolled-back release works where it can: see docs/upgrading.md. Down and
+// DownTo need a build that knows all versions of the tables.
 package migrate

@@ -11,11 +11,11 @@ import (
 	"github.com/dblock-go/dblock/internal/tables"
 )
 
-// In is where the locks' tables are that postgres.Schema or mysql.Database finds: a schema of
-// PostgreSQL, which Up makes where it is missing, or a database of MySQL or MariaDB, which must be
-// there. Their history is beside them. Its methods are the functions of this package for that
-// place, and take no other set: fences and versions are found by the connection alone. What the
-// pool's connections look for by themselves, and where, stays as it is.
+// In is the place of the locks' tables that postgres.Schema or mysql.Database finds: a schema of
+// PostgreSQL, which Up makes where it is missing, or a database of MySQL or MariaDB, which must
+// exist. Their history is beside them. The methods of In are the functions of this package for that
+// place, and take no other set: fences and versions are found by the connection alone. The place
+// where the pool's connections look by themselves stays the same.
 //
 //	err := migrate.In("locks").Up(ctx, db, migrate.Postgres)
 type In string
@@ -46,7 +46,7 @@ func forEach(ms []*migrator, err error, do func(m *migrator) error) error {
 	return err
 }
 
-// place is where the tables of an engine are; nil: where the connection looks.
+// place returns the place of an engine's tables; nil: where the connection looks.
 func (in In) place(engine string) (*tables.In, error) {
 	switch {
 	case in == "":
@@ -61,7 +61,7 @@ func (in In) place(engine string) (*tables.In, error) {
 	return place, nil
 }
 
-// placedFS are migrations, with a place in their statements.
+// placedFS has migrations with a place in their statements.
 type placedFS struct {
 	fs.FS
 	place func(text string) string

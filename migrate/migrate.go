@@ -29,19 +29,19 @@ type Set = migrations.Set
 
 // The sets of tables.
 const (
-	Locks    = migrations.Locks    // what a client needs
-	Fences   = migrations.Fences   // what fence.Check needs
-	Versions = migrations.Versions // what package optimistic needs
+	Locks    = migrations.Locks    // for a client
+	Fences   = migrations.Fences   // for fence.Check
+	Versions = migrations.Versions // for package optimistic
 )
 
-// Table is goose's version table of the locks; another set's is its Table().
+// Table is the name of goose's version table of the locks. Set.Table returns that of another set.
 const Table = "dblock_migrations"
 
-// pause is the longest time between two looks at a lock that another process holds.
+// pause is the longest time between two tries to take a lock that another process holds.
 const pause = 100 * time.Millisecond
 
-// Migration is one version of the tables: of this build, or of the database where this build does
-// not know it.
+// Migration is one version of the tables: one of this build, or one of the database that this build
+// does not know.
 type Migration struct {
 	Set     Set
 	Version int64
@@ -50,11 +50,11 @@ type Migration struct {
 }
 
 // Up migrates the tables of some sets to the version of this build, one set after the other.
-// Default: Locks. It may run in any number of processes at once: one does the work, and the others
+// Default: Locks. Any number of processes may call it at once: one does the work, and the others
 // wait for it until ctx ends. After an error the versions before the one that it names are applied.
 // On PostgreSQL and SQLite nothing of that version is left. On every engine Up may be called again.
-// Tables that a newer build has migrated are left as they are: Up returns nil where this build can
-// work with them, and otherwise dblock.ErrSchema with what to do.
+// Tables that a newer build has migrated stay unchanged: Up returns nil if this build can work with
+// them, and otherwise dblock.ErrSchema with the command to run.
 func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	ms, err := In("").migrators(db, engine, sets)
 	return forEach(ms, err, func(m *migrator) error { return m.up(ctx) })
@@ -105,9 +105,9 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 
 // DownTo takes the tables of the locks back to an older version, from 1 to this build's. It is for
 // the return to a build that cannot work with the present tables (docs/upgrading.md). Call it from
-// the newer build, and only when no client of any build is running. It deletes what the newer
-// versions added. Tables at that version or below it are left as they are. After an error the
-// versions above the one that it names are gone, and DownTo may be called again.
+// the newer build, and only when no client of any build is running. It deletes the additions of the
+// newer versions. Tables at that version or below it stay unchanged. After an error the versions
+// above the one that it names are gone, and DownTo may be called again.
 func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
 	return In("").DownTo(ctx, db, engine, version)
 }
@@ -167,7 +167,7 @@ func (in In) status(ctx context.Context, db *sql.DB, engine string, sets []Set) 
 	return all, nil
 }
 
-// migrator is goose on one engine of one pool, for one set.
+// migrator runs goose on one engine of one pool, for one set.
 type migrator struct {
 	db      *sql.DB
 	dialect dialect
@@ -176,7 +176,7 @@ type migrator struct {
 	files   fs.FS
 }
 
-// migrators checks all sets before anything is done for the first.
+// migrators validates all sets before the first is migrated.
 func (in In) migrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
 	place, err := in.place(engine)
 	if err != nil {
@@ -213,9 +213,9 @@ func orLocks(sets []Set) []Set {
 	return sets
 }
 
-// provider is a goose.Provider for one run. It MUST NOT be closed: that would close the caller's
-// pool. It MUST NOT be used again: it remembers the version table even if the transaction that made
-// it was rolled back.
+// provider returns a goose.Provider for one run. It MUST NOT be closed: that would close the
+// caller's pool. It MUST NOT be used again: it remembers the version table even if the transaction
+// that made that table was rolled back.
 func (m *migrator) provider() (*goose.Provider, error) {
 	store, err := m.dialect.store(m.set.Table())
 	if err != nil {
@@ -225,7 +225,7 @@ func (m *migrator) provider() (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectCustom, m.db, m.files,
 		goose.WithStore(r),
 		goose.WithSessionLocker(r),
-		// Statements run on the locked connection as they are: the transaction is the run's.
+		// Statements run on the locked connection unchanged: the transaction is the run's.
 		goose.WithIsolateDDL(true),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
@@ -252,7 +252,7 @@ func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
 }
 
 // statuses reads the history and makes no version table: a database without one has no versions,
-// and a standby cannot be given one.
+// and a standby accepts none.
 func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 	p, err := m.provider()
 	if err != nil {
@@ -335,8 +335,8 @@ func (m *migrator) foreign(ctx context.Context, version int64) error {
 		there, m.set.Table())
 }
 
-// wait calls try until it does anything but lose a race: for the migration lock, or against
-// transactions of clients that run meanwhile. After such an error try may be called again.
+// wait repeats try while it loses a race: for the migration lock, or against transactions of
+// clients that run meanwhile. After such an error try may be called again.
 func wait(ctx context.Context, try func() error) error {
 	var lost error
 	for {

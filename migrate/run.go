@@ -9,9 +9,9 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-// run applies one version. For goose it is both the locker, which goose calls first and last on the
-// one connection of the run, and the store of the versions. So it knows whether the run is
-// complete: the record of the version is the last thing that goose writes.
+// run applies one version. Goose uses it both as the locker, which goose calls first and last on
+// the one connection of the run, and as the store of the versions. So run knows whether it is
+// complete: the record of the version is the last write of goose.
 type run struct {
 	database.Store
 	dialect  dialect
@@ -24,7 +24,7 @@ func (r *run) SessionLock(ctx context.Context, conn *sql.Conn) error {
 }
 
 // SessionUnlock commits a complete run and rolls back any other. A COMMIT of half a migration would
-// succeed: when the context ends between two statements, the transaction is in good order. Goose
+// succeed: when the context ends between two statements, the transaction is still usable. Goose
 // calls SessionUnlock with a context that does not end.
 func (r *run) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return r.dialect.end(ctx, conn, r.recorded)

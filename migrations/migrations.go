@@ -1,6 +1,6 @@
-// Package migrations holds dblock's tables as goose SQL migrations, in sets of which each stands
-// alone, one folder per engine, embedded in the binary. Package migrate runs them; an application
-// that runs goose itself takes them from FS.
+// Package migrations holds dblock's tables as goose SQL migrations, in independent sets, one folder
+// per engine, embedded in the binary. Package migrate runs them; an application that runs goose
+// itself takes them from FS.
 package migrations
 
 import (
@@ -14,21 +14,21 @@ import (
 // Version is the version of the locks' tables that this build of dblock brings.
 const Version = driver.SchemaVersion
 
-// Set is a set of tables with a history of its own. None needs another: a database in which only
+// Set is a set of tables with a history of its own. No set needs another: a database in which only
 // fence.Check runs has Fences and nothing else.
 type Set string
 
 // The sets.
 const (
-	Locks    Set = "locks"    // dblock_locks and what belongs to it: what a client needs
+	Locks    Set = "locks"    // dblock_locks and the other tables of a client
 	Fences   Set = "fences"   // dblock_fences, of package fence
 	Versions Set = "versions" // dblock_versions, of package optimistic
 )
 
-// Sets are all of them.
+// Sets lists all sets.
 var Sets = []Set{Locks, Fences, Versions}
 
-// Table is the set's own goose version table.
+// Table returns the name of the set's own goose version table.
 func (s Set) Table() string {
 	if s == Locks {
 		return "dblock_migrations"

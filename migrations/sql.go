@@ -8,7 +8,7 @@ import (
 
 // SQL returns the migrations of an engine and some sets as plain SQL, without goose's annotations:
 // for tools that keep a history of their own (Atlas, golang-migrate, Flyway). Default: Locks. With
-// down it is what removes the tables. It has several statements; on PostgreSQL some have bodies in
+// down it removes the tables. The text has several statements; on PostgreSQL some have bodies in
 // dollar quotes. A later build only adds to its end.
 func SQL(engine string, down bool, sets ...Set) (string, error) {
 	if len(sets) == 0 {
@@ -38,7 +38,7 @@ func SQL(engine string, down bool, sets ...Set) (string, error) {
 	return strings.Join(parts, ""), nil
 }
 
-// part is one direction of a migration.
+// part returns one direction of a migration.
 func part(file string, down bool) string {
 	up, back, _ := strings.Cut(file, "-- +goose Down")
 	if down {

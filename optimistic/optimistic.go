@@ -1,6 +1,6 @@
 // Package optimistic is optimistic locking with version rows: read a version, do the work, and bump
 // the version in the transaction that writes. If another transaction bumped it in between, Bump
-// returns ErrConflict, and the work was in vain.
+// returns ErrConflict, and the work is lost.
 //
 //	err := optimistic.Retry(ctx, func(ctx context.Context) error {
 //		tx, err := db.BeginTx(ctx, nil)
@@ -17,11 +17,11 @@
 //		return tx.Commit()
 //	})
 //
-// The work itself waits for nothing and makes nothing wait, no process has to stay alive, nothing
+// The work itself waits for nothing and delays no other work, no process has to stay alive, nothing
 // expires, and no client is needed. The version may be read in one transaction and bumped in
 // another, days later: it is a number that can be sent along with a form.
 //
-// # What is promised
+// # Promises
 //
 // Of all transactions that bump from one version exactly one can commit. From its Bump to its end,
 // a transaction makes others that bump the same name wait. That holds at every isolation level.
@@ -31,15 +31,15 @@
 //
 // Read the version first and the data afterwards, or both from one snapshot: otherwise stale data
 // could pass with a new version. For the same reason do not use READ UNCOMMITTED on MySQL and
-// MariaDB, where the version can be visible before the data that it stands for (seen: 2 of 30
-// updates lost). Bump before writing, and do both at the end: that keeps the wait of others short.
+// MariaDB, where the version can be visible before its data (measured: 2 of 30 updates lost). Bump
+// before writing, and do both at the end: that keeps the wait of others short.
 //
 // # When it beats a lock
 //
-// Where conflicts are rare, and the work can be thrown away. A lock costs two commits beside the
-// work's own, and its waiters are served in order. A version costs two statements in the work's own
-// transaction, and a loser has done its work for nothing. There is no order, so that under load one
-// caller may lose again and again.
+// Use versions where conflicts are rare, and the work can be thrown away. A lock costs two commits
+// beside the work's own, and its waiters are served in order. A version costs two statements in the
+// work's own transaction, and a loser has done its work for nothing. There is no order, so that
+// under load one caller may lose again and again.
 //
 // Measured: transactions per second, with versions ÷ with locks, of n goroutines that all want one
 // name, without work and with 5 ms of work between reading and writing. In brackets: tries per
@@ -160,7 +160,7 @@ func Bump(ctx context.Context, tx any, name string, version int64) error {
 	return fmt.Errorf("dblock: bump %q: %w", name, err)
 }
 
-// rows are those of dblock_versions.
+// rows remembers the rows of dblock_versions that this process has inserted.
 var rows transaction.Rows
 
 func bump(ctx context.Context, tx any, name string, version int64) error {
@@ -233,7 +233,7 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 	})
 }
 
-// proven is the error of a statement, or of one that did nothing and has none.
+// proven returns ErrUnproven for a statement that had no effect and no error, and err otherwise.
 func proven(done bool, err error) error {
 	if err == nil && !done {
 		err = transaction.ErrUnproven

@@ -18,7 +18,7 @@ type config struct {
 	first, longest time.Duration
 }
 
-// Attempts sets how often Retry calls its function at most: 1 or more. Default: 10.
+// Attempts limits the calls of Retry's function: 1 or more. Default: 10.
 func Attempts(n int) Option { return func(c *config) { c.attempts = n } }
 
 // Backoff sets the pauses between two attempts: random, up to first after the first failure. The
@@ -28,15 +28,14 @@ func Backoff(first, longest time.Duration) Option {
 	return func(c *config) { c.first, c.longest = first, longest }
 }
 
-// Retry calls fn until it does anything but lose a race. These errors mean a lost race:
-// ErrConflict; a serialisation failure or a deadlock on PostgreSQL (40001, 40P01); a deadlock, a
-// lock wait timeout or a stale snapshot on MySQL and MariaDB (1213, 1205, 1020); a busy database or
-// a stale snapshot on SQLite (SQLITE_BUSY, SQLITE_LOCKED). Engine errors are recognised by code. fn
-// MUST begin and end a transaction of its own each time.
+// Retry repeats fn while it loses a race. These errors mean a lost race: ErrConflict; a
+// serialisation failure or a deadlock on PostgreSQL (40001, 40P01); a deadlock, a lock wait timeout
+// or a stale snapshot on MySQL and MariaDB (1213, 1205, 1020); a busy database or a stale snapshot
+// on SQLite (SQLITE_BUSY, SQLITE_LOCKED). Engine errors are recognised by code. fn MUST begin and
+// end a transaction of its own each time.
 //
-// It returns the error of the last attempt, with the number of attempts. If ctx ends between two
-// attempts, it joins the cause of ctx to that error. Errors that are no lost race are returned as
-// they are.
+// Retry returns the error of the last attempt, with the number of attempts. If ctx ends between two
+// attempts, it joins the cause of ctx to that error. Other errors are returned unchanged.
 func Retry(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	c := config{attempts: 10, first: 5 * time.Millisecond, longest: 500 * time.Millisecond}
 	for _, o := range options {
@@ -57,7 +56,7 @@ func Retry(ctx context.Context, fn func(ctx context.Context) error, options ...O
 		if attempt == c.attempts {
 			return fmt.Errorf("dblock: gave up after %d attempts: %w", attempt, err)
 		}
-		// Anything from nothing to the whole pause: losers of one race must not meet again.
+		// The pause is random from 0 on: losers of one race must not meet again.
 		timer := time.NewTimer(rand.N(pause + 1))
 		select {
 		case <-timer.C:

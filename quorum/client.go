@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the average pause between two rounds. It is random, and
-	// doubles after each failure: of several clients that split the nodes among themselves, one
-	// then comes first. The bound is longer where the nodes are slow: if several clients come back
+	// firstPause and longestPause bound the average pause between two rounds. The pause is random,
+	// and doubles after each failure: of several clients that split the nodes among themselves, one
+	// then comes first. The bound is longer where the nodes are slow: if several clients retry
 	// within the time of one round, none succeeds.
 	firstPause   = 10 * time.Millisecond
 	longestPause = 250 * time.Millisecond
@@ -32,11 +32,12 @@ type Client struct {
 
 	background context.Context // ends when Close begins
 	stop       context.CancelCauseFunc
-	// calls, locks, and releases in the background; added to with mu locked or from within one
+	// calls counts calls, locks, and releases in the background. It grows with mu locked or within
+	// one of these.
 	calls sync.WaitGroup
 	down  chan struct{} // closed when no goroutine of the client runs any more
 
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects the fields below
 	closed bool
 	locks  map[*Lock]bool
 	states []nodeState // by node
@@ -70,7 +71,7 @@ func New(nodes []Node, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Lock tries until it holds the lock, or until ctx ends. ctx bounds the tries, not the lock. The
+// Lock retries until it holds the lock, or until ctx ends. ctx bounds the tries, not the lock. The
 // lock is not first-come, first-served. It is not reentrant: under the lock's own context the name
 // is taken like anywhere else.
 //
@@ -89,7 +90,7 @@ func (c *Client) TryLock(ctx context.Context, name string) (*Lock, error) {
 }
 
 // Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends with ctx, and
-// with cause dblock.ErrLost when the lock is lost. Do returns what fn returns, joined with
+// with cause dblock.ErrLost when the lock is lost. Do returns the error of fn, joined with
 // dblock.ErrLost if the lock was lost before fn returned.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := c.Lock(ctx, name)
@@ -103,7 +104,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(inner, l)
 }
 
-// acquire makes one round, or with wait as many as it takes.
+// acquire makes one round, or with wait as many as are needed.
 func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock, error) {
 	if ctx == nil {
 		return nil, &Error{Op: op, Name: name, Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -116,7 +117,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 	defer cancel(nil)
 	defer context.AfterFunc(c.background, func() { cancel(dblock.ErrClosed) })()
 
-	var last *Error     // of the latest round that was not called off
+	var last *Error     // of the latest round that was not cancelled
 	var since time.Time // since when there was no majority; zero: there was one
 	for tries := 1; ; tries++ {
 		began := time.Now()
@@ -146,14 +147,14 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 			delay = max(firstPause, min(delay, (c.patience-time.Since(since))*4/5))
 		}
 		pause(trying, delay)
-		if c.background.Err() != nil || trying.Err() != nil { // another round would be of no use
+		if c.background.Err() != nil || trying.Err() != nil { // another round would be useless
 			return nil, c.late(e, last, trying)
 		}
 	}
 }
 
-// late returns the error of a call that was called off. The errors of the last whole round say more
-// than those of the round that was called off.
+// late returns the error of a call that was cancelled. The errors of the last whole round say more
+// than those of the cancelled round.
 func (c *Client) late(e, last *Error, trying context.Context) *Error {
 	if c.background.Err() != nil {
 		e.Err = dblock.ErrClosed
@@ -178,11 +179,11 @@ func (c *Client) begin() bool {
 	return !c.closed
 }
 
-// Close releases every lock that the client still holds, and calls off every waiting call. The
+// Close releases every lock that the client still holds, and cancels every waiting call. The
 // contexts of the locks end with cause dblock.ErrClosed. The nodes' clients are the application's
 // and stay open. When Close returns nil, no goroutine of the client runs any more. If ctx ends
 // before that, the rest goes on for no longer than the nodes' time limits. Close returns within ten
-// seconds and three of these limits, whatever is stuck. Close is idempotent.
+// seconds and three of these limits, even if a node or a driver hangs. Close is idempotent.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "close", Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}

@@ -1,6 +1,6 @@
 // Package quorum is one lock over several independent databases, for applications that cannot have
-// a single database as a single point of failure. One of 3 databases, or two of 5, may be away,
-// slow or empty, and locking goes on. The databases need not know of each other, and may be of
+// a single database as a single point of failure. Locking continues while one of 3 databases, or
+// two of 5, are away, slow or empty. The databases need not know of each other, and may be of
 // different engines.
 //
 //	nodes := []quorum.Node{quorum.On(berlin), quorum.On(paris), quorum.On(rome)} // three *dblock.Client
@@ -21,7 +21,7 @@
 // half of the nodes: any two majorities have a node in common, and everything here rests on that
 // node. A round asks all nodes at once, each for the plain lock of that name (TryLock, so that no
 // request queues in a database). A client that locks the name on one node alone blocks that node's
-// vote, and is no holder of the quorum's lock.
+// vote, and does not hold the quorum's lock.
 //
 // # Having the lock
 //
@@ -32,21 +32,21 @@
 //   - and know its token.
 //
 // The lock on each node is an ordinary dblock lock. It depends on the session of that node's
-// client, which heartbeats renew. It is trusted until a deadline, counted from before the heartbeat
-// was sent, less a margin for clock drift and the round trip. So the validity time is that of
-// Redlock (Sanfilippo), node by node and renewed: Until is the last moment at which a majority of
-// the nodes is before its deadline. The lock is lost when it is live on fewer than a majority of
-// the nodes. Nodes that were late, or went and came back, join it while it is held. So it survives
-// any number of failures that leave a majority at each moment.
+// client, which heartbeats renew. The session is trusted until a deadline, counted from before the
+// heartbeat was sent, less a margin for clock drift and the round trip. So the validity time is
+// that of Redlock (Sanfilippo), node by node and renewed: Until is the last moment at which a
+// majority of the nodes is before its deadline. The lock is lost when it is live on fewer than a
+// majority of the nodes. Nodes that were late, or went and came back, join the lock while it is
+// held. So the lock survives any number of failures that leave a majority at each moment.
 //
 // There cannot be two holders at once: they would have a node in common, which would have granted
 // the name twice while the first grant was trusted. dblock does not do that on a database that
 // keeps its data and has a clock that does not jump ahead by a TTL, except for Break.
 //
 // A failed round releases all its grants. The next one follows after a random pause that grows. If
-// a node grants the lock after its time limit, the node's own client releases it. When several
-// clients split the nodes, all of them may fail and try again: there is no queue over a quorum, and
-// no promise of fairness.
+// a node grants the lock after its time limit, the node's own client releases the lock. When
+// several clients split the nodes, all of them may fail and retry: there is no queue over a quorum,
+// and no promise of fairness.
 //
 // # Tokens
 //
@@ -73,19 +73,19 @@
 // # Nodes that lose their data
 //
 // A node that was wiped has forgotten its holder, and would grant the name a second time. It has
-// also forgotten the tokens. So each node has a memory: one row with the time since when it has its
-// data, and with a floor, a token that no earlier one was above. A database without the row writes
-// it when it is first asked, with the time of its own clock and no floor.
+// also forgotten the tokens. So each node has a memory: one row with the time since when the node
+// has its data, and with a floor, a token that no earlier token was above. A database without the
+// row writes the row when it is first asked, with the time of its own clock and no floor.
 //
 // The first rule: a node counts only when its memory is older than the quarantine, and the memory
 // is read after the grant. The quarantine is at least twice the longest TTL of any client. A holder
-// of the lock on that node had its last answer before the data was lost, and trusts it for a TTL at
-// most. So when the node counts again, no holder relies on what the node forgot. It is twice the
-// TTL, because a session that a backup still has is renewed once more before its client finds that
-// the lock is missing.
+// of the lock on that node had its last answer before the data was lost, and trusts that answer for
+// a TTL at most. So when the node counts again, no holder relies on a grant that the node forgot.
+// The quarantine is twice the TTL, because a session that a backup still has is renewed once more
+// before its client notices that the lock is missing.
 //
 // The second rule: a node counts only with a floor, and T is above the floors of all nodes that
-// count. When the quarantine is over, and not before, a healer (a client that found the node)
+// count. When the quarantine has ended, and not before, a healer (a client that found the node)
 // writes a floor to it: the largest token that a majority of other nodes remember, all of which
 // count. Before that, a client may have counted on the forgetful node and still be writing T to the
 // others. Now that client has either written T or lost its trust. Of any majority that remembers,
@@ -109,26 +109,26 @@
 //   - A database clock that jumps ahead. By a TTL: sessions end for that node while their clients
 //     still trust them, and it grants their locks again. By a quarantine: the node counts too soon
 //     after a loss.
-//   - dblock.Client.Break on one node: that node's lock is gone before its holder hears of it. If
+//   - dblock.Client.Break on one node: that node's lock is gone before its holder is notified. If
 //     it was the one node that two majorities have in common, there are two holders until then, the
 //     second with the higher token.
 //   - A healer's request that a database executes long after the healer gave up, when another
 //     healer has healed the node and it has lost its data again: the floor in the request is from
 //     before that, and may be below a token.
 //
-// When a majority has lost its data, no majority remembers, and the quorum stands still until an
+// When a majority has lost its data, no majority remembers, and the quorum is blocked until an
 // operator calls Init.
 //
 // # Failures
 //
 // A node that does not answer within its time limit is left out of the round, and asked again in
 // the next. Where another client is in the way on one node, a round does not wait for a node that
-// was late in the round before: it fails at once, releases its grants, and tries again after its
-// pause. So a node that hangs costs no more than one that is dead. Without a majority Lock fails
-// with dblock.ErrUnavailable after its patience, and TryLock after one round. Both errors have the
-// error of each node. When the nodes come back, nothing has to be done. Without a majority the
-// holder loses the lock, at the latest at Until. When a process dies, each node grants its lock
-// again a TTL later.
+// was late in the round before: it fails at once, releases its grants, and retries after its pause.
+// So a node that hangs costs no more than one that is dead. Without a majority Lock fails with
+// dblock.ErrUnavailable after its patience, and TryLock after one round. Both errors have the error
+// of each node. When the nodes are back, locking continues by itself. Without a majority the holder
+// loses the lock, at the latest at Until. When a process dies, each node grants its lock again a
+// TTL later.
 //
 // # Choices
 //

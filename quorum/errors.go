@@ -72,7 +72,7 @@ var (
 	errLostAgain = errors.New("was locked, and lost again before a majority was")
 )
 
-// permanent reports whether asking a node again is of no use.
+// permanent reports whether another request to the node would be useless.
 func permanent(err error) bool {
 	for _, kind := range []error{
 		dblock.ErrInvalidName, dblock.ErrInvalidOption, dblock.ErrSchema, dblock.ErrConfig, dblock.ErrUnsupported,
@@ -88,8 +88,8 @@ func permanent(err error) bool {
 // node adds the node to an error.
 func (c *Client) node(i int, err error) NodeError { return NodeError{i + 1, c.nodes[i].name, err} }
 
-// verdict turns the failures of a round, by node, into one error. held reports that enough nodes
-// are available, but have other holders. final reports that another round is of no use.
+// verdict converts the failures of a round, by node, to one error. held reports that enough nodes
+// are available, but have other holders. final reports that another round would be useless.
 func (c *Client) verdict(op, name string, failures []error) (e *Error, held, final bool) {
 	e = &Error{Op: op, Name: name}
 	var away, quarantined, hopeless int

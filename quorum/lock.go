@@ -23,7 +23,7 @@ type Lock struct {
 	unlocked  bool
 	outcome   error
 
-	mu          sync.Mutex // protects what follows
+	mu          sync.Mutex // protects the fields below
 	held        bool       // from begin to the end of ctx
 	members     []nodeLock // by node; nil: not held there
 	watches     []func() bool
@@ -39,8 +39,7 @@ func newLock(ctx context.Context, c *Client, name string) *Lock {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.name }
 
-// Token returns the fencing token. It is above that of every earlier holder, whichever nodes that
-// holder had.
+// Token returns the fencing token. It is above that of every earlier holder, on any of the nodes.
 func (l *Lock) Token() int64 { return l.token }
 
 // Context ends with the lock: with cause dblock.ErrLost when fewer than a majority of the nodes
@@ -51,8 +50,8 @@ func (l *Lock) Context() context.Context { return l.ctx }
 
 // Until returns until when the lock is valid if no node is reached from now on, by this machine's
 // clock. Each heartbeat of a node's client moves that node's deadline, and Until is the last moment
-// at which a majority is left. The margin for clock drift is subtracted already. It returns the
-// zero time where the lock is not held any more.
+// at which a majority is left. The margin for clock drift is subtracted already. The zero time for
+// a lock that is not held any more.
 func (l *Lock) Until() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,8 +129,8 @@ func (l *Lock) leave(ctx context.Context) error {
 	case cap(answers)-lost < l.c.majority:
 		e.Err = dblock.ErrLost
 	default:
-		e.Err = fmt.Errorf("%w: %d of %d nodes have released it; the others will do so, at the latest when the TTL "+
-			"is over", dblock.ErrUnavailable, released, len(l.c.nodes))
+		e.Err = fmt.Errorf("%w: %d of %d nodes have released it; the others will, at the latest after "+
+			"their TTL", dblock.ErrUnavailable, released, len(l.c.nodes))
 	}
 	return e
 }
@@ -154,9 +153,9 @@ func (l *Lock) begin(token int64, grants []nodeLock) bool {
 	return true
 }
 
-// join adds a node that was locked after the others. If the lock is lost, it releases the node and
-// returns false. It checks that itself, because left may not have noticed a loss yet, and another
-// client may have held the lock since.
+// join adds a node that was locked after the others. If the lock is lost, join releases the node
+// and returns false. join checks that itself, because left may not have noticed a loss yet, and
+// another client may have held the lock since.
 func (l *Lock) join(i int, m nodeLock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,9 +167,9 @@ func (l *Lock) join(i int, m nodeLock) bool {
 	return true
 }
 
-// admit MUST be called with mu locked.
+// admit adds a node to those that hold the lock. MUST be called with mu locked.
 func (l *Lock) admit(i int, m nodeLock) {
-	if l.members[i] != nil { // the node has granted it again, so it has lost the earlier grant
+	if l.members[i] != nil { // the node has granted the lock again, so it has lost the earlier grant
 		l.watches[i]()
 		l.c.releaseLater(l.members[i])
 	}
@@ -188,7 +187,8 @@ func (l *Lock) alive() (n int) {
 	return n
 }
 
-// trusted reads the clock as well: after the machine was suspended, contexts end a moment late.
+// trusted reports whether a node's lock is held. It reads the clock as well: after the machine was
+// suspended, contexts end a moment late.
 func trusted(l nodeLock) bool { return l.Context().Err() == nil && time.Now().Before(l.Until()) }
 
 // left removes a node that has lost the lock. Without a majority the lock is lost.
@@ -201,7 +201,7 @@ func (l *Lock) left(i int, m nodeLock) {
 	l.members[i] = nil
 	n := l.alive()
 	l.repair()
-	l.c.releaseLater(m) // the node may hold it still
+	l.c.releaseLater(m) // the node may still hold the lock
 	l.mu.Unlock()
 	cause := context.Cause(m.Context())
 	if n < l.c.majority {

@@ -12,24 +12,23 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// healLimit bounds the search for the highest token of the other nodes, which look at all their
-// locks.
+// healLimit bounds the search for the highest token of the other nodes, which read all their locks.
 const healLimit = 30 * time.Second
 
-// maxStalled is how many requests to a node may hang before it gets no more.
+// maxStalled limits the requests to a node that may hang before the node gets no more.
 const maxStalled = 16
 
-// nodeState is what the client knows of a node that does not count, or may not answer.
+// nodeState is the client's record of a node that does not count, or may not answer.
 type nodeState struct {
-	until   time.Time // the node does not count before
+	until   time.Time // the node does not count before this time
 	healing bool
-	again   time.Time // when to try to heal it again
-	stalled int       // requests that were called off and have not returned
+	again   time.Time // the time of the next try to heal the node
+	stalled int       // requests that were cancelled and have not returned
 	late    bool      // the latest request was not answered within the time limit
 	asking  bool      // the node was late, and a round is asking it
 }
 
-// excluded returns the reason why a node need not be asked, or nil.
+// excluded returns the reason why a node is not asked, or nil.
 func (c *Client) excluded(i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +42,7 @@ func (c *Client) excluded(i int) error {
 	return nil
 }
 
-// callOff counts a request that is called off. Such a request keeps a goroutine until the node
+// callOff counts a request that is cancelled. Such a request keeps a goroutine until the node
 // notices, which a node with a hanging disk, say, does not do. late reports that the reason was a
 // missing answer.
 func (c *Client) callOff(i int, late bool) {
@@ -53,8 +52,8 @@ func (c *Client) callOff(i int, late bool) {
 	c.states[i].late = c.states[i].late || late
 }
 
-// returned ends a request. A node that answered in time is not late. If its client says that the
-// node cannot be reached, that is no answer of the node.
+// returned ends a request. A node that answered in time is not late. The error of its client that
+// the node cannot be reached is no answer of the node.
 func (c *Client) returned(i int, inTime bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +94,8 @@ func quarantined(left time.Duration) error {
 }
 
 // trust returns the floor of a node, or an error if the node does not count. A node counts when its
-// data is so old that no client relies on grants that it may have forgotten, and when it knows a
-// token that no forgotten one was above.
+// data is so old that no client relies on grants that the node may have forgotten, and when the
+// node has a floor, which no forgotten token was above.
 func (c *Client) trust(ctx context.Context, i int) (floor int64, err error) {
 	m, err := c.nodes[i].node.Memory(ctx)
 	switch {
@@ -127,8 +126,8 @@ func (c *Client) startHealing(i int) {
 		return
 	}
 	r.healing = true
-	// Not longer than half a quarantine: of two healers, one of them late, neither counts on the
-	// node before the other has written. Renew begins another quarantine.
+	// The limit is half a quarantine: of two healers, one of them late, neither counts on the node
+	// before the other has written. Renew begins another quarantine.
 	ctx, cancel := context.WithTimeout(c.background, min(healLimit, c.quarantine/2))
 	c.calls.Go(func() {
 		defer cancel()
@@ -146,12 +145,12 @@ func (c *Client) startHealing(i int) {
 	})
 }
 
-// heal writes a floor to a node that has forgotten its tokens: a token that no forgotten one was
-// above, from a majority of the nodes that remember. It MUST be called when the node's quarantine
-// is over, and not before: until then a holder that the node has forgotten may still be writing its
-// token to others.
+// heal writes a floor to a node that has forgotten its tokens: a token that no forgotten token was
+// above, from a majority of the nodes that remember. It MUST be called after the node's quarantine,
+// and not before: until then a holder that the node has forgotten may still be writing its token to
+// others.
 func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
-	var mu sync.Mutex // protects what follows
+	var mu sync.Mutex // protects the variables below
 	var known int
 	var failures []error
 	var others sync.WaitGroup

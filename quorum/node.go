@@ -40,12 +40,12 @@ type node interface {
 	// returns an error, the node's client releases the name.
 	TryLock(ctx context.Context, name string) (nodeLock, error)
 
-	// Memory returns since when the node has had its data. If that is not known, it counts from
-	// this call.
+	// Memory returns the age of the node's data, and its floor. If the age is not known, it counts
+	// from this call.
 	Memory(ctx context.Context) (memory, error)
 
-	// Highest returns a token at least as high as every token that the node has granted or was
-	// told, as far as it remembers.
+	// Highest returns a token at least as high as every token that the node has granted or
+	// received, as far as it remembers.
 	Highest(ctx context.Context) (int64, error)
 
 	// Renew makes the node's memory begin now, with a floor.
@@ -61,8 +61,8 @@ type nodeLock interface {
 	Unlock(ctx context.Context) error
 }
 
-// memory is what a node knows of its past. Of the time before age ago it only knows that no token
-// was above floor. With floor 0 it does not know that either.
+// memory is a node's knowledge of its past. Of the time before age ago the node only knows that no
+// token was above floor. With floor 0 it does not know that either.
 type memory struct {
 	age   time.Duration
 	floor int64
@@ -94,7 +94,7 @@ func (o on[TX]) Renew(ctx context.Context, floor int64) error {
 	return err
 }
 
-// incarnation is as of driver.Quorum.
+// incarnation calls driver.Quorum.Incarnation.
 func (o on[TX]) incarnation(ctx context.Context, renew bool, floor int64) (i driver.Incarnation, err error) {
 	err = o.client.Core().Inquire(ctx, func(ctx context.Context, engine driver.Backend) (err error) {
 		i, err = engine.Incarnation(ctx, renew, floor)
@@ -106,7 +106,7 @@ func (o on[TX]) incarnation(ctx context.Context, renew bool, floor int64) (i dri
 // held is a lock on a database.
 type held struct{ *dblock.Lock }
 
-// Raise lifts the fencing token to at least a value, and returns what it is then.
+// Raise lifts the fencing token to at least a value, and returns the token after that.
 func (l held) Raise(ctx context.Context, token int64) (int64, error) {
 	return (*client.Lock)(l.Lock).Raise(ctx, token)
 }

@@ -38,8 +38,8 @@ func WithPatience(d time.Duration) Option { return func(c *config) { c.patience 
 // 30 s.
 func WithQuarantine(d time.Duration) Option { return func(c *config) { c.quarantine = d } }
 
-// WithLogger sets where the client logs nodes that it lost, healed, or could not heal. Nothing
-// waits for it, as of dblock.WithLogger. Default: slog.Default.
+// WithLogger sets the logger for nodes that the client lost, healed, or could not heal. No lock
+// waits for it, as with dblock.WithLogger. Default: slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func newConfig(options []Option) (config, error) {
@@ -84,5 +84,5 @@ func check(nodes []Node) error {
 	return nil
 }
 
-// majority is the smallest size at which any two sets among n nodes have one in common.
+// majority returns the smallest size at which any two sets among n nodes have one in common.
 func majority(n int) int { return n/2 + 1 }

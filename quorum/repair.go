@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// repair starts to ask the nodes that do not hold the lock again. So a lock survives any number of
-// nodes that go and come back, as long as a majority is left at each moment. MUST be called with mu
-// locked.
+// repair schedules a request to the nodes that do not hold the lock. So a lock survives any number
+// of nodes that go and come back, as long as a majority is left at each moment. MUST be called with
+// mu locked.
 func (l *Lock) repair() {
 	if !l.held || l.repairTimer != nil {
 		return
@@ -21,7 +21,7 @@ func (l *Lock) repair() {
 	}
 }
 
-// rejoin asks the nodes that do not hold the lock, once.
+// rejoin requests the lock once from each node that does not hold it.
 func (l *Lock) rejoin() {
 	l.mu.Lock()
 	if !l.held || !l.c.begin() {
@@ -52,7 +52,7 @@ func (l *Lock) rejoin() {
 	for range missing {
 		select {
 		case <-done:
-		case <-ctx.Done(): // a node that hangs delays nothing: it joins when it answers
+		case <-ctx.Done(): // a node that hangs delays no other: it joins when it answers
 		}
 	}
 	l.mu.Lock()

@@ -17,15 +17,15 @@ type round struct {
 	c        *Client
 	lock     *Lock
 	caller   context.Context
-	asking   context.Context // of the requests to the nodes: it ends with the time limit, or when the round has failed
+	asking   context.Context // for the requests to the nodes: ends with the time limit, or when the round has failed
 	cancel   context.CancelFunc
 	answers  chan answer
 	pending  int
-	grants   []nodeLock // by node; nil: none, or lost since
+	grants   []nodeLock // by node; nil: no grant, or lost since
 	failures []error    // by node
 	floor    int64      // the highest floor of the nodes that granted
 	token    int64      // 0: no majority has granted yet
-	counts   []bool     // by node: it knew no higher token when it granted, and has the token written
+	counts   []bool     // by node: no higher token was known there when it granted, and the token is written
 	spare    []bool     // by node: it granted after the token was fixed, and knew a higher one
 	late     []bool     // by node: it was late with the last request, and has not answered this one
 	began    time.Time
@@ -69,10 +69,10 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 	return nil, r.took, r.failures
 }
 
-// ask requests the lock of one node, and then its memory. The order matters: only a memory that is
-// read after the grant tells that the grant was made with it. A node that was late is asked by one
-// round at a time, and until the time limit even if the round fails before: only that answer tells
-// whether the node is still late.
+// ask requests the lock of one node, and then reads its memory. The order matters: only a memory
+// that is read after the grant is the one with which the grant was made. A node that was late is
+// asked by one round at a time, and until the time limit even if the round fails before: only that
+// answer tells whether the node is still late.
 func (r *round) ask(i int, name string) {
 	r.pending++
 	late, err := r.c.suspect(i)
@@ -108,7 +108,7 @@ func (r *round) write(i int) {
 	})
 }
 
-// excuse replaces the error of a node where the node is not the reason.
+// excuse replaces the error of a node if the node is not the reason.
 func (r *round) excuse(err error) error { return excuse(r.asking, err) }
 
 func excuse(asking context.Context, err error) error {
@@ -116,12 +116,12 @@ func excuse(asking context.Context, err error) error {
 		return err
 	}
 	if errors.Is(context.Cause(asking), errLate) {
-		return fmt.Errorf("%w (%v)", errLate, err) // not err itself: its kind would be that there is another holder
+		return fmt.Errorf("%w (%v)", errLate, err) // not err itself, whose kind would say that there is another holder
 	}
 	return errCalledOff
 }
 
-// run collects the answers until there are no more. The outcome does not wait for late ones.
+// run collects the answers until the last. The outcome does not wait for late ones.
 func (r *round) run() {
 	defer r.cancel()
 	late := r.asking.Done()
@@ -159,7 +159,7 @@ func (r *round) run() {
 }
 
 // expire fails the round if it is not decided. A node that is slow to notice the cancelled request
-// does not delay it.
+// does not delay the round.
 func (r *round) expire() {
 	if r.decided {
 		return
@@ -205,14 +205,14 @@ func (r *round) granted(a answer) {
 	}
 }
 
-// decide decides as soon as it can. Where another client is in the way, the round does not wait for
-// a node that was late before: it would keep its grants from the other client meanwhile, and both
-// would stand still.
+// decide decides the round as soon as possible. Where another client is in the way, the round does
+// not wait for a node that was late before: it would keep its grants from the other client
+// meanwhile, and both would be blocked.
 func (r *round) decide() {
 	refused := slices.ContainsFunc(r.failures, func(err error) bool { return errors.Is(err, dblock.ErrNotAcquired) })
 	counted, possible := 0, 0
 	for i, l := range r.grants {
-		if l != nil && !trusted(l) { // it cannot count again, since its token went into T
+		if l != nil && !trusted(l) { // the node cannot count again, since its token went into T
 			r.grants[i], r.counts[i], r.failures[i] = nil, false, errLostAgain
 			r.c.releaseLater(l)
 			continue
@@ -233,7 +233,8 @@ func (r *round) decide() {
 	}
 }
 
-// fail releases all grants, and reports the outcome when that is done or has run out of time.
+// fail releases all grants, and reports the outcome when they are released or the time limit has
+// passed.
 func (r *round) fail() {
 	r.decided = true
 	for i, late := range r.late {
@@ -296,7 +297,7 @@ func (c *Client) grant(ctx context.Context, i int, name string) (l nodeLock, flo
 	return l, floor, nil
 }
 
-// releaseLater is release in the background.
+// releaseLater releases a node's lock in the background.
 func (c *Client) releaseLater(l nodeLock) {
 	c.calls.Go(func() { _ = c.release(l) })
 }

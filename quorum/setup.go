@@ -8,8 +8,8 @@ import (
 )
 
 // Init sets up nodes for the first time: all of them at once, each empty or with locks of its own.
-// They count one quarantine later. Init must reach every node. Where a majority is set up already
-// it does nothing, because the others learn from that majority. So it may be called again after a
+// They count one quarantine later. Init must reach every node. If a majority is set up already Init
+// does nothing, because the others learn from that majority. So Init may be called again after a
 // failure.
 //
 // Init is for an operator, in a script of the deployment and not at the start of each process.

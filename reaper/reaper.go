@@ -1,12 +1,12 @@
 // Package reaper clears up after dead clients. It expires their sessions, hands their locks to the
-// next waiter, removes their places from the queues, and ends fixed leases that are over. It also
-// deletes old rows: idle names, dead sessions, and the history of events and runs. Where the row of
-// a name does not agree with the name's queue and shares, the reaper corrects it.
+// next waiter, removes their places from the queues, and ends fixed leases that have expired. It
+// also deletes old rows: idle names, dead sessions, and the history of events and runs. If the row
+// of a name does not agree with the name's queue and shares, the reaper corrects it.
 //
 // Each client runs a reaper. Run and Sweep run one alone, in a cron job or an operator's tool. Any
-// number may run at once. Each step is a transaction of its own that first locks the rows it
-// decides about and reads them again, so that two reapers do nothing twice. A reaper skips rows
-// that are locked, and comes back to them in the next sweep.
+// number may run at once. Each step is a transaction of its own that first locks and reads the rows
+// on which it decides, so that two reapers do nothing twice. A reaper skips rows that are locked,
+// and tries them again in the next sweep.
 //
 // No waiter depends on a reaper: a waiter takes the lock over from a dead holder by itself, and
 // each hand-off skips dead waiters. The reaper is for names without waiters.
@@ -26,10 +26,11 @@ import (
 	"github.com/dblock-go/dblock/internal/tell"
 )
 
-// purgeEvery: one in so many sweeps of Run also purges idle rows, which is not urgent.
+// purgeEvery is the number of sweeps of Run of which one also purges idle rows, which is not
+// urgent.
 const purgeEvery = 12
 
-// Report is what a sweep did.
+// Report counts the work of a sweep.
 type Report struct {
 	Expired   int // sessions that were declared dead, or were found dead with locks or places in queues
 	HandedOn  int // grants to waiters for the locks of the dead: one lock may go to several readers
@@ -37,15 +38,15 @@ type Report struct {
 	Dismissed int // places in queues of dead sessions
 	Purged    int // lock rows that were idle for longer than the retention
 	Forgotten int // dead sessions deleted
-	Deleted   int // events and runs older than the history, and guards of locks that are over
+	Deleted   int // events and runs older than the history, and guards of locks that have ended
 	Recounted int // names whose rows counted other waiters or units than there were
-	Postponed int // takeovers that a guarded transaction refused, or that another transaction was in the middle of
+	Postponed int // takeovers that a guarded transaction refused, or that another transaction was making
 }
 
-// Zero reports whether there was nothing to do.
+// Zero reports whether the sweep had no work.
 func (r Report) Zero() bool { return r == Report{} }
 
-// String lists what was done, in words.
+// String lists the counts, in words.
 func (r Report) String() string {
 	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d "+
 		"sessions forgotten, %d records deleted, %d names recounted, %d postponed",
@@ -66,7 +67,7 @@ type config struct {
 }
 
 // Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do
-// not march in step. Default: 15 s.
+// not run at the same time. Default: 15 s.
 func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
 
 // Retention sets how long the rows of idle names and dead sessions are kept. Tokens rise across a
@@ -79,24 +80,23 @@ func Retention(d time.Duration) Option { return func(c *config) { c.retention = 
 // is kept for ever: no earlier one is run after it. Default: 30 days.
 func History(d time.Duration) Option { return func(c *config) { c.history = d } }
 
-// Batch sets how many rows one statement deletes or lists at most. Default: 500.
+// Batch limits the rows that one statement deletes or lists. Default: 500.
 func Batch(n int) Option { return func(c *config) { c.batch = n } }
 
 // Events makes the reaper write each lock that it takes from the dead into the history (kind
 // "expired"). A client with WithEvents gives this option to its own reaper. Default: off.
 func Events() Option { return func(c *config) { c.events = true } }
 
-// While has Run sweep only when f reports true. A client gives this option to its own reaper, which
-// rests while the client has no session. Default: always.
+// While makes Run sweep only when f reports true. A client gives this option to its own reaper,
+// which rests while the client has no session. Default: always.
 func While(f func() bool) Option { return func(c *config) { c.while = f } }
 
-// OnReport sets a function that is called after each sweep that did something. No sweep waits for
-// it: the calls come one by one, a moment later, and Run waits a second for the last. Default: the
-// report is logged, at level INFO where sessions of clients that died were expired, and otherwise
-// at DEBUG.
+// OnReport sets a function that is called after each sweep that had work. No sweep waits for it:
+// the calls come one by one, a moment later, and Run waits a second for the last. Default: the
+// report is logged, at level INFO if it has expired sessions, and otherwise at DEBUG.
 func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 
-// Logger sets where reports and failures go. No sweep waits for it, as of dblock.WithLogger.
+// Logger sets the logger of reports and failures. No sweep waits for it, as with dblock.WithLogger.
 // Default: slog.Default.
 func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
@@ -147,9 +147,9 @@ func Check(options ...Option) error {
 	return err
 }
 
-// Run sweeps until ctx ends, and then returns nil. A failed sweep is tried again after the
-// interval. An outage is logged when it begins, at growing intervals, and when it is over. Only
-// options out of range are an error.
+// Run sweeps until ctx ends, and then returns nil. A failed sweep is retried after the interval. An
+// outage is logged when it begins, at growing intervals, and when it ends. Only options out of
+// range are an error.
 func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	c, err := configOf(options)
 	if err != nil {
@@ -183,7 +183,7 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	}
 }
 
-// Sweep does all the work that is due now, once, and returns what it did, even with an error.
+// Sweep does all the work that is due now, once, and returns its report, even with an error.
 func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Report, error) {
 	c, err := configOf(options)
 	if err != nil {
@@ -196,8 +196,7 @@ func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Repor
 		report, err := r.sweep(ctx, c.batch, true)
 		total = total.plus(report)
 		done := report.Expired + report.Dismissed + report.HandedOn + report.Freed
-		// Postponed sessions are listed again by each sweep, so go on only if this one did other
-		// work too.
+		// Each sweep lists postponed sessions again, so go on only if this one did other work too.
 		more := done >= c.batch && done > r.stuck || r.after != "" && r.after != before
 		if err != nil || !more {
 			return total, err

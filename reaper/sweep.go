@@ -13,12 +13,12 @@ import (
 type sweeper struct {
 	config
 	engine  driver.Backend
-	after   string // the last name that the walk over the names has passed; "" at its beginning
+	after   string // the last name that the purge has passed; "" at its beginning
 	report  Report
-	refused error          // the first that the database refused: the rest goes on
-	passed  int            // how often it refused
-	stuck   int            // how many of the expired sessions have locks or places that were postponed or refused
-	expired []driver.Event // what this sweep took from the dead, with Events
+	refused error          // the first refusal of the database, after which the rest goes on
+	passed  int            // the number of refusals
+	stuck   int            // the number of expired sessions with locks or places that were postponed or refused
+	expired []driver.Event // the events of the locks that this sweep took from the dead, with Events
 }
 
 // sweep does each kind of work once, in batches of the given size. With purge it also purges one
@@ -40,7 +40,7 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	err = driver.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	err = driver.Join(err, s.refused)
 	if purge {
-		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over",
+		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that have ended",
 			s.engine.DropGuards),
 			s.all(ctx, batch, "old events and runs", func(ctx context.Context, limit int) (int, error) {
 				return s.engine.PurgeRecords(ctx, s.history, limit)
@@ -49,7 +49,7 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	return s.report, err
 }
 
-// sessions expires sessions, and takes the locks and places of the dead. Each of these is a
+// sessions expires sessions, and takes the locks and places of the dead. Each takeover is a
 // transaction of its own, which reads again before it decides.
 func (s *sweeper) sessions(ctx context.Context, batch int) error {
 	ids, err := s.engine.Expired(ctx, batch)
@@ -92,7 +92,7 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 			var undone protocol.Result
 			if undone, err = driver.Do(ctx, s.engine, protocol.Undo(session, c.Name, c.Attempt)); err == nil {
 				s.report.Dismissed++
-				s.report.HandedOn += len(undone.Next) // waiters behind it may fit where it did not
+				s.report.HandedOn += len(undone.Next) // waiters behind the place may fit where it did not
 			}
 		} else {
 			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
@@ -109,7 +109,7 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 func (s *sweeper) overdue(ctx context.Context, batch int) error {
 	states, err := s.engine.Overdue(ctx, batch)
 	if err != nil {
-		return fmt.Errorf("listing leases that are over: %w", err)
+		return fmt.Errorf("listing expired leases: %w", err)
 	}
 	for _, state := range states {
 		if err := s.reclaim(ctx, state.Name, state.Holder); err != nil && !s.postponed(err) {
@@ -140,7 +140,7 @@ func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder
 	return nil
 }
 
-// write records what was taken from the dead.
+// write records the events of the locks that were taken from the dead.
 func (s *sweeper) write(ctx context.Context) error {
 	events := s.expired
 	s.expired = nil
@@ -174,8 +174,8 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 	return nil
 }
 
-// recount corrects the rows of names: of those that have a queue or shares, and of those on the
-// page that ends with next.
+// recount corrects the rows of names: those that have a queue or shares, and those on the page that
+// ends with next.
 func (s *sweeper) recount(ctx context.Context, next string, batch int) error {
 	names, err := s.engine.Miscounted(ctx, s.after, next, batch)
 	for _, name := range names {
@@ -216,8 +216,8 @@ func (s *sweeper) all(
 	}
 }
 
-// passOver notes an error that is due to one session or name alone, so that the sweep goes on with
-// the others; it returns any other error.
+// passOver records an error that is due to one session or name alone, so that the sweep goes on
+// with the others. It returns any other error.
 func (s *sweeper) passOver(err error) error {
 	if driver.InDoubt(err) || errors.Is(err, driver.ErrUnavailable) {
 		return err
@@ -228,7 +228,7 @@ func (s *sweeper) passOver(err error) error {
 	return nil
 }
 
-// postponed counts work that another transaction is in the middle of.
+// postponed counts work that another transaction is doing.
 func (s *sweeper) postponed(err error) bool {
 	if errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) {
 		s.report.Postponed++
