@@ -59,8 +59,8 @@ var (
 	// Lease. Lock, TryLock, Unlock and the calls of package jobs retry for up to one TTL before
 	// they return it, but not after their context has ended: the error then has the context's error
 	// too. Lock and TryLock of a client that has never reached its database return it at once. No
-	// call waits longer than a TTL for an answer, or for a connection of the pool, whatever its
-	// context allows.
+	// call waits longer than a TTL for an answer, or for a connection of the pool, even if its
+	// context allows that.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrUnsupported: the engine, or the lock in its present mode, does not allow the call. The

@@ -16,7 +16,7 @@ type Locks client.Locks
 func (l *Locks) core() *client.Locks { return (*client.Locks)(l) }
 
 // LockAll waits until it holds all names, or until ctx ends: then it holds none. Names are taken in
-// the order of their bytes, whatever order they are given in, so that no two LockAlls wait for each
+// the order of their bytes, and not in the given order, so that no two LockAlls wait for each
 // other. A name that is given twice counts once. Names that are free are taken together, in one
 // transaction (on PostgreSQL in one round trip, for up to 1,000 names). For a name that is held
 // LockAll waits in the queue like any waiter, and holds the names before it meanwhile.

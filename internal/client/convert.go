@@ -75,7 +75,7 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 }
 
 // Extend moves the end of a fixed lease, and never back. Without an answer the client keeps the
-// earlier end, whatever the database has.
+// earlier end, even if the database has a later one.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	c, h := l.client, l.hold
 	if !h.Fixed() {

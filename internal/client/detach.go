@@ -23,8 +23,8 @@ const detached = "detached"
 var errDetached = fmt.Errorf("%w: it was detached", driver.ErrNotHeld)
 
 // Detach transfers the lock to a session of its own, which outlives the client and ends after d.
-// Like Unlock, Detach ends the hold here before it tells the database. If the database cannot be
-// told, the client releases the lock.
+// Like Unlock, Detach ends the hold here before its statement is sent. If the statement fails, the
+// client releases the lock.
 func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 	return l.alone(ctx, func(ctx context.Context) error {
 		if l.unlocked {

@@ -17,8 +17,8 @@ const (
 	observedEnd // told, or to be told after the grant
 )
 
-// tellStart tells the observer of an attempt, which continues with the returned context. The caller
-// MUST then call end or tellAcquired.
+// tellStart reports an attempt to the observer. The attempt continues with the returned context.
+// The caller MUST then call end or tellAcquired.
 func (c *Client) tellStart(ctx context.Context, a observe.Attempt) (context.Context, *observation) {
 	if c.observer == nil {
 		return ctx, nil
@@ -42,7 +42,7 @@ func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait
 	return all
 }
 
-// tellAcquired tells the observer of a new hold, and then of its end, if it has ended already.
+// tellAcquired reports a new hold to the observer, and then its end, if it has ended already.
 func (c *Client) tellAcquired(s *observation, h *ledger.Hold) {
 	if c.observer == nil {
 		return
@@ -53,8 +53,8 @@ func (c *Client) tellAcquired(s *observation, h *ledger.Hold) {
 	}
 }
 
-// tellEnded tells the observer once that a hold has ended: with ErrLost or ErrClosed, or with nil
-// after Unlock. It does not tell of a hold before tellAcquired has.
+// tellEnded reports the end of a hold to the observer, once: with ErrLost or ErrClosed, or with nil
+// after Unlock. It reports no hold before tellAcquired has.
 func (c *Client) tellEnded(h *ledger.Hold, err error) {
 	if c.observer != nil && !h.Observed.CompareAndSwap(unobserved, observedEnd) &&
 		h.Observed.CompareAndSwap(observedGrant, observedEnd) {

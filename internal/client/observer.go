@@ -57,7 +57,7 @@ type observation struct {
 	began    time.Time
 }
 
-// end tells the observer the result of the attempt. tellAcquired tells it of a hold.
+// end reports the result of the attempt to the observer. tellAcquired reports a hold.
 func (s *observation) end(token int64, err error) {
 	if s != nil && s.observer.AcquireEnd != nil {
 		took := time.Since(s.began)
@@ -93,7 +93,7 @@ func (s observations) from(i int) observations {
 	return s[i:]
 }
 
-// fail tells the observer that all of them have failed.
+// fail reports the failure of all of them to the observer.
 func (s observations) fail(err error) {
 	for i := range s {
 		s[i].end(0, err)

@@ -15,7 +15,7 @@ import (
 
 // unlock takes back one entry, and releases the lock with the last one.
 func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
-	if err := h.Ended(); err != nil { // whatever else is in flight
+	if err := h.Ended(); err != nil { // even if another call is in flight
 		return err
 	}
 	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
@@ -97,7 +97,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		c.record(h, history.Released, "")
 		return nil
 	}
-	queued := true // true: UnlockTx may have detached the members behind, and a read of the name tells
+	queued := true // true: UnlockTx may have detached the members behind, and the next read of the name tells
 	defer func() { h.Member.Leave(queued) }()
 	for tries := c.store.Tries(store.Patient); ; {
 		contended := h.Grant.Contended || c.ledger.State(h.Attempt) != ledger.Releasing
@@ -153,6 +153,6 @@ func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
 func (c *Client) promote(ctx context.Context, h *ledger.Hold) {
 	_, err := h.In.Reclaim(ctx, h.Name, driver.Holder{})
 	if err != nil && !c.store.Transient(err) {
-		c.config.Log.Warn("dblock: handing on after UnlockTx failed", "name", h.Name, "error", err)
+		c.config.Log.Warn("dblock: the transfer after UnlockTx failed", "name", h.Name, "error", err)
 	}
 }

@@ -16,7 +16,7 @@ var (
 	ErrNotAcquired   = errors.New("not acquired")
 	ErrLost          = errors.New("lost")
 	ErrStalled       = errors.New("its holder made no progress")
-	ErrLeaseOver     = errors.New("its fixed lease is over")
+	ErrLeaseOver     = errors.New("its fixed lease has expired")
 	ErrDeadlock      = errors.New("deadlock")
 	ErrClosed        = errors.New("the client is closed")
 	ErrInvalidName   = errors.New("invalid lock name")

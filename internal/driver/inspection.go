@@ -58,7 +58,7 @@ type Filter struct {
 	After     string // only names above this one
 }
 
-// ContendedAlone reports whether the filter asks for names with waiters, whoever holds them.
+// ContendedAlone reports whether the filter asks for names with waiters and any holders.
 func (f Filter) ContendedAlone() bool { return f.Contended && f.Host == "" && f.Older <= 0 }
 
 // SessionFilter selects sessions. The zero value selects all live sessions.

@@ -15,7 +15,7 @@ type Jobs interface {
 	//
 	// A slot of the database's clock counts as run if a run under another interval, or of a moment,
 	// began within it. Slots of two intervals may have the same number: their ends tell them apart,
-	// and a run of a slot that is over gives its row to a slot with the same number.
+	// and a past slot's run gives its row to a slot with the same number.
 	//
 	// A moment counts as run if a later one has a run, failed or not, or if a run under an interval
 	// began at it or later. A schedule's slot is the latest of its moments by the database's clock.

@@ -88,7 +88,7 @@ func (w *Owners) caller(ctx context.Context) *caller {
 	return nil
 }
 
-// latest returns the latest caller in ctx, of whatever client, or nil.
+// latest returns the latest caller in ctx, of any client, or nil.
 func latest(ctx context.Context) *caller {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	return c
@@ -119,9 +119,8 @@ func (w *Owners) Attempt(ctx context.Context, o Owner) string {
 	return deadlock.NewAttempt(w.Path(ctx, o))
 }
 
-// Path returns the path of an attempt. An owner that the application has named is one thread,
-// whatever the contexts are. A transaction is one thread, too, since it keeps all its locks until
-// its end.
+// Path returns the path of an attempt. An owner that the application has named is one thread in all
+// contexts. A transaction is one thread, too, since it keeps all its locks until its end.
 func (w *Owners) Path(ctx context.Context, o Owner) string {
 	c := w.caller(ctx)
 	switch {

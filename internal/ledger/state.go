@@ -34,12 +34,12 @@ const (
 	Requested   State = iota
 	Held              // the client relies on the lock
 	Lent              // the lease stands behind the lock of a transaction
-	Releasing         // the lock counts as released, and the database is told
+	Releasing         // the lock counts as released, and its release is sent
 	Undoing           // in the background, the client releases the lock or place of the attempt
 	Overdue           // the fixed lease has expired here, and the database may still have it
 	ReleasingTx       // UnlockTx was called: its transaction releases the lock, or has, or was rolled back
 	ReleasedTx        // the database says that UnlockTx has released the lock; its context is open until Unlock
-	Settling          // Unlock was called after UnlockTx: the database is told unless it knows
+	Settling          // Unlock was called after UnlockTx: it releases the lock, unless the transaction did
 	Gone              // nothing of the attempt is in the database
 )
 

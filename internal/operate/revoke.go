@@ -19,7 +19,7 @@ import (
 // nobody is ErrNotHeld with the text of Ask.
 type nobody struct{}
 
-func (nobody) Error() string { return "nobody holds it" }
+func (nobody) Error() string { return "it has no holder" }
 func (nobody) Unwrap() error { return driver.ErrNotHeld }
 
 // Ask sends a reason to all holders of a name. ErrNotHeld if there is none.

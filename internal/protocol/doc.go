@@ -14,7 +14,7 @@
 // for each member.
 //
 // A session is a client that a heartbeat keeps alive. An owner is a host and a thread, which may
-// have had several sessions. A fixed lease ends a hold at a time, whatever its session does.
+// have had several sessions. A fixed lease ends a hold at its time, also while its session lives.
 //
 // An attempt is one request to the database. Even if its answer is lost, the attempt identifies its
 // outcome: it has the name, a share, a place, or nothing. No attempt is ever sent twice.

@@ -22,7 +22,7 @@ func (s *Session) extend(sent time.Duration) {
 }
 
 // watch ends the session at its deadline. It reads the clock more often than necessary, because
-// timers stand still while the machine sleeps.
+// timers stop while the machine sleeps.
 func (s *Session) watch() {
 	timer := s.config.Clock.NewTimer(s.config.TTL)
 	defer timer.Stop()

@@ -119,10 +119,10 @@ func CutSince(began time.Time) error {
 	return ErrUnproven
 }
 
-// Rows remembers which rows this process has inserted on MySQL, whatever their outcome. It only
-// decides which statement comes first where a row may be missing. An INSERT waits without a limit
-// for a row that another transaction has locked. A locking SELECT of a missing row locks the gap,
-// and two transactions that have locked one gap block each other's INSERT.
+// Rows remembers which rows this process has inserted on MySQL, committed or not. It only decides
+// which statement comes first where a row may be missing. An INSERT waits without a limit for a row
+// that another transaction has locked. A locking SELECT of a missing row locks the gap, and two
+// transactions that have locked one gap block each other's INSERT.
 type Rows struct {
 	mu    sync.Mutex
 	names map[string]struct{}

@@ -10,8 +10,7 @@ import (
 // reflection, which costs a microsecond.
 type pgxQueries struct{ exec, queryRow reflect.Value }
 
-// Commit and Rollback tell a transaction from a pool and a connection, which have the other
-// methods.
+// pgxEnds are the methods that a transaction has, and a pool or a connection has not.
 type pgxEnds interface {
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error

@@ -10,7 +10,7 @@ import (
 
 // Each text is one round trip: without parameters the drivers send several statements at once.
 const (
-	// %d: milliseconds until the caller's deadline, 0 where there is none.
+	// enter takes the milliseconds until the caller's deadline, 0 where there is none.
 	enter = `SAVEPOINT dblock;
 SELECT set_config('dblock.patience', current_setting('lock_timeout'), true);
 SELECT set_config('lock_timeout', least(nullif(` + lockTimeout + `, 0), nullif(%d, 0),

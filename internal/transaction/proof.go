@@ -28,7 +28,7 @@ func (stale) SQLState() string { return "40001" }
 // error: the next try would have the same result.
 var ErrSwallowed = driver.Fail(driver.ErrConfig,
 	errors.New("the database answered that a statement was done, and it did nothing: "+
-		"a trigger, a rule or a row level policy on dblock's tables swallows what is written"))
+		"a trigger, a rule or a row level policy on dblock's tables swallows writes"))
 
 // MustAct reports whether a statement must affect at least one row: its kind, which sqlc has in the
 // first line, is :exec. A statement that may affect no row is of another kind, and its caller

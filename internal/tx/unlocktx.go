@@ -55,7 +55,7 @@ func (t *Transactions) beginRelease(
 	}
 	defer h.Entries.Unlock() // before the statement is sent: Unlock must not wait for the statement past its context
 	if n := h.Entries.N; n > 1 {
-		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only",
+		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx releases the last entry only",
 			driver.ErrUnsupported, n)
 	}
 	done, err = t.fix(ctx, h, in)

@@ -29,7 +29,7 @@ const (
 	firstLook = 100 * time.Millisecond
 	// fastestPoll and slowestPoll bound the interval of looks while no listener is connected.
 	// Between them the interval is a fraction of the time since the name last changed: a name that
-	// changes fast is looked at often, a name that is held for long is not.
+	// changes fast is read often, a name that is held for long is not.
 	fastestPoll, slowestPoll = 5 * time.Millisecond, 100 * time.Millisecond
 	stillness                = 8
 	// busyRetry is the delay before a takeover is retried after a guarded transaction refused it.
@@ -123,7 +123,7 @@ type awaited struct {
 	waiters int           // watchers included
 	due     time.Duration // when the next look is due; 0: now, after a hint; never: no waiter has joined the queue yet
 	wait    time.Duration // the time from that decision to due
-	seen    bool          // state is known
+	known   bool          // state was read
 	// refusals is the number of takeovers in a row that have failed.
 	refusals int
 	state    driver.State  // as last read
@@ -143,10 +143,10 @@ func (n *awaited) pollAfter(now time.Duration) time.Duration {
 // saw records a state.
 func (n *awaited) saw(state driver.State, now time.Duration) {
 	was, is := n.state, state
-	if !n.seen || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used || was.Waiters != is.Waiters {
+	if !n.known || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used || was.Waiters != is.Waiters {
 		n.moved = now
 	}
-	n.seen, n.state = true, state
+	n.known, n.state = true, state
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
@@ -248,7 +248,7 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := h.names[name]; n != nil {
-		return n.state, n.seen
+		return n.state, n.known
 	}
 	return driver.State{}, false
 }
