@@ -124,7 +124,7 @@ func (o *observer) settle(ctx context.Context, info *inspect.Info) error {
 		return err
 	}
 	if o.present.Token != 0 && holder(*info) != o.present.Token {
-		// info may be older than the term. A comparison of tokens does not tell: tokens that are
+		// info may be older than the term. A comparison of tokens does not show it: tokens that are
 		// reserved for goroutines behind the leader are above its own. A read that begins now is
 		// not older.
 		err := o.retry(ctx, func() (err error) {

@@ -19,8 +19,8 @@ const lastYear = 9999
 // this call did. Every process may call it at any time, by a ticker or cron.
 //
 // If fn ran, the error is that of fn, joined with ErrLost if the lock was lost before fn returned.
-// If fn did not run, the error is nil if another call has run the slot, is running, or is about to
-// find out; otherwise the error is one of TryLock. name: 1 to 250 bytes. interval: at least 100 ms.
+// If fn did not run, the error is nil if another call has run the slot, runs it, or is checking it;
+// otherwise the error is one of TryLock. name: 1 to 250 bytes. interval: at least 100 ms.
 func (r *Runner) OncePer(
 	ctx context.Context, name string, interval time.Duration, fn Func, options ...Option,
 ) (ran bool, err error) {

@@ -8,9 +8,9 @@
 // Client.Acquire (lock.go) calls acquire (acquire.go), which tries until it holds the name. try
 // makes one attempt in the session that is alive: store.Session.Take if the name seems free, and
 // otherwise queue, which joins a cohort. Ledger.Rely enters the hold of the grant. Lock.Unlock ends
-// in release (unlock.go), which passes the lock to the next member of its cohort, or tells the
-// database. Each call sends these transitions of package protocol, and Read; a test compares the
-// table with the code:
+// in release (unlock.go), which passes the lock to the next member of its cohort, or releases it in
+// the database. Each call sends these transitions of package protocol, and Read; a test compares
+// the table with the code:
 //
 //	Lock of a free name                     Take
 //	Lock of a held name                     Take, Join

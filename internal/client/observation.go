@@ -14,7 +14,7 @@ import (
 const (
 	unobserved int32 = iota
 	observedGrant
-	observedEnd // told, or to be told after the grant
+	observedEnd // reported, or to be reported after the grant
 )
 
 // tellStart reports an attempt to the observer. The attempt continues with the returned context.

@@ -49,7 +49,7 @@ func attemptAt(r *driver.Request, wait bool) observe.Attempt {
 	return a
 }
 
-// observation is an attempt in progress of which the observer was told; nil: there is no observer.
+// observation is an attempt in progress that was reported; nil: there is no observer.
 type observation struct {
 	observer *observe.Observer
 	ctx      context.Context

@@ -97,7 +97,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		c.record(h, history.Released, "")
 		return nil
 	}
-	queued := true // true: UnlockTx may have detached the members behind, and the next read of the name tells
+	queued := true // true: UnlockTx may have detached the members behind; the next read of the name shows it
 	defer func() { h.Member.Leave(queued) }()
 	for tries := c.store.Tries(store.Patient); ; {
 		contended := h.Grant.Contended || c.ledger.State(h.Attempt) != ledger.Releasing

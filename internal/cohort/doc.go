@@ -11,7 +11,8 @@
 //   - Join adds a request to the cohort that gathers for its name, and waits for its turn. For each
 //     name one statement at a time is in flight. The requests that come meanwhile go with the next,
 //     so all members of a cohort came before every request behind their place.
-//   - Pass gives the lock to the next member. If there is none, the database must be told.
+//   - Pass gives the lock to the next member. If there is none, the caller releases the lock in the
+//     database.
 //   - Leave ends the cohort of a member that has released or lost the lock. The members behind a
 //     lost lock get ErrAgain.
 //   - Split makes the member that has the lock its only holder in the database, under the attempt

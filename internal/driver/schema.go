@@ -31,7 +31,7 @@ func (s Schema) check(build int) error {
 	return nil
 }
 
-// SchemaError tells why this build cannot work with the tables, and which command to run. It
+// SchemaError says why this build cannot work with the tables, and which command to run. It
 // matches ErrSchema.
 type SchemaError struct {
 	Schema Schema

@@ -129,7 +129,7 @@ func (l *Ledger) Request(name, id string) *Attempt {
 	return k
 }
 
-// Find returns the attempt with an id. One that is gone is made anew.
+// Find returns the attempt with an id. If it is gone, Find makes a new Attempt in the state Gone.
 func (l *Ledger) Find(name, id string) *Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -164,7 +164,7 @@ func (s *Session) Check() {
 	}
 }
 
-// End ends the session here, with a reason. It does not tell the database.
+// End ends the session here, with a reason. It sends no statement.
 func (s *Session) End(reason error) { s.end(reason) }
 
 // Stop is End that waits until no goroutine of the session runs.

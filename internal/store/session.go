@@ -74,7 +74,7 @@ func (s *Session) Reenter(ctx context.Context, r *driver.Request) (a Answer, bac
 	return a, outcome == protocol.Done, err
 }
 
-// answer converts what Store.Run returned for one request.
+// answer converts the result of Store.Run for one request.
 func answer(results []protocol.Result, asked time.Duration, err error) (Answer, protocol.Outcome, error) {
 	return Answer{Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, results[0].Outcome, err
 }
