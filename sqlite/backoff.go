@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// firstPause is the first wait between two tries to get past another writer. Each is twice as
-	// long as the one before, up to shortPause. A longer pause makes hand-overs among many writers
-	// late.
+	// firstPause is the first wait between two attempts to get past another writer. Each later wait
+	// is twice as long, up to shortPause. A longer pause makes hand-overs among many writers late.
 	firstPause = 100 * time.Microsecond
 	shortPause = time.Millisecond
-	// longestPause is for a transaction that has lasted for longer than a moment already. A try
-	// costs some microseconds, so that even the longest pause can be short.
+	// longestPause bounds the wait for a transaction that has already lasted long. An attempt costs
+	// some microseconds, so even the longest pause can be short.
 	longestPause = 5 * time.Millisecond
-	// pauseRatio is how many pauses fit into the time that was waited.
+	// pauseRatio is the number of pauses that fit into the time already waited.
 	pauseRatio = 50
 )
 
@@ -25,7 +24,7 @@ type backoff struct {
 	pause time.Duration
 }
 
-// wait returns after the next pause, or when ctx ends, with its error.
+// wait returns after the next pause. If ctx ends first, wait returns its error.
 func (b *backoff) wait(ctx context.Context) error {
 	b.lengthen(time.Now())
 	return sleep(ctx, b.pause)
@@ -39,7 +38,7 @@ func (b *backoff) lengthen(now time.Time) {
 	b.pause = min(2*b.pause, max(shortPause, now.Sub(b.since)/pauseRatio), longestPause)
 }
 
-// sleep waits for about as long as said, or until ctx ends: then it returns the context's error.
+// sleep waits for half to one and a half times about. If ctx ends first, sleep returns its error.
 func sleep(ctx context.Context, about time.Duration) error {
 	timer := time.NewTimer(about/2 + rand.N(about))
 	defer timer.Stop()

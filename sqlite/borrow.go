@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// borrow gives fn a connection of the pool on which nothing waits inside SQLite. The connection
-// goes back with the settings that it had, or not at all.
+// borrow gives fn a connection of the pool on which no statement waits inside SQLite. The
+// connection returns to the pool with its original settings, or is discarded.
 func (d *database) borrow(
 	ctx context.Context, commits durability, fn func(quiet context.Context, conn *sql.Conn) error,
 ) (err error) {
@@ -41,14 +41,14 @@ func (d *database) borrow(
 	return err
 }
 
-// settings are those of a connection that a borrower changes.
+// settings are the settings of a connection that borrow changes for a moment.
 type settings struct {
 	patience int64 // the busy timeout, in milliseconds
-	full     bool  // the borrower's commits need not wait for the disk as those of the application do
+	full     bool  // commits may skip the wait for the disk that the application's commits have
 }
 
-// settingsOf reads them one by one, which costs two microseconds each. One SELECT from the tables
-// that pragmas are as well costs twenty.
+// settingsOf reads the pragmas one by one, for two microseconds each. One SELECT from the pragmas'
+// table-valued functions costs twenty.
 func settingsOf(ctx context.Context, conn *sql.Conn, commits durability) (own settings, err error) {
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&own.patience); err != nil || commits == asSet {
 		return own, err
@@ -63,8 +63,8 @@ func settingsOf(ctx context.Context, conn *sql.Conn, commits durability) (own se
 	return own, err
 }
 
-// forBorrowing returns the statements that make the settings, and that put them back; none: nothing
-// is to be changed.
+// forBorrowing returns the statements that change the settings and that restore them. Both are
+// empty if nothing needs a change.
 func (own settings) forBorrowing() (set, reset string) {
 	if own.full {
 		set, reset = "PRAGMA main.synchronous = NORMAL;", "PRAGMA main.synchronous = FULL;"
@@ -76,7 +76,7 @@ func (own settings) forBorrowing() (set, reset string) {
 	return set, reset
 }
 
-// discard closes the connection, instead of giving it back to the pool.
+// discard closes the connection instead of returning it to the pool.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cache is whether the connections of a pool share one. With a shared cache PRAGMA synchronous of
-// one connection is in force for the commits of all.
+// cache tells whether the connections of a pool share one cache. With a shared cache, PRAGMA
+// synchronous of one connection applies to the commits of all.
 type cache int32
 
 const (
@@ -17,8 +17,8 @@ const (
 	cacheShared
 )
 
-// ownCaches reports whether each connection of the pool is known to have a cache of its own. It
-// takes two connections to find out, and waits for none.
+// ownCaches reports whether each connection of the pool is known to have its own cache. The first
+// check takes two connections if the pool has them free, and waits for none.
 func (d *database) ownCaches(ctx context.Context) bool {
 	if s := d.db.Stats(); d.cache.Load() == int32(cacheUnknown) && (s.MaxOpenConnections == 0 ||
 		s.InUse+2 <= s.MaxOpenConnections) {
@@ -33,8 +33,8 @@ func (d *database) ownCaches(ctx context.Context) bool {
 	return d.cache.Load() == int32(cacheOwn)
 }
 
-// sharesCache sets the size of the cache in one connection for a moment, and looks whether another
-// has it: no statement tells it directly.
+// sharesCache changes the cache size in one connection for a moment and reads it in another. No
+// statement shows directly whether a cache is shared.
 func (d *database) sharesCache(ctx context.Context) (shared bool, err error) {
 	one, err := d.conn(ctx)
 	if err != nil {

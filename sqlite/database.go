@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// commitTimeout is how long a commit in rollback-journal mode waits for readers to finish. New
-	// readers are kept out meanwhile, so that it ends soon, unless a reader waits for us: then we
-	// must give up.
+	// commitTimeout bounds the wait of a commit in rollback-journal mode for readers to finish. New
+	// readers are kept out meanwhile, so the wait is short, unless a reader waits for this writer:
+	// then the commit must fail.
 	commitTimeout = time.Second
 
-	// briefly is the wait of a caller that wants an answer at once: longer than a transaction of
-	// ours, or of any other client that does nothing else meanwhile.
+	// briefly is the wait of a caller that wants an answer at once. Transactions of dblock, and of
+	// other clients without long pauses, are shorter.
 	briefly = 50 * time.Millisecond
 )
 
@@ -27,22 +27,23 @@ var errLocked = errors.New("another transaction has locked the database")
 // database runs statements on connections of the pool.
 type database struct {
 	db *sql.DB
-	// turn is held by the writer of this engine that goes next. Without it, each of many goroutines
-	// would take a connection of the pool only to find the database busy.
-	turn  chan struct{}
-	fit   atomic.Bool          // inspect has nothing more to find
-	file  atomic.Pointer[file] // nil: not known yet
-	main  atomic.Bool          // the tables are in a file that is the connections' own, and not attached
-	cache atomic.Int32         // see cache
-	// stuck is since when the writers of this engine have found the database busy, each time; 0:
-	// the last one has not.
+	// turn is held by the next writer of this engine. Without turn, each of many goroutines would
+	// take a connection of the pool only to find the database busy.
+	turn chan struct{}
+	fit  atomic.Bool          // set once inspect has accepted the database
+	file atomic.Pointer[file] // nil: not known yet
+	// the tables are in the connections' main database, not in an attached one
+	main  atomic.Bool
+	cache atomic.Int32 // a value of type cache
+	// stuck is the time, counted from epoch, since which every writer of this engine has found the
+	// database busy. 0: the last writer has not.
 	stuck atomic.Int64
 }
 
-// epoch is from when stuck counts, on the monotonic clock.
+// epoch is the origin of stuck, on the monotonic clock.
 var epoch = time.Now()
 
-// path is the database's file, "" where it has none or is not known yet.
+// path returns the database's file, or "" if there is none or it is not known yet.
 func (d *database) path() string {
 	if at := d.file.Load(); at != nil {
 		return at.path
@@ -50,24 +51,24 @@ func (d *database) path() string {
 	return ""
 }
 
-// writing is how a transaction that writes is made.
+// writing configures a transaction that writes.
 type writing struct {
-	// patience is how long it waits for a transaction of others, and then fails with ErrBusy; 0:
-	// until its context ends. It is patient with the writers of this engine before it, as long as
-	// these get on.
+	// patience bounds the wait for another transaction; after it the write fails with ErrBusy. 0:
+	// the write waits until its context ends. Earlier writers of this engine do not count as long
+	// as they make progress.
 	patience time.Duration
-	commits  durability // relaxed: unless it is lasting
-	first    bool       // it does not queue behind the client's own work
+	commits  durability // relaxed applies unless the transaction is lasting
+	first    bool       // skips the queue of this engine's writers
 }
 
 // writer is a transaction that holds the write lock.
 type writer struct {
 	*sqlitedb.Queries
-	lasting bool // what it did must outlive the machine: see mustLast
+	lasting bool // the transaction must survive a crash of the machine: see mustLast
 }
 
-// write runs fn as one transaction that holds the write lock from its start. It may run fn more
-// than once.
+// write runs fn as one transaction that holds the write lock from its start. fn may run more than
+// once.
 func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	return d.writeAs(ctx, writing{}, func(ctx context.Context, w *writer) error { return fn(ctx, w.Queries) })
 }
@@ -89,7 +90,8 @@ func (d *database) writeAs(ctx context.Context, how writing, fn func(ctx context
 	return err
 }
 
-// writeNow fails with errLasting, and has done nothing, where a relaxed commit will not do.
+// writeNow fails with errLasting, without effect, if the transaction needs more than a relaxed
+// commit.
 func (d *database) writeNow(
 	ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, w *writer) error,
 ) error {
@@ -111,7 +113,7 @@ func (d *database) writeNow(
 	})
 }
 
-// await returns when it is the caller's turn.
+// await returns when it is the caller's turn to write.
 func (d *database) await(ctx context.Context, patience time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -136,15 +138,15 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// read runs fn, which must be a single statement: it sees one state of the database.
+// read runs fn, which must be a single statement, so that it sees one state of the database.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	return d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
 		return fn(quiet, queriesOn(conn))
 	})
 }
 
-// run borrows a connection for fn, again and again while the database is busy, but for no longer
-// than patience, if that is not 0. The context that fn gets never ends.
+// run borrows a connection for fn, and retries while the database is busy, for at most patience if
+// patience is not 0. The context passed to fn never ends.
 func (d *database) run(
 	ctx context.Context, patience time.Duration, commits durability,
 	fn func(quiet context.Context, conn *sql.Conn) error,
@@ -173,8 +175,8 @@ func (d *database) run(
 	}
 }
 
-// conn is a connection of the pool. Where ctx ended first the error says so: ncruces/go-sqlite3
-// calls a connection that was cut off in the making interrupted.
+// conn returns a connection of the pool. If ctx ended first, the error says so: ncruces/go-sqlite3
+// calls a connection that was cut off while it was opened interrupted.
 func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 	conn, err := d.db.Conn(ctx)
 	if over := ctx.Err(); err != nil && over != nil && !errors.Is(err, over) {
@@ -183,7 +185,7 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 	return conn, err
 }
 
-// transact leaves the connection outside of any transaction, or out of the pool, however it ends.
+// transact leaves the connection outside of any transaction, or discards it, however transact ends.
 func transact(
 	ctx, quiet context.Context, conn *sql.Conn, patience time.Duration,
 	fn func(context.Context, *sqlitedb.Queries) error,
@@ -210,7 +212,7 @@ func transact(
 	return nil
 }
 
-// commit tries again while readers are in the way: a rollback would let new ones in.
+// commit retries while readers block it. A rollback would admit new readers.
 func commit(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration) error {
 	start := time.Now()
 	for b := (backoff{}); ; {
@@ -221,8 +223,9 @@ func commit(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration) 
 	}
 }
 
-// rollBack ends a transaction that may have ended already: SQLite rolls back by itself after some
-// errors, and says then that there is none. A second one can be begun only where that is true.
+// rollBack ends a transaction that may have ended already. SQLite rolls back by itself after some
+// errors and then reports that there is no transaction. That report is true if a second transaction
+// can begin.
 func rollBack(ctx context.Context, conn *sql.Conn) {
 	for _, statement := range []string{"ROLLBACK", "BEGIN", "ROLLBACK"} {
 		_, err := conn.ExecContext(ctx, statement)

@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// durability is what a commit waits for.
+// durability tells which crash a commit must survive.
 type durability int
 
 const (
-	// asSet is what the application has set. With synchronous=FULL each commit waits for the disk.
+	// asSet keeps the application's setting. With synchronous=FULL each commit waits for the disk.
 	asSet durability = iota
-	// relaxed is synchronous=NORMAL in place of FULL, in WAL mode alone. The file stays whole. A
-	// crash of the machine can lose the last commits, all of them from one on.
+	// relaxed is synchronous=NORMAL in place of FULL, in WAL mode only. The file stays intact. A
+	// crash of the machine can lose the last commits, from one of them on.
 	relaxed
 )
 
-// full is PRAGMA synchronous=FULL. In WAL mode EXTRA does the same, and stays: it is how an
-// application says that it wants every commit on the disk.
+// full is PRAGMA synchronous=FULL. EXTRA, which does the same in WAL mode, is never relaxed: with
+// EXTRA an application asks for every commit on the disk.
 const full = 2
 
-// tick is how far the database's clock steps.
+// tick is the resolution of the database's clock.
 const tick = time.Millisecond
 
 var errLasting = errors.New("this transaction must outlive the machine")
 
-// relaxes reports whether a transaction that may be lost with the machine, and so with all holders,
-// can be committed without a wait for the disk. Where it turns out that what it did must last, it
-// is undone and done anew with a commit that waits as the application has set it.
+// relaxes reports whether a transaction that may be lost together with the machine, and so with all
+// holders, can be committed without waiting for the disk. If the transaction turns out to be
+// lasting, it is rolled back and repeated with the application's setting.
 func (d *database) relaxes(ctx context.Context) bool { return d.main.Load() && d.ownCaches(ctx) }
 
-// keep has the commit wait for the disk where a grant must not be lost with the machine.
+// keep marks the transaction as lasting if its grant must survive a crash of the machine.
 func (w *writer) keep(token, now int64, rest time.Duration) {
 	w.lasting = w.lasting || mustLast(token, now, rest)
 }
 
-// mustLast reports whether a grant must not be lost with the machine. One with a rest is to be kept
-// by those who come after. A token that the clock has not reached, which was raised or is from
-// before the clock was set back, would be granted again; all others are below the clock that the
-// machine starts with.
+// mustLast reports whether a grant must survive a crash of the machine. A grant with MinHold must:
+// later requests respect its rest. So must a token that the clock has not reached, because it was
+// raised or predates a clock that was set back: it would be granted again. All other tokens are
+// below the clock with which the machine starts.
 func mustLast(token, now int64, rest time.Duration) bool {
 	return rest > 0 || token >= now+tick.Microseconds()
 }

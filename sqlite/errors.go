@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// Result codes of SQLite. The low byte is the kind; what is above it says more.
+// Result codes of SQLite. The low byte is the kind, the bytes above it are the details.
 const (
 	sqliteError    = 1
 	sqliteBusy     = 5
@@ -23,16 +23,18 @@ const (
 	sqliteCorrupt  = 11
 	sqliteFull     = 13
 	sqliteCantOpen = 14
-	sqliteProtocol = 15 // WAL: others were quicker, too many times
+	sqliteProtocol = 15 // WAL: other connections won the race too many times
 	sqliteSchema   = 17
 	sqliteNotADB   = 26
 
-	sqliteBusySnapshot  = sqliteBusy | 2<<8     // WAL: another has written since the transaction first read
+	// WAL: another connection has written since the transaction's first read
+	sqliteBusySnapshot  = sqliteBusy | 2<<8
 	sqliteReadOnlyMoved = sqliteReadOnly | 4<<8 // the file was moved or deleted while open
 )
 
 // interpret turns an error of any SQLite driver into a kind of package driver, by its result code.
-// What has none never came from SQLite: a pool that is closed, a connection that could not be made.
+// An error without a code does not come from SQLite: the pool is closed, or no connection could be
+// made.
 func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -65,8 +67,8 @@ func interpret(err error) error {
 	return err
 }
 
-// inDoubt reports whether an error leaves open what became of a transaction: a commit that failed
-// halfway may be found in the journal. After any other error it is rolled back.
+// inDoubt reports whether an error leaves the outcome of a transaction unknown: a commit that
+// failed halfway may be found in the journal. After any other error the transaction is rolled back.
 func inDoubt(code int) bool {
 	switch code & 0xff {
 	case sqliteIOErr, sqliteCorrupt, sqliteNotADB:
@@ -90,7 +92,7 @@ func kindOf(code int) error {
 	return nil
 }
 
-// busy: another connection is in the way. Nothing was done.
+// busy reports whether another connection was in the way. Nothing was done then.
 func busy(err error) bool {
 	code, coded := codeOf(err)
 	if !coded {
@@ -103,10 +105,10 @@ func busy(err error) bool {
 	return false
 }
 
-// codeOf finds the result code in an error of any driver: modernc.org/sqlite has a method Code,
+// codeOf finds the result code in an error of any driver. modernc.org/sqlite has a method Code.
 // ncruces/go-sqlite3 has ExtendedCode and Code with types of its own, or an error that is an
-// extended code and has a method Code for the rest of it, mattn/go-sqlite3 has fields of these
-// names. Own types cannot be named in an interface without importing the driver.
+// extended code and has a method Code for its low byte. mattn/go-sqlite3 has fields of these names.
+// An interface cannot name a driver's types without importing the driver.
 func codeOf(err error) (int, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -134,7 +136,7 @@ func codeOf(err error) (int, bool) {
 				break
 			}
 			field, ok := v.Type().FieldByName(name)
-			if !ok || len(field.Index) > 1 { // one of an embedded pointer may not be there
+			if !ok || len(field.Index) > 1 { // a field of an embedded pointer may be missing
 				continue
 			}
 			if code, ok := integer(v.FieldByIndex(field.Index)); ok && code != 0 {
@@ -157,16 +159,16 @@ func integer(v reflect.Value) (int, bool) {
 	return 0, false
 }
 
-// migrated looks whether the tables are there, in whichever of the connection's databases, and of a
-// version that this build can work with: the result code of a missing table is that of any mistake
-// in a statement.
+// migrated reports whether the tables exist, in any of the connection's databases, in a version
+// that this build can use. The result code of a missing table is that of any mistake in a
+// statement, so it does not tell.
 func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	const objects = `.sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
 		'dblock_sessions', 'dblock_heartbeats', 'dblock_living', 'dblock_locks', 'dblock_shares', 'dblock_waiters',
 		'dblock_events', 'dblock_runs', 'dblock_watchers', 'dblock_incarnation')`
 	names, _, err := databases(ctx, conn)
 	if err != nil {
-		return true // it cannot be told: the error stays as it came
+		return true // unknown: the error stays as it is
 	}
 	whole := false
 	for _, name := range names {

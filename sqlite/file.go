@@ -12,11 +12,11 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// schemaLocation is the one of a connection's databases that has dblock's tables: main, or else the
-// first that was attached.
+// schemaLocation is the database of a connection that has dblock's tables: main, or else the first
+// attached one that has them.
 type schemaLocation struct {
 	main             bool
-	path             string // "": it has no file
+	path             string // "": no file
 	journal, locking string // "": no database has the tables, and path is main's
 }
 
@@ -43,8 +43,8 @@ func locateSchema(ctx context.Context, conn *sql.Conn) (schemaLocation, error) {
 	return schemaLocation{path: paths[0]}, nil
 }
 
-// databases are those of a connection, quoted, with their files, in the order in which SQLite looks
-// for a table; without temp.
+// databases returns the quoted names and the files of a connection's databases, without temp, in
+// the order in which SQLite looks for a table.
 func databases(ctx context.Context, conn interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (names, paths []string, err error) {
@@ -64,15 +64,15 @@ func databases(ctx context.Context, conn interface {
 	return names, paths, rows.Err()
 }
 
-// file is the database's file as it was when the engine first used it. The zero value is one that
-// cannot be looked at: the database is in memory, or in a file system of the driver's own.
+// file is the database's file as it was when the engine first used it. The zero value cannot be
+// checked: the database is in memory, or in a file system of the driver.
 //
-// In WAL mode SQLite does not notice that its file was deleted or replaced: a process that has it
-// open goes on in a file without a name, and every other process locks in the new file.
+// In WAL mode SQLite does not notice that its file was deleted or replaced. A process that has the
+// file open continues in a file without a name, and every other process locks in the new file.
 type file struct {
 	path  string
 	info  os.FileInfo
-	moved string // the file that the pool's path leads to by now, where that is another
+	moved string // the file that the pool's path now leads to, if it differs
 }
 
 func fileAt(path string) *file {
@@ -89,15 +89,14 @@ func (f *file) is(path string) bool {
 	return err != nil || os.SameFile(f.info, info)
 }
 
-// check fails where the path leads to another file by now, or to none. It costs about a
-// microsecond.
+// check fails if the path now leads to another file or to none. It costs about a microsecond.
 func (f *file) check() error {
 	if f == nil || f.info == nil {
 		return nil
 	}
 	if f.moved != "" {
 		return driver.Fail(driver.ErrConfig,
-			fmt.Errorf("%w: the path of this pool led to %s, and leads to %s by now, where "+
+			fmt.Errorf("%w: the path of this pool led to %s and now leads to %s, where "+
 				"other processes take their locks: close the pool and open it again", driver.ErrReplaced, f.path,
 				f.moved))
 	}
@@ -110,9 +109,10 @@ func (f *file) check() error {
 			"other processes take their locks elsewhere: close the pool and open it again", driver.ErrReplaced, f.path))
 }
 
-// follow fails where the pool's path leads to another file by now. SQLite resolves links when it
-// opens a file and then forgets them, so only a new connection tells. The pool opens one when all
-// that are idle are taken. follow waits for none: where the pool has no room it asks the idle ones.
+// follow fails if the pool's path now leads to another file. SQLite resolves links when it opens a
+// file and then forgets them, so only a new connection shows the change. The pool opens one when
+// all idle ones are taken. follow never waits for a connection: in a full pool it asks the idle
+// ones.
 func (d *database) follow(ctx context.Context) error {
 	f := d.file.Load()
 	if f == nil || f.info == nil {
@@ -139,7 +139,7 @@ func (d *database) follow(ctx context.Context) error {
 		})
 	}
 	if n > 0 {
-		_ = ask(n) // that it cannot be asked now says nothing
+		_ = ask(n) // an error tells nothing about the file
 	}
 	return d.file.Load().check()
 }

@@ -4,7 +4,8 @@ package sqlite
 
 import "errors"
 
-// inbox is where a session hears from other processes: there is none here, and its listener polls.
+// inbox receives notices of other processes. It does not exist on this system, and the listener
+// polls.
 type inbox struct{}
 
 func openInbox(string, string) (*inbox, error) { return nil, errors.ErrUnsupported }

@@ -14,17 +14,17 @@ import (
 	"syscall"
 )
 
-// inbox is where a session hears from other processes of its machine: a datagram socket in a folder
-// beside the database, DATABASE-dblock/SESSION, which containers share with the file. Those who can
-// write to the file can write to the inbox, and no others.
+// inbox receives notices of other processes of the machine: a datagram socket in a folder beside
+// the database, DATABASE-dblock/SESSION, which containers share with the file. Exactly the users
+// that can write to the file can write to the inbox.
 type inbox struct {
 	socket *net.UnixConn
 	path   string
 	made   os.FileInfo
 }
 
-// openInbox opens the inbox of a session. The inboxes of processes that have died are taken away,
-// and the folder goes with the last inbox.
+// openInbox opens the inbox of a session. It removes the inboxes of dead processes. The folder is
+// removed with the last inbox.
 func openInbox(database, session string) (b *inbox, err error) {
 	path, err := inboxPath(database, session)
 	if err != nil {
@@ -35,7 +35,7 @@ func openInbox(database, session string) (b *inbox, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 3 { // others may take the folder away as soon as it is made
+	for range 3 { // another process may remove the folder as soon as it is made
 		if err = makeFolder(folder, info); err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func inboxPath(database, session string) (string, error) {
 	return filepath.Join(database+"-dblock", session), nil
 }
 
-// makeFolder makes the folder with the rights of the database. SQLite does the same for its own
+// makeFolder makes the folder with the permissions of the database, as SQLite does for its own
 // files.
 func makeFolder(folder string, database fs.FileInfo) error {
 	err := os.Mkdir(folder, 0o700)
@@ -71,7 +71,7 @@ func makeFolder(folder string, database fs.FileInfo) error {
 	return handTo(folder, database, write|write<<1|write>>1)
 }
 
-// handTo gives a file to those who may write to the database, as far as this process may do that.
+// handTo gives a file the group of the database, its owner if this process is root, and the mode.
 func handTo(path string, database fs.FileInfo, mode fs.FileMode) error {
 	if of, ok := database.Sys().(*syscall.Stat_t); ok {
 		owner := -1
@@ -105,8 +105,9 @@ func listenAt(path string, database fs.FileInfo) (*inbox, error) {
 	return b, nil
 }
 
-// address is a name for a path that fits into the address of a socket, until done is called: 108
-// bytes on Linux. There a longer path is named through the descriptor of its folder.
+// address returns a name for a path that fits into the address of a socket (108 bytes on Linux),
+// valid until done is called. On Linux, a longer path is named through the descriptor of its
+// folder.
 func address(path string) (name string, done func(), err error) {
 	if len(path) < len(syscall.RawSockaddrUnix{}.Path) {
 		return path, func() {}, nil
@@ -121,8 +122,8 @@ func address(path string) (name string, done func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path)), func() { _ = folder.Close() }, nil
 }
 
-// takeAwayDead removes the sockets that no process has open any more. One that has just been made
-// may look so. Its listener then finds that it does not stand.
+// takeAwayDead removes the sockets that no process has open. A socket that is being made may look
+// dead. Its listener then finds that its inbox no longer stands.
 func takeAwayDead(folder string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -144,7 +145,7 @@ func takeAwayDead(folder string) {
 	}
 }
 
-// stands reports whether others still find the inbox.
+// stands reports whether other processes still find the inbox.
 func (b *inbox) stands() bool {
 	info, err := os.Lstat(b.path)
 	return err == nil && os.SameFile(b.made, info)
@@ -167,10 +168,10 @@ func (b *inbox) close() {
 	if b.made == nil || b.stands() {
 		_ = os.Remove(b.path)
 	}
-	_ = os.Remove(filepath.Dir(b.path)) // unless there are others
+	_ = os.Remove(filepath.Dir(b.path)) // fails while the folder has other inboxes
 }
 
-// outlet is the socket that this process sends from. It stays open.
+// outlet is the socket from which this process sends. It stays open.
 var outlet = sync.OnceValues(func() (int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -182,8 +183,8 @@ var outlet = sync.OnceValues(func() (int, error) {
 	return fd, syscall.SetNonblock(fd, true)
 })
 
-// post puts a notice into its session's inbox. It never waits: an error is that of an inbox that is
-// full, or of none.
+// post puts a notice into the inbox of its session. It never waits: it fails if the inbox is full
+// or missing.
 func post(database string, n notice) error {
 	path, err := inboxPath(database, n.session)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
 	lowest := f.Prefix
 	if f.After >= lowest {
-		lowest = f.After + "\x00" // there is no name in between
+		lowest = f.After + "\x00" // no name lies in between
 	}
 	var names []string
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
@@ -59,7 +59,7 @@ func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 		_, err := q.Watch(ctx, sqlitedb.WatchParams{Name: name, Watch: watch, Session: session})
 		return err
 	})
-	wake(session) // after an error too: the commit may have been made
+	wake(session) // also after an error: the commit may have been made
 	return err
 }
 

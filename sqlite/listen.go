@@ -10,14 +10,14 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-var errNoInbox = errors.New("the socket that others send their notices to was taken away")
+var errNoInbox = errors.New("the socket for the notices of other processes was removed")
 
-// Listen hears grants made in this process from a notifier, and those of other processes from an
-// inbox. It also looks at their number in the database, as often as its pollSchedule says: a notice
-// may be lost, and there may be no inbox.
+// Listen hears of grants made in this process from a notifier, and of those of other processes from
+// an inbox. It also reads their number from the database, as often as its pollSchedule says: a
+// notice may be lost, and there may be no inbox.
 func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	e := u.e
-	if e.db.path() == "" { // not looked for yet, or in memory
+	if e.db.path() == "" { // not opened yet, or in memory
 		if _, err := e.snapshot(ctx, session); err != nil {
 			return err
 		}
@@ -26,7 +26,7 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	return listen(ctx, session, open, e.snapshot, ready, wake)
 }
 
-// receiver is what a listener needs of an inbox. It is an interface for tests in bubbles of
+// receiver is the part of an inbox that a listener uses. It is an interface for tests in bubbles of
 // testing/synctest, where time does not pass while a goroutine reads from a socket.
 type receiver interface {
 	read(heard func(n notice))
@@ -34,7 +34,7 @@ type receiver interface {
 	close()
 }
 
-// listen is Listen, with any inbox and any way to look.
+// listen is Listen with any inbox and any function that looks.
 func listen(
 	ctx context.Context, session string, open func() (receiver, error),
 	look func(context.Context, string) (snapshot, error), ready func(), wake func(driver.Hint),
@@ -81,13 +81,13 @@ func listen(
 	})
 }
 
-// listener is what Listen hears from, and whom it tells.
+// listener joins the sources of notices with the receiver of hints.
 type listener struct {
 	*notifier
 	open     func() (receiver, error) // opens an inbox, and reads from it
 	inbox    receiver                 // nil: there is none
-	pause    time.Duration            // after the latest try to open one
-	again    time.Time                // when the next is due
+	pause    time.Duration            // the pause after the latest attempt to open an inbox
+	again    time.Time                // the time of the next attempt
 	schedule *pollSchedule
 	tell     func(driver.Hint)
 }
@@ -95,8 +95,8 @@ type listener struct {
 // openMin and openMax bound the pause before an inbox that could not be opened is tried again.
 const openMin, openMax = 5 * time.Second, 5 * time.Minute
 
-// receive opens an inbox where there is none. What kept it from that may have passed: too many open
-// files, a folder that another user made.
+// receive opens an inbox if there is none. The obstacle may have passed: too many open files, or a
+// folder that another user made.
 func (l *listener) receive(now time.Time) {
 	if l.inbox != nil || now.Before(l.again) {
 		return
@@ -110,8 +110,8 @@ func (l *listener) receive(now time.Time) {
 	l.again = now.Add(l.pause)
 }
 
-// hearAll tells of all notices, and of what a look shows that no notice has told. The look runs
-// beside it, because it may have to wait for a connection of a pool that is in use.
+// hearAll reports all notices, and the grants that a look finds without a notice. The look runs in
+// a goroutine, because it may wait for a connection of a busy pool.
 func (l *listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- snapshot)) error {
 	looking, found := false, make(chan snapshot, 1)
 	timer := time.NewTimer(0)
@@ -134,7 +134,7 @@ func (l *listener) hearAll(ctx context.Context, letters <-chan notice, look func
 			if l.inbox != nil && !l.inbox.stands() {
 				return errNoInbox
 			}
-			l.receive(time.Now()) // before the look, which finds what was sent to no inbox
+			l.receive(time.Now()) // before the look, which finds grants that were sent to no inbox
 			l.schedule.inbox = l.inbox != nil
 			l.schedule.looks()
 			looking = true
@@ -161,11 +161,11 @@ func (l *listener) hear(n notice) {
 	l.tell(driver.Hint{Attempt: n.attempt})
 }
 
-// snapshot is what a look has shown.
+// snapshot is the result of a look.
 type snapshot struct {
-	number  int64 // how many grants the session must have heard of, -1 where it is dead
-	waiting bool  // for more, or for news of a name
-	holding bool  // without waiting
+	number  int64 // the grants that the session must have heard of; -1: the session is dead
+	waiting bool  // the session waits for a grant, or for news of a name
+	holding bool  // the session holds a lock and does not wait
 	err     error
 }
 

@@ -9,25 +9,24 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// secondConnection is how long inspect waits for one.
+// secondConnection bounds the wait of inspect for a second connection.
 const secondConnection = time.Second
 
-// inspecting is held by the one that takes two connections.
+// inspecting is held by the goroutine that takes two connections.
 var inspecting = make(chan struct{}, 1)
 
 var (
-	errNoRollback = errors.New("journal_mode=OFF: SQLite cannot roll back, and half a transition would stay: choose " +
-		"WAL, or any other")
+	errNoRollback = errors.New("journal_mode=OFF: SQLite cannot roll back, so a failed transition would stay by " +
+		"half: choose WAL or any other mode")
 	errExclusive = errors.New("locking_mode=EXCLUSIVE lets one connection of the pool in: " +
 		"call SetMaxOpenConns(1) where no other process needs the database, or leave it at NORMAL")
-	errOwnMemory = errors.New("in-memory and temporary databases are another one in each connection: " +
+	errOwnMemory = errors.New("each connection has an in-memory or temporary database of its own: " +
 		"call SetMaxOpenConns(1) before the migrations, or open a file")
 )
 
-// inspect refuses a database that cannot keep locks: one whose file is another than at first, one
-// that cannot roll back, one that lets a single connection in where the pool has more, and one that
-// is another in each connection. It looks until the tables are found; from then on it only compares
-// the file.
+// inspect refuses a database that cannot keep locks: its file is no longer the one first used, it
+// cannot roll back, it admits a single connection while the pool has more, or each connection has a
+// database of its own. Once the tables are found, inspect only compares the file.
 func (d *database) inspect(ctx context.Context) error {
 	known := d.file.Load()
 	if err := known.check(); err != nil || d.fit.Load() {
@@ -35,7 +34,7 @@ func (d *database) inspect(ctx context.Context) error {
 	}
 	single := d.db.Stats().MaxOpenConnections == 1
 	if single && known != nil {
-		return nil // as long as that lasts
+		return nil // until the pool's limit changes
 	}
 	var at schemaLocation
 	err := d.borrow(ctx, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
@@ -47,7 +46,8 @@ func (d *database) inspect(ctx context.Context) error {
 		return err
 	case at.journal == "off":
 		return driver.Fail(driver.ErrConfig, errNoRollback)
-	case at.locking == "exclusive" && at.path != "" && !single: // which a database in memory always says
+	// a database in memory always reports exclusive
+	case at.locking == "exclusive" && at.path != "" && !single:
 		return driver.Fail(driver.ErrConfig, errExclusive)
 	case at.path != "" && at.journal != "":
 		d.file.CompareAndSwap(nil, fileAt(at.path))
@@ -64,10 +64,10 @@ func (d *database) inspect(ctx context.Context) error {
 }
 
 // compare refuses a pool whose connections each have a database of their own: every lock would be
-// granted once in each. A database without a file is shared where there is a shared cache, which no
-// statement tells. So it compares the number of schema changes in two connections. This is the only
-// place that holds one connection and waits for another, and it does not insist: it looks again the
-// next time.
+// granted once in each. A database without a file is shared if there is a shared cache, but no
+// statement shows that. So compare reads the number of schema changes in two connections. This is
+// the only place that holds one connection while it waits for another. If the second one does not
+// come in time, the next call compares again.
 func (d *database) compare(ctx context.Context) error {
 	quiet := context.WithoutCancel(ctx)
 	conn, err := d.conn(ctx)

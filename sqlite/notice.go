@@ -5,21 +5,21 @@ import (
 	"strconv"
 )
 
-// notice is news for a session: its nth, about an attempt that was granted, or has lost its lock.
-// It is a hint, which the session looks up. Without an attempt it is of a commit that is still to
-// be made, if at all.
+// notice is news for a session: its nth, about an attempt that was granted or has lost its lock. It
+// is a hint, and the session reads the database for the facts. A notice without an attempt
+// announces a commit that may still follow.
 type notice struct {
 	session string
 	nth     int64
 	attempt string
 }
 
-// text is a notice as a datagram, without the session, whose inbox it goes to.
+// text is a notice as a datagram. The session is left out: the inbox implies it.
 func (n notice) text() []byte {
 	return append(append(strconv.AppendInt(nil, n.nth, 10), ' '), n.attempt...)
 }
 
-// readNotice reads what may be anything. What is no notice is one of nothing.
+// readNotice reads a datagram, which may contain anything. An invalid one becomes the zero notice.
 func readNotice(text []byte) notice {
 	number, attempt, _ := bytes.Cut(text, []byte(" "))
 	nth, err := strconv.ParseInt(string(number), 10, 64)
@@ -29,8 +29,8 @@ func readNotice(text []byte) notice {
 	return notice{nth: nth, attempt: string(attempt)}
 }
 
-// deliver tells sessions what was committed: in this process by their notifiers, others by their
-// inboxes. Where neither is there, or an inbox is full, the session finds it by looking.
+// deliver sends committed notices: in this process through notifiers, to other processes through
+// inboxes. If neither exists, or the inbox is full, the session finds its grant by polling.
 func (e *engine) deliver(told []notice) {
 	for _, n := range told {
 		if !notify(n) {
@@ -39,8 +39,8 @@ func (e *engine) deliver(told []notice) {
 	}
 }
 
-// announce tells sessions what will have been done if a transaction of the application's commits,
-// of which nobody here hears.
+// announce tells sessions of grants that take effect if the application's transaction commits. This
+// process does not learn of that commit.
 func (t transactions) announce(c changed) {
 	for _, session := range c.joined {
 		wake(session)

@@ -2,16 +2,15 @@ package sqlite
 
 import "sync"
 
-// notifiers are the listeners of this process, by session. A session's id is its own whatever the
-// pool or the file, so that two clients of one process find each other however each of them opened
-// the database.
+// notifiers are the listeners of this process, by session. A session's id is unique across pools
+// and files, so two clients of one process find each other whichever way they opened the database.
 var notifiers = struct {
 	sync.Mutex
 	of map[string]map[*notifier]bool
 }{of: map[string]map[*notifier]bool{}}
 
-// notifier is what a listener hears from. Its owner takes the notices: a caller of notify must not
-// run code of the listener's client, which may take the same mutexes as the caller's.
+// notifier is the mailbox of a listener. Its owner takes the notices: a caller of notify must not
+// run code of the listener's client, which may lock the same mutexes as the caller.
 type notifier struct {
 	notified chan struct{}
 	told     []notice // guarded by notifiers
@@ -58,7 +57,7 @@ func notify(n notice) bool {
 	return len(notifiers.of[n.session]) > 0
 }
 
-// wake ends the rest of a session's listeners: it may wait for something now.
+// wake ends the long pause of a session's listeners: the session may wait for a grant now.
 func wake(session string) {
 	notifiers.Lock()
 	defer notifiers.Unlock()

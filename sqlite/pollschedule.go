@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A listener without an inbox polls: every lookInterval while its session waits for anything, and
-// sooner when it has just found a grant: a lock that goes to and fro does so at a higher rate. A
-// session with no place in any queue can be granted nothing: its locks can only be lost to an owner
-// that re-enters, or be asked for. Then the listener pauses longer, and less long where the session
-// holds something. A name that it watches counts as one that it waits for.
+// A listener without an inbox polls: every lookInterval while its session waits, and sooner just
+// after a grant, since a lock that alternates between sessions does so at a higher rate. A session
+// without a place in any queue can be granted nothing. It can only lose a lock to an owner that
+// re-enters, or be asked for one. Then the listener pauses for restInterval, or for holdInterval if
+// the session holds a lock. A watched name counts as one that the session waits for.
 const (
 	lookInterval = 10 * time.Millisecond
 	lookAgain    = time.Millisecond
@@ -17,40 +17,40 @@ const (
 	restInterval = time.Second
 )
 
-// A listener with an inbox looks for what did not come.
+// A listener with an inbox looks for grants whose notice did not come.
 const (
 	// safetyInterval bounds the delay of a grant whose notice was lost: its sender was killed after
 	// the commit, may not write to the inbox, or is of a build that sends none.
 	safetyInterval = 5 * time.Second
-	// fullDelay bounds the delay of a notice that found the inbox full of others.
+	// fullDelay bounds the delay of a grant whose notice found the inbox full.
 	fullDelay = 100 * time.Millisecond
-	// lateness is how long after its commit a notice may come.
+	// lateness bounds the time between a commit and its notice.
 	lateness = time.Second
-	// distrust is how long a listener polls after it has found a grant without a notice.
+	// distrust is the time for which a listener polls after it has found a grant without a notice.
 	distrust = time.Minute
-	// patienceRatio is how much of the time that a transaction of UnlockTx takes may pass until its
-	// commit is seen: one part in so many.
+	// patienceRatio bounds the delay until a commit of UnlockTx is seen: one part in patienceRatio
+	// of the time since its announcement.
 	patienceRatio = 10
 )
 
-// pollSchedule says when a listener looks at the number of its grants.
+// pollSchedule says when a listener next reads the number of its session's grants.
 type pollSchedule struct {
 	tally
 	inbox     bool
 	last      time.Time // the end of the last look
-	seen      snapshot  // what it showed
+	seen      snapshot  // the result of the last look
 	pause     time.Duration
-	letter    time.Time // the first that came since the last look began; zero: none
-	announced time.Time // the first of those that are expected
-	owed      time.Time // since when notices are owed; zero: none is
-	polls     time.Time // until then it looks as if there were no inbox
+	letter    time.Time // the first notice since the last look began; zero: none
+	announced time.Time // the first of the expected grants
+	owed      time.Time // the time since which notices are owed; zero: none is
+	polls     time.Time // until then the listener polls as if it had no inbox
 }
 
 func newPollSchedule(first snapshot, inbox bool, now time.Time) *pollSchedule {
 	return &pollSchedule{tally: tally{heard: first.number}, inbox: inbox, last: now, seen: first, pause: lookInterval}
 }
 
-// due is when to look.
+// due returns the time of the next look.
 func (l *pollSchedule) due() time.Time {
 	if !l.inbox || l.last.Before(l.polls) {
 		switch {
@@ -79,14 +79,14 @@ func (l *pollSchedule) due() time.Time {
 	return due
 }
 
-// opened notes a letter. Others may have found the inbox full.
+// opened records that a notice came. Other notices may have found the inbox full.
 func (l *pollSchedule) opened(now time.Time) {
 	if l.letter.IsZero() {
 		l.letter = now
 	}
 }
 
-// expect notes that the nth grant may soon be committed, without another notice.
+// expect records that the nth grant may soon be committed without another notice.
 func (l *pollSchedule) expect(nth int64, now time.Time) {
 	if len(l.expected) == 0 {
 		l.announced = now
@@ -96,13 +96,13 @@ func (l *pollSchedule) expect(nth int64, now time.Time) {
 	}
 }
 
-// woken notes that the session may wait for something now.
+// woken records that the session may wait for a grant now.
 func (l *pollSchedule) woken() { l.seen.waiting = true }
 
-// looks notes that a look begins.
+// looks records that a look begins.
 func (l *pollSchedule) looks() { l.letter = time.Time{} }
 
-// saw takes what a look has shown, and reports whether there was a grant without a notice.
+// saw takes the result of a look, and reports whether it shows a grant without a notice.
 func (l *pollSchedule) saw(s snapshot, now time.Time) (missed bool) {
 	l.pause = min(2*l.pause, lookInterval)
 	if s.number != l.heard {
@@ -121,12 +121,12 @@ func (l *pollSchedule) saw(s snapshot, now time.Time) (missed bool) {
 	return missed
 }
 
-// tally tells which grants were announced before they were seen in the database.
+// tally tells which grants were announced before the database showed them.
 type tally struct {
-	heard    int64   // every grant up to this one
-	notified []int64 // and these
+	heard    int64   // every grant up to this one was announced
+	notified []int64 // further announced grants
 	expected []int64 // these may be committed without another notice
-	owing    int     // how many were seen of which no notice has come
+	owing    int     // the number of grants seen whose notice has not come
 }
 
 func (t *tally) notify(nth int64) {
@@ -137,8 +137,8 @@ func (t *tally) notify(nth int64) {
 	}
 }
 
-// missed reports whether some of the first number grants were not announced, and takes them all as
-// heard.
+// missed reports whether some of the first number grants were not announced, and counts all of them
+// as heard.
 func (t *tally) missed(number int64) bool {
 	news := int(number - t.heard)
 	within := func(nth int64) bool { return nth <= number }

@@ -9,7 +9,7 @@ import (
 )
 
 // queriesOn runs the generated statements on a connection or in a transaction. A statement that
-// must do a row, and did none, is an error.
+// must change a row, and changed none, is an error.
 func queriesOn(db sqlitedb.DBTX) *sqlitedb.Queries { return sqlitedb.New(proven{db}) }
 
 type proven struct{ sqlitedb.DBTX }

@@ -44,7 +44,7 @@ func read(
 	})
 }
 
-// jsonOf returns a list as a statement takes it.
+// jsonOf encodes a list as a parameter of a statement.
 func jsonOf(list []string) (string, error) {
 	if list == nil {
 		return "[]", nil

@@ -88,7 +88,7 @@ func (e *engine) BeginRun(
 	return run, ours, nil
 }
 
-// runTables are those of a transaction that writes.
+// runTables are the tables of runs in a transaction that writes.
 type runTables struct {
 	ctx context.Context
 	q   *sqlitedb.Queries
@@ -154,8 +154,8 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 	return int(deleted), nil
 }
 
-// Incarnation writes only where there is nothing to read, or something to renew: it is asked with
-// every lock of a quorum.
+// Incarnation writes only if there is nothing to read or it must renew: every lock of a quorum
+// reads the incarnation.
 func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
 	var row sqlitedb.IncarnationRow
 	there := false

@@ -14,7 +14,7 @@ import (
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
 	how := writing{commits: relaxed}
 	for _, op := range ops {
-		how.patience = max(how.patience, patienceOf(protocol.Waits(op))) // 0 is without end
+		how.patience = max(how.patience, patienceOf(protocol.Waits(op))) // 0: no bound
 	}
 	err = e.write(ctx, how, func(ctx context.Context, w *writer) (c changed, err error) {
 		results = make([]protocol.Result, len(ops))
@@ -35,8 +35,7 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) (results []protoco
 	return results, nil
 }
 
-// general runs an op in a transaction that has the write lock, and writes the changes that the op
-// leaves.
+// general runs an op in a transaction that has the write lock, and writes the op's changes.
 func general(ctx context.Context, w *writer, op protocol.Op, c *changed) (protocol.Result, error) {
 	row, now, there, err := lockRow(ctx, w.Queries, op.On())
 	if err != nil {
@@ -50,14 +49,14 @@ func general(ctx context.Context, w *writer, op protocol.Op, c *changed) (protoc
 	return result, c.write(ctx, w, row, n, there)
 }
 
-// changed are the hints of a transaction, which are sent once it has committed.
+// changed collects the hints of a transaction, which are sent once it has committed.
 type changed struct {
 	told   []notice
 	joined []string // sessions that wait for something now
 }
 
-// write runs fn as one transaction, maybe more than once, and tells the sessions concerned after
-// the commit.
+// write runs fn as one transaction, possibly more than once, and notifies the sessions concerned
+// after the commit.
 func (e *engine) write(
 	ctx context.Context, how writing, fn func(ctx context.Context, w *writer) (changed, error),
 ) error {
@@ -66,7 +65,7 @@ func (e *engine) write(
 		c, err = fn(ctx, w)
 		return err
 	})
-	for _, session := range c.joined { // after an error too: the commit may have been made
+	for _, session := range c.joined { // also after an error: the commit may have been made
 		wake(session)
 	}
 	if err == nil {
@@ -75,7 +74,8 @@ func (e *engine) write(
 	return err
 }
 
-// patienceOf is how long a request waits while another transaction has locked the database.
+// patienceOf returns the time for which a request waits while another transaction has locked the
+// database.
 func patienceOf(wait bool) time.Duration {
 	if wait {
 		return 0
@@ -83,7 +83,7 @@ func patienceOf(wait bool) time.Duration {
 	return briefly
 }
 
-// found makes of the generated "no row" a false.
+// found turns sql.ErrNoRows into false.
 func found[T any](row T, err error) (T, bool, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, false, nil
@@ -93,8 +93,7 @@ func found[T any](row T, err error) (T, bool, error) {
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// lockRow reads the row of a name, and the clock. The transaction has locked the row as it has all
-// others.
+// lockRow reads the row of a name, and the clock. The transaction's write lock covers the row.
 func lockRow(
 	ctx context.Context, q *sqlitedb.Queries, name string,
 ) (row protocol.Row, now int64, there bool, err error) {

@@ -62,8 +62,8 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, err
 }
 
-// expire ends a session whose time is over or whose row is missing, and reports whether it is dead
-// now.
+// expire ends a session whose TTL has passed or whose row is missing, and reports whether the
+// session is dead now.
 func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, error) {
 	if _, err := q.BurySession(ctx, session); err != nil {
 		return false, err
@@ -77,8 +77,8 @@ func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, err
 	return q.SessionDead(ctx, session)
 }
 
-// Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application
-// with none.
+// Upkeep reserves no connection: with a pool of one, a reserved connection would leave the
+// application none.
 func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	return upkeep{e}, ctx.Err()
 }
@@ -87,11 +87,11 @@ func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (b
 	return upkeep{e}.Heartbeat(ctx, session, ttl)
 }
 
-// Attend has nothing to keep.
+// Attend does nothing: no connection is reserved.
 func (e *engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 
-// OnSideConn works on the pool: a transaction that writes has locked the whole database, and
-// another connection would not help.
+// OnSideConn uses the pool. A transaction that writes has locked the whole database, so another
+// connection would not help.
 func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{e})
 }
@@ -107,7 +107,7 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 		return err
 	})
 	if err == nil && alive > 0 {
-		err = u.e.db.follow(ctx) // after the beat, which may not wait for a connection to be made
+		err = u.e.db.follow(ctx) // after the heartbeat, which must not wait for a new connection
 	}
 	if err != nil || alive > 0 {
 		return alive > 0 && err == nil, err
@@ -169,7 +169,7 @@ func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) 
 	return names, err
 }
 
-// Purge takes the write lock only for a page in which something is idle.
+// Purge takes the write lock only for a page that has an idle row.
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
 	var page []sqlitedb.PurgePageRow
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
@@ -198,7 +198,7 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 	return int(deleted), final, nil
 }
 
-// DropGuards has none: see transactions.MakeGuard.
+// DropGuards has nothing to drop: see transactions.MakeGuard.
 func (e *engine) DropGuards(context.Context, int) (int, error) { return 0, nil }
 
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {

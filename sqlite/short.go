@@ -9,8 +9,8 @@ import (
 )
 
 // short runs an op in fewer statements than general, or does nothing: done is false. The comment of
-// each case counts the statements, and those of general. Join has no short way: a client joins
-// where it has found the name taken.
+// each case counts its statements and those of general. Join has no short way: a client joins after
+// it has found the name taken.
 func short(ctx context.Context, w *writer, op protocol.Op) (result protocol.Result, done bool, err error) {
 	switch op := op.(type) {
 	case protocol.Take: // 1, general 2; for a name without a row 1, general 4
@@ -22,7 +22,7 @@ func short(ctx context.Context, w *writer, op protocol.Op) (result protocol.Resu
 		if !op.Contended {
 			return releaseIdle(ctx, w, op)
 		}
-	case protocol.Idle: // likewise; general could release no whole name that this leaves
+	case protocol.Idle: // the same; general cannot release a whole name that this case leaves
 		result, done, err = releaseIdle(ctx, w, op.Removal)
 		return result, done || !op.Shared, err
 	}

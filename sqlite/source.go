@@ -84,5 +84,5 @@ func (s source) Tally() (protocol.Tally, error) {
 
 func (s source) Expire(session string) (bool, error) { return expire(s.ctx, s.q, session) }
 
-// Seize has nothing to lock: a transaction that guards a hold has locked the database.
+// Seize locks nothing: a transaction that guards a hold has locked the database.
 func (source) Seize(string, bool) error { return nil }

@@ -13,30 +13,29 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// connectTimeout is how long LockTx waits for a second connection, to look before it locks. The
-// pool may be in use by transactions that all wait for each other in LockTx: then none will come.
+// connectTimeout bounds the wait of LockTx for a second connection, to read before it locks. If
+// transactions that wait for each other in LockTx use the whole pool, none will come.
 const connectTimeout = 20 * time.Millisecond
 
 var (
-	errSnapshot = errors.New("somebody has written to the database since this transaction first read from it, so " +
-		"that it " +
-		"cannot write any more: roll it back, and begin it anew, with BEGIN IMMEDIATE or with this call before " +
-		"anything else")
-	errInTheWay = errors.New("this transaction has locked the database, and nobody can give the lock back meanwhile: " +
-		"roll it back and begin it anew")
+	errSnapshot = errors.New("another connection has written to the database since this transaction first " +
+		"read from it, so this transaction cannot write any more: roll it back and begin it again, with BEGIN " +
+		"IMMEDIATE or with this call before anything else")
+	errInTheWay = errors.New("this transaction has locked the database, so the lock cannot be released meanwhile: " +
+		"roll the transaction back and begin it again")
 )
 
-// transactions is what happens inside the caller's transactions: each step first takes the
+// transactions runs the steps inside the caller's transactions. Each step first takes the
 // database's write lock.
 type transactions struct{ db *database }
 
 func (transactions) Exclusive() bool { return true }
 
-// MakeGuard has nothing to make.
+// MakeGuard does nothing: a guard needs no row.
 func (transactions) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
 
-// Guard needs no lock on any row: while the transaction can write, nobody else can, and so take
-// nothing over.
+// Guard locks no row: while the transaction can write, no other transaction can, and so none can
+// take the lock over.
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.OnSideConn) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
@@ -59,8 +58,8 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 	return held, err
 }
 
-// ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
-// so a grant to the same session is counted as well, and all listeners are told to look for it.
+// ReleaseTx hands the lock on within the transaction. This process does not learn of the commit, so
+// a grant to the same session is counted as well, and all listeners are told to look for it.
 func (t transactions) ReleaseTx(
 	ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.OnSideConn,
 ) error {
@@ -84,8 +83,8 @@ func (t transactions) ReleaseTx(
 	return interpret(err)
 }
 
-// releaseTx releases a lock, or the member of a cohort once it is detached. No session asks: each
-// is told of its grants.
+// releaseTx releases a lock, or the member of a cohort once it is detached. It names no releasing
+// session, so that every session is notified of its grants.
 type releaseTx struct {
 	driver.Held
 	member driver.Detachment
@@ -107,14 +106,13 @@ func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
 	return released, err
 }
 
-// LockTx locks the database, and then looks whether that was right: under the lock nothing changes.
-// But a lease that is held can be released only by a client that can write. So it looks before it
-// locks too, each time, on another connection.
+// LockTx locks the database and then checks that nothing is in the way: under the lock nothing
+// changes. But only a client that can write can release a lease. So before each attempt to lock,
+// LockTx also reads on another connection.
 //
-// It is tempting to look inside the transaction where there is no second connection. But what a
-// transaction has read binds it: to a snapshot that the next commit of anybody's makes unfit to
-// write from, or, with a rollback journal, to a shared lock that keeps the writer it waits for from
-// committing.
+// It is tempting to read inside the transaction if there is no second connection. But a read binds
+// the transaction: to a snapshot that the next commit makes unfit to write from, or, with a
+// rollback journal, to a shared lock that keeps the writer it waits for from committing.
 func (t transactions) LockTx(
 	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
 ) (driver.State, bool, error) {
@@ -151,8 +149,8 @@ func (t transactions) LockTx(
 		id, err := t.Database(ctx, tx)
 		return driver.State{Database: id}, true, err
 	case wait:
-		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("others hold %q or wait for it: %w", name,
-			errInTheWay))
+		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("other clients hold %q or wait for it: %w",
+			name, errInTheWay))
 	}
 	return state, false, nil
 }
@@ -163,14 +161,14 @@ func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) 
 	return id, interpret(transaction.Ended(quiet, quiet, err))
 }
 
-// unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it
-// is of the whole name.
+// unleased reports that no other client's lease, nor the rest after one, is in the way. The own
+// lease is not in the way if it is of the whole name.
 func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) bool {
 	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
 }
 
-// lookOnSide looks on another connection of the pool, and returns what stopped that from writing.
-// The zero values where there is none, or where it cannot look now.
+// lookOnSide reads on another connection of the pool, and returns the error that stopped that
+// connection from writing. It returns zero values if there is no connection, or it cannot read now.
 func (t transactions) lookOnSide(ctx context.Context, name string) (state driver.State, obstacle, err error) {
 	obstacle, err = t.onSide(ctx, func(quiet context.Context, conn *sql.Conn) (err error) {
 		state, err = lookAt(quiet, queriesOn(conn), name)
@@ -183,7 +181,7 @@ func (t transactions) lookOnSide(ctx context.Context, name string) (state driver
 }
 
 // onSide uses another connection of the pool, if there is one now, and then tries to write on it.
-// obstacle is why it cannot: the caller's transaction, or another, has the write lock.
+// obstacle is the error of that write: the caller's transaction, or another, has the write lock.
 func (t transactions) onSide(
 	ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error,
 ) (obstacle, err error) {
@@ -241,12 +239,12 @@ func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// inTheWay: to try again may help. A snapshot that is too old stays so.
+// inTheWay reports whether a retry may help. A snapshot that is too old stays too old.
 func inTheWay(err error) bool { return busy(err) && !errors.Is(err, driver.ErrRetry) }
 
-// try takes the write lock, or returns the obstacle if the statement would wait for that inside
-// SQLite. No context ends such a wait, and the application's busy timeout stays as it is: were the
-// transaction ended meanwhile, by the context it was begun with, nobody could restore it.
+// try takes the write lock, or returns the obstacle if the statement would wait for that lock
+// inside SQLite. No context ends such a wait. The application's busy timeout remains as it is: if
+// the context of the transaction ended it meanwhile, the timeout could not be restored.
 func try(ctx context.Context, tx *sql.Tx, obstacle error) error {
 	quiet := context.WithoutCancel(ctx)
 	if obstacle != nil && waitsInside(quiet, tx) {
@@ -263,10 +261,10 @@ func try(ctx context.Context, tx *sql.Tx, obstacle error) error {
 	return err
 }
 
-// waitsInside reports whether SQLite waits, in a statement that writes, for another writer: it does
-// where there is a busy timeout, and the transaction has neither read nor written. A transaction
+// waitsInside reports whether a writing statement would wait inside SQLite for another writer: it
+// does if there is a busy timeout and the transaction has neither read nor written. A transaction
 // that has is answered at once: it has the write lock, or its snapshot forbids to wait. SQLite
-// refuses a checkpoint to a transaction that has, and no statement but a checkpoint tells.
+// refuses a checkpoint inside such a transaction, and no other statement reveals the difference.
 func waitsInside(ctx context.Context, tx *sql.Tx) bool {
 	var patience, busy, frames, done int64
 	if err := tx.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience); err != nil || patience == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// write writes the changes that an op leaves of a name, and counts the hints.
+// write writes the changes of an op to a name, and counts the hints.
 func (c *changed) write(ctx context.Context, w *writer, before protocol.Row, n *protocol.Name, there bool) error {
 	if !there {
 		if err := w.MakeLock(ctx, n.Row.Name); err != nil {
@@ -39,7 +39,7 @@ func (c *changed) write(ctx context.Context, w *writer, before protocol.Row, n *
 			return err
 		}
 	}
-	// a detached lock outlives all processes
+	// A detached lock outlives all processes.
 	moved := n.Session != "" && n.Session != before.Session && n.Last == before.Last
 	w.lasting = w.lasting || moved || len(n.Events) > 0
 	if n.Token != before.Token {
@@ -48,8 +48,8 @@ func (c *changed) write(ctx context.Context, w *writer, before protocol.Row, n *
 	return c.tell(ctx, w.Queries, n)
 }
 
-// writeRow writes the row of a name. Where only its queue has changed, the statement is a shorter
-// one: a text is parsed anew each time, and that is most of its price.
+// writeRow writes the row of a name, with a shorter statement if only its queue has changed: most
+// of a statement's price is parsing its text, each time.
 func writeRow(ctx context.Context, q *sqlitedb.Queries, before, r protocol.Row) error {
 	before.Capacity, before.Waiters, before.Head, before.Next = r.Capacity, r.Waiters, r.Head, r.Next
 	if r == before {
@@ -93,10 +93,10 @@ func writeShares(ctx context.Context, q *sqlitedb.Queries, n *protocol.Name) err
 	return nil
 }
 
-// moment is a time that there may be none of.
+// moment converts a time that may be missing (0).
 func moment(at int64) sql.NullInt64 { return sql.NullInt64{Int64: at, Valid: at != 0} }
 
-// tell counts what a transition tells, for listeners that do not hear it.
+// tell counts the hints of a transition, for listeners that do not receive them.
 func (c *changed) tell(ctx context.Context, q *sqlitedb.Queries, n *protocol.Name) error {
 	for _, t := range n.Told {
 		if err := c.count(ctx, q, t.Session, t.Hint.Attempt); err != nil {
@@ -109,7 +109,7 @@ func (c *changed) tell(ctx context.Context, q *sqlitedb.Queries, n *protocol.Nam
 	return c.stir(ctx, q, n.Row.Name)
 }
 
-// stir tells the sessions that watch a name.
+// stir notifies the sessions that watch a name.
 func (c *changed) stir(ctx context.Context, q *sqlitedb.Queries, name string) error {
 	watchers, err := q.Watchers(ctx, name)
 	for _, watcher := range watchers {
@@ -120,8 +120,8 @@ func (c *changed) stir(ctx context.Context, q *sqlitedb.Queries, name string) er
 	return err
 }
 
-// count lets a session know that something became of an attempt, or of what it watches. The dead
-// are not told.
+// count records for a session that an attempt was granted or lost, or that a watched name changed.
+// Dead sessions are not notified.
 func (c *changed) count(ctx context.Context, q *sqlitedb.Queries, session, attempt string) error {
 	nth, alive, err := found(q.CountGrant(ctx, session))
 	if alive {

@@ -174,7 +174,7 @@ func TestATransactionThatHasReadBeforeAnotherWroteIsToBeBegunAnew(t *testing.T) 
 					done <- step(t.Context(), f, tx, held)
 				}
 				err := <-done
-				if !errors.Is(err, driver.ErrRetry) || !strings.Contains(err.Error(), "begin it anew") {
+				if !errors.Is(err, driver.ErrRetry) || !strings.Contains(err.Error(), "begin it again") {
 					t.Fatalf("%v: want ErrRetry, and what to do", err)
 				}
 				require.Equal(t, codeOf(err), sqliteBusySnapshot, "the cause is lost", err)
