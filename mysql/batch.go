@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// taken is what a batch writes into the row of a name that it takes.
+// taken is the row of a name after a batch has taken the name.
 type taken struct {
 	Name     string `json:"n"` // in hexadecimal digits: names are bytes
 	Session  string `json:"s"`
@@ -24,8 +24,8 @@ type taken struct {
 	Metadata string `json:"m"`
 }
 
-// TakeRows and MakeRows are TakeLock, after LockRows, and MakeRow, of many names in one statement.
-// sqlc does not know JSON_TABLE. The list is ASCII, whatever the connection's character set.
+// takeRows and makeRows do for many names what TakeLock (after LockRows) and MakeRow do for one.
+// sqlc does not know JSON_TABLE. The list is ASCII, so it arrives intact in every character set.
 const (
 	takeRows = `-- name: TakeRows :execrows
 UPDATE JSON_TABLE(CONVERT(? USING utf8mb4), '$[*]' COLUMNS (name VARCHAR(510) PATH '$.n', session_id VARCHAR(32) PATH '$.s', host TEXT PATH '$.h',
@@ -42,12 +42,12 @@ SELECT UNHEX(j.name), '', '', c.now_us, c.now_us, ''
 ON DUPLICATE KEY UPDATE name = dblock_locks.name`
 )
 
-// batch passes over rows that are locked just now. Where names are new it makes their rows first,
-// and then takes and releases in a single transaction: its error is that of all results.
+// batch skips rows that are locked at the moment. It first makes the rows of new names, and then
+// takes and releases in a single transaction. An error of batch applies to all results.
 func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
 	results, fresh, err := e.tryBatch(ctx, ops, true)
 	if err == nil && len(fresh) > 0 {
-		_ = e.makeRows(ctx, fresh) // names that are still new go alone
+		_ = e.makeRows(ctx, fresh) // names that are still new are left to their own statements
 		results, _, err = e.tryBatch(ctx, ops, false)
 	}
 	if err != nil {
@@ -56,8 +56,8 @@ func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Resul
 	return results, nil
 }
 
-// tryBatch is batch of the names that have rows. With ask it does nothing where there are names to
-// be taken that have none, and returns them: fresh.
+// tryBatch runs the ops on names that have rows. If ask is true and a name to be taken has no row,
+// tryBatch does nothing and returns such names as fresh.
 func (e *engine) tryBatch(
 	ctx context.Context, ops []protocol.Op, ask bool,
 ) (results []protocol.Result, fresh []string, err error) {
@@ -119,7 +119,7 @@ func (e *engine) tryBatch(
 	return results, fresh, nil
 }
 
-// writeBatch writes the rows of names that are taken, and of names that are released as a whole.
+// writeBatch writes the rows of the taken names, and of the names released as a whole.
 func writeBatch(ctx context.Context, db mysqldb.DBTX, takes []taken, whole []string, now int64) error {
 	if len(takes) > 0 {
 		result, err := db.ExecContext(ctx, takeRows, ascii(takes), now)
@@ -140,8 +140,8 @@ func writeBatch(ctx context.Context, db mysqldb.DBTX, takes []taken, whole []str
 	return nil
 }
 
-// missing are the names to be taken that have no row. The row of a name that is not among the
-// locked ones may be locked by another.
+// missing returns the names to be taken that have no row. A name outside of rows may have a row
+// that another transaction has locked.
 func missing(
 	ctx context.Context, q *mysqldb.Queries, ops []protocol.Op, rows map[string]mysqldb.LockRowRow,
 ) ([]string, error) {
@@ -166,7 +166,7 @@ func missing(
 	return slices.DeleteFunc(names, func(name string) bool { return there[name] }), nil
 }
 
-// takenBy is a free row that was locked, once a request has taken it.
+// takenBy returns the row of a free name after a request has taken it.
 func takenBy(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
 	t := taken{
 		Name: hex.EncodeToString([]byte(r.Name)), Session: r.Session, Host: r.Host, Thread: r.Thread,
@@ -183,7 +183,6 @@ func takenBy(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
 	return t
 }
 
-// makeRows makes rows of names.
 func (e *engine) makeRows(ctx context.Context, names []string) error {
 	list := make([]string, len(names))
 	for i, name := range names {
@@ -195,17 +194,17 @@ func (e *engine) makeRows(ctx context.Context, names []string) error {
 	})
 }
 
-// ascii is a list in JSON.
+// ascii encodes a list as JSON in ASCII.
 func ascii(list any) string {
 	text, err := json.Marshal(list)
-	if err != nil { // of strings and numbers there is none
+	if err != nil { // strings and numbers cannot fail
 		panic(err)
 	}
 	return plainJSON(string(text))
 }
 
-// lockRows locks those rows that are there and that nobody else has locked. now is a time before
-// that.
+// lockRows locks the existing rows that no other transaction has locked. now is a time before the
+// locks.
 func lockRows(
 	ctx context.Context, q *mysqldb.Queries, names []string,
 ) (locked map[string]mysqldb.LockRowRow, now int64, err error) {

@@ -14,11 +14,10 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// announced is for how long a takeover that was refused keeps new guards of the hold from
-// beginning.
+// announced is the time for which a refused takeover keeps new guards of the hold from beginning.
 const announced = 2 * time.Second
 
-// stale says why a transaction has to be run again, with the SQLSTATE of a serialization failure.
+// stale says why a transaction must be repeated, with the SQLSTATE of a serialization failure.
 type stale string
 
 func (s stale) Error() string { return string(s) }
@@ -27,15 +26,15 @@ func (stale) SQLState() string { return "40001" }
 
 func (transactions) Exclusive() bool { return false }
 
-// MakeGuard writes the guard's row under the lock of the name's row, and commits it: a takeover
-// that looks later sees it.
+// MakeGuard writes the guard's row while the name's row is locked, and commits it: a later takeover
+// sees the guard.
 func (t transactions) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
 	return onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		err := up.(upkeep).transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 			return nil, t.engine.makeGuard(ctx, mysqldb.New(db), h)
 		})
 		if sent := new(connpool.Sent); errors.As(err, sent) {
-			return sent.Err // what was made is found when it is made again
+			return sent.Err // a repeated MakeGuard finds the row
 		}
 		return err
 	})
@@ -56,9 +55,9 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 	return q.MakeGuard(ctx, mysqldb.MakeGuardParams{Attempt: attempt, Name: h.Name, Session: h.Session})
 }
 
-// Guard looks beside the transaction, and then share-locks the guard's row in it. No look
-// afterwards: whatever takes the hold over counts that in the row, and the row was made while the
-// hold stood.
+// Guard first reads the hold outside the transaction, and then share-locks the guard's row inside
+// it. It need not read again: the guard's row was made while the hold stood, and every takeover
+// increments takeovers in that row.
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSideConn driver.OnSideConn) error {
 	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
@@ -69,11 +68,11 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 		return err
 	case look.Wanted:
 		return driver.Fail(driver.ErrRetry,
-			stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the "+
-				"transaction anew"))
+			stale("a takeover of the lock waits for guarded transactions to end: roll back and begin the "+
+				"transaction again"))
 	case !look.Made:
 		return driver.Fail(driver.ErrRetry,
-			stale("the guard of the lock was deleted: roll back, and begin the transaction anew"))
+			stale("the guard of the lock was deleted: roll back and begin the transaction again"))
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -90,8 +89,8 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	return nil
 }
 
-// lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or
-// its session is dead.
+// lookGuard reads a hold outside the caller's transaction. It returns ErrNotHeld if the hold has
+// ended or its session is dead.
 func (t transactions) lookGuard(
 	ctx context.Context, h driver.Held, onSideConn driver.OnSideConn,
 ) (look mysqldb.LookGuardRow, err error) {
@@ -119,15 +118,15 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mys
 	return look, nil
 }
 
-// announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a
-// takeover from a holder that lives needs that: a dead holder, or one past its fixed lease, begins
-// no guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
+// announce keeps new guards of a hold from beginning, after a guard has refused a takeover. Only a
+// takeover from a living holder needs that: a dead holder, or one past its fixed lease, begins no
+// guard. Errors are ignored, since the next attempt of the takeover announces itself again.
 func (e *engine) announce(ctx context.Context, attempt string) {
 	_, _ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
 }
 
-// DropGuards keeps the rows that it deletes locked for as long as it takes: nobody guards these
-// holds any more.
+// DropGuards deletes idle guards. The rows stay locked for the whole transaction: no client guards
+// these holds any more.
 func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 	deleted := 0
 	err := e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

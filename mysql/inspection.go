@@ -64,8 +64,8 @@ func (e *engine) Sessions(
 	return sessions, mysqlserver.Interpret(err)
 }
 
-// Watch is a transaction for its level of isolation: at the application's, the session's row could
-// be locked.
+// Watch runs in a transaction for its isolation level: at the application's level, the statement
+// could lock the session's row.
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		_, err := q.Watch(ctx, mysqldb.WatchParams{Name: name, Watch: watch, Session: session})

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// longestNap is how long one statement of a listener sleeps, unless the DSN has a shorter
-	// readTimeout. Longer would be fewer statements, but it is also how late a wake-up comes where
-	// none got through.
+	// longestNap is the time for which one statement of a listener sleeps, unless the DSN has a
+	// shorter readTimeout. A longer nap would save statements, but it also bounds the delay of a
+	// wake-up that did not get through.
 	longestNap = 4 * time.Second
-	// dozing is how long one sleeps that names tables. Whoever locks these waits for it, and with
-	// FLUSH TABLES WITH READ LOCK all that write wait behind that.
+	// dozing is the sleep of a statement that names tables. LOCK TABLES and DDL on these tables
+	// wait for it, and all writers wait behind FLUSH TABLES WITH READ LOCK.
 	dozing = 100 * time.Millisecond
-	// proofTimeout is how long a listener waits for its own first KILL.
+	// proofTimeout bounds the wait of a listener for its own first KILL.
 	proofTimeout = 2 * time.Second
-	// replyTimeout is what a listener's statement may take beside its sleep before the connection
-	// counts as broken.
+	// replyTimeout is the time that a listener's statement may take in addition to its sleep. After
+	// it the connection counts as broken.
 	replyTimeout = 5 * time.Second
-	// maxKnown is how many grants a listener keeps in mind before it marks them as known in the
-	// tables.
+	// maxKnown is the number of grants that a listener keeps in memory before it marks them as
+	// known in the tables.
 	maxKnown = 64
 )
 
-// wakeUp ends the sleep of the sessions' listeners. It is a hint, and errors are none of the
-// caller's: a listener that was not reached finds a grant itself before it sleeps again. It
-// outlives ctx, as the grant that it tells of does.
+// wakeUp ends the sleep of the sessions' listeners. It is a hint: a listener that was not reached
+// finds its grant before it sleeps again, so errors are ignored. wakeUp outlives ctx, because the
+// grant does.
 //
-// The connection is looked up and interrupted in one statement, so that no id grows stale on the
-// way here. In the server a moment lies between the two, which is safe: ids are not used twice
-// while it is up, and a listener's connection never goes back to its pool, so that what an id has
-// named as a listener it never names as anything else.
+// One statement looks the connection up and interrupts it, so no id can grow stale on its way. In
+// the server a moment passes between the two steps, which is safe. A server does not reuse an id
+// while it is up, and a listener's connection never returns to its pool, so the id of a listener
+// never names any other connection.
 func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 	woken := make(map[string]bool, len(sessions))
 	for _, session := range sessions {
@@ -54,9 +54,9 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 	}
 }
 
-// Listen sleeps (on MariaDB: waits for the sleep lock that the connection holds) on the server, on
-// another connection, which holds the session's named lock, until the grant of a lock to the
-// session interrupts it.
+// Listen waits on the server until a grant to the session interrupts it. It uses a connection of
+// its own, which holds the session's named lock. On MySQL it sleeps; on MariaDB it waits for the
+// sleep lock that the heartbeats' connection holds.
 func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	e := u.of
 	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
@@ -79,7 +79,7 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	if err := l.open(ctx); err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	if _, _, err := l.news(ctx); err != nil { // what was granted before now is not waited for
+	if _, _, err := l.news(ctx); err != nil { // no request waits for an earlier grant
 		return mysqlserver.Interpret(err)
 	}
 	ready()
@@ -112,7 +112,7 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	}
 }
 
-// tell calls wake with the news. What ended a sleep told of a grant, if there is one.
+// tell calls wake with the news, or with an empty hint if a sleep was interrupted without news.
 func (l *listener) tell(ctx context.Context, interrupted bool, wake func(driver.Hint)) error {
 	hints, late, err := l.news(ctx)
 	if err != nil {
@@ -127,8 +127,9 @@ func (l *listener) tell(ctx context.Context, interrupted bool, wake func(driver.
 	return nil
 }
 
-// napWithin is how long a statement may sleep on a connection whose reads time out: two thirds of
-// that, so that the answer has the rest. 0: they do not, or it is not known.
+// napWithin returns the length of a sleep on a connection whose reads time out: two thirds of
+// readTimeout, so that a third remains for the answer. 0: reads do not time out, or that is not
+// known.
 func napWithin(readTimeout time.Duration) time.Duration {
 	if readTimeout == 0 {
 		return longestNap
@@ -136,22 +137,22 @@ func napWithin(readTimeout time.Duration) time.Duration {
 	return min(longestNap, readTimeout*2/3)
 }
 
-// listener runs statements on one connection. Any of them may be cut short by a KILL QUERY that was
-// meant for the sleep, and is run again.
+// listener runs statements on one connection. A KILL QUERY that was meant for the sleep may
+// interrupt any of them; the statement is then repeated.
 type listener struct {
 	engine    *engine
 	conn      *sql.Conn
 	session   string
-	sleepLock string // that it waits for, on MariaDB; "": it sleeps
+	sleepLock string // the lock it waits for on MariaDB; "": it sleeps
 	nap       time.Duration
 	prepared  *prepared
 	q         *mysqldb.Queries
-	known     map[string]grant // by attempt: what wake was called with
+	known     map[string]grant // by attempt: the grants that wake was called with
 	tag       mysqlserver.Tag  // of the latest sleep without tables; "": untied
 }
 
-// open takes the named lock and proves that a KILL from the pool gets through: it does not where
-// the user lacks the privilege, or where a proxy spreads the pool over several servers.
+// open takes the named lock and proves that a KILL from the pool gets through. It does not if the
+// user lacks the privilege, or if a proxy spreads the pool over several servers.
 func (l *listener) open(ctx context.Context) error {
 	cluster, err := variable(ctx, l.conn, "wsrep_on", "wsrep_on")
 	if err != nil {
@@ -169,7 +170,7 @@ func (l *listener) open(ctx context.Context) error {
 	}
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {
-		// A connection of this session that broke unnoticed still sleeps on the server.
+		// A broken connection of this session may still sleep on the server.
 		_ = mysqlserver.Kill(ctx, l.engine.db, "CONNECTION", l.session)
 		locked, err = l.lock(ctx, 1)
 	}
@@ -202,7 +203,7 @@ func (l *listener) open(ctx context.Context) error {
 	case errors.Is(cause, driver.ErrUnsupported):
 		return cause
 	}
-	return driver.Fail(driver.ErrUnavailable, cause) // it says nothing about KILL; try again
+	return driver.Fail(driver.ErrUnavailable, cause) // proves nothing about KILL: try again
 }
 
 func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
@@ -212,7 +213,7 @@ func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 	return locked.Bool, err
 }
 
-// How a sleep ends; see queries/mysql/unseen.sql.
+// Outcomes of a sleep; see queries/mysql/unseen.sql.
 const (
 	slept         = 0
 	sleepLockFree = 1
@@ -235,9 +236,8 @@ func (l *listener) doze(ctx context.Context) (outcome int64, err error) {
 	})
 }
 
-// sleep runs a statement that sleeps. The driver answers the end of a context by closing the
-// connection, on whose other end the server would sleep on and keep the named lock: so the
-// statement is interrupted instead.
+// sleep runs a statement that sleeps. When a context ends, the driver closes the connection, but
+// the server would sleep on and keep the named lock. So sleep interrupts the statement instead.
 func (l *listener) sleep(
 	ctx context.Context, length time.Duration, statement func(context.Context) (outcome int64, err error),
 ) (outcome int64, err error) {
@@ -264,9 +264,9 @@ func (l *listener) sleep(
 	return outcome, unanswered(ctx, err)
 }
 
-// interruptUntil interrupts the listener's statement again and again, until it has ended or the
-// server refuses, which is ErrUnsupported. It returns nil where the last KILL was carried out,
-// whatever it hit.
+// interruptUntil interrupts the listener's statement repeatedly until the statement has ended,
+// limit has passed, or the server refuses (ErrUnsupported). It returns nil if the last KILL
+// succeeded, whichever statement it hit.
 func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -288,7 +288,7 @@ func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) er
 	}
 }
 
-// unanswered tells the end of the listener's own patience from the end of ctx.
+// unanswered distinguishes the end of the listener's own timeout from the end of ctx.
 func unanswered(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return driver.Fail(driver.ErrUnavailable, errors.New("the listener's statement was not answered"))

@@ -12,17 +12,16 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// exhausted reports whether the server refused to prepare a statement because all its clients
-// together have as many as it allows (max_prepared_stmt_count). Nothing was run, and a transaction
-// goes on.
+// exhausted reports whether the server refused to prepare a statement because its clients together
+// have reached max_prepared_stmt_count. Nothing was run, and a transaction continues.
 func exhausted(err error) bool { return mysqlserver.Number(err) == mysqlserver.TooManyPrepared }
 
-// literal is a statement with its parameters as literals: numbers, and the bytes of texts in
-// hexadecimal digits, which no sql_mode and no character set reads otherwise. A text has the
-// character set that it has as a parameter. Where there is a parameter of another type the
-// statement stays as it is.
+// literal returns a statement with its parameters as literals: numbers, and texts as hexadecimal
+// digits, which every sql_mode and character set reads alike. A text has the character set that it
+// would have as a parameter. If a parameter has another type, literal returns the statement
+// unchanged.
 func (p *prepared) literal(text string, args []any) (string, []any) {
-	parts := strings.Split(p.spelled(text), "?") // none of our texts has one that is no parameter
+	parts := strings.Split(p.spelled(text), "?") // every "?" in our statements is a parameter
 	if len(parts) != len(args)+1 {
 		return text, args
 	}
@@ -49,7 +48,7 @@ func (p *prepared) literal(text string, args []any) (string, []any) {
 	return b.String() + parts[len(args)], nil
 }
 
-// introducer names the character set of a text. Bytes that are no text have none.
+// introducer names the character set of a text. Bytes that are no valid text have none.
 func (p *prepared) introducer(text string) string {
 	charset, _ := p.charset.Load().(string)
 	switch {
@@ -61,7 +60,7 @@ func (p *prepared) introducer(text string) string {
 	return "_" + charset + " "
 }
 
-// examine is the package's examine, and remembers the character set of the connections.
+// examine calls the function examine, and remembers the character set of the connections.
 func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
 	charset, err := examine(ctx, on)
 	if err == nil {

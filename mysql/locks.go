@@ -13,9 +13,9 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked
-// it asks for again and again, for as long as a transaction of dblock's own may take: ErrBusy.
-// Without wait it does so just long enough for most of them.
+// lockRow locks a name's row. If the row is missing it locks nothing, at READ COMMITTED. It retries
+// a locked row for rowTimeout, enough for any transaction of dblock, and then fails with ErrBusy.
+// Without wait it retries for a fifth of that, enough for most of them.
 func (e *engine) lockRow(
 	ctx context.Context, q *mysqldb.Queries, name string, wait bool,
 ) (mysqldb.LockRowRow, bool, error) {
@@ -44,7 +44,7 @@ func (e *engine) lockRow(
 	}
 }
 
-// sleep waits for about as long as said, or until ctx ends: then it returns the context's error.
+// sleep waits for half to one and a half times about. If ctx ends first, sleep returns its error.
 func sleep(ctx context.Context, about time.Duration) error {
 	timer := time.NewTimer(about/2 + rand.N(about))
 	defer timer.Stop()
@@ -56,14 +56,15 @@ func sleep(ctx context.Context, about time.Duration) error {
 	}
 }
 
-// lockSession locks a session's row, and is ErrBusy where another is ending it.
+// lockSession locks a session's row. It fails with ErrBusy if another transaction is ending the
+// session.
 func lockSession(ctx context.Context, q *mysqldb.Queries, session string) (dead, there bool, err error) {
 	dead, there, err = find(ctx, q.LockSession, session)
 	return dead, there, busy(err)
 }
 
-// busy is the error of a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout:
-// only the statement tells them apart.
+// busy converts the error of a statement with NOWAIT. MariaDB answers such a statement with a lock
+// wait timeout, which only the caller can tell from a real one.
 func busy(err error) error {
 	if n := mysqlserver.Number(err); n == mysqlserver.LockNoWait || n == mysqlserver.LockWaitTimeout {
 		return driver.Fail(driver.ErrBusy, err)
@@ -74,7 +75,7 @@ func busy(err error) error {
 // granted is found for a statement with NOWAIT.
 func granted(err error) (bool, error) { return found(busy(err)) }
 
-// found tells a row that is missing from a failure.
+// found distinguishes a missing row from a failure.
 func found(err error) (bool, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

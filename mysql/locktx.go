@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// keepRow is for how long a purge leaves a row alone that LockTx has made or touched; enough is
-	// what must be left of that when LockTx goes on to lock the row, in the next statement but one.
+	// keepRow is the time for which a purge spares a row that LockTx has made or touched. enough is
+	// the part of it that must remain when LockTx goes on to lock the row, two statements later.
 	keepRow = 10 * time.Minute
 	enough  = time.Minute
 )
@@ -24,17 +24,16 @@ var (
 	errPurged = driver.Fail(driver.ErrRetry,
 		errors.New("the lock's row was purged in the same moment, and its place may be locked: roll back"))
 	errTaken = driver.Fail(driver.ErrRetry,
-		errors.New("another took the lock in the same moment, and must wait for this transaction to release it: "+
-			"roll back"))
+		errors.New("another client took the lock in the same moment, and cannot release it before this "+
+			"transaction ends: roll back"))
 	errRests = driver.Fail(driver.ErrRetry,
-		errors.New(
-			"another had the lock in the same moment, and nobody gets it yet for the sake of MinHold: roll back"))
+		errors.New("the lock was just released and MinHold has not elapsed: roll back"))
 )
 
-// LockTx looks beside the transaction before it locks anything in it, since a row lock cannot be
-// given back. The row is made there too, and kept from a purge: in the transaction, at REPEATABLE
-// READ and above, to look for a row that is missing locks the gap where it would be, and every
-// insert there waits for the transaction.
+// LockTx reads outside the transaction before it locks anything inside, since a transaction cannot
+// release a row lock. It also makes the row there, and protects it from a purge. At REPEATABLE READ
+// and above, a read of a missing row inside the transaction would lock the gap around it, and every
+// insert there would wait for the transaction.
 func (t transactions) LockTx(
 	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn,
 ) (driver.State, bool, error) {
@@ -62,7 +61,7 @@ func (t transactions) LockTx(
 	if row.RestsUntil > 0 && row.SessionID == "" {
 		quiet, cancel := transaction.Lenient(ctx)
 		defer cancel()
-		now, err := t.queries(tx).Clock(quiet) // after the lock, which may have been waited for
+		now, err := t.queries(tx).Clock(quiet) // after the lock, which may have taken time
 		if err != nil {
 			return driver.State{}, false, ended(quiet, err)
 		}
@@ -86,13 +85,13 @@ func (t plainTx) QueryRowContext(ctx context.Context, text string, args ...any) 
 func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	// no statement of the engine's: tx may be of another pool
+	// The engine's prepared statements do not fit: tx may be of another pool.
 	id, err := mysqldb.New(plainTx{tx, t.engine.prepared.in}).Database(quiet)
 	return id, ended(quiet, err)
 }
 
-// open reports whether a name is free for LockTx, and if so has made sure that its row is there and
-// stays. Otherwise it returns the state.
+// open reports whether a name is free for LockTx. If so, it has made sure that the name's row
+// exists and stays. Otherwise it returns the state.
 func (t transactions) open(
 	ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool,
 	onSideConn driver.OnSideConn,
@@ -104,9 +103,8 @@ func (t transactions) open(
 	return state, open, err
 }
 
-// open comes back to a row that is locked while it ought to be kept from a purge: for as long as a
-// purge takes. Whatever has it locked for longer is the application's, and what that has locked
-// nobody purges.
+// open retries a locked row that is to be protected from a purge, for as long as a purge takes. If
+// the row stays locked for longer, an application's transaction has it, and a purge skips it.
 func (e *engine) open(
 	ctx context.Context, up upkeep, name string, free func(session, attempt string, used, waiters int32) bool,
 ) (driver.State, bool, error) {
@@ -144,9 +142,10 @@ func (e *engine) open(
 	}
 }
 
-// makeRow makes a name's row, or has its caller look again where somebody makes it in the same
-// moment. That may be locked, and is waited for, for no longer than a second at a time; MariaDB
-// refuses what its innodb_snapshot_isolation has not seen, at READ COMMITTED too.
+// makeRow makes a name's row. If another client makes the same row at this moment, makeRow returns
+// nil and its caller reads again. That row may be locked, and the insert waits for it for at most a
+// second at a time. MariaDB with innodb_snapshot_isolation refuses a row that the snapshot does not
+// have, also at READ COMMITTED.
 func (u upkeep) makeRow(ctx context.Context, name string) error {
 	_, err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
 	if errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
@@ -155,15 +154,15 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 	return err
 }
 
-// lock locks a name's row in the caller's transaction. It reports false where the row is missing,
-// and is ErrBusy where the row is locked and must not be waited for. It runs after OnSideConn has
-// run: the server is known. It waits in turns, of which the server knows: it serves those that wait
-// in their order, but for the end of a turn, and finds deadlocks.
+// lock locks a name's row in the caller's transaction. It returns false if the row is missing, and
+// ErrBusy if the row is locked and wait is false. It runs after OnSideConn, so the server's
+// properties are known. It waits in turns inside the server, which serves waiters in order (except
+// at the end of a turn) and detects deadlocks.
 func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	limit := transaction.Turn
-	// a refused NOWAIT would end the transaction
+	// On a server that rolls back on a timeout, a refused NOWAIT would end the transaction.
 	if info := t.engine.info.Load(); !wait && info.undoes && info.mariaDB {
 		limit = t.engine.rowTimeout
 	} else if !wait {
@@ -190,7 +189,7 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	}
 }
 
-// inTurn has queries that wait for a row for no longer than a limit.
+// inTurn bounds the time for which a query waits for a row.
 type inTurn struct {
 	mysqldb.DBTX
 	limit time.Duration

@@ -1,19 +1,21 @@
 // Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer and MariaDB 10.6 or newer.
 //
-// To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the
-// name has none; to release it when nobody waits is another. A third hands a lock over to a waiter
-// that lives and wants the whole name, or to a run, and a fourth queues for a lock (short.go). Each
-// is its own transaction, and a process that stops in between keeps nothing locked.
+// Taking a free lock is one UPDATE that decides by the lock's row alone, after an INSERT if the
+// name has no row. Releasing a lock without waiters is another. A third hands a lock over to a
+// living waiter, or cohort, that wants the whole name. A fourth joins the queue of a lock
+// (short.go). Each is a transaction of its own, so a process that stops in between keeps nothing
+// locked.
 //
 // Everything else is a transaction at READ COMMITTED, whatever the application's default, that
-// first locks the name's row and decides in later statements. It is several round trips: a process
-// stopped in the middle of one keeps that name's row locked for a TTL, after which the server ends
-// its connection. So is all that is shared: no statement writes the lock's row and a share's.
+// first locks the name's row and decides in later statements. It takes several round trips: a
+// process stopped in the middle of one keeps that name's row locked for a TTL, after which the
+// server ends its connection. Shared locks always go this way, because no single statement writes
+// the lock's row and a share's row.
 //
-// A grant to another session ends the sleep of that session's listener, with KILL
-// QUERY on the connection that holds the session's named lock. Processes that wait for each other's
-// locks must therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN);
-// otherwise a waiter notices its grant only when its listener next looks, within seconds.
+// A grant to another session ends the sleep of that session's listener, with KILL QUERY on the
+// connection that holds the session's named lock. Processes that wait for each other's locks must
+// therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN). Otherwise a
+// waiter notices its grant only when its listener next looks, within seconds.
 //
 // Named makes a client of the server's own named locks, GET_LOCK, which need no tables
 // (internal/named).
@@ -35,27 +37,27 @@ import (
 )
 
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The
-// pool stays the application's: dblock never closes it. Each client reserves one of its connections
-// for heartbeats, one for its transactions, and, once somebody has waited, one to listen for
-// wake-ups. For its transactions, which hand over, queue and share, it takes up to
-// a quarter of the pool, 8 at most, and gives back after half a TTL what it does not use. These
-// connections have a wait_timeout of one TTL, so that the row of a name does not stay locked where
-// the process is stopped in the middle of a transaction.
+// pool remains the application's: dblock never closes it. Each client reserves one of its
+// connections for heartbeats, one for its transactions, and one to listen for wake-ups once a
+// request has waited. For its transactions, which hand over, queue and share, the client takes up
+// to a quarter of the pool, at most 8 connections, and returns the unused ones after half a TTL.
+// These connections have a wait_timeout of one TTL: if the process is stopped in the middle of a
+// transaction, the name's row does not stay locked for longer.
 //
 // The pool must allow 3 connections: for heartbeats, for transactions, and for everything else.
-// With 3 a client polls for its grants instead of listening; to listen takes 4. A
-// transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx
-// allow one more for each that is open at a time. A smaller pool is ErrConfig. Clients that share a
-// pool reserve their connections each: one that would take the last is ErrConfig at its first lock.
-// Run migrate.Up or the files of package migrations first.
+// With 3 a client polls for its grants; listening takes 4. A transaction of the application has a
+// connection of its own: with Guard, LockTx or UnlockTx, allow one more for each that is open at a
+// time. A smaller pool is ErrConfig. Each client that shares a pool reserves its own connections: a
+// client that would take the last one fails with ErrConfig at its first lock. Run migrate.Up or the
+// files of package migrations first.
 //
 // The tables are those of the pool's default database. LockTx, Guard and UnlockTx need a
-// transaction whose default database is the same; its own tables may be in another one of the
-// server, under their full names. All connections are the pool's, whose connection attributes are
-// in its DSN: a pool of dblock's own with connectionAttributes=program_name:dblock/orders makes
-// them known to performance_schema.
+// transaction with the same default database; tables in other databases of the server can be used
+// under their full names. All connections are the pool's, whose connection attributes are in its
+// DSN: a separate pool with connectionAttributes=program_name:dblock/orders makes dblock's
+// connections recognisable in performance_schema.
 //
-// In a Galera cluster and in a group with several primaries leases work with any number of writing
+// In a Galera cluster and in a group with several primaries, leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
 func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
@@ -69,20 +71,20 @@ func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 // Option is a setting of New.
 type Option func(*engine)
 
-// SingleWriter says that all clients of these locks use the same node of a Galera cluster
+// SingleWriter states that all clients of these locks use the same node of a Galera cluster
 // (wsrep_on=ON), or of a group with several primaries (group_replication_single_primary_mode=OFF),
 // at any time. LockTx, TryLockTx and Guard rely on row locks, which hold on one node only: without
-// SingleWriter they are ErrConfig on such a server. dblock cannot check what SingleWriter says:
-// where it is not true, two transactions on two nodes have the same lock at once. A fail-over to
-// another node ends the transactions that were open. Galera also ends a transaction whose wait in
-// LockTx is over with its context: then the error is one of a deadlock. On any other server it
-// changes nothing. Default: not said.
+// SingleWriter they are ErrConfig on such a server. dblock cannot check the statement: if it is
+// false, two transactions on two nodes can have the same lock at once. A fail-over to another node
+// ends the open transactions. Galera also ends a transaction whose wait in LockTx ended with its
+// context: the error is then that of a deadlock. On any other server SingleWriter changes nothing.
+// Default: not stated.
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
-// Database has a client find dblock's tables in a database of the server, whatever the default
-// database of the connections that it uses, also of those with the application's transactions.
-// migrate.In makes them there. A name is letters, digits, "_", "$" and "-", at most 63 bytes: any
-// other is ErrConfig from dblock.New. Default: the default database.
+// Database names the database of the server that has dblock's tables, whatever the default database
+// of the connections, including those with the application's transactions. migrate.In makes the
+// tables there. A name has letters, digits, "_", "$" and "-", at most 63 bytes: any other is
+// ErrConfig from dblock.New. Default: the default database.
 //
 // The tables of packages fence and optimistic stay in the transaction's default database.
 func Database(name string) Option {
@@ -95,17 +97,17 @@ func Database(name string) Option {
 	}
 }
 
-// AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
-// servers that speak MySQL's protocol, and whose locks are not InnoDB's: TiDB, OceanBase, Vitess
-// and PlanetScale. Nothing was tested there. Default: not said.
+// AnyServer accepts every server. Without AnyServer, the first lock is ErrConfig on servers that
+// speak MySQL's protocol but do not have InnoDB's locks: TiDB, OceanBase, Vitess and PlanetScale.
+// dblock is not tested on these. Default: not accepted.
 func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 const (
-	// rowTimeout is how long a statement of ours comes back to a row that is locked: time enough
-	// for any transaction of dblock's own to pass. What takes longer is the application's, and
-	// nobody keeps a connection to wait for that.
+	// rowTimeout is the time for which a statement retries a locked row: enough for any transaction
+	// of dblock to end. A longer one is the application's, and no connection is kept to wait for
+	// it.
 	rowTimeout = 100 * time.Millisecond
-	// firstPause and longestPause bound the wait between two tries to lock a row.
+	// firstPause and longestPause bound the wait between two attempts to lock a row.
 	firstPause   = 500 * time.Microsecond
 	longestPause = 8 * time.Millisecond
 )
@@ -114,17 +116,18 @@ type engine struct {
 	db       *sql.DB
 	prepared *prepared
 	side     *connpool.Pool[upkeep]
-	reads    atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
-	// of the server that the latest reserved connection is on; nil before the first
+	// the data that a plain SELECT of this pool sees: unknown, committed, dirty
+	reads atomic.Int32
+	// info describes the server of the latest reserved connection; nil before the first.
 	info         atomic.Pointer[serverInfo]
 	rowTimeout   time.Duration
-	nap          time.Duration // the most that a statement of a listener sleeps
-	proof        time.Duration // how long a listener waits for its own first KILL
+	nap          time.Duration // bounds the sleep of a listener's statement
+	proof        time.Duration // bounds the wait of a listener for its own first KILL
 	singleWriter bool
-	anyServer    bool  // the application knows what it does
-	misplaced    error // why the tables cannot be where the application says
+	anyServer    bool  // the application accepts every server
+	misplaced    error // the error of an invalid option Database
 	rowQueues    rowQueues
-	obstructed   func() // tells a test that a row was found locked; else nil
+	obstructed   func() // tells a test that a row was found locked; nil otherwise
 }
 
 const (
@@ -148,12 +151,12 @@ func (e *engine) Validate() error {
 	return connpool.Enough(e.db.Stats().MaxOpenConnections, "SetMaxOpenConns(3)")
 }
 
-// queries run one by one on any connection, each its own transaction at the application's isolation
-// level.
+// queries runs statements one by one on any connection, each in its own transaction at the
+// application's isolation level.
 func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
 
-// transact runs work as one transaction at READ COMMITTED and commits it. The listeners of the
-// sessions that work then names in wake are woken, on the same connection: the pool may have no
+// transact runs work as one transaction at READ COMMITTED and commits it. Then it wakes the
+// listeners of the sessions that work returns, on the same connection, since the pool may have no
 // other.
 func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
 	return e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) { return work(mysqldb.New(db)) })
@@ -187,9 +190,9 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 	return mysqlserver.Interpret(err)
 }
 
-// transactApart runs work on a connection of the side pool. Between two statements the process may
-// be stopped, and its transaction would keep the name's row locked: there the server ends it after
-// a TTL of silence.
+// transactApart runs work on a connection of the side pool. If the process is stopped between two
+// statements, the transaction keeps the name's row locked; on this connection the server ends it
+// after a TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
 	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error {
 		return u.transactWith(ctx,
@@ -197,15 +200,15 @@ func (e *engine) transactApart(ctx context.Context, work func(db mysqldb.DBTX) (
 	}))
 }
 
-// errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be
-// discarded.
+// errUnanswered means that the server has not acknowledged the end of a transaction. The connection
+// must be discarded.
 var errUnanswered = errors.New("the end of the transaction was not answered")
 
-// finish ends a transaction, and waits for that no longer than ctx allows: database/sql takes no
+// finish ends a transaction, and waits for the answer only until ctx ends: database/sql takes no
 // context there.
 func finish(ctx context.Context, end func() error) error {
 	ended := make(chan error, 1)
-	go func() { ended <- end() }() // until the server answers, or the network gives up
+	go func() { ended <- end() }() // ends when the server answers or the network fails
 	select {
 	case err := <-ended:
 		return err
@@ -214,7 +217,7 @@ func finish(ctx context.Context, end func() error) error {
 	}
 }
 
-// transactOn runs a transaction on a connection. An error of work, or a context that ends, rolls it
+// transactOn runs a transaction on a connection. An error of work, or the end of ctx, rolls it
 // back.
 func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(db mysqldb.DBTX) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -230,7 +233,8 @@ func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(db m
 		return err
 	}
 	err = mysqlserver.AtCommit(finish(ctx, tx.Commit))
-	if errors.Is(err, sql.ErrTxDone) { // its context ended, and database/sql has rolled it back
+	// ctx ended, and database/sql has rolled the transaction back
+	if errors.Is(err, sql.ErrTxDone) {
 		return driver.Fail(driver.ErrUnavailable, driver.Join(ctx.Err(), err))
 	}
 	return err

@@ -14,15 +14,15 @@ import (
 	"github.com/dblock-go/dblock/internal/tables"
 )
 
-// clock is how statements name the time, and now is what that view says.
+// clock is the view of the time in statements. now is its definition.
 const (
 	clock = "(SELECT c.now_us FROM dblock_clock c)"
 	now   = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 )
 
-// spelled is a statement with the clock spelled out, and the database of the tables. The servers
-// make a temporary table wherever a statement names the view, and sqlc does not know
-// UTC_TIMESTAMP(6).
+// spelled returns a statement with the definition of the clock in place of its view, and with the
+// database of the tables. The servers make a temporary table wherever a statement names the view,
+// and sqlc does not know UTC_TIMESTAMP(6).
 func (p *prepared) spelled(text string) string {
 	if !p.byView {
 		text = strings.ReplaceAll(text, clock, now)
@@ -30,27 +30,27 @@ func (p *prepared) spelled(text string) string {
 	return p.in.MySQL(text)
 }
 
-// prepared runs statements that it prepares once. Without that, a statement with parameters is two
-// round trips on a pool that does not interpolate them, and nothing tells whether it does. The
+// prepared runs statements that it prepares once. An unprepared statement with parameters takes two
+// round trips on a pool that does not interpolate them, and nothing shows whether a pool does. The
 // texts are the generated ones, some forty.
 //
-// Where the server has no room for another prepared statement, of all its clients, it is sent as
+// If the server has no room for another prepared statement of any client, the statement is sent as
 // text: see literal.
 type prepared struct {
 	on      mysqldb.DBTX
-	charset *atomic.Value // string: that of the pool's connections, once it is known
+	charset *atomic.Value // string: the character set of the pool's connections, once known
 	*statements
-	in     *tables.In // where the tables are; nil: in the default database
-	byView bool       // statements go on naming the view, whose clock a test moves
+	in     *tables.In // the location of the tables; nil: the default database
+	byView bool       // statements keep naming the view, whose clock a test moves
 }
 
-// statements is apart from prepared so that it outlives it: nobody closes an engine, and what it
-// has prepared on the application's pool goes when the last reference to it does.
+// statements is separate from prepared so that it outlives prepared. An engine is never closed, so
+// its statements on the application's pool end with the last reference to prepared.
 type statements struct {
-	turn   chan struct{} // held by the one that prepares
-	mu     sync.Mutex    // of all below
+	turn   chan struct{} // held by the goroutine that prepares
+	mu     sync.Mutex    // guards all fields below
 	byText map[string]*sql.Stmt
-	wanted map[string]bool // seen inside transactions, not yet prepared
+	wanted map[string]bool // used inside transactions, not prepared yet
 }
 
 func newStatements() *statements {
@@ -63,7 +63,7 @@ func preparedOn(db *sql.DB) *prepared {
 	return p
 }
 
-// onConn needs no cleanup: the statements go with the connection.
+// onConn needs no cleanup: the statements end with the connection.
 func (p *prepared) onConn(conn *sql.Conn) *prepared {
 	return &prepared{on: conn, charset: p.charset, statements: newStatements(), in: p.in, byView: p.byView}
 }
@@ -76,9 +76,9 @@ func (s *statements) close() {
 	}
 }
 
-// prepare prepares each text once: of many goroutines that want it, the others wait for the first.
-// A waiter holds no connection, and no statement is closed here: Close waits for the
-// connections on which it is in use.
+// prepare prepares each text once: of many goroutines that need it, the others wait for the first.
+// A waiter holds no connection, and no statement is closed here: Close waits for the connections on
+// which the statement is in use.
 func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.ready(text); stmt != nil {
 		return stmt, nil
@@ -109,8 +109,8 @@ func (s *statements) ready(text string) *sql.Stmt {
 	return s.byText[text]
 }
 
-// inTx returns the statement for use in a transaction, or nil where it is not prepared yet; then it
-// is wanted.
+// inTx returns the statement for use in a transaction. If it is not prepared yet, inTx returns nil
+// and records it in wanted.
 func (p *prepared) inTx(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt {
 	p.mu.Lock()
 	stmt := p.byText[text]
@@ -124,8 +124,8 @@ func (p *prepared) inTx(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt 
 	return tx.StmtContext(ctx, stmt)
 }
 
-// catchUp prepares what transactions have wanted. MUST be called without holding a connection of
-// the pool: preparing takes one, and where every connection waits for another nobody goes on.
+// catchUp prepares the wanted statements. MUST be called without holding a connection of the pool:
+// preparing takes one, and if every connection waits for another, all are blocked.
 func (p *prepared) catchUp(ctx context.Context) error {
 	p.mu.Lock()
 	texts := slices.Collect(maps.Keys(p.wanted))
@@ -140,7 +140,7 @@ func (p *prepared) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// PrepareContext is there for the generated interface only.
+// PrepareContext exists only for the generated interface.
 func (p *prepared) PrepareContext(ctx context.Context, text string) (*sql.Stmt, error) {
 	return p.on.PrepareContext(ctx, text)
 }
@@ -190,7 +190,8 @@ func (p *prepared) QueryRowContext(ctx context.Context, text string, args ...any
 	} else {
 		text = p.spelled(text)
 	}
-	return p.on.QueryRowContext(ctx, text, args...) // a Row cannot be made of an error: it fails again by itself
+	// a Row cannot carry an error: the statement fails again
+	return p.on.QueryRowContext(ctx, text, args...)
 }
 
 // preparedTx runs prepared statements in a transaction. It prepares nothing through the pool.

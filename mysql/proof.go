@@ -8,9 +8,9 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// proven returns the result of a statement. A statement that must do a row, and did none, is
-// transaction.ErrUnproven. The affected rows do not count an UPDATE that changes nothing, unless
-// the pool has clientFoundRows: such a statement sets LAST_INSERT_ID.
+// proven returns the result of a statement. A statement that must change a row, and changed none,
+// is transaction.ErrUnproven. Affected rows omit an UPDATE that writes equal values, unless the
+// pool has clientFoundRows: such a statement sets LAST_INSERT_ID.
 func proven(text string, result sql.Result, err error) (sql.Result, error) {
 	if err != nil || !transaction.MustAct(text) {
 		return result, err
@@ -25,7 +25,7 @@ func proven(text string, result sql.Result, err error) (sql.Result, error) {
 	return result, err
 }
 
-// did returns transaction.ErrUnproven unless a statement has done so many rows.
+// did returns transaction.ErrUnproven unless the statement has changed want rows.
 func did(rows int64, err error, want int) error {
 	if err == nil && rows != int64(want) {
 		return transaction.ErrUnproven
@@ -33,8 +33,8 @@ func did(rows int64, err error, want int) error {
 	return err
 }
 
-// whole returns a list without its last row, which the statement adds behind all that it finds. A
-// list without that row was cut short, and must not decide anything.
+// whole returns a list without its last row, which the statement adds as an end mark. A list
+// without that row was cut short, and must not decide anything.
 func whole[T any](rows []T, err error, ends func(T) bool) ([]T, error) {
 	last := len(rows) - 1
 	if err == nil && (last < 0 || !ends(rows[last])) {
@@ -46,7 +46,7 @@ func whole[T any](rows []T, err error, ends func(T) bool) ([]T, error) {
 	return rows[:last], nil
 }
 
-// find asks for a row. It asks once more before it reports that there is none.
+// find reads a row. It reads twice before it reports that there is none.
 func find[P, R any](
 	ctx context.Context, ask func(context.Context, P) (R, error), what P,
 ) (row R, there bool, err error) {

@@ -11,14 +11,14 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// listSizes are the lengths of list that are sent, filled up with the last element: each length is
-// a statement of its own to the server.
+// listSizes are the lengths of the lists that are sent. A list is padded with its last element,
+// because each length is a separate statement to the server.
 var listSizes = []int{1, 8, 64, maxList}
 
 const maxList = 512
 
-// Read reads a queue of at most so many waiters together with the name. Of a longer queue it reads
-// the places behind the first in a statement of its own, a moment later.
+// Read reads a queue of at most waiters places together with its name. Of a longer queue, it reads
+// the places behind the first in a second statement, a moment later.
 func (e *engine) Read(
 	ctx context.Context, session string, names []string, waiters int,
 ) (states []driver.State, err error) {
@@ -69,7 +69,7 @@ func read(
 	})
 }
 
-// chunks cuts a list into lists of listSizes.
+// chunks cuts a list into padded lists of listSizes.
 func chunks[T any](list []T) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for part := range slices.Chunk(list, maxList) {
@@ -90,9 +90,9 @@ func pad[T any](list []T) []T {
 	return padded
 }
 
-// read runs statements that only read and of which each sees one snapshot. Where the application
-// reads uncommitted data, a grant that is taken back would be seen: then it is a transaction, which
-// costs three round trips more.
+// read runs statements that only read, each of which sees one snapshot. If the application reads
+// uncommitted data, such a statement could see a grant that is rolled back: read then uses a
+// transaction, for three more round trips.
 func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) error {
 	if e.reads.Load() == unknown {
 		if err := e.learn(ctx, e.db); err != nil {
@@ -105,8 +105,8 @@ func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) 
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
 }
 
-// learn asks a connection for the application's isolation level. MySQL and MariaDB call it
-// differently.
+// learn reads the application's isolation level from a connection. MySQL and MariaDB name the
+// variable differently.
 func (e *engine) learn(ctx context.Context, on querier) error {
 	level, err := variable(ctx, on, "transaction_isolation", "tx_isolation")
 	if err != nil {
@@ -120,7 +120,7 @@ func (e *engine) learn(ctx context.Context, on querier) error {
 	return nil
 }
 
-// variable is a variable of the connection, "" where the server has none of these names.
+// variable returns a variable of the connection, or "" if the server knows neither name.
 func variable(ctx context.Context, on querier, name, alias string) (string, error) {
 	var value string
 	err := on.QueryRowContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('"+name+"', '"+alias+

@@ -16,8 +16,8 @@ func (e *engine) DropReadOnly(ctx context.Context) {
 	})
 }
 
-// readOnly reports whether a connection's server, or its session, accepts no writes. The variable
-// of a session has two names, of which a server may know one.
+// readOnly reports whether a connection's server, or its session, accepts no writes. The session's
+// variable has two names, and a server may know only one.
 func readOnly(ctx context.Context, conn *sql.Conn) bool {
 	return conn.QueryRowContext(ctx, `SHOW SESSION VARIABLES WHERE Value = 'ON'
 		AND Variable_name IN ('read_only', 'transaction_read_only', 'tx_read_only')`).Scan(new(string), new(string)) == nil

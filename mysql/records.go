@@ -103,7 +103,7 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 	return deleted, nil
 }
 
-// Incarnation begins where there is none: the insert id says whose it is.
+// Incarnation begins one if there is none. The insert id shows whether this transaction began it.
 func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in driver.Incarnation, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.IncarnationRow,
@@ -141,5 +141,5 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in d
 	return in, nil
 }
 
-// count is a limit as the statements take it.
+// count converts a limit for the statements.
 func count(limit int) int32 { return int32(min(limit, math.MaxInt32)) }

@@ -9,10 +9,9 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// rest sleeps until it is interrupted, for a nap at most, by a statement that names no table: an
-// idle listener holds up nobody who locks the tables. A KILL that comes before the statement is
-// lost. So another connection looks for grants once the listener sleeps. It reports looked where
-// that connection could.
+// rest sleeps for a nap, or until it is interrupted, with a statement that names no table: an idle
+// listener blocks no DDL. A KILL before the statement begins is lost. So another connection looks
+// for grants once the listener sleeps. looked reports whether that connection could.
 func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome int64, looked bool, err error) {
 	l.tag = mysqlserver.NewTag()
 	asleep, end := context.WithCancel(ctx)
@@ -35,7 +34,7 @@ func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome in
 	return outcome, beside == nil, err
 }
 
-// sleepTied sleeps, and has the tag for as long. A sleep that is interrupted may leave it.
+// sleepTied sleeps, and holds the tag meanwhile. An interrupted sleep may leave the tag behind.
 func (l *listener) sleepTied(ctx context.Context) (outcome int64, err error) {
 	sleep := fmt.Sprintf("2 * SLEEP(%f)", l.nap.Seconds())
 	if l.sleepLock != "" {
@@ -47,7 +46,7 @@ func (l *listener) sleepTied(ctx context.Context) (outcome int64, err error) {
 	return checkSleepLock(outcome, err)
 }
 
-// untie takes away the tag that an interrupted sleep has left. It reports cut as news does.
+// untie releases the tag of an interrupted sleep. cut has the meaning that it has in news.
 func (l *listener) untie(ctx context.Context) (cut bool, err error) {
 	if l.tag == "" {
 		return false, nil
@@ -63,8 +62,8 @@ func (l *listener) untie(ctx context.Context) (cut bool, err error) {
 	}
 }
 
-// lookOnSide reads what others gave to the session, once the statement with the tag has begun. It
-// gives up where that ends sooner, with asleep.
+// lookOnSide reads grants by other sessions once the statement with the tag has begun. It stops
+// when asleep ends.
 func (l *listener) lookOnSide(asleep context.Context) (rows []mysqldb.UnseenRow, err error) {
 	err = l.engine.side.Do(asleep, func(ctx context.Context, u upkeep) error {
 		for pause := firstPause; ; pause = min(2*pause, longestPause) {

@@ -8,22 +8,22 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// rowQueues lets the goroutines of one engine go to a name's row one after the other. Otherwise
-// they find it locked by each other, and come back to it at random: with eight readers of one name
-// most of the time, and some in vain. It is a courtesy, not a lock: a goroutine that has waited as
-// long as for a locked row goes on regardless, so that a connection that hangs holds up no other.
+// rowQueues lets the goroutines of one engine reach a name's row one after the other. Without
+// rowQueues they find the row locked by each other and retry at random: with eight readers of one
+// name most of the time, and sometimes in vain. It is not a lock: after the timeout for a locked
+// row a goroutine goes on regardless, so a connection that hangs blocks no other.
 type rowQueues struct {
-	mu   sync.Mutex // of list
+	mu   sync.Mutex // guards list
 	list map[string]*rowQueue
 }
 
 type rowQueue struct {
-	taken chan struct{} // full while a goroutine has it; goroutines get it in the order in which they came
-	users int           // how many have it or wait for it; protected by rowQueues.mu
+	taken chan struct{} // full while a goroutine has the turn; served in order of arrival
+	users int           // the goroutines that have the turn or wait for it; guarded by rowQueues.mu
 }
 
-// await returns when it is the caller's turn, or it has waited for long enough, or ctx has ended.
-// The caller must call done.
+// await returns when the caller has its turn, timeout has passed, or ctx has ended. The caller must
+// call done.
 func (t *rowQueues) await(ctx context.Context, name string, timeout time.Duration) (done func()) {
 	t.mu.Lock()
 	if t.list == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Run is as of driver.Names.
+// Run implements driver.Names.
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if len(ops) != 1 {
 		return e.batch(ctx, ops)
@@ -25,9 +25,9 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 	return []protocol.Result{result}, nil
 }
 
-// general is a transaction that locks the name's row, runs the op, and writes the changes that the
-// op leaves. The listeners of the sessions that get a hint are woken after the commit: they find
-// their grants in the tables.
+// general runs a transaction that locks the name's row, runs the op, and writes its changes. After
+// the commit it wakes the listeners of the sessions that get a hint, which find their grants in the
+// tables.
 func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.Result, err error) {
 	var refused string // the attempt whose guard refused the op
 	err = e.transactAtWith(ctx, op.On(), func(db mysqldb.DBTX) (wake []string, err error) {
@@ -59,8 +59,8 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.R
 	return result, nil
 }
 
-// obtainRow locks the row of a name, and makes it first if make is true. The row of a name that has
-// none is empty, but for the time.
+// obtainRow locks the row of a name, and first makes it if make is true. A missing row is returned
+// empty, except for the time.
 func (e *engine) obtainRow(
 	ctx context.Context, q *mysqldb.Queries, op protocol.Op, make bool,
 ) (row mysqldb.LockRowRow, there bool, err error) {
@@ -85,8 +85,7 @@ func (e *engine) obtainRow(
 
 var errGone = errors.New("the name's row was purged at once")
 
-// others are the sessions that a change concerns, each once, without the one that makes it, which
-// knows.
+// others returns the sessions that a change concerns, each once, without self.
 func others(self string, sessions ...string) []string {
 	sessions = slices.DeleteFunc(sessions, func(s string) bool { return s == self })
 	slices.Sort(sessions)

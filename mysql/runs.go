@@ -58,7 +58,7 @@ func (t runTables) Claim(r slots.Row, over int64) (bool, error) {
 }
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
-	for range 2 { // the first may have been cut short
+	for range 2 { // the first statement may have been cut short
 		ended, err := e.queries().EndRun(ctx, mysqldb.EndRunParams{
 			Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
 		})

@@ -10,18 +10,18 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// serverInfo is what has to be known of a server before something is locked in a transaction of the
-// application's.
+// serverInfo holds the properties of a server that decide how a transaction of the application may
+// be locked.
 type serverInfo struct {
-	// undoes: a lock wait that times out takes the whole transaction back, and not its statement
-	// alone (innodb_rollback_on_timeout).
+	// undoes is set if a lock wait timeout rolls back the whole transaction, not only the statement
+	// (innodb_rollback_on_timeout).
 	undoes bool
-	// writers is what the server is where several nodes write; "" where it is not.
+	// writers describes a server of which several nodes write; "" for all others.
 	writers string
 	mariaDB bool
 }
 
-// askServer asks a server.
+// askServer reads the properties of a server.
 func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"version", "innodb_rollback_on_timeout"},
 		mysqlserver.WriterVariables...))
@@ -35,8 +35,8 @@ func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 	}, nil
 }
 
-// wakes is nil if a client can wake the listeners of all others. Otherwise it is ErrUnsupported: a
-// KILL on one node ends no sleep on another.
+// wakes returns nil if a client can wake the listeners of all others. Otherwise it returns
+// ErrUnsupported: a KILL on one node ends no sleep on another.
 func (e *engine) wakes() error {
 	if f := e.info.Load(); f.writers != "" && !e.singleWriter {
 		return driver.Fail(driver.ErrUnsupported,
@@ -45,15 +45,15 @@ func (e *engine) wakes() error {
 	return nil
 }
 
-// oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless
-// all clients use one. What is written excludes across nodes; FOR UPDATE and LOCK IN SHARE MODE are
-// not.
+// oneWriter refuses operations that rely on a row lock if row locks hold on one node only, unless
+// all clients use one node. Writes exclude each other across nodes; FOR UPDATE and LOCK IN SHARE
+// MODE do not.
 func (t transactions) oneWriter(ctx context.Context, what string, onSideConn driver.OnSideConn) error {
 	e := t.engine
 	if e.singleWriter {
 		return nil
 	}
-	if e.info.Load() == nil { // no connection was reserved so far
+	if e.info.Load() == nil { // no connection was reserved yet
 		if err := onSideConn(ctx, func(context.Context, driver.Upkeep) error { return nil }); err != nil {
 			return err
 		}

@@ -37,9 +37,7 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	return is, mysqlserver.Interpret(err)
 }
 
-// OpenSession examines a connection first: what would make a grant worth nothing is refused before
-// there is one.
-// known refuses a server on which locks would not exclude. It comes before all else that is asked,
+// known refuses a server on which locks would not exclude. It runs before all other statements,
 // which such a server may not answer.
 func (e *engine) known(ctx context.Context) error {
 	if e.anyServer {
@@ -52,6 +50,8 @@ func (e *engine) known(ctx context.Context) error {
 	return foreign.Refuse(version)
 }
 
+// OpenSession first examines a connection: settings that would make a grant worthless are refused
+// before the first grant.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 	})
 }
 
-// forget deletes a dead session to which nothing refers, and what it watches. Each row by its key:
-// a range would be locked at the application's level of isolation.
+// forget deletes a dead session to which nothing refers, and its watchers. It deletes each row by
+// its key: at the application's isolation level a range would be locked.
 func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, error) {
 	watched, err := q.WatchedBy(ctx, session)
 	if err != nil {
@@ -109,8 +109,8 @@ func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, err
 	return q.ForgetSession(ctx, session)
 }
 
-// bury ends a session whose row is locked. A heartbeat that was not deleted would keep the session
-// alive to its client.
+// bury ends a session whose row is locked. A remaining heartbeat would keep the session alive for
+// its client, so bury proves that it is gone.
 func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
 	if err := q.EndSession(ctx, session); err != nil {
 		return err
@@ -140,8 +140,8 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 		return false, err
 	}
 	if !there {
-		// Not before LockSession, which does not wait: an upsert waits behind the transaction
-		// that ends the session.
+		// This upsert must follow LockSession, which does not wait: the upsert waits for a
+		// transaction that ends the session.
 		if _, err := q.BurySession(ctx, session); err != nil {
 			return false, err
 		}
@@ -151,7 +151,7 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 	}
 	if !dead {
 		expiresAt, beats, err := find(ctx, q.LockHeartbeat, session)
-		if err != nil { // the wait for a heartbeat has a limit on a connection of the side pool
+		if err != nil { // on the side pool the wait for a heartbeat is bounded
 			return false, busy(err)
 		}
 		now, err := q.Clock(ctx) // after the lock: a heartbeat in flight was waited for
@@ -226,8 +226,8 @@ func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) 
 	return names, mysqlserver.Interpret(err)
 }
 
-// purged is how many rows one transaction deletes, each a round trip for which all of them are
-// locked: TryLock comes back to a locked row for no longer than that.
+// purged is the number of rows that one transaction deletes, each in a round trip during which all
+// of them are locked. TryLock retries a locked row for about that long.
 const purged = 8
 
 func (e *engine) Purge(

@@ -12,13 +12,14 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// settings are those of a session that decide whether what dblock sends is what arrives, and stays,
-// and the clock.
+// settings reads the settings that decide whether statements arrive intact and stay committed, and
+// the clock.
 const settings = "SELECT @@autocommit, @@sql_log_bin, @@completion_type, @@sql_mode, @@sql_select_limit," +
 	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary'), @@timestamp"
 
-// unset takes back, on a connection of the engine's own, what cuts lists short, a clock that stands
-// still, and what has MySQL refuse an EXISTS that it cannot turn into a join (error 3973).
+// unset resets, on a connection of the engine, settings that cut lists short, a clock that stands
+// still, and a switch with which MySQL refuses an EXISTS that it cannot turn into a join (error
+// 3973).
 func unset(ctx context.Context, conn *sql.Conn) error {
 	set := "SET SESSION sql_select_limit = 18446744073709551615, timestamp = DEFAULT"
 	if switches, err := variable(ctx, conn, "optimizer_switch", ""); err != nil {
@@ -35,9 +36,10 @@ type querier interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }
 
-// examine refuses a connection with settings under which no lock can be kept. They are the pool's:
-// from its DSN, from init_connect, or the server's. What the application sets on a single
-// connection that it has borrowed is not seen here. examine returns the character set.
+// examine refuses a connection with settings under which no lock can be kept. The settings are
+// those of the pool: from its DSN, from init_connect, or from the server. Settings that the
+// application changes on a single borrowed connection are not seen here. examine returns the
+// character set.
 func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	var autocommit, logged bool
 	var completion, mode, client, connection, results string
@@ -66,8 +68,8 @@ func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 		return refuse("sql_select_limit = %d, as --safe-updates sets it: the server would cut lists short without a "+
 			"word: leave it at its default", limit)
 	case now == later:
-		return refuse("timestamp = %s, where the clock stands still, and a lease is over at once or never: leave it "+
-			"at its default", now)
+		return refuse("timestamp = %s, with which the clock stands still, and a lease expires at once or never: "+
+			"leave it at its default", now)
 	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
 		return refuse("EMPTY_STRING_IS_NULL in sql_mode, and dblock writes empty strings: take it out, in the DSN say")
 	case client != connection && client != "binary":
@@ -81,14 +83,14 @@ func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	return client, nil
 }
 
-// plainJSON writes a JSON text in ASCII, which every character set has: what people put into
-// metadata should not depend on the DSN.
+// plainJSON writes a JSON text in ASCII, which every character set has, so that metadata does not
+// depend on the DSN.
 func plainJSON(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return text
 	}
 	var b strings.Builder
-	for _, r := range text { // what is not ASCII stands in strings only
+	for _, r := range text { // other characters occur in strings only
 		switch high, low := utf16.EncodeRune(r); {
 		case r < utf8.RuneSelf:
 			b.WriteRune(r)

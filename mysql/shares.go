@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// restate brings the capacity of a locked row up to date, where the holders state several numbers:
-// a release in an application's transaction does not do that.
+// restate updates the capacity of a locked row if its holders state different numbers: a release in
+// an application's transaction does not.
 func restate(ctx context.Context, q *mysqldb.Queries, name string, row *mysqldb.LockRowRow) error {
 	if !row.Mixed {
 		return nil
@@ -22,7 +22,7 @@ func restate(ctx context.Context, q *mysqldb.Queries, name string, row *mysqldb.
 	return err
 }
 
-// attemptOf finds the attempt by which a session has a name, whose row is locked, with a token.
+// attemptOf finds the attempt by which a session holds a name, whose row is locked, with a token.
 func attemptOf(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, h driver.Held) (string, bool, error) {
 	if !h.Shared {
 		return row.Attempt, row.SessionID == h.Session && row.LastToken == h.Token, nil
@@ -31,7 +31,7 @@ func attemptOf(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, 
 	return share.Attempt, there && share.SessionID == h.Session, err
 }
 
-// returnShare releases a share of a locked name that nobody waits for.
+// returnShare releases a share of a locked name without waiters.
 func returnShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, row mysqldb.LockRowRow) (bool, error) {
 	share, there, err := find(ctx, q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 	if err != nil || !there || share.SessionID != h.Session || row.SharedUnits == 0 {
@@ -44,7 +44,7 @@ func returnShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, row mys
 	return true, q.ReturnUnits(ctx, mysqldb.ReturnUnitsParams{Name: transaction.Hex(h.Name), Units: int64(share.Units)})
 }
 
-// notHeld is an error, or else that there is nothing.
+// notHeld returns err, or ErrNotHeld if err is nil.
 func notHeld(err error) error {
 	if err != nil {
 		return err

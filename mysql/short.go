@@ -14,13 +14,13 @@ import (
 // short runs an op in fewer round trips than general, or does nothing: done is false. The comment
 // of each case counts the round trips, and those of general.
 //
-// joinQueue and handToHead are transactions that wait for the name's row in the server's own order,
-// where general comes back to it at random. They need a connection on which such a wait ends soon:
-// one of a side pool that is attended.
+// joinQueue and handToHead are transactions that wait for the name's row in the server's order,
+// while general retries at random. They need a connection on which such a wait is bounded: one of
+// an attended side pool.
 func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
 	switch op := op.(type) {
 	case protocol.Take: // 1, general 4; for a name without a row 5, general 8
-		if op.Units > 0 || op.Members > 1 { // they are more than the name's row has
+		if op.Units > 0 || op.Members > 1 { // such a request needs more than the name's row
 			return result, false, nil
 		}
 		result, err = e.take(ctx, op.Request)
@@ -38,8 +38,8 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 		case whole: // 5, general 6
 			return e.handToHead(ctx, op)
 		case op.Cause == driver.ByTime && !op.LeaseOver:
-			// A session that is to be dead is expired before, in a transaction of its own: the
-			// order of locks puts its row behind the name's.
+			// A session that is to be dead is expired first, in a transaction of its own: in the
+			// order of locks its row comes after the name's.
 			dead, err := e.Expire(ctx, op.Session)
 			return result, !dead, err
 		}
@@ -47,8 +47,8 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 	return result, false, nil
 }
 
-// take takes a whole name that is free. Where it took nothing it looks for the reason: the row is
-// missing, or locked for the moment, or not free.
+// take takes a whole name that is free. After a failure it looks for the reason: the row is
+// missing, locked at the moment, or not free.
 func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	if result, err := e.takeFree(ctx, r); result.Done() || err != nil {
 		return result, err
@@ -63,12 +63,12 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 	return e.takeFree(ctx, r)
 }
 
-// free reports whether the whole of a name is to be had, unless it rests.
+// free reports whether a whole name is available, apart from a rest.
 func free(row protocol.Row) bool { return row.Waiters == 0 && row.Fits(0, 0) }
 
-// takeFree takes a whole name that is free, unless it rests, or another transaction has locked its
-// row. MySQL skips a locked row; MariaDB would write a file for that statement, and is told not to
-// wait.
+// takeFree takes a whole name that is free, unless the name rests or another transaction has locked
+// its row. MySQL skips a locked row. MariaDB would write a file for that statement, so there the
+// statement does not wait.
 func (e *engine) takeFree(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	var token int64
 	var err error
@@ -93,7 +93,8 @@ func (e *engine) takeFree(ctx context.Context, r driver.Request) (protocol.Resul
 	return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
 }
 
-// nowait has statements that do not wait for rows, on MariaDB: to MySQL the words are a comment.
+// nowait adds to statements that they wait for no row, on MariaDB. To MySQL the words are a
+// comment.
 type nowait struct{ mysqldb.DBTX }
 
 func (n nowait) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
@@ -122,9 +123,9 @@ func (e *engine) joinQueue(ctx context.Context, r driver.Request) (result protoc
 	return protocol.Result{Outcome: protocol.Queued}, joined, err
 }
 
-// handToHead releases a whole name, and hands it to the first waiter if that lives and wants the
-// whole name for as long as its session lives. A session that dies between the statements gets the
-// name nevertheless, as one that dies a moment later would.
+// handToHead releases a whole name, and hands it to the first waiter if that waiter is alive and
+// wants the whole name for as long as its session lives. A session that dies between the statements
+// still gets the name, as one that dies a moment later would.
 func (e *engine) handToHead(ctx context.Context, r driver.Removal) (result protocol.Result, handed bool, err error) {
 	if !e.side.Attended() {
 		return result, false, nil

@@ -10,11 +10,10 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// most is how many connections a side pool has at most, whatever the pool allows.
+// most bounds the connections of a side pool, whatever the pool allows.
 const most = 8
 
-// newSidePool makes the side pool of an engine. Its connections come out of the application's pool,
-// of which it takes a quarter.
+// newSidePool makes the side pool of an engine. It takes up to a quarter of the application's pool.
 func newSidePool(e *engine) *connpool.Pool[upkeep] {
 	return connpool.New(connpool.Config[upkeep]{
 		Source: e.db,
@@ -30,7 +29,7 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 			if err != nil {
 				return upkeep{}, err
 			}
-			// in seconds; there is no less
+			// innodb_lock_wait_timeout counts in seconds, so 1 is the least.
 			if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
 				mysqlserver.Discard(conn)
 				return upkeep{}, err
@@ -48,7 +47,7 @@ func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up
 	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))
 }
 
-// exhausted says so where a pool gave no connection because all of them are in use.
+// exhausted explains the error of a pool whose connections are all in use.
 func (e *engine) exhausted(ctx context.Context, err error) error {
 	if s := e.db.Stats(); ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
 		return driver.Fail(driver.ErrUnavailable, fmt.Errorf(

@@ -10,17 +10,17 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// source is what a transition reads within its transaction, after the name's row was locked. At
-// READ COMMITTED every statement sees what stands since then.
+// source reads a name for a transition within its transaction, after the name's row was locked. At
+// READ COMMITTED every statement sees the state since then.
 type source struct {
 	ctx     context.Context
 	engine  *engine
 	q       *mysqldb.Queries
 	name    string
-	refused *string // set to the attempt whose guard a transaction has locked
+	refused *string // the attempt whose guard refused this transaction
 }
 
-// rowOf is the row of a name as the protocol has it.
+// rowOf converts the row of a name for the protocol.
 func rowOf(name string, row mysqldb.LockRowRow) protocol.Row {
 	return protocol.Row{
 		Name: name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
@@ -32,7 +32,7 @@ func rowOf(name string, row mysqldb.LockRowRow) protocol.Row {
 	}
 }
 
-// Places is as of protocol.Source.
+// Places implements protocol.Source.
 func (s *source) Places(after int64, limit int) ([]protocol.Place, error) {
 	rows, err := nextWaiters(s.ctx, s.q, mysqldb.NextWaitersParams{Name: s.name, After: after, Limit: int32(limit)})
 	places := make([]protocol.Place, len(rows))
@@ -64,13 +64,13 @@ func (s *source) place(row mysqldb.FindWaiterRow) protocol.Place {
 	}}
 }
 
-// Place is as of protocol.Source.
+// Place implements protocol.Source.
 func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
 	row, there, err := find(s.ctx, s.q.FindWaiter, mysqldb.FindWaiterParams{Attempt: attempt, Name: s.name})
 	return s.place(row), there && row.SessionID == session, err
 }
 
-// Share is as of protocol.Source.
+// Share implements protocol.Source.
 func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
 	if token != 0 {
 		row, there, err := find(s.ctx, s.q.FindShare, mysqldb.FindShareParams{Name: s.name, Token: token})
@@ -81,7 +81,7 @@ func (s *source) Share(session string, token int64, attempt string) (protocol.Sh
 	return share(mysqldb.FindShareRow(row)), there && row.SessionID == session, err
 }
 
-// Shares is as of protocol.Source.
+// Shares implements protocol.Source.
 func (s *source) Shares() ([]protocol.Share, error) {
 	rows, err := s.q.Shares(s.ctx, s.name)
 	rows, err = whole(rows, err, func(r mysqldb.SharesRow) bool { return r.SessionID == "" })
@@ -101,7 +101,7 @@ func share(row mysqldb.FindShareRow) protocol.Share {
 	}
 }
 
-// Tally is as of protocol.Source.
+// Tally implements protocol.Source.
 func (s *source) Tally() (protocol.Tally, error) {
 	row, err := s.q.Tally(s.ctx, mysqldb.TallyParams{Name: s.name})
 	return protocol.Tally{
@@ -110,8 +110,8 @@ func (s *source) Tally() (protocol.Tally, error) {
 	}, err
 }
 
-// Expire is as of protocol.Source. It locks nothing of a session that beats, and whose fixed lease
-// may be over.
+// Expire implements protocol.Source. It locks nothing of a session with a current heartbeat, whose
+// fixed lease may have expired.
 func (s *source) Expire(session string) (dead bool, err error) {
 	row, there, err := find(s.ctx, s.q.SessionBeats, session)
 	if err != nil || there && (row.Dead || row.Beats != 0) {
@@ -120,8 +120,8 @@ func (s *source) Expire(session string) (dead bool, err error) {
 	return expire(s.ctx, s.q, session)
 }
 
-// Seize is as of protocol.Source. Nobody parks a connection behind a guarded transaction: it does
-// not wait.
+// Seize implements protocol.Source. It does not wait, so no connection queues behind a guarded
+// transaction.
 func (s *source) Seize(attempt string, holdOff bool) error {
 	_, guarded, err := find(s.ctx, s.q.LockGuard, attempt)
 	err = busy(err)
@@ -137,5 +137,5 @@ func (s *source) Seize(attempt string, holdOff bool) error {
 	return s.q.TouchGuard(s.ctx, attempt)
 }
 
-// nullable is a time, or null where there is none.
+// nullable converts a time, where 0 becomes null.
 func nullable(at int64) sql.NullInt64 { return sql.NullInt64{Int64: at, Valid: at != 0} }

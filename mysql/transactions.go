@@ -11,20 +11,20 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// transactions is what happens inside the caller's transactions. What has to be fresh at every
-// isolation level, and must not lock the lock's row, is read on a connection of the engine's own
-// beside.
+// transactions runs the steps inside the caller's transactions. Facts that must be fresh at every
+// isolation level, and must not lock the lock's row, are read on another connection.
 type transactions struct{ engine *engine }
 
 func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 	return mysqldb.New(preparedTx{t.engine.prepared, tx})
 }
 
-// ReleaseTx leaves the queue as it is: the next waiter could only be read by a locking read of a
-// range, which locks the neighbours' queues as well at the usual isolation level. It looks beside
-// the transaction first, as LockTx does: a row that is held is there.
+// ReleaseTx leaves the queue unchanged: finding the next waiter would take a locking read of a
+// range, which at the usual isolation level locks the neighbours' queues as well. ReleaseTx first
+// reads outside the transaction, as LockTx does, so that a held row is known to exist.
 //
-// A guarded transaction that is open is in the way: ErrGuarded. The name's row stays locked then.
+// If a guarded transaction is open, ReleaseTx fails with ErrGuarded. The name's row stays locked
+// then.
 func (t transactions) ReleaseTx(
 	ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn,
 ) error {
@@ -36,10 +36,10 @@ func (t transactions) ReleaseTx(
 	switch {
 	case err != nil:
 		return mysqlserver.Interpret(err)
-	case !there: // lookGuard has found it
+	case !there: // lookGuard has found the row
 		return transaction.ErrUnproven
 	}
-	if !look.Made { // a Guard may have come in between, and none can from here on
+	if !look.Made { // a Guard may have come in between; none can from here on
 		if look, err = t.lookGuard(ctx, h, onSideConn); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (t transactions) ReleaseTx(
 	q := t.queries(tx)
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	if look.Made { // not where it is missing: to look for it there would lock the gap
+	if look.Made { // reading a missing guard would lock the gap
 		if err := t.seize(quiet, q, look.Attempt); err != nil {
 			return ended(quiet, err)
 		}
@@ -71,8 +71,8 @@ func ended(quiet context.Context, err error) error {
 	return mysqlserver.Interpret(transaction.Ended(quiet, quiet, err))
 }
 
-// seize is Seize in the caller's transaction, of a guard that is there. Where MariaDB would take
-// the whole transaction back for NOWAIT, it skips a row that is locked, which keeps the gap after
+// seize is Seize of an existing guard in the caller's transaction. If MariaDB would roll back the
+// whole transaction for NOWAIT, seize skips a locked row instead, which still locks the gap after
 // it.
 func (t transactions) seize(ctx context.Context, q *mysqldb.Queries, attempt string) error {
 	s := &source{ctx: ctx, q: q}
@@ -90,9 +90,9 @@ func (t transactions) seize(ctx context.Context, q *mysqldb.Queries, attempt str
 	return q.TouchGuard(ctx, attempt)
 }
 
-// releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside
-// the transaction, whose snapshot may be old; to read or delete there what is missing would lock
-// the gap. Units that are not counted are not returned.
+// releaseShare runs after lock, so no other transaction can change the shares of the name. It reads
+// the share outside the transaction, whose snapshot may be old: reading or deleting a missing row
+// inside would lock the gap. Units that are not counted are not returned.
 func (t transactions) releaseShare(
 	ctx context.Context, q *mysqldb.Queries, h driver.Held, counted bool, onSideConn driver.OnSideConn,
 ) error {
@@ -112,11 +112,11 @@ func (t transactions) releaseShare(
 	defer cancel()
 	that := mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: h.Token}
 	dropped, err := q.DropShare(quiet, that)
-	if err == nil && dropped == 0 { // it may have been cut short
+	if err == nil && dropped == 0 { // the first statement may have been cut short
 		dropped, err = q.DropShare(quiet, that)
 	}
 	switch {
-	case err != nil || dropped == 0: // this transaction has released it before
+	case err != nil || dropped == 0: // this transaction released the share before
 		return notHeld(ended(quiet, err))
 	case !counted:
 		return nil
@@ -124,7 +124,7 @@ func (t transactions) releaseShare(
 	return q.ReturnUnits(quiet, mysqldb.ReturnUnitsParams{Name: transaction.Hex(h.Name), Units: int64(share.Units)})
 }
 
-// text is a text that the generated code could not name the type of.
+// text converts a text whose type the generated code could not name.
 func text(v any) string {
 	if b, ok := v.([]byte); ok {
 		return string(b)

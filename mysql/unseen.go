@@ -10,14 +10,14 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// grant is one that another session made.
+// grant is a grant by another session.
 type grant struct {
 	name   string
 	shared bool
 }
 
-// news are the grants by others that wake was not called with. It reports cut where it was hit by
-// what was to end a sleep: not every wake-up is for a grant.
+// news returns the grants by other sessions that wake was not called with. cut reports that a KILL
+// meant for a sleep hit the statement: not every wake-up is for a grant.
 func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
 	rows, err := l.unseen(ctx, l.q)
 	for mysqlserver.WasKilled(err) {
@@ -30,7 +30,7 @@ func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err
 	return l.learn(rows), cut, nil
 }
 
-// learn are those of the grants by others that wake was not called with.
+// learn returns those of the rows that wake was not called with, and remembers all of them.
 func (l *listener) learn(rows []mysqldb.UnseenRow) (hints []driver.Hint) {
 	known := make(map[string]grant, len(rows))
 	for _, row := range rows {
@@ -53,8 +53,8 @@ func (l *listener) unseen(ctx context.Context, q *mysqldb.Queries) ([]mysqldb.Un
 	return q.Unseen(ctx, mysqldb.UnseenParams{Session: l.session})
 }
 
-// acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks
-// that were handed over and are held for long. It reports cut as news does.
+// acknowledge marks grants as known in the tables when there are too many to keep in memory: locks
+// that were handed over and are held for long. cut has the meaning that it has in news.
 func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	if len(l.known) <= maxKnown {
 		return false, nil
@@ -67,7 +67,7 @@ func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 		return err
 	})
 	if mysqlserver.WasKilled(err) || errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
-		return mysqlserver.WasKilled(err), nil // nothing was done; next time
+		return mysqlserver.WasKilled(err), nil // nothing was done; the next call repeats it
 	}
 	if err != nil {
 		return false, unanswered(ctx, err)
@@ -78,7 +78,7 @@ func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	return false, nil
 }
 
-// mark writes what is known, and returns the attempts that it could write.
+// mark marks the known grants, and returns the attempts that it has marked.
 func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string, err error) {
 	var names, attempts []string
 	for attempt, g := range l.known {
@@ -95,7 +95,8 @@ func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string,
 		}
 		var locked []string
 		for _, row := range rows {
-			if l.known[row.Attempt].name == row.Name { // not a later grant of the same name
+			// a later grant of the same name stays unmarked
+			if l.known[row.Attempt].name == row.Name {
 				locked, done = append(locked, row.Name), append(done, row.Attempt)
 			}
 		}

@@ -13,12 +13,12 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// idleTimeout is for how long the server lets a reserved connection stand that is used now and
-// then.
+// idleTimeout is the time after which the server ends a silent reserved connection that is used now
+// and then.
 const idleTimeout = time.Hour
 
-// reserve takes a connection out of the application's pool, for good: it is set up our way, so
-// discard must end it. The server ends it when nothing was sent for as long as idle says.
+// reserve takes a connection out of the application's pool for good. Its settings are changed, so
+// Discard must end it. The server ends the connection after idle without a statement.
 func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
@@ -53,7 +53,8 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return err
 	}
-	// The application's limit on the time of statements is for its own: MySQL's, and MariaDB's.
+	// The application's limit on statements is not meant for dblock: MySQL's variable, and
+	// MariaDB's.
 	limit, err := variable(ctx, conn, "max_execution_time", "max_statement_time")
 	if err != nil || limit == "" {
 		return err
@@ -73,7 +74,7 @@ type upkeep struct {
 	db        *prepared // on conn
 	q         *mysqldb.Queries
 	of        *engine
-	sleepLock string // that it holds; "": none
+	sleepLock string // the lock it holds; "": none
 }
 
 func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
@@ -125,10 +126,11 @@ func (u upkeep) Close() error {
 	return nil
 }
 
-// transactWith runs work as one transaction, and then wakes those that it names, as
+// transactWith runs work as one transaction, and then wakes the sessions that work returns, as
 // engine.transactWith does.
 func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
-	if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
+	// at READ COMMITTED, set by reserve
+	if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	wake, err := work(u.db)
@@ -144,7 +146,8 @@ func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wa
 	defer cancel()
 	err = mysqlserver.Interpret(err)
 	_, undone := u.conn.ExecContext(within, "ROLLBACK")
-	if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
+	// the connection is not kept; if ctx has ended, it is broken anyway
+	if undone != nil && ctx.Err() == nil {
 		err = driver.Join(err, driver.Fail(driver.ErrUnavailable, undone))
 	}
 	return connpool.Sent{Err: err}

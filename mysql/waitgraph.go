@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// Waits asks for some attempts at a time: a client has as many as it has waiters.
+// WaitGraph asks in chunks: a client has as many attempts as it has waiters.
 func (e *engine) WaitGraph(ctx context.Context, attempts []string) (waits []driver.Wait, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		for some := range chunks(attempts) {

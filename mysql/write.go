@@ -9,9 +9,9 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// write writes what a transition has left of a name, of which it found a row, and returns whom to
-// wake. The name's row is first: a reader of uncommitted data must not find more counted than there
-// are.
+// write writes the changes of a transition to a name that has a row, and returns the sessions to
+// wake. It writes the name's row first: a reader of uncommitted data must not find more rows than
+// are counted.
 func write(
 	ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self string, was mysqldb.LockRowRow,
 ) (wake []string, err error) {
@@ -69,8 +69,8 @@ func write(
 	return others("", wake...), nil
 }
 
-// written is the row of a name after a transition. A session that another one has given the name
-// finds that in the row.
+// written returns the row of a name after a transition. A session that got the name from another
+// one finds that in the row.
 func written(n *protocol.Name, self string, was mysqldb.LockRowRow) mysqldb.WriteRowParams {
 	p := mysqldb.WriteRowParams{
 		Name: n.Row.Name, Session: text0(n.Session), Host: n.Host, Thread: n.Thread, Attempt: n.Attempt,
@@ -86,7 +86,7 @@ func written(n *protocol.Name, self string, was mysqldb.LockRowRow) mysqldb.Writ
 	return p
 }
 
-// unseen is 1 for a grant that its session has to be told of.
+// unseen returns 1 for a grant of which its session must be notified.
 func unseen(self, session string) int8 {
 	if session == self || session == "" {
 		return 0
@@ -94,5 +94,5 @@ func unseen(self, session string) int8 {
 	return 1
 }
 
-// text0 is a text, or null for none.
+// text0 converts a text, where "" becomes null.
 func text0(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
