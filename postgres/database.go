@@ -16,8 +16,8 @@ import (
 // database runs statements: over a pgx pool, or over database/sql.
 type database interface {
 	validate() error
-	// connections tells how many connections of the pool are in use, and how many it allows; 0: any
-	// number.
+	// connections returns the number of connections in use, and the most that the pool allows; 0:
+	// any number.
 	connections() (inUse, most int)
 	// dropReadOnly closes the pool's idle connections to a server that is read-only.
 	dropReadOnly(ctx context.Context)
@@ -27,20 +27,20 @@ type database interface {
 	transact(ctx context.Context, s ...statement) error
 	// begin is transact up to the COMMIT.
 	begin(ctx context.Context, s ...statement) (opened, error)
-	// reserve opens a connection apart from the application's, under the name of a client's app.
+	// reserve opens a connection beside the application's, under the name of a client's app.
 	reserve(ctx context.Context, app string) (connection, error)
-	// source is the application's pool that reserve takes connections of; nil: none.
+	// source is the pool from which reserve takes connections; nil: none.
 	source() any
-	// room is nil if the pool has a connection left beside those that the clients on it keep.
+	// room returns nil if the pool has a connection left besides those that its clients keep.
 	room(ctx context.Context, side *connpool.Pool[upkeep]) error
-	// spare is how many connections more than that of the heartbeats may be reserved at a time.
-	// With early the first one is better reserved before it is needed: the application's pool may
-	// have none left then.
+	// spare returns the number of connections that may be reserved besides that of the heartbeats.
+	// early tells to reserve the first one before it is needed: later the application's pool may
+	// have none left.
 	spare() (most int, early bool)
 }
 
-// opened is a transaction that has begun. One call of commit or rollback ends it, and gives its
-// connection back.
+// opened is a transaction that has begun. A call of commit or rollback ends it, and returns its
+// connection to the pool.
 type opened interface {
 	runner
 	// commit runs statements and commits. After an error the transaction is rolled back.
@@ -52,8 +52,8 @@ type connection interface {
 	exec(ctx context.Context, s statement) error
 	// transact is that of database.
 	transact(ctx context.Context, s ...statement) error
-	close() error // for good, also where it came out of a pool
-	// listenable is the connection of pgx below it; nil: there is none, or it is hidden.
+	close() error // for good, also if the connection came from a pool
+	// listenable returns the underlying connection of pgx; nil: there is none, or it is hidden.
 	listenable() *pgx.Conn
 }
 
@@ -64,19 +64,19 @@ func readOnly(ctx context.Context, conn connection) (yes bool) {
 	return yes && err == nil
 }
 
-// statement is a query of package postgresdb, its arguments, and what to do with each row that it
-// returns (nil: nothing). Generated code supplies the text, the parameters and the row, but does
-// not run it: several statements travel in one batch.
+// statement is a query of package postgresdb, its arguments, and a function for each returned row
+// (nil: rows are ignored). Generated code supplies the text, the parameters and the row, but does
+// not run the query: several statements travel in one batch.
 type statement struct {
 	sql  string
 	args []any
 	row  func(row scanner) error
-	acts bool // it must do a row
+	acts bool // it must change a row
 }
 
 type scanner interface{ Scan(dest ...any) error }
 
-// query is a generated query with its generated parameters: a struct of them, or the single one.
+// query joins a generated query with its generated parameters: a struct of them, or the single one.
 func query(sql string, params any) statement {
 	s := statement{sql: sql, acts: transaction.MustAct(sql)}
 	if s.acts {
@@ -94,8 +94,8 @@ func query(sql string, params any) statement {
 	return s
 }
 
-// proven is a statement that fails where it does nothing, by a division by zero. That happens in
-// the server: the COMMIT may travel with the statement, and nobody would be asked in between.
+// proven returns a statement that fails if it changes nothing, by a division by zero. The check
+// runs in the server, since the COMMIT may travel with the statement.
 func proven(text string) string {
 	kind, text, _ := strings.Cut(text, "\n")
 	return kind + "\nWITH done AS (" + text + " RETURNING 1) SELECT 1 / count(*) FROM done"
@@ -121,14 +121,14 @@ func (s statement) into(row any, seen func()) statement {
 	return s
 }
 
-// found scans a row and notes that there was one.
+// found scans a row and records that there was one.
 func (s statement) found(row any, found *bool) statement {
 	return s.into(row, func() { *found = true })
 }
 
-// list is a parameter of many values: a JSON array, which every driver can send.
+// list encodes a parameter with many values as a JSON array, which every driver can send.
 func list(values any) string {
-	text, _ := json.Marshal(values) // strings and numbers: it cannot fail
+	text, _ := json.Marshal(values) // strings and numbers cannot fail
 	return string(text)
 }
 
@@ -141,7 +141,8 @@ type upkeep struct {
 func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	conn, err := e.db.reserve(ctx, e.appName())
 	if err != nil {
-		e.side.Drop() // the pool may have none left, or be closed: its Close waits for these
+		// the pool may have no connection left; or it is closed, and its Close waits for these
+		e.side.Drop()
 		return nil, pgserver.Interpret(err)
 	}
 	if _, early := e.db.spare(); early {

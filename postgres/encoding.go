@@ -14,10 +14,10 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// readable returns ErrConfig where the server converts what a connection reads: names and owners
-// would not be recognised. To SQL_ASCII and from it nothing is converted; a client that has it
-// reads the bytes of the database, which are UTF-8 in one of UTF8 only. "": some pooler does not
-// tell.
+// readable returns ErrConfig if the server converts the texts of a connection: names and owners
+// would not be recognised. To and from SQL_ASCII nothing is converted. A client with SQL_ASCII
+// reads the bytes of the database, which are UTF-8 only in a database of UTF8. "": some poolers do
+// not tell the encoding.
 func readable(client, server string) error {
 	if client == "" || client == "UTF8" || server == "SQL_ASCII" || client == "SQL_ASCII" && server == "UTF8" {
 		return nil
@@ -28,14 +28,14 @@ func readable(client, server string) error {
 		client, server))
 }
 
-// readableConn is readable of a connection of pgx. The server tells each change of the two settings
-// without being asked.
+// readableConn is readable for a connection of pgx. The server reports each change of the two
+// settings by itself.
 func readableConn(conn *pgx.Conn) error {
 	told := conn.PgConn().ParameterStatus
 	return readable(told("client_encoding"), told("server_encoding"))
 }
 
-// examine has a statement fail unless the connection is readable. Its last two columns are
+// examine makes a statement fail unless the connection is readable. Its last two columns are
 // client_encoding and server_encoding.
 func (s statement) examine(dest ...any) statement {
 	var client, server string
@@ -51,8 +51,8 @@ func (s statement) examine(dest ...any) statement {
 
 var parameters = regexp.MustCompile(`\$[0-9]+`)
 
-// carried has texts that are not ASCII travel in hexadecimal digits: the server takes the bytes of
-// a parameter for those of client_encoding, and under another one a name is another lock.
+// carried sends texts that are not ASCII as hexadecimal digits. The server reads the bytes of a
+// parameter in client_encoding, and in another encoding a name would be another lock.
 func (s statement) carried() statement {
 	args, changed := slices.Clone(s.args), map[string]bool{}
 	for i, arg := range args {

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// guardLockTimeout is how long Guard waits for a takeover of the same hold, which is one short
+	// guardLockTimeout bounds the wait of Guard for a takeover of the same hold, which is one short
 	// transaction.
 	guardLockTimeout = "1s"
-	// announced is for how long a takeover that was refused keeps new guards of the hold from
+	// announced is the time for which a refused takeover keeps new guards of the hold from
 	// beginning.
 	announced = 2 * time.Second
 )
 
 func (transactions[TX]) Exclusive() bool { return false }
 
-// MakeGuard is one transaction on a connection of the side pool, and one round trip over pgx.
+// MakeGuard runs one transaction on a connection of the side pool, and one round trip over pgx.
 func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
 	var attempt string
 	var made bool
@@ -39,8 +39,9 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideCo
 	return err
 }
 
-// Guard is one round trip over pgx. The guard's row first, then without a lock whether the hold
-// stands: a takeover writes the guard's row, and a waiter that queues up writes only the lock's.
+// Guard is one round trip over pgx. It locks the guard's row first, and then reads without a lock
+// whether the hold stands: a takeover writes the guard's row, while a waiter that joins the queue
+// writes only the lock's.
 func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.OnSideConn) error {
 	var attempt string
 	var shared, answered bool
@@ -59,11 +60,11 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 	case row.Held && shared:
 		return nil
 	case row.Held && row.Wanted:
-		return pgserver.Interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back, " +
-			"and begin the transaction anew"))
+		return pgserver.Interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back " +
+			"and begin the transaction again"))
 	case row.Held:
 		return pgserver.Interpret(stale("the transaction's snapshot may be older than the guard of the lock: roll " +
-			"back and begin it anew"))
+			"back and begin it again"))
 	case row.Unseen:
 		return pgserver.Interpret(tooOld)
 	}
@@ -74,16 +75,16 @@ func isHeld(h driver.Held) statement {
 	return query(postgresdb.IsHeld, postgresdb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
 }
 
-// stale says why a transaction has to be run again: a serialization failure that the server does
-// not notice.
+// stale says why a transaction must be repeated: a serialization failure that the server does not
+// notice.
 type stale string
 
 func (s stale) Error() string { return string(s) }
 
 func (stale) SQLState() string { return pgserver.SerializationFailure }
 
-// tooOld is of a snapshot that shows nothing of a grant.
-const tooOld stale = "the transaction's snapshot may be older than the lock: roll back and begin it anew"
+// tooOld is the error of a snapshot that may be older than the grant.
+const tooOld stale = "the transaction's snapshot may be older than the lock: roll back and begin it again"
 
 func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 	guards, err := e.list(ctx, query(postgresdb.DropGuards, int32(limit)))

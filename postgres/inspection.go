@@ -26,8 +26,8 @@ func names(f driver.Filter, limit int) statement {
 	})
 }
 
-// behind is the first name behind all with the prefix. Where the prefix does not end in ASCII there
-// is none that every encoding of a database has: "".
+// behind returns the first name after all names with the prefix. If the prefix does not end in
+// ASCII, no such name exists in every encoding of a database, and behind returns "".
 func behind(prefix string) string {
 	last := len(prefix) - 1
 	if last < 0 || prefix[last] >= 0x7f {

@@ -14,15 +14,16 @@ import (
 )
 
 // line is a reserved connection that a session's heartbeats and its listener share. The listener
-// waits on it for the server; a statement interrupts the wait, and has the connection next.
+// waits on the connection for the server. A statement interrupts the wait and uses the connection
+// next.
 type line struct {
 	on   connection
-	conn *pgx.Conn     // below it; nil: there is nothing to listen with
-	turn chan struct{} // a token: whoever uses the connection has it
+	conn *pgx.Conn     // the underlying connection; nil: it cannot listen
+	turn chan struct{} // full while a goroutine uses the connection
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // guards the fields below
 	wanted  int        // statements that wait for their turn
-	waiting bool       // the listener has its turn, and waits for the server
+	waiting bool       // the listener has its turn and waits for the server
 }
 
 func newLine(on connection) *line {
@@ -39,7 +40,7 @@ func (l *line) transact(ctx context.Context, s ...statement) error {
 
 func (l *line) listenable() *pgx.Conn { return l.conn }
 
-// close takes no turn from a statement that is not answered: it breaks the connection.
+// close does not wait for a statement that gets no answer: it breaks the connection.
 func (l *line) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), pgserver.CleanupTimeout)
 	defer cancel()
@@ -81,11 +82,12 @@ func (l *line) interrupt() {
 	}
 }
 
-// errSilent is a wait without a notification: its time is over, or a statement has interrupted it.
+// errSilent is the end of a wait without a notification: until has passed, or a statement has
+// interrupted the wait.
 var errSilent = errors.New("nothing was heard")
 
-// wait waits for a notification until a time. It is nil where a handler of the application's has
-// taken it.
+// wait waits for a notification until a time. The notification is nil if a handler of the
+// application has taken it.
 func (l *line) wait(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -114,7 +116,7 @@ func (l *line) beginWait(ctx context.Context, until time.Time) error {
 	case l.conn.IsClosed():
 		return driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats was closed"))
 	}
-	// a heartbeat would wait for the listener for ever
+	// Without a deadline a heartbeat could wait for the listener for ever.
 	if err := l.conn.PgConn().Conn().SetReadDeadline(until); err != nil {
 		return driver.Fail(driver.ErrUnsupported, err)
 	}

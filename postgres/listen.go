@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	// echoTimeout is how long a listener waits for its own first notification.
+	// echoTimeout bounds the wait of a listener for its own first notification.
 	echoTimeout = 2 * time.Second
-	// pingInterval is how often a silent listener asks whether its connection still lives.
+	// pingInterval is the time after which a silent listener checks its connection.
 	pingInterval = 30 * time.Second
 )
 
-// Listen listens on the connection itself, or on one of its own where Listen of the options says
-// where to.
+// Listen listens on the connection itself, or on a separate one if the option Listen was given.
 func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	e, l := u.of, u.conn
 	if e.direct != nil {
@@ -39,8 +38,8 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	return pgserver.Interpret(err)
 }
 
-// announce sends a notification through the pool. It does not wait for a connection for as long as
-// the session lives: while it does, nobody listens.
+// announce sends a notification through the pool. It waits for a connection for at most
+// echoTimeout, since the session does not listen meanwhile.
 func (e *engine) announce(ctx context.Context, channel string) error {
 	within, cancel := context.WithTimeout(ctx, echoTimeout)
 	defer cancel()
@@ -51,16 +50,17 @@ func (e *engine) announce(ctx context.Context, channel string) error {
 	return err
 }
 
-// errUnheard: a listener did not hear its own notification, on a connection that answers.
+// errUnheard means that a listener did not hear its own notification, on a connection that answers.
 var errUnheard = driver.Fail(driver.ErrUnsupported,
 	errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
 
-// errFull: hints are left out, since the COMMIT of a transaction with a notification would fail.
+// errFull means that hints are left out: with a notification the COMMIT of a transaction would
+// fail.
 var errFull = driver.Fail(driver.ErrUnavailable, errors.New(
 	"the server's queue of notifications is full: a session listens and stays in a transaction (pg_stat_activity, "+
 		"pg_notification_queue_usage)"))
 
-// check asks whether the connection lives, and whether notifications are sent.
+// check verifies that the connection lives, and that notifications are sent.
 func (l *line) check(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
 	defer cancel()
@@ -72,9 +72,9 @@ func (l *line) check(ctx context.Context) error {
 	return err
 }
 
-// listen proves that it hears before it says that it is ready: behind a pooler that lends
-// connections by the transaction, LISTEN succeeds and nothing ever arrives. So it has a
-// notification sent to itself, over another connection.
+// listen proves that it receives notifications before it calls ready. Behind a pooler that lends
+// connections by the transaction, LISTEN succeeds and no notification arrives. So listen has one
+// sent to itself, over another connection.
 func (l *line) listen(
 	ctx context.Context, channel string, through *engine, ready func(), wake func(driver.Hint),
 ) error {
@@ -97,8 +97,8 @@ func (l *line) listen(
 	}
 	_, heard, err := l.hear(ctx, channel, through.echo)
 	if err == nil && !heard {
-		// The server sends the notifications that a connection has before it answers: behind the
-		// answer they are not late, but lost.
+		// The server sends the pending notifications of a connection before its answer. A
+		// notification that has not come with the answer is lost, not late.
 		if err = l.check(ctx); err == nil {
 			_, heard, err = l.hear(ctx, channel, pgserver.CleanupTimeout)
 		}
@@ -125,8 +125,8 @@ func (l *line) listen(
 	}
 }
 
-// hear waits for a notification on the channel. Where a handler of the application's has taken it,
-// the hint is empty: something has come.
+// hear waits for a notification on the channel. If a handler of the application has taken it, the
+// hint is empty: some notification came.
 func (l *line) hear(ctx context.Context, channel string, limit time.Duration) (h driver.Hint, heard bool, err error) {
 	for until := time.Now().Add(limit); time.Now().Before(until); {
 		n, err := l.wait(ctx, until)
@@ -138,16 +138,16 @@ func (l *line) hear(ctx context.Context, channel string, limit time.Duration) (h
 			return h, false, err
 		case n == nil:
 			return h, true, nil
-		case n.Channel == channel: // and not one that the application's hooks listen to
+		case n.Channel == channel: // the application's hooks may listen on other channels
 			return hint(n.Payload), true, nil
 		}
 	}
 	return h, false, nil
 }
 
-// hint reads a payload: an attempt, and behind it, where that tells all of the grant, its token, of
-// a cohort its first and its last token, and whether there are waiters. Whatever else it may be, it
-// is a hint that something has come.
+// hint reads a payload: an attempt and, if the payload describes the whole grant, its token (for a
+// cohort, its first and last token) and whether there are waiters. Any other payload is an
+// unspecific hint.
 func hint(payload string) driver.Hint {
 	fields := strings.Fields(payload)
 	if len(fields) == 0 {

@@ -55,8 +55,8 @@ func (d pgxDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// transact sends the whole transaction in one round trip. After an error the server has skipped the
-// rest, the COMMIT too: the transaction is rolled back before the connection goes back to the pool.
+// transact sends the whole transaction in one round trip. After an error the server skips the rest,
+// including the COMMIT: the transaction is rolled back before the connection returns to the pool.
 func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
@@ -85,14 +85,14 @@ func sendOn(ctx context.Context, conn *pgx.Conn, statements []statement) error {
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// rollBack ends the transaction that is open on a connection, if there is one.
+// rollBack ends the open transaction of a connection, if there is one.
 func rollBack(ctx context.Context, conn *pgx.Conn) {
 	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
 	defer cancel()
-	_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the connection breaks, or its pool drops it
+	_, _ = conn.Exec(ctx, "ROLLBACK") // on failure the connection breaks, or its pool drops it
 }
 
 func (d pgxDB) begin(ctx context.Context, statements ...statement) (opened, error) {

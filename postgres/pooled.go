@@ -12,12 +12,12 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// WithinPool has a client of New take the connections of its own out of its pool, where it
-// otherwise opens them beside it: one for heartbeats and to listen, and one for work beside the
-// application's transactions (up to two where the pool allows 8). The pool must allow 3; fewer is
-// ErrConfig. Close the client before the pool: pgxpool's Close waits for all connections, and so
-// for the client's next heartbeat, which finds the pool closed and gives them back. The locks then
-// end with the session. NewSQL always does so, and ignores it.
+// WithinPool makes a client of New take its own connections out of the pool instead of opening them
+// beside it: one for heartbeats and listening, and one for work beside the application's
+// transactions (up to two if the pool allows 8). The pool must allow 3; fewer is ErrConfig. Close
+// the client before the pool: pgxpool's Close waits for all connections, and so for the client's
+// next heartbeat, which notices the closed pool and returns them. The locks then end with the
+// session. NewSQL always takes its connections from the pool, and ignores WithinPool.
 func WithinPool() Option {
 	return func(e *engine) {
 		if d, beside := e.db.(pgxDB); beside {
@@ -26,7 +26,7 @@ func WithinPool() Option {
 	}
 }
 
-// pooledDB is a database over a pgx pool that nothing is opened beside.
+// pooledDB is a database over a pgx pool, without connections beside it.
 type pooledDB struct{ pgxDB }
 
 func (d pooledDB) validate() error {
@@ -36,7 +36,8 @@ func (d pooledDB) validate() error {
 	return connpool.Enough(int(d.pool.Stat().MaxConns()), "pool_max_conns=3")
 }
 
-// spareOf is how many connections beside that of the heartbeats are kept of a pool of a size.
+// spareOf returns the number of connections, besides that of the heartbeats, kept of a pool of a
+// given size.
 func spareOf(most int) int {
 	if most > 0 && most < 8 {
 		return 1
@@ -62,7 +63,7 @@ func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 	return conn, nil
 }
 
-// named gives a connection of the pool the library's name, and has it read what was written.
+// named gives a connection of the pool the library's name and the encoding UTF8.
 func named(app string) statement {
 	return statement{
 		sql:  "SELECT set_config('client_encoding', 'UTF8', false), set_config('application_name', $1, false)",
@@ -78,14 +79,14 @@ func (d pooledDB) room(_ context.Context, side *connpool.Pool[upkeep]) error {
 
 func (d pooledDB) spare() (most int, early bool) { return spareOf(int(d.pool.Stat().MaxConns())), true }
 
-// pooledConn is a connection of the pool, which does not get it back: close ends it.
+// pooledConn is a connection of the pool that does not return to it: close ends it.
 type pooledConn struct {
 	pgxConn
 	of   pooledDB
 	lent *pgxpool.Conn
 }
 
-// exec fails where the pool was closed. Such a pool has no idle connection.
+// exec fails if the pool was closed. Such a pool has no idle connection.
 func (c pooledConn) exec(ctx context.Context, s statement) error {
 	if c.of.pool.Stat().IdleConns() == 0 {
 		err := closed(func(ctx context.Context) (giveBack func(), err error) {
@@ -99,12 +100,12 @@ func (c pooledConn) exec(ctx context.Context, s statement) error {
 	return c.pgxConn.exec(ctx, s)
 }
 
-// closedTimeout is time enough for a pool to say that it is closed. One that has no free connection
-// would say nothing.
+// closedTimeout is enough for a pool to report that it is closed. A pool without a free connection
+// would not answer.
 const closedTimeout = 10 * time.Millisecond
 
-// closed is ErrConfig where a pool is closed, whose Close waits for the connections that it has
-// lent; else nil.
+// closed returns ErrConfig for a closed pool, whose Close waits for the connections that it has
+// lent, and otherwise nil.
 func closed(acquire func(ctx context.Context) (giveBack func(), err error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closedTimeout)
 	defer cancel()

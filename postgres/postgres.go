@@ -26,17 +26,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// New keeps locks through the application's pgx pool. The pool stays the application's: dblock
-// never closes it, and opens connections beside it, with the pool's own configuration and hooks:
-// one for heartbeats, on which it also listens for wake-ups (see Listen), and up to two for work
-// beside the application's transactions, when there is such work. WithinPool takes them out of the
-// pool. pg_stat_activity shows them under the application_name dblock/<app>, where app is WithApp.
-// The tables are found by the search_path of the pool's connections, or by Schema. Run migrate.Up
-// or the files of package migrations first.
+// New keeps locks through the application's pgx pool. The pool remains the application's: dblock
+// never closes it. dblock opens connections beside it, with the pool's configuration and hooks: one
+// for heartbeats, on which it also listens for wake-ups (see Listen), and up to two, when needed,
+// for work beside the application's transactions. WithinPool takes them out of the pool.
+// pg_stat_activity shows them under the application_name dblock/<app>, where app is WithApp. The
+// tables are found by the search_path of the pool's connections, or by Schema. Run migrate.Up or
+// the files of package migrations first.
 //
-// Connections whose texts the server converts are ErrConfig, also that of a transaction: in a
-// database whose encoding is neither UTF8 nor SQL_ASCII set client_encoding=UTF8 in the DSN. A
-// character that the encoding of the database lacks is ErrConfig of the call that has it.
+// Connections whose texts the server converts are ErrConfig, also those of a transaction: in a
+// database whose encoding is neither UTF8 nor SQL_ASCII, set client_encoding=UTF8 in the DSN. A
+// call with a character that the database's encoding lacks is ErrConfig.
 func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 	e := newEngine(pgxDB{pool}, options...)
 	return driver.Engine[pgx.Tx]{Backend: e, Transactions: placedTxs(e, ofPgx)}
@@ -45,49 +45,49 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
 // SQLSTATE (pgx's stdlib, lib/pq, bun's pgdriver). Each client reserves connections of the pool:
 // one for heartbeats, on which it also listens for wake-ups, and one for work beside the
-// application's transactions (two where the pool allows 8). The pool must allow 3: these and one
-// for all other work; fewer is ErrConfig. A transaction of the application's has a connection of
-// its own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time.
+// application's transactions (two if the pool allows 8). The pool must allow 3: these and one for
+// all other work; fewer is ErrConfig. A transaction of the application has a connection of its own:
+// with Guard, LockTx or UnlockTx, allow one more for each that is open at a time.
 //
-// A client listens for its grants where the driver is pgx's stdlib, also in a wrapper that has a
-// method Raw (otelsql). In any other case it polls, in one statement for all waiters of a client,
-// and so with lib/pq and pgdriver: after an eighth of the time for which a name has stood still,
-// every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that cannot
-// listen, at level DEBUG. With Listen a client listens whatever the driver, on a connection beside
-// the pool.
+// A client listens for its grants if the driver is pgx's stdlib, also in a wrapper that has a
+// method Raw (otelsql). With any other driver, such as lib/pq and pgdriver, it polls, in one
+// statement for all waiters of the client: every 5 to 100 ms, after an eighth of the time for which
+// the name has not changed. The client logs the reason once, at level INFO; for a driver that
+// cannot listen, at level DEBUG. With Listen a client listens whatever the driver, on a connection
+// beside the pool.
 //
 // Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
 // its default is 4 on a small machine, enough for one client.
 //
-// Clients that share a pool reserve their connections each: allow as many for each, and one more. A
-// client that would take the last one is ErrConfig at its first lock; where the limit is not known,
-// ErrUnavailable.
+// Each client that shares a pool reserves its own connections: allow as many for each, and one
+// more. A client that would take the last one fails with ErrConfig at its first lock, or with
+// ErrUnavailable if the limit is not known.
 //
-// The reserved connections never go back to the pool; pg_stat_activity shows them as New's.
+// The reserved connections never return to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 	e := newEngine(sqlDB{db}, options...)
 	return driver.Engine[*sql.Tx]{Backend: e, Transactions: placedTxs(e, ofSQL)}
 }
 
-// engine is the SQL of every transition; db is how statements reach the server.
+// engine runs the SQL of every transition; db carries statements to the server.
 type engine struct {
 	db          database
 	side        *connpool.Pool[upkeep]
-	app         atomic.Value  // of the client that attended last: a string
-	lockTimeout string        // how long a statement of ours waits for a row that is locked
-	echo        time.Duration // how long a listener waits for its own first notification
-	in          *tables.In    // where the tables are; nil: where the search_path leads
-	misplaced   error         // why that cannot be
-	direct      *directConn   // how listeners connect that do not use the line of their heartbeats; nil: they do
-	anyServer   bool          // the application knows what it does
-	strict      atomic.Bool   // a statement by itself has failed at the application's isolation level
+	app         atomic.Value  // a string: the app of the client that attended last
+	lockTimeout string        // bounds the wait of a statement for a locked row
+	echo        time.Duration // bounds the wait of a listener for its own first notification
+	in          *tables.In    // the location of the tables; nil: by the search_path
+	misplaced   error         // the error of an invalid option Schema
+	direct      *directConn   // the address of listeners; nil: they use the heartbeats' line
+	anyServer   bool          // the application accepts every server
+	strict      atomic.Bool   // a single statement has failed at the application's isolation level
 }
 
 const (
-	// usualLockTimeout is time enough for any transaction of dblock's own to pass. What takes
-	// longer is a transaction of the application's, and nobody keeps a connection to wait for that.
+	// usualLockTimeout is enough for any transaction of dblock to end. A longer one is the
+	// application's, and no connection is kept to wait for it.
 	usualLockTimeout = "100ms"
-	// briefly is for a request that must not wait.
+	// briefly is the lock timeout of a request that must not wait.
 	briefly = "20ms"
 )
 
@@ -112,16 +112,16 @@ func (e *engine) lockTimeoutFor(wait bool) string {
 	return briefly
 }
 
-// transact runs statements as one transaction at READ COMMITTED, which waits no longer for any row
-// than the lock timeout: ErrBusy.
+// transact runs statements as one transaction at READ COMMITTED. If it waits for a row for longer
+// than the lock timeout, it fails with ErrBusy.
 func (e *engine) transact(ctx context.Context, statements ...statement) error {
 	return e.db.transact(ctx, append([]statement{query(postgresdb.SetLockTimeout, e.lockTimeout)}, statements...)...)
 }
 
-// alone runs a statement that decides by the name's row only, with a lock timeout in it. It is a
-// transaction by itself: at the level that the application has made its default. Above READ
-// COMMITTED a row that many want fails all but one of them, without a trace: there the statement
-// travels with BEGIN and COMMIT, from the first time on that this is seen.
+// alone runs a statement that decides by the name's row only, with a lock timeout in it. The
+// statement is a transaction by itself, at the application's default isolation level. Above READ
+// COMMITTED, a contended row would fail all statements but one. After the first such failure, every
+// statement travels with BEGIN and COMMIT.
 func (e *engine) alone(ctx context.Context, s statement) error {
 	if !e.strict.Load() {
 		err := e.db.exec(ctx, s)

@@ -21,7 +21,7 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	return pgserver.Interpret(err)
 }
 
-// aheads is how often events are written with ids that the sequence is not asked for.
+// aheads bounds the attempts to write events with ids that do not come from the sequence.
 const aheads = 8
 
 func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
@@ -37,7 +37,7 @@ func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([
 	return events, pgserver.Interpret(err)
 }
 
-// eventsOf is the query of the events of a filter.
+// eventsOf returns the query for the events of a filter.
 func eventsOf(f driver.EventFilter, limit int) statement {
 	kinds := list(append([]string{}, f.Kinds...)) // [] for none
 	if f.Name == "" {

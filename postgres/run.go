@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Run is as of driver.Names.
+// Run implements driver.Names.
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if len(ops) != 1 {
 		return e.batch(ctx, ops)
@@ -26,14 +26,14 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 	return []protocol.Result{result}, nil
 }
 
-// remakes limits how often the row of a name is made: another transaction may purge it at once.
+// remakes bounds the attempts to make the row of a name: another transaction may purge it at once.
 const remakes = 2
 
 var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
 
 // general runs an op in a transaction of its own: it locks the name's row, runs the op, and writes
-// the changes. That is two round trips over pgx, one more for each thing that the op reads beside
-// the first page of the queue, and more for a row that is missing.
+// the changes. That takes two round trips over pgx, one more for each read beyond the first page of
+// the queue, and more for a missing row.
 func (e *engine) general(ctx context.Context, op protocol.Op) (protocol.Result, error) {
 	addEvent, makes, full := postgresdb.AddEvent, false, false
 	for try := 0; ; try++ {
@@ -45,7 +45,8 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (protocol.Result, 
 			// The queue of notifications was full at the COMMIT, though not when the hints were
 			// written. Tell leaves them out now.
 			full = true
-		case state == pgserver.UniqueViolation && try < aheads: // the sequence of events' ids is behind
+		// the sequence of event ids is behind
+		case state == pgserver.UniqueViolation && try < aheads:
 			addEvent = postgresdb.AddEventAhead
 		default:
 			return result, err
@@ -53,9 +54,9 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (protocol.Result, 
 	}
 }
 
-// transition makes one try of general. It returns errPurged, and has done nothing, if the op leaves
-// something in a row that is missing. While the op runs, the server ends the transaction if the
-// process falls silent: the name's row does not stay locked.
+// transition makes one attempt of general. If the op changes a row that is missing, transition
+// returns errPurged without effect. While the op runs, the server ends the transaction if the
+// process falls silent, so the name's row does not stay locked.
 func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, addEvent string) (protocol.Result, error) {
 	s := &source{ctx: ctx, name: op.On()}
 	timeout := e.lockTimeoutFor(protocol.Waits(op))
@@ -98,9 +99,9 @@ func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, add
 	return result, nil
 }
 
-// refused writes what keeps new guards of a hold from beginning, after a guard has refused a
-// takeover: that the session is dead, or that a takeover is wanted. An error is ignored: the next
-// try of the takeover writes it again.
+// refused records, after a guard has refused a takeover, that the session is dead or that a
+// takeover is wanted: either keeps new guards of the hold from beginning. Errors are ignored, since
+// the next attempt of the takeover records it again.
 func (e *engine) refused(ctx context.Context, s *source) {
 	if s.expired != "" {
 		_, _ = e.Expire(ctx, s.expired)
@@ -112,11 +113,13 @@ func (e *engine) refused(ctx context.Context, s *source) {
 }
 
 const (
-	reapersSilence  = 2 * time.Second // a reaper's calls have no deadline, and the next sweep repeats what fails
+	// a reaper's calls have no deadline, and the next sweep repeats failures
+	reapersSilence  = 2 * time.Second
 	shortestSilence = 500 * time.Millisecond
 )
 
-// silence is how long a transaction may be silent: half of a statement's time, which is a TTL.
+// silence returns the time for which a transaction may be silent: half of a statement's time, which
+// is a TTL.
 func silence(ctx context.Context) time.Duration {
 	deadline, ends := ctx.Deadline()
 	if !ends {

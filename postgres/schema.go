@@ -8,12 +8,12 @@ import (
 	"github.com/dblock-go/dblock/internal/tables"
 )
 
-// Schema has a client find dblock's tables in a schema, whatever the search_path of the connections
-// that it uses, also of those with the application's transactions. migrate.In makes them there. Two
-// schemas of one database have nothing in common. A name is letters, digits, "_", "$" and "-", at
-// most 63 bytes: any other is ErrConfig from dblock.New. Default: where the search_path leads.
+// Schema names the schema that has dblock's tables, whatever the search_path of the connections,
+// including those with the application's transactions. migrate.In makes the tables there. Locks in
+// two schemas of one database are independent. A name has letters, digits, "_", "$" and "-", at
+// most 63 bytes: any other is ErrConfig from dblock.New. Default: by the search_path.
 //
-// The tables of packages fence and optimistic stay where the search_path of the transaction leads.
+// The tables of packages fence and optimistic are found by the search_path of the transaction.
 func Schema(name string) Option {
 	in, err := tables.New(name)
 	return func(e *engine) {
@@ -24,7 +24,7 @@ func Schema(name string) Option {
 	}
 }
 
-// placed names the schema.
+// placed adds the schema to the statement's table names.
 func (s statement) placed(in *tables.In) statement {
 	s.sql = in.Postgres(s.sql)
 	return s
@@ -88,7 +88,7 @@ func (c placedConn) transact(ctx context.Context, s ...statement) error {
 	return c.connection.transact(ctx, placed(c.in, s)...)
 }
 
-// placedTx is a transaction of the caller's.
+// placedTx is a caller's transaction whose statements name the schema.
 type placedTx struct {
 	callersTx
 	in *tables.In
@@ -98,7 +98,7 @@ func (t placedTx) exec(ctx context.Context, s ...statement) error {
 	return t.callersTx.exec(ctx, placed(t.in, s)...)
 }
 
-// placedTxs are the transactions of an engine.
+// placedTxs returns the transactions of an engine.
 func placedTxs[TX any](e *engine, of func(TX) callersTx) transactions[TX] {
 	if e.in == nil {
 		return transactions[TX]{of: of}

@@ -35,8 +35,8 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 const known = "SELECT version(), current_setting('client_encoding'), current_setting('server_encoding')"
 
 // examine refuses a server on which locks would not exclude, a pooler that makes no transactions,
-// and a pool whose connections are not readable. What the application sets on a single connection
-// of a *sql.DB is not seen here.
+// and a pool whose connections are not readable. Settings that the application changes on a single
+// connection of a *sql.DB are not seen here.
 func (e *engine) examine(ctx context.Context) error {
 	var version string
 	err := e.db.exec(ctx, statement{sql: known}.examine(&version))
@@ -46,7 +46,8 @@ func (e *engine) examine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tx, err := e.db.begin(ctx) // by itself: a transaction of one round trip passes through such a pooler, too
+	// in two round trips: a transaction of one would pass through such a pooler
+	tx, err := e.db.begin(ctx)
 	if err == nil {
 		tx.rollback(ctx)
 	}
@@ -86,7 +87,7 @@ func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
 	return dead, pgserver.Interpret(err)
 }
 
-// expire ends a session that is over its time, or that has no row.
+// expire ends a session whose TTL has passed, or that has no row.
 func expire(session string, dead *bool) []statement {
 	return []statement{
 		query(postgresdb.BurySession, session),

@@ -27,7 +27,7 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 	return result, result.Outcome != protocol.Undone, err
 }
 
-// take takes what is free of a name in one statement.
+// take takes a free name, or units of it, in one statement.
 func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	run, more := e.db.exec, int64(max(r.Members, 1)-1)
 	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
@@ -43,7 +43,7 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 			LockTimeout: e.lockTimeoutFor(r.Wait),
 		})
 	}
-	for range 1 + remakes { // the first time it only makes a row that is missing
+	for range 1 + remakes { // the first statement may only make the row
 		var row postgresdb.TakeLockRow // a TakeShareRow is the same
 		var found bool
 		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
@@ -57,8 +57,8 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 	return protocol.Result{}, errPurged
 }
 
-// join is one statement where the name cannot be had at once, and a second one where it can. Both
-// do nothing where other requests came in between, or where the request collides with them.
+// join is one statement if the name is not available, and a second one if it is. Both do nothing if
+// other requests came in between, or if the request conflicts with them.
 func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, error) {
 	var queued bool
 	join := query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
@@ -76,8 +76,8 @@ func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, e
 	return e.take(ctx, r)
 }
 
-// release releases a whole name without waiters, or hands it to the first waiter if that lives and
-// wants the whole name, too. It does nothing in any other case.
+// release releases a whole name without waiters, or hands it to the first waiter if that waiter is
+// alive and wants the whole name. Otherwise it does nothing.
 func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result, error) {
 	if !r.Contended {
 		var left bool
@@ -97,9 +97,9 @@ func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result
 		handToHead(r, &next),
 	)
 	switch {
-	case pgserver.State(err) == pgserver.LimitExceeded: // of notifications: general does without
+	case pgserver.State(err) == pgserver.LimitExceeded: // of notifications: general leaves them out
 		return protocol.Result{}, nil
-	case err != nil: // no grant counts: its row may have come before a COMMIT that failed
+	case err != nil: // no grant counts: its row may precede a COMMIT that failed
 		return protocol.Result{}, pgserver.Interpret(err)
 	case len(next) == 0:
 		return protocol.Result{}, nil
@@ -119,7 +119,7 @@ func handToHead(r driver.Removal, next *[]driver.Handoff) statement {
 	})
 }
 
-// batched is a request or a release as BatchRows reads it.
+// batched is a request or a release in the form that BatchRows reads.
 type batched struct {
 	Order                                          int
 	Token                                          int64 // of a release
@@ -127,7 +127,7 @@ type batched struct {
 	Lease                                          int64
 }
 
-// batch runs several ops in one round trip. By themselves they would take one each.
+// batch runs several ops in one round trip. Separately each op would take one.
 func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Result, error) {
 	results := make([]protocol.Result, len(ops))
 	var changes []batched

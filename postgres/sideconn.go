@@ -32,7 +32,8 @@ func (e *engine) Attend(app string, ttl time.Duration) (leave func()) {
 	return e.side.Attend(ttl)
 }
 
-// appName is the application that the engine's connections are of; "" before a client attends.
+// appName returns the application that the engine's connections belong to; "" before a client
+// attends.
 func (e *engine) appName() string {
 	app, _ := e.app.Load().(string)
 	return app

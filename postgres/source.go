@@ -12,15 +12,15 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// firstPage is how many places are read together with the row of a name: as many as a hand-over
-// asks for at once.
+// firstPage is the number of places that are read together with the row of a name: as many as a
+// hand-over reads at once.
 const firstPage = 16
 
-// lowestTicket is below all tickets. A driver that writes it into the statement (bun's pgdriver)
-// makes of the lowest number of all the negative of one that is out of range.
+// lowestTicket is below all tickets. It is not math.MinInt64: a driver that writes parameters into
+// the statement (bun's pgdriver) would write that as the negative of a number out of range.
 const lowestTicket = -math.MaxInt64
 
-// source reads a name whose row its transaction has locked. It is protocol.Source.
+// source reads a name whose row its transaction has locked. It implements protocol.Source.
 type source struct {
 	ctx     context.Context
 	tx      runner
@@ -29,7 +29,7 @@ type source struct {
 	row     postgresdb.ReadNameRow
 	before  protocol.Row
 	first   []protocol.Place // the first page
-	expired string           // the session that was found dead, in case that a guard refuses its takeover
+	expired string           // the session found dead, in case a guard refuses its takeover
 	wanted  string           // the attempt whose guard refused a takeover that is to be announced
 }
 
@@ -38,8 +38,9 @@ type runner interface {
 	exec(ctx context.Context, s ...statement) error
 }
 
-// open locks the name's row, and reads it, with the clock and the first page of the queue. What is
-// read of a row that was not locked does not count: it may have come since, and may change.
+// open locks the name's row, and reads it together with the clock and the first page of the queue.
+// The reads of a row that could not be locked do not count: the row may be newer than the lock
+// statement, and may change.
 func (s *source) open(lock statement) []statement {
 	return []statement{
 		lock.found(new(string), &s.locked),
@@ -48,7 +49,7 @@ func (s *source) open(lock statement) []statement {
 	}
 }
 
-// read is the name as it was read.
+// read returns the name as it was read.
 func (s *source) read() *protocol.Name {
 	r := s.row
 	s.before = protocol.Row{Name: s.name, Head: 1, Next: 1}
@@ -74,7 +75,7 @@ func (s *source) page(lowest int64, limit int, places *[]protocol.Place) stateme
 		Most: int32(limit)}), places)
 }
 
-// readPlaces has a statement, whose rows are those of Places, append what it reads.
+// readPlaces appends the rows of a statement, which are those of Places, to places.
 func readPlaces(s statement, places *[]protocol.Place) statement {
 	var row postgresdb.PlacesRow
 	return s.into(&row, func() {
@@ -90,7 +91,7 @@ func readPlaces(s statement, places *[]protocol.Place) statement {
 	})
 }
 
-// Places is as of protocol.Source. The first page answers wherever it knows enough.
+// Places implements protocol.Source. The first page answers if it has enough places.
 func (s *source) Places(after int64, limit int) (places []protocol.Place, err error) {
 	for _, p := range s.first {
 		if p.Ticket > after && len(places) < limit {
@@ -105,7 +106,7 @@ func (s *source) Places(after int64, limit int) (places []protocol.Place, err er
 	return places, err
 }
 
-// Place is as of protocol.Source.
+// Place implements protocol.Source.
 func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
 	var places []protocol.Place
 	err := s.exec(readPlaces(query(postgresdb.PlaceOf, postgresdb.PlaceOfParams{
@@ -114,7 +115,7 @@ func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
 	return append(places, protocol.Place{})[0], len(places) > 0, err
 }
 
-// Share is as of protocol.Source.
+// Share implements protocol.Source.
 func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
 	p := postgresdb.SharesParams{Name: s.name, Session: session, Lowest: token, Highest: token}
 	if token == 0 {
@@ -124,7 +125,7 @@ func (s *source) Share(session string, token int64, attempt string) (protocol.Sh
 	return append(shares, protocol.Share{})[0], len(shares) > 0, err
 }
 
-// Shares is as of protocol.Source.
+// Shares implements protocol.Source.
 func (s *source) Shares() ([]protocol.Share, error) {
 	return s.shares(postgresdb.SharesParams{Name: s.name, Highest: math.MaxInt64})
 }
@@ -141,7 +142,7 @@ func (s *source) shares(p postgresdb.SharesParams) (shares []protocol.Share, err
 	return shares, err
 }
 
-// Tally is as of protocol.Source.
+// Tally implements protocol.Source.
 func (s *source) Tally() (t protocol.Tally, err error) {
 	var row postgresdb.TallyRow
 	err = s.exec(query(postgresdb.Tally, s.name).into(&row, func() {
@@ -153,7 +154,7 @@ func (s *source) Tally() (t protocol.Tally, err error) {
 	return t, err
 }
 
-// Expire is as of protocol.Source.
+// Expire implements protocol.Source.
 func (s *source) Expire(session string) (dead bool, err error) {
 	if err = s.exec(expire(session, &dead)...); dead {
 		s.expired = session
@@ -161,8 +162,8 @@ func (s *source) Expire(session string) (dead bool, err error) {
 	return dead, err
 }
 
-// Seize is as of protocol.Source. That the guard's row is written fails a guarded transaction with
-// an older snapshot.
+// Seize implements protocol.Source. Writing the guard's row fails a guarded transaction with an
+// older snapshot.
 func (s *source) Seize(attempt string, holdOff bool) error {
 	err := s.exec(query(postgresdb.LockGuard, attempt), query(postgresdb.TouchGuard, attempt))
 	if pgserver.State(err) != pgserver.LockNotAvailable {
@@ -176,5 +177,5 @@ func (s *source) Seize(attempt string, holdOff bool) error {
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// milliseconds is a duration as a setting of the server.
+// milliseconds formats a duration as a setting of the server.
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

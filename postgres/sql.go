@@ -42,9 +42,9 @@ func (d sqlDB) dropReadOnly(ctx context.Context) {
 
 func (d sqlDB) exec(ctx context.Context, s statement) error { return execute(ctx, d.db, s) }
 
-// transact runs statements one by one. Between two of them the process may be stopped, and its
-// transaction would keep the name's row locked: so the server ends it when it has been silent for
-// half of the time that ctx leaves. That travels with BEGIN, and costs nothing.
+// transact runs statements one by one. If the process is stopped between two of them, the
+// transaction keeps the name's row locked. So the server ends a transaction that is silent for half
+// of the time that ctx leaves. That setting travels with BEGIN, without a round trip.
 func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
 	tx, err := d.begin(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (t sqlOpened) commit(ctx context.Context, statements ...statement) error {
 
 func (t sqlOpened) rollback(ctx context.Context) { _ = t.giveBack(rolledBack(ctx, t.conn)) }
 
-// giveBack closes a connection whose transaction may still be open: the pool must not lend it out.
+// giveBack closes a connection whose transaction may still be open: the pool must not lend it.
 func (t sqlOpened) giveBack(ended bool) error {
 	if !ended {
 		_ = sqlConn(t).close()
@@ -94,8 +94,8 @@ func (t sqlOpened) giveBack(ended bool) error {
 	return ignoreClosed(t.conn.Close())
 }
 
-// finish runs statements in a transaction that has begun, and ends it. Where ended is false it may
-// still be open.
+// finish runs statements in a transaction that has begun, and ends it. If ended is false, the
+// transaction may still be open.
 func finish(ctx context.Context, conn *sql.Conn, statements []statement) (ended bool, err error) {
 	for _, s := range statements {
 		if err = execute(ctx, conn, s); err != nil {
@@ -117,8 +117,8 @@ func rolledBack(ctx context.Context, conn *sql.Conn) bool {
 	return err == nil
 }
 
-// beginOn begins a transaction on a connection of the pool; on another one where that was broken
-// before.
+// beginOn begins a transaction on a connection of the pool, and tries another connection if that
+// one was broken.
 func (d sqlDB) beginOn(ctx context.Context) (*sql.Conn, error) {
 	text := beginOverSQL(ctx)
 	for tries := 1; ; tries++ {
@@ -168,14 +168,14 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 	return transaction.ErrSwallowed
 }
 
-// full reports whether all connections of the pool are in use, and how many it allows; 0: any
+// full reports whether all connections of the pool are in use, and the most that it allows; 0: any
 // number.
 func (d sqlDB) full() (most int, full bool) {
 	s := d.db.Stats()
 	return s.MaxOpenConnections, s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
 }
 
-// reserve names a connection that never goes back to the pool: close ends it.
+// reserve names a connection that never returns to the pool: close ends it.
 func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 	conn, err := d.db.Conn(ctx)
 	if most, full := d.full(); err != nil && ctx.Err() != nil && full {
@@ -199,8 +199,8 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 
 func (d sqlDB) source() any { return d.db }
 
-// room also finds a pgxpool whose size database/sql does not know: it takes at once as many
-// connections as a client keeps, and one more.
+// room also detects a pgxpool whose size database/sql does not know: it takes as many connections
+// at once as a client keeps, and one more.
 func (d sqlDB) room(ctx context.Context, side *connpool.Pool[upkeep]) error {
 	most := d.db.Stats().MaxOpenConnections
 	if most > 0 {
@@ -258,7 +258,7 @@ type lentConn struct {
 	of *sql.DB
 }
 
-// exec fails where the pool was closed.
+// exec fails if the pool was closed.
 func (c lentConn) exec(ctx context.Context, s statement) error {
 	err := closed(func(ctx context.Context) (giveBack func(), err error) {
 		conn, err := c.of.Conn(ctx)
@@ -270,22 +270,22 @@ func (c lentConn) exec(ctx context.Context, s statement) error {
 	return c.sqlConn.exec(ctx, s)
 }
 
-// listenable is used outside of Raw, which would keep the mutex of database/sql's connection for as
-// long as somebody listens: the Close of every statement that the application has prepared on the
-// connection waits for that. It is safe, because database/sql leaves a reserved connection alone,
-// and a line gives it one user at a time.
+// listenable returns a connection that is used outside of Raw. Raw would hold the mutex of
+// database/sql's connection as long as the listener waits, and the Close of every statement that
+// the application has prepared on the connection waits for that mutex. Use outside of Raw is safe:
+// database/sql does not touch a reserved connection, and a line gives it one user at a time.
 func (c sqlConn) listenable() (conn *pgx.Conn) {
 	_ = c.conn.Raw(func(raw any) error { conn, _ = below(raw); return nil })
 	return conn
 }
 
-// close ends the connection instead of giving it back to the pool: a statement of it may not have
-// been answered.
+// close ends the connection instead of returning it to the pool, since one of its statements may be
+// unanswered.
 func (c sqlConn) close() error {
 	done := make(chan error, 1)
 	go func() {
 		_ = c.conn.Raw(func(raw any) error {
-			// behind stdlib.OpenDBFromPool it would go back to a pgxpool as it is
+			// Behind stdlib.OpenDBFromPool the connection would return to a pgxpool unchanged.
 			if conn, _ := below(raw); conn != nil {
 				_ = pgserver.Close(conn)
 			}
@@ -301,7 +301,7 @@ func (c sqlConn) close() error {
 	}
 }
 
-// ignoreClosed drops what Close says of a connection that is closed already.
+// ignoreClosed drops the error of Close for a connection that is closed already.
 func ignoreClosed(err error) error {
 	if errors.Is(err, sql.ErrConnDone) {
 		return nil
@@ -309,8 +309,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// below is the connection of pgx below one of database/sql; nil: there is none, or it is hidden.
-// lent reports that it is borrowed from a pgxpool.
+// below returns the connection of pgx below one of database/sql; nil: there is none, or it is
+// hidden. lent reports that it is borrowed from a pgxpool.
 func below(raw any) (conn *pgx.Conn, lent bool) {
 	for range 8 {
 		switch c := raw.(type) {
@@ -326,7 +326,7 @@ func below(raw any) (conn *pgx.Conn, lent bool) {
 }
 
 // isLent reads a private field of stdlib.Conn: only a connection that is borrowed from a pgxpool
-// has no configuration. It is also true where there is no such field, which errs on the safe side.
+// has no configuration. If there is no such field, isLent returns true, which is the safe answer.
 func isLent(conn reflect.Value) bool {
 	if conn.Kind() != reflect.Struct {
 		return true

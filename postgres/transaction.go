@@ -9,18 +9,18 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// callersTx is a transaction of the caller's.
+// callersTx is a transaction of the caller.
 type callersTx interface {
 	exec(ctx context.Context, s ...statement) error
-	// seen is kept with the connection: what has been prepared on it. nil where that makes no
-	// difference.
+	// seen returns the statements prepared on the connection, a map kept with the connection; nil
+	// if preparation makes no difference.
 	seen() map[string]any
 }
 
 type pgxTx struct{ tx pgx.Tx }
 
-// exec sends nothing in a transaction that is not readable: behind a refusal in the middle of a
-// batch the server would run the rest.
+// exec sends nothing in a transaction that is not readable: after an error in the middle of a
+// batch, the server would run the rest.
 func (t pgxTx) exec(ctx context.Context, statements ...statement) error {
 	if err := readableConn(t.tx.Conn()); err != nil {
 		return err
@@ -53,8 +53,8 @@ var (
 	rollbackTo = statement{sql: "ROLLBACK TO SAVEPOINT dblock"}
 )
 
-// undo takes the transaction back to the savepoint. Where that fails the connection is gone, or the
-// caller's transaction was aborted before: there is no savepoint.
+// undo rolls the transaction back to the savepoint. If that fails, the connection is gone, or the
+// caller's transaction was aborted before and has no savepoint.
 func undo(ctx context.Context, t callersTx) {
 	ctx, cancel := transaction.Lenient(ctx)
 	defer cancel()

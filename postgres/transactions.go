@@ -16,10 +16,10 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// transactions is what happens inside the caller's transactions, all of it behind a savepoint.
+// transactions runs the steps inside the caller's transactions, all of them behind a savepoint.
 type transactions[TX any] struct {
 	of func(tx TX) callersTx
-	in *tables.In // where the tables are
+	in *tables.In // the location of the tables
 }
 
 func ofPgx(tx pgx.Tx) callersTx  { return pgxTx{tx} }
@@ -27,17 +27,17 @@ func ofSQL(tx *sql.Tx) callersTx { return sqlTx{tx} }
 
 var restoreLockTimeout = query(postgresdb.RestoreLockTimeout, struct{}{})
 
-// borrowed is a statement that sets the lock timeout of the caller's transaction, which MUST be
-// readable: what a release writes there was read there.
+// borrowed is a statement that sets the lock timeout of the caller's transaction. The transaction
+// MUST be readable, because a release writes back texts that it has read.
 func borrowed(s statement) statement { return s.examine(new(string), new(string)) }
 
 func borrowLockTimeout(timeout string) statement {
 	return borrowed(query(postgresdb.BorrowLockTimeout, timeout))
 }
 
-// ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,
-// with the commit. When that reaches the disk is the caller's to say. The session itself is told,
-// too: nobody else tells it.
+// ReleaseTx hands the lock on within the transaction: at the commit the next waiters hold it and
+// are notified. The caller decides whether that commit waits for the disk. The session itself is
+// notified as well, since no other statement does so.
 func (t transactions[TX]) ReleaseTx(
 	ctx context.Context, tx TX, h driver.Held, _ driver.Detachment, _ driver.OnSideConn,
 ) error {
@@ -92,7 +92,7 @@ func (t transactions[TX]) LockTx(
 		case err != nil:
 			return driver.State{}, false, pgserver.Interpret(err)
 		case !there:
-			undo(ctx, x) // purged in between: make it anew
+			undo(ctx, x) // purged in between: make it again
 			continue
 		case row.Free || row.Attempt != "" && may(row.Attempt, int(row.Waiters), row.Transaction):
 			return driver.State{Database: row.Database}, true, pgserver.Interpret(keepSavepoint(ctx, x))
@@ -122,9 +122,9 @@ func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, erro
 	return append(inspection.States("", 0, rows), driver.State{})[0], err
 }
 
-// behind runs statements behind a savepoint. After an error the transaction is back at it;
-// otherwise one of the statements, or keepSavepoint or undo, has to end it. ctx ends the wait for
-// an answer late, so as not to end the transaction.
+// behind runs statements behind a savepoint. After an error the transaction is back at the
+// savepoint; otherwise one of the statements, or keepSavepoint or undo, has to end it. ctx ends the
+// wait for an answer late, so that it does not end the transaction.
 func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ...statement) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -136,8 +136,8 @@ func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ..
 }
 
 // exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the
-// first: on a connection that has not done so before, where that may fail for want of tables, the
-// savepoint goes alone.
+// first. On a connection where that is still to be done, and may fail because tables are missing,
+// the savepoint goes alone.
 func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
 	work := t.in.Postgres(statements[1].sql) // after the lock timeout
@@ -155,8 +155,8 @@ func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []st
 }
 
 // waiting is behind for statements that may wait for rows. They wait briefly at first, and then in
-// turns, each with a savepoint of its own, until ctx ends. No request to cancel is sent: one that a
-// network or a pooler has delayed hits whatever the connection does by then.
+// turns, each with a savepoint of its own, until ctx ends. waiting sends no request to cancel: one
+// that a network or a pooler delays would hit a later statement of the connection.
 func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, s
 	return err
 }
 
-// borrowTurn has the statements that follow wait for rows for a turn, or until ctx ends.
+// borrowTurn makes the following statements wait for rows for a turn, or until ctx ends.
 func borrowTurn(ctx context.Context) statement {
 	var remaining int64
 	if deadline, ok := ctx.Deadline(); ok {
@@ -180,7 +180,7 @@ func borrowTurn(ctx context.Context) statement {
 	return borrowed(query(postgresdb.BorrowTurn, remaining))
 }
 
-// keepSavepoint keeps what was done behind the savepoint.
+// keepSavepoint keeps the changes behind the savepoint.
 func keepSavepoint(ctx context.Context, x callersTx) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()

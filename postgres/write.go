@@ -7,8 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// write is what a transition leaves to be written, but for what is told. addEvent is AddEvent, or
-// AddEventAhead.
+// write returns the statements for the changes of a transition, without its notifications. addEvent
+// is AddEvent or AddEventAhead.
 func write(n *protocol.Name, addEvent string) (statements []statement) {
 	name := n.Row.Name
 	if n.Changed() {
@@ -54,7 +54,7 @@ func write(n *protocol.Name, addEvent string) (statements []statement) {
 	return statements
 }
 
-// place is a protocol.Place as PutPlaces reads it.
+// place is a protocol.Place in the form that PutPlaces reads.
 type place struct {
 	Ticket, Since, Lease, MinHold            int64
 	Session, Host, Thread, Attempt, Metadata string
@@ -73,18 +73,18 @@ func placesOf(places []protocol.Place) []place {
 	return put
 }
 
-// reversible reports whether a crash may take back what a transition leaves, as far as the database
-// loses its latest commits and no earlier ones: the commit need not reach the disk. A release is a
-// lock then that no handle claims, and its client gives it back again; a place is put back by its
-// owner. What a holder relies on must stay: that it holds, its tokens, the end of its lease, what
-// was recorded.
+// reversible reports whether a crash may undo the changes of a transition, given that the database
+// loses its latest commits and no earlier ones: then the commit need not reach the disk. An undone
+// release leaves a lock that no handle claims, and its client releases it again. A place is queued
+// again by its owner. Facts that a holder relies on must survive: the hold, its tokens, the end of
+// its lease, recorded events.
 func reversible(before protocol.Row, n *protocol.Name) bool {
 	return n.Token == before.Token && len(n.PutShares) == 0 && len(n.Events) == 0 &&
 		(n.Session == "" || n.Session == before.Session && n.First == before.First && n.Last == before.Last &&
 			n.Ends == before.Ends)
 }
 
-// notification is a hint as Tell sends it.
+// notification is a hint in the form that Tell sends.
 type notification struct{ Session, Payload string }
 
 // tell sends the notifications of a transition with the commit.
@@ -96,7 +96,7 @@ func tell(n *protocol.Name, lazily bool) statement {
 	return query(postgresdb.Tell, postgresdb.TellParams{Lazily: lazily, Hints: list(hints)})
 }
 
-// payload is what hint reads.
+// payload writes the text that hint reads.
 func payload(h protocol.Hint) string {
 	g, waiters := h.Grant, 0
 	if g.Contended {
