@@ -15,7 +15,7 @@ const dropGuard = `-- name: DropGuard :exec
 DELETE FROM dblock_guards WHERE attempt = ?
 `
 
-// After LockGuards. One row by its key, as DropLock.
+// After LockGuards. One row by its key, as with DropLock.
 func (q *Queries) DropGuard(ctx context.Context, attempt string) error {
 	_, err := q.db.ExecContext(ctx, dropGuard, attempt)
 	return err
@@ -40,7 +40,7 @@ SELECT takeovers FROM dblock_guards WHERE attempt = ?
 `
 
 // The guards of holds.
-// After LockRow, which found the hold: a takeover either sees its guard, or has come before.
+// After LockRow, which found the hold: a takeover either sees its guard, or came before.
 func (q *Queries) FindGuard(ctx context.Context, attempt string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, findGuard, attempt)
 	var takeovers int64
@@ -55,7 +55,7 @@ SELECT g.attempt FROM dblock_guards g
  LIMIT ?
 `
 
-// The guards of holds that are over. An attempt never comes back.
+// The guards of holds that have ended. An attempt is never reused.
 func (q *Queries) IdleGuards(ctx context.Context, limit int32) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, idleGuards, limit)
 	if err != nil {
@@ -83,8 +83,8 @@ const lockGuard = `-- name: LockGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE NOWAIT
 `
 
-// What every takeover has to pass, after LockRow. A guarded transaction holds the row in share
-// mode. Nobody parks a connection behind it: come back later.
+// Every takeover has to pass this statement, after LockRow. A guarded transaction holds the row in share mode. No
+// connection waits behind it: the takeover is retried later.
 func (q *Queries) LockGuard(ctx context.Context, attempt string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, lockGuard, attempt)
 	var takeovers int64
@@ -96,7 +96,7 @@ const lockGuards = `-- name: LockGuards :many
 SELECT attempt FROM dblock_guards FORCE INDEX (PRIMARY) WHERE attempt IN (/*SLICE:attempts*/?) FOR UPDATE SKIP LOCKED
 `
 
-// Of these, those that no transaction has locked.
+// Of IdleGuards, those that no transaction has locked.
 func (q *Queries) LockGuards(ctx context.Context, attempts []string) ([]string, error) {
 	query := lockGuards
 	var queryParams []interface{}
@@ -155,10 +155,9 @@ type LookGuardRow struct {
 	Wanted  bool
 }
 
-// The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as
-// its snapshot, and lock the row at SERIALIZABLE, and a locking read would keep everybody from
-// queueing up. What is refused here is not locked there. The server says which it is: the second
-// half must be on the same one.
+// The first half of Guard, outside the caller's transaction. Inside, a plain read would be as old as the snapshot, and
+// would lock the row at SERIALIZABLE, and a locking read would keep all others from joining the queue. A guard that is
+// refused here is not locked there. server identifies the server: the second half must run on the same one.
 func (q *Queries) LookGuard(ctx context.Context, arg LookGuardParams) (LookGuardRow, error) {
 	row := q.db.QueryRowContext(ctx, lookGuard, arg.Name, arg.Session, arg.Token)
 	var i LookGuardRow
@@ -236,7 +235,7 @@ type ShareGuardRow struct {
 	Server    interface{}
 }
 
-// The second half: a locking read, fresh at every isolation level. Above 0 the hold was taken over.
+// The second half: a locking read, fresh at every isolation level. takeovers > 0: the hold was taken over.
 func (q *Queries) ShareGuard(ctx context.Context, attempt string) (ShareGuardRow, error) {
 	row := q.db.QueryRowContext(ctx, shareGuard, attempt)
 	var i ShareGuardRow
@@ -248,7 +247,7 @@ const skipGuard = `-- name: SkipGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE SKIP LOCKED
 `
 
-// LockGuard of a guard that is there, where MariaDB would take the whole transaction back for NOWAIT.
+// LockGuard of an existing guard, for a MariaDB that would roll back the whole transaction for NOWAIT.
 func (q *Queries) SkipGuard(ctx context.Context, attempt string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, skipGuard, attempt)
 	var takeovers int64
@@ -260,7 +259,7 @@ const touchGuard = `-- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = ?
 `
 
-// After LockGuard, where the hold is taken over.
+// After LockGuard, if the hold is taken over.
 func (q *Queries) TouchGuard(ctx context.Context, attempt string) error {
 	_, err := q.db.ExecContext(ctx, touchGuard, attempt)
 	return err
@@ -277,7 +276,7 @@ type WantHoldParams struct {
 	Announced int64
 }
 
-// A takeover that was refused by LockGuard announces itself. 0: it has done so in the same microsecond.
+// A takeover that LockGuard has refused announces itself. 0: it has done so in the same microsecond.
 func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, wantHold, arg.Attempt, arg.Announced)
 	if err != nil {

@@ -45,10 +45,10 @@ type HeartbeatParams struct {
 	Build   int32
 }
 
-// The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
-// where it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the look at
-// dblock_schema locks nothing: a migration that stands still must not hold up heartbeats. The end of the lease never
-// moves back: heartbeats that a lock of the table has held up run in any order, each with the clock of its start.
+// The only write of a client that holds its locks and does nothing. The insert id shows that there was a row, even if
+// it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the read of
+// dblock_schema locks nothing: a migration that hangs must not block heartbeats. The end of the lease never moves back:
+// heartbeats that a lock of the table has blocked run in any order, each with the clock of its start.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, heartbeat,
 		arg.Ttl,
@@ -66,7 +66,7 @@ const lockHeartbeat = `-- name: LockHeartbeat :one
 SELECT expires_at FROM dblock_heartbeats WHERE session_id = ? FOR UPDATE
 `
 
-// By id alone: with the time in the WHERE it could pass over a heartbeat in flight. The time is read afterwards.
+// By id alone: a condition on the time could skip a heartbeat in flight. The time is read afterwards.
 func (q *Queries) LockHeartbeat(ctx context.Context, session string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, lockHeartbeat, session)
 	var expires_at int64

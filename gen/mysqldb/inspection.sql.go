@@ -23,9 +23,9 @@ type ContendedParams struct {
 	Limit   int32
 }
 
-// The same of names with waiters, whoever has them. DISTINCT goes along the queues, from one to the
-// next: among many names few have a queue, and a queue may be long. (MariaDB does so if its statistics
-// are those of the table, and else reads the queues.)
+// The same for names with waiters, whichever sessions they belong to. DISTINCT steps from one queue to the next: few of
+// many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table, and otherwise
+// reads the queues.)
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, contended,
 		arg.After,
@@ -71,9 +71,8 @@ type NamesParams struct {
 	Limit   int32
 }
 
-// Names that begin with a prefix, of which first is the first and last the first that is above all
-// of them. FORCE INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read
-// the whole queue.
+// Names that begin with a prefix: first is the lowest such name, and last the first name above all of them. FORCE
+// INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read the whole queue.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, names,
 		arg.After,
@@ -128,7 +127,7 @@ type NamesHeldParams struct {
 	Limit     int32
 }
 
-// The same of names with a holder on a host (”: any) that has held them for at least so long.
+// The same for names with a holder on a host (”: any) that has held them for at least so long.
 func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, namesHeld,
 		arg.After,
@@ -204,8 +203,8 @@ type SessionsRow struct {
 	Waiting   int64
 }
 
-// Sessions on a host (”: any), of an application (”: any), that live, or also those that do not.
-// The counts are taken of the page only.
+// Sessions on a host (”: any), of an application (”: any); with dead also those that have ended. The counts are taken
+// for the page only.
 func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
 	rows, err := q.db.QueryContext(ctx, sessions,
 		arg.After,
@@ -279,7 +278,7 @@ type WatchParams struct {
 	Session string
 }
 
-// For a session that lives: nobody would forget what another watches. 0: it is dead, or watches already.
+// For a living session: the watchers of a dead one would never be deleted. 0: the session is dead, or watches already.
 func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, watch,
 		arg.Name,
@@ -302,7 +301,7 @@ type WatchedByRow struct {
 	Watch string
 }
 
-// What a session watches, for Unwatch.
+// The watchers of a session, for Unwatch.
 func (q *Queries) WatchedBy(ctx context.Context, session string) ([]WatchedByRow, error) {
 	rows, err := q.db.QueryContext(ctx, watchedBy, session)
 	if err != nil {
@@ -375,8 +374,8 @@ type WhyParams struct {
 	Limit int32
 }
 
-// A name, and the names that its holders wait for, directly or through others. The lengths are
-// compared for the reason that WaitGraph tells.
+// A name, and the names that its holders wait for, directly or through others. The lengths are compared for the reason
+// given in WaitGraph.
 func (q *Queries) Why(ctx context.Context, arg WhyParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, why, arg.Name, arg.Limit)
 	if err != nil {

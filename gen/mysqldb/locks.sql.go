@@ -15,8 +15,8 @@ const dropLock = `-- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = ?
 `
 
-// After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for
-// every row of it, where the optimizer finds that cheaper, and takes no hint.
+// After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for each of its rows, if the
+// optimizer finds that cheaper, and takes no hint.
 func (q *Queries) DropLock(ctx context.Context, name string) error {
 	_, err := q.db.ExecContext(ctx, dropLock, name)
 	return err
@@ -29,7 +29,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
  WHERE name IN (/*SLICE:names*/?)
 `
 
-// After LockRow: the release of several that nobody waits for and that are the session's. It changes each of them.
+// After LockRow: releases several names without waiters that the session holds. It changes each of them.
 func (q *Queries) FreeLocks(ctx context.Context, names []string) (int64, error) {
 	query := freeLocks
 	var queryParams []interface{}
@@ -63,8 +63,8 @@ type LockIdleParams struct {
 	Idle  int64
 }
 
-// The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the
-// next one is higher.
+// The idle rows among some names that no transaction has locked. A row with a token ahead of the clock stays, so that
+// the next token is higher.
 func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, error) {
 	query := lockIdle
 	var queryParams []interface{}
@@ -128,10 +128,9 @@ type LockRowRow struct {
 	NowUs       int64
 }
 
-// Every change of holder begins with this, and decides in a later statement of the same
-// transaction, or by the time, which is that of the statement. A row that another transaction has
-// locked is not returned: it may be the application's, and locked for long, and a wait for a row has
-// no limit that could be set with the statement.
+// Every change of holder begins with this statement, and decides in a later statement of the same transaction, or by
+// the time, which is that of the statement. A row that another transaction has locked is not returned: the application
+// may have locked it for long, and a wait for a row has no limit that could be set with the statement.
 func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRow, name)
 	var i LockRowRow
@@ -183,7 +182,7 @@ type LockRowsRow struct {
 	NowUs       int64
 }
 
-// LockRow of many, in the order of their keys, with the time: it waits for none of them.
+// LockRow for many names, in the order of their keys, with the time. It waits for no row.
 func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, error) {
 	query := lockRows
 	var queryParams []interface{}
@@ -240,10 +239,9 @@ SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, N
 ON DUPLICATE KEY UPDATE name = dblock_locks.name
 `
 
-// For a name without a row. It grants nothing: what an insert brings along is older than the row,
-// by however long the statement stood in between, and meanwhile another row of the name may have
-// come, been granted, and been purged. Where the connection converts what it is sent, the name is
-// another by now: it fails (see settings.go). 0: there is a row.
+// For a name without a row. It grants nothing: inserted values are older than the row by the time that the statement
+// took, and meanwhile another row of the name may have been made, granted, and purged. If the connection converts
+// texts, the name would be another lock: the statement fails (see settings.go). 0: there is a row.
 func (q *Queries) MakeRow(ctx context.Context, name interface{}) (int64, error) {
 	result, err := q.db.ExecContext(ctx, makeRow, name)
 	if err != nil {
@@ -269,8 +267,8 @@ type MiscountedParams struct {
 	Limit int32
 }
 
-// Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
-// something else than there is.
+// Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
+// (”: the last).
 func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, miscounted,
 		arg.After,
@@ -390,7 +388,7 @@ type PurgePageRow struct {
 	Idle int64
 }
 
-// Of which names LockIdle may have something to lock.
+// The names for which LockIdle may find an idle row.
 func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePageRow, error) {
 	rows, err := q.db.QueryContext(ctx, purgePage, arg.Idle, arg.After, arg.Limit)
 	if err != nil {
@@ -427,7 +425,7 @@ type ReleaseIdleParams struct {
 	Token   int64
 }
 
-// The release when nobody waits.
+// Releases a name without waiters.
 func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseIdle, arg.Name, arg.Session, arg.Token)
 	if err != nil {
@@ -461,12 +459,11 @@ type TakeLockParams struct {
 	Metadata string
 }
 
-// The acquire of a free name on MySQL: alone, in one statement and one commit. It never waits: a row
-// that another transaction has locked is not found, and not taken. All else is decided by the lock
-// row alone. The token is computed from the row as it is, and under its lock, and travels back as
-// the insert id; 0: not taken. No lease: null, and so is the sum. LIMIT keeps MySQL from merging
-// the derived table, and waiting. The index is forced, here and below, wherever another one could
-// serve: what a statement scans, it locks.
+// Takes a free name on MySQL, in one statement and one commit. It never waits: a row that another transaction has
+// locked is not found, and not taken. Everything is decided by the lock row alone. The token is computed from the
+// existing row, under its lock, and returned as the insert id; 0: not taken. Without a lease, null makes the sum null.
+// LIMIT keeps MySQL from merging the derived table, and waiting. The index is forced, here and below, wherever another
+// one could serve: a statement locks the rows that it scans.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeLock,
 		arg.Name,
@@ -508,9 +505,9 @@ type TakeRowParams struct {
 	Name     string
 }
 
-// TakeLock on MariaDB, which writes what an UPDATE of several tables sets to a file, where there is a
-// column of text. The statement is told not to wait by what is put in front of it. SET runs from
-// left to right, or, where MariaDB is told so, at once: token is last.
+// TakeLock on MariaDB, which writes the values of an UPDATE of several tables to a file if there is a column of text. A
+// prefix tells the statement not to wait. SET runs from left to right, or, if MariaDB is configured so, at once:
+// therefore token is last.
 func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeRow,
 		arg.Session,
@@ -551,7 +548,7 @@ type TallyRow struct {
 	Largest  int64
 }
 
-// After LockRow: what the places and the shares of a name add up to. It always has an answer.
+// After LockRow: the totals of a name's places and shares. It always returns a row.
 func (q *Queries) Tally(ctx context.Context, arg TallyParams) (TallyRow, error) {
 	row := q.db.QueryRowContext(ctx, tally, arg.Name, arg.Name)
 	var i TallyRow
@@ -600,8 +597,8 @@ type WriteRowParams struct {
 	Name        string
 }
 
-// After LockRow: what a transition leaves of the name. unseen: whether the session has to be told of
-// its grant; without a value it stays as it was. The insert id says that there was a row, even where it did not change.
+// After LockRow: the row after a transition. unseen: whether the session must be notified of its grant; null leaves it
+// unchanged. The insert id shows that there was a row, even if it did not change.
 func (q *Queries) WriteRow(ctx context.Context, arg WriteRowParams) error {
 	_, err := q.db.ExecContext(ctx, writeRow,
 		arg.Session,

@@ -56,7 +56,7 @@ type NextPlacesRow struct {
 	Pid              int64
 }
 
-// The places behind one of them, as ReadAll has them.
+// The places behind a place, with the columns of ReadAll.
 func (q *Queries) NextPlaces(ctx context.Context, arg NextPlacesParams) ([]NextPlacesRow, error) {
 	rows, err := q.db.QueryContext(ctx, nextPlaces, arg.Name, arg.After, arg.Limit)
 	if err != nil {
@@ -151,9 +151,9 @@ type ReadRow struct {
 	Pid              int64
 }
 
-// One row for each name and each place that the session has in its queue. It tells all that a session sees of a name that
-// one holder has as a whole, and of one without holders and waiters; of the others ReadAll does. Package inspection
-// describes the columns, here and there. The last row has no name.
+// One row for each name and each place that the session has in its queue. That is complete for a name with one holder
+// of the whole name, and for one without holders and waiters; the others need ReadAll. Package inspection describes the
+// columns, here and there. The last row has no name.
 func (q *Queries) Read(ctx context.Context, arg ReadParams) ([]ReadRow, error) {
 	query := read
 	var queryParams []interface{}
@@ -296,13 +296,14 @@ type ReadAllRow struct {
 	Pid              int64
 }
 
-// The same of any names, with shares (part 1: the one that expires first and those of the session; all if most > 0), and
-// with the places of each queue of at most so many (part 2); of a longer queue with the first place and the number of
-// waiters. NextPlaces reads those behind it. One statement: between two, a grant would be missed by both. The window
-// functions see no TEXT, which MariaDB keeps on disk (0.35 ms in place of 0.63). STRAIGHT_JOIN: the name's row comes first.
-// FORCE INDEX: MariaDB 11.8 would read every place of those names. ORDER BY and LIMIT read one place, MIN all of a queue;
-// on MySQL that needs the whole key in ORDER BY: by ticket alone it reads and sorts the queue, three times over.
-// most > 0 by itself: without it MySQL plans for places that nobody asks for (0.37 ms in place of 0.39).
+// The same for any names, with shares (part 1: the one that expires first and those of the session; all if most > 0),
+// and with the places of each queue of at most most (part 2); of a longer queue with the first place and the number of
+// waiters. NextPlaces reads the places behind it. One statement: two could both miss a grant in between. The window
+// functions read no TEXT, which MariaDB keeps on disk (0.35 ms in place of 0.63). STRAIGHT_JOIN: the name's row comes
+// first. FORCE INDEX: MariaDB 11.8 would read every place of those names. ORDER BY and LIMIT read one place, MIN all of
+// a queue; on MySQL that needs the whole key in ORDER BY: by ticket alone it reads and sorts the queue, three times
+// over. most > 0 as a separate condition: without it MySQL plans for places that are not requested (0.37 ms in place of
+// 0.39).
 func (q *Queries) ReadAll(ctx context.Context, arg ReadAllParams) ([]ReadAllRow, error) {
 	query := readAll
 	var queryParams []interface{}

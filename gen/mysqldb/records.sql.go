@@ -46,7 +46,7 @@ SELECT 1, LAST_INSERT_ID(c.now_us), ? FROM dblock_clock c
 ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0)
 `
 
-// The insert id says that there was none before. The SELECT's own runs first and answers for the
+// The insert id shows that there was none before. The LAST_INSERT_ID of the SELECT runs first and answers for the
 // insert.
 func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (int64, error) {
 	result, err := q.db.ExecContext(ctx, beginIncarnation, floor)
@@ -60,7 +60,7 @@ const dropEvent = `-- name: DropEvent :execrows
 DELETE FROM dblock_events WHERE id = ?
 `
 
-// As DropWaiter.
+// One row by its key, as with DropWaiter.
 func (q *Queries) DropEvent(ctx context.Context, id int64) (int64, error) {
 	result, err := q.db.ExecContext(ctx, dropEvent, id)
 	if err != nil {
@@ -100,7 +100,7 @@ type EndRunParams struct {
 	Token  int64
 }
 
-// 0: the claim has passed on, or there is none.
+// 0: another client has replaced the run, or there is none.
 func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, endRun,
 		arg.Failed,
@@ -128,7 +128,7 @@ type EventsParams struct {
 	Limit int32
 }
 
-// Events of all names or of one, upwards or downwards. No kinds: all.
+// Events of all names or of one, ascending or descending. No kinds: all.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
 	rows, err := q.db.QueryContext(ctx, events,
 		arg.After,
@@ -229,8 +229,8 @@ SELECT CAST(COALESCE(MIN(f.id), 0) AS SIGNED) AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= ? ORDER BY e.at LIMIT 1000) f
 `
 
-// The lowest of the first thousand ids in the order of their times. Transactions at once do not get
-// ids and times in the same order; a clock may have been set back.
+// The lowest of the first thousand ids in the order of their times. Concurrent transactions may get ids and times in
+// different orders; a clock may have been set back.
 func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
 	row := q.db.QueryRowContext(ctx, eventsSince, since)
 	var lowest int64
@@ -299,8 +299,8 @@ type LatestRunsRow struct {
 	NowUs            int64
 }
 
-// The latest run of each name. It reads all runs of the names that it returns; LIMIT has the inner
-// queries done once, before the outer one.
+// The latest run of each name. It reads all runs of the names that it returns. LIMIT makes MySQL run the inner queries
+// once, before the outer one.
 func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
 	rows, err := q.db.QueryContext(ctx, latestRuns, arg.After, arg.Limit)
 	if err != nil {
@@ -357,7 +357,7 @@ type MakeRunParams struct {
 	SlotEnds int64
 }
 
-// The run of a slot that nobody has. 0: the unique key says that somebody has it.
+// The run of a free slot. 0: the unique key shows that the slot has a run.
 func (q *Queries) MakeRun(ctx context.Context, arg MakeRunParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, makeRun,
 		arg.Name,
@@ -496,8 +496,8 @@ type OldEventsParams struct {
 	Limit int32
 }
 
-// What the present holder of the name has written is kept: observers of an election find its leader
-// by it, however long the term.
+// Events of the name's present holder are kept: observers of an election find its leader by them, however long the
+// term.
 func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, error) {
 	rows, err := q.db.QueryContext(ctx, oldEvents, arg.Keep, arg.Limit)
 	if err != nil {
@@ -541,8 +541,8 @@ type OldRunsRow struct {
 	Slot int64
 }
 
-// The latest moment of a name stays: no earlier one is run after it. MAX, since this runs on any connection of the pool:
-// MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
+// The latest moment of a name stays: no earlier one is run after it. MAX, since the statement runs on any connection of
+// the pool: MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
 func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow, error) {
 	rows, err := q.db.QueryContext(ctx, oldRuns, arg.Keep, arg.Keep, arg.Limit)
 	if err != nil {
@@ -686,9 +686,9 @@ type RunsAboutRow struct {
 	NowUs            int64
 }
 
-// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
-// not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
-// are read, as their sessions may be dead: they are few. The last row has no name.
+// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began does not belong to the
+// slot before; the index of slot_ends finds it. If the job is retried, its runs that have not ended are read as well,
+// since their sessions may be dead: they are few. The last row has no name.
 func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
 	rows, err := q.db.QueryContext(ctx, runsAbout,
 		arg.Name,
@@ -763,7 +763,7 @@ type TakeRunParams struct {
 	Replaced int64
 }
 
-// A run that takes the place of that with the token over. 0: it is no more, or has ended well.
+// A run that replaces the one with the token replaced. 0: that run was deleted or replaced, or has succeeded.
 func (q *Queries) TakeRun(ctx context.Context, arg TakeRunParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeRun,
 		arg.Token,

@@ -16,8 +16,8 @@ SELECT ?, '', 0, '', c.now_us, 1 FROM dblock_clock c
 ON DUPLICATE KEY UPDATE id = dblock_sessions.id
 `
 
-// The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot. Not
-// INSERT IGNORE, which also ignores what it should not. 0: there is a row.
+// A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot. Not
+// INSERT IGNORE, which also ignores other errors. 0: there is a row.
 func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, burySession, id)
 	if err != nil {
@@ -49,9 +49,8 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0),
-// some at a time. One statement: between two, a grant would be missed by both. The last row has no name, unless there are
-// more than were asked for.
+// All holds of a session, and its places in queues (token 0), at most so many. One statement: two could both miss a
+// grant in between. The last row has no name, unless there are more rows than the limit.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims,
 		arg.Session,
@@ -158,8 +157,8 @@ const forgetSession = `-- name: ForgetSession :execrows
 DELETE FROM dblock_sessions WHERE id = ? AND dead = 1
 `
 
-// A late statement may still put a lock under a session that is gone: BurySession is for that. No subquery on other
-// tables: a DELETE would lock what it reads there, against the order of locks.
+// A late statement may still put a lock under a deleted session: BurySession handles that. No subquery on other tables:
+// a DELETE would lock the rows that it reads there, against the order of locks.
 func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, forgetSession, id)
 	if err != nil {
@@ -182,7 +181,7 @@ type ForgettableParams struct {
 	Limit int32
 }
 
-// Of these, those that nobody is touching.
+// Dead sessions to which nothing refers.
 func (q *Queries) Forgettable(ctx context.Context, arg ForgettableParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, forgettable, arg.Idle, arg.Limit)
 	if err != nil {
@@ -210,7 +209,7 @@ const lockSession = `-- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = ? FOR UPDATE NOWAIT
 `
 
-// Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
+// Another client may be ending the session. No connection waits behind it: the caller retries later.
 func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRowContext(ctx, lockSession, id)
 	var dead bool
@@ -250,7 +249,7 @@ type ReferredParams struct {
 	ID string
 }
 
-// Whether a lock or a place in a queue still refers to the session.
+// Reports whether a lock or a place in a queue still refers to the session.
 func (q *Queries) Referred(ctx context.Context, arg ReferredParams) (sql.NullBool, error) {
 	row := q.db.QueryRowContext(ctx, referred, arg.ID, arg.ID, arg.ID)
 	var referred sql.NullBool
@@ -267,7 +266,7 @@ type SchemaRow struct {
 	UsableFrom int32
 }
 
-// Which builds can use these tables.
+// The builds that can use these tables.
 func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
 	row := q.db.QueryRowContext(ctx, schema)
 	var i SchemaRow
@@ -285,7 +284,7 @@ type SessionBeatsRow struct {
 	Beats int64
 }
 
-// Nobody rises again: no lock is needed to rely on a dead one.
+// A dead session never revives, so no lock is needed to rely on its death.
 func (q *Queries) SessionBeats(ctx context.Context, id string) (SessionBeatsRow, error) {
 	row := q.db.QueryRowContext(ctx, sessionBeats, id)
 	var i SessionBeatsRow

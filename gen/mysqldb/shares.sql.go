@@ -52,7 +52,7 @@ type FindShareRow struct {
 	Asked      sql.NullString
 }
 
-// After LockRow, without which it may be gone by now.
+// After LockRow; without it the share may be gone.
 func (q *Queries) FindShare(ctx context.Context, arg FindShareParams) (FindShareRow, error) {
 	row := q.db.QueryRowContext(ctx, findShare, arg.Name, arg.Token)
 	var i FindShareRow
@@ -138,8 +138,8 @@ type PutShareParams struct {
 	Unseen     int8
 }
 
-// After LockRow: a share that a transition has added, or changed: only the end of its lease and the
-// reason why others want it ever change. The insert id says that the row is there, even where it did not change.
+// After LockRow: a share that a transition has added or changed. Of an existing share, only the end of its lease and
+// the reason in asked can change. The insert id shows that the row is there, even if it did not change.
 func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
 	_, err := q.db.ExecContext(ctx, putShare,
 		arg.Name,
@@ -226,8 +226,8 @@ type StatedRow struct {
 	Largest  int64
 }
 
-// After LockRow: the smallest number of units that a holder states, and the largest; 0 where there is none. At READ COMMITTED
-// it reads what stands since the row was locked.
+// After LockRow: the smallest and the largest capacity that a holder states; 0 if there is none. At READ COMMITTED it
+// reads the state since the row was locked.
 func (q *Queries) Stated(ctx context.Context, name string) (StatedRow, error) {
 	row := q.db.QueryRowContext(ctx, stated, name)
 	var i StatedRow

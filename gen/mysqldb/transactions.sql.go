@@ -60,7 +60,7 @@ const database = `-- name: Database :one
 SELECT database_id FROM dblock_schema
 `
 
-// Which database this is: in tables of this build's version, or in a transaction of the caller's.
+// The id of this database, in tables of this build's version, or in a transaction of the caller.
 func (q *Queries) Database(ctx context.Context) (string, error) {
 	row := q.db.QueryRowContext(ctx, database)
 	var database_id string
@@ -81,8 +81,9 @@ type EnsureRowParams struct {
 	Keep int64
 }
 
-// Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more,
-// in the same statement, since it waits where somebody has made the row and locked it. 0: there is a row.
+// Makes the row of a name that has none, and protects it from a purge for so long. The condition repeats the check in
+// the same statement, since the insert would wait for another client that has made the row and locked it. 0: there is a
+// row.
 func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Keep, arg.Name)
 	if err != nil {
@@ -112,8 +113,8 @@ type FindRowRow struct {
 	Kept        int64
 }
 
-// Whether LockTx can lock a name's row: its holder, and whether a purge leaves the row alone for as
-// long as LockTx needs.
+// Tells whether LockTx can lock a name's row: its holder, and whether a purge spares the row for as long as LockTx
+// needs.
 func (q *Queries) FindRow(ctx context.Context, arg FindRowParams) (FindRowRow, error) {
 	row := q.db.QueryRowContext(ctx, findRow, arg.Enough, arg.Name)
 	var i FindRowRow
@@ -141,8 +142,8 @@ type KeepRowParams struct {
 	Keep int64
 }
 
-// Keeps the row of a name that nobody has from a purge, unless it is locked: then nothing is done.
-// LIMIT keeps MySQL from merging the derived table, and waiting.
+// Protects the row of a free name from a purge. If the row is locked, it does nothing. LIMIT keeps MySQL from merging
+// the derived table, and waiting.
 func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, keepRow, arg.Name, arg.Keep)
 	if err != nil {
@@ -173,8 +174,8 @@ type LockRowNowRow struct {
 	DatabaseID  string
 }
 
-// LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
-// keep the gap after the row, and a row that is missing leaves the gap where it was.
+// LockRow in a caller's transaction, of an existing row: at REPEATABLE READ, SKIP LOCKED would lock the gap after the
+// row, and a read of a missing row would lock the gap in its place.
 func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRowNow, name)
 	var i LockRowNowRow
@@ -212,10 +213,10 @@ type ReleaseTxParams struct {
 	Token   int64
 }
 
-// Inside transactions of the caller's, and beside them. On the caller's connection, of which
-// nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
-// The release inside a transaction: the queue stays as it is, and the first client that notices the
-// commit hands the name on. A cohort is detached before.
+// Inside the caller's transactions, and outside of them. The settings of the caller's connection are unknown, so a name
+// is a parameter in hexadecimal digits there: see transaction.Hex.
+// The release inside a transaction: the queue is unchanged, and the first client that notices the commit hands the name
+// on. A cohort is detached before.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
 	if err != nil {
@@ -236,8 +237,8 @@ type ReturnUnitsParams struct {
 	Name  interface{}
 }
 
-// The same of a share, after DropShare. Where the holders state several numbers of units, the smallest of those that are left
-// is looked up by whoever next decides about the name: here that would lock their rows.
+// The same for a share, after DropShare. If the holders state different capacities, the next client that decides about
+// the name finds the smallest remaining one: here that would lock their rows.
 func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) error {
 	_, err := q.db.ExecContext(ctx, returnUnits, arg.Units, arg.Units, arg.Name)
 	return err
@@ -247,7 +248,7 @@ const rowExists = `-- name: RowExists :one
 SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.name = ?) AS there
 `
 
-// Whether a row that LockRow did not return is there, and locked by somebody else.
+// Tells whether a row that LockRow did not return exists, locked by another transaction.
 func (q *Queries) RowExists(ctx context.Context, name string) (bool, error) {
 	row := q.db.QueryRowContext(ctx, rowExists, name)
 	var there bool
@@ -259,7 +260,7 @@ const rowsExist = `-- name: RowsExist :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names*/?)
 `
 
-// The same of rows that LockRows did not return.
+// The same for rows that LockRows did not return.
 func (q *Queries) RowsExist(ctx context.Context, names []string) ([]string, error) {
 	query := rowsExist
 	var queryParams []interface{}

@@ -73,7 +73,7 @@ type LockUnseenRow struct {
 	Attempt string
 }
 
-// Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
+// Locked rows are skipped: no wake-up waits for this statement, and the rest is acknowledged later.
 func (q *Queries) LockUnseen(ctx context.Context, arg LockUnseenParams) ([]LockUnseenRow, error) {
 	query := lockUnseen
 	var queryParams []interface{}
@@ -114,7 +114,7 @@ SELECT attempt FROM dblock_shares FORCE INDEX (dblock_shares_attempt)
    FOR UPDATE SKIP LOCKED
 `
 
-// The same of shares, by attempts: of a name there may be many.
+// The same for shares, by attempts: a name may have many.
 func (q *Queries) LockUnseenShares(ctx context.Context, attempts []string) ([]string, error) {
 	query := lockUnseenShares
 	var queryParams []interface{}
@@ -165,7 +165,7 @@ type SleepAtLockParams struct {
 	Micros    int64
 }
 
-// The same on MariaDB, where it is a wait for a named lock that another connection holds. 1: that is gone.
+// The same on MariaDB, as a wait for a named lock that another connection holds. 1: that connection is gone.
 func (q *Queries) SleepAtLock(ctx context.Context, arg SleepAtLockParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, sleepAtLock,
 		arg.Session,
@@ -196,8 +196,9 @@ type SleepUntilUnseenParams struct {
 	Micros  int64
 }
 
-// Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
-// KILL QUERY falls between them. It is for a moment: whoever locks these tables waits for it. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
+// Sleeps unless there is such a grant besides those in the list. Check and sleep are one statement, so that no KILL
+// QUERY falls between them. The sleep is short, since a client that locks these tables waits for it. 0: the time has
+// passed without a grant; 2: interrupted; 3: there is a grant.
 func (q *Queries) SleepUntilUnseen(ctx context.Context, arg SleepUntilUnseenParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, sleepUntilUnseen,
 		arg.Session,
@@ -233,7 +234,7 @@ type UnseenRow struct {
 	Shared     int32
 }
 
-// What others gave to the session and of which it has not said that it knows.
+// The grants by other sessions that the session has not acknowledged.
 func (q *Queries) Unseen(ctx context.Context, arg UnseenParams) ([]UnseenRow, error) {
 	rows, err := q.db.QueryContext(ctx, unseen, arg.Session, arg.Session)
 	if err != nil {

@@ -96,9 +96,8 @@ type DropWaiterParams struct {
 	Ticket int64
 }
 
-// After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so
-// would a list of keys, for which MySQL reads a small table from end to end, also where a DELETE of
-// several tables forces the index (seen on 9.7).
+// After LockRow. One row by its whole key: a range would wait for the neighbours' rows. So would a list of keys: MySQL
+// reads a small table from end to end for it, even if a DELETE of several tables forces the index (MySQL 9.7).
 func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Ticket)
 	return err
@@ -178,10 +177,10 @@ type HandToHeadParams struct {
 	Token    int64
 }
 
-// The release of a whole name to a place that NextWaiters found to be the first, without LockRow; DropWaiter
-// follows in the same transaction. It waits for the name's row, and decides by that as it is then. Nobody
-// comes before the place as long as it is there and first_ticket is as it was: tickets rise in the order of
-// commits. The last token travels back as the insert id; 0: not done. SET as in TakeRow.
+// The release of a whole name to the first place that NextWaiters found, without LockRow; DropWaiter follows in the
+// same transaction. It waits for the name's row, and decides by its newest version. While the place exists and
+// first_ticket is unchanged, no other place comes first: tickets rise in the order of commits. The last token is
+// returned as the insert id; 0: not done. SET as in TakeRow.
 func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, handToHead,
 		arg.Members,
@@ -239,9 +238,9 @@ type NextWaitersRow struct {
 	Alive      int64
 }
 
-// After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
-// reads a new snapshot: at READ COMMITTED every statement has its own. The row without a session, behind all others, proves
-// that the list was not cut short; so it does in every list that ends with such a row.
+// After LockRow: the next places in the queue after a ticket, and whether their sessions live. At READ COMMITTED every
+// statement has a new snapshot. The last row, without a session, proves that the list was not cut short, as in every
+// list that ends with such a row.
 func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
 	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
 	if err != nil {
@@ -291,9 +290,8 @@ type TakeTicketParams struct {
 	Name    string
 }
 
-// The first half of a place for a request for the whole of a name that somebody holds, without LockRow:
-// it waits for the name's row, in the server's own order, and AddPlace follows in the same transaction.
-// 0: the name is not held.
+// The first half of a place for a request for the whole of a held name, without LockRow: it waits for the name's row,
+// in the server's order, and AddPlace follows in the same transaction. 0: the name is not held.
 func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeTicket, arg.Members, arg.Name)
 	if err != nil {

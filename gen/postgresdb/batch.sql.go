@@ -57,11 +57,11 @@ type BatchRowsRow struct {
 	Durable bool
 }
 
-// Takes and releases for many callers, none of which waits for another: a row that is locked is left out. Each row is
-// judged as it is once it is locked, which may be later than the statement's snapshot: a share whose release may raise the
-// smallest number that the holders state is left out, since that snapshot may lack one of them. Without a take the commit
-// need not reach the disk, as that of ReleaseIdle. Each row is looked up by itself, in the index: a join of two lists of
-// which the planner expects one row each would compare each with each.
+// Takes and releases for many callers, none of which waits for another: locked rows are left out. Each row is judged as
+// it is once it is locked, which may be later than the statement's snapshot. A share whose release may raise the
+// smallest number that the holders state is left out, since the snapshot may lack one of the holders. Without a take
+// the commit need not reach the disk, as with ReleaseIdle. Each row is looked up by itself, in the index: a join of two
+// lists, of which the planner expects one row each, would compare each with each.
 func (q *Queries) BatchRows(ctx context.Context, wants string) ([]BatchRowsRow, error) {
 	rows, err := q.db.Query(ctx, BatchRows, wants)
 	if err != nil {
@@ -92,10 +92,10 @@ SELECT n.name, dblock_now(), dblock_now()
 ON CONFLICT (name) DO NOTHING
 `
 
-// Several names at once. Names, requests and locks come as a JSON array, which every driver can send, and names are made
-// an array, which is looked up in the index whatever the planner believes. Whatever wants several rows makes and locks
+// Several names at once. Names, requests and locks come as a JSON array, which every driver can send. Names are made an
+// array, which is looked up in the index whatever the planner estimates. A statement for several rows makes and locks
 // them in the order of their names, so that no two transactions wait for each other.
-// A row that is there is not touched: the insert would wait for a transaction that has changed it.
+// An existing row is not touched: the insert would wait for a transaction that has changed it.
 func (q *Queries) EnsureRows(ctx context.Context, names string) (int64, error) {
 	result, err := q.db.Exec(ctx, EnsureRows, names)
 	if err != nil {

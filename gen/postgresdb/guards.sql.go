@@ -17,8 +17,7 @@ DELETE FROM dblock_guards WHERE dblock_guards.attempt IN (
 RETURNING dblock_guards.attempt
 `
 
-// The guards of holds that are over, except those that a transaction has locked. An attempt never
-// comes back.
+// The guards of holds that have ended, except those that a transaction has locked. An attempt is never reused.
 func (q *Queries) DropGuards(ctx context.Context, most int32) ([]string, error) {
 	rows, err := q.db.Query(ctx, DropGuards, most)
 	if err != nil {
@@ -111,10 +110,9 @@ type IsHeldRow struct {
 	Unseen bool
 }
 
-// The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
-// request that queues up waits for the caller's transaction. unseen: the grant may be newer than
-// the snapshot, which shows none of its tokens, or shows it in a cohort that it was detached from since,
-// or under the session that it has moved from.
+// The second half, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so no request that joins
+// the queue waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of
+// its tokens, or shows it in a cohort that it was later detached from, or under the session that it has moved from.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Token, arg.Session)
 	var i IsHeldRow
@@ -126,8 +124,8 @@ const LockGuard = `-- name: LockGuard :one
 SELECT attempt FROM dblock_guards WHERE attempt = $1 FOR UPDATE NOWAIT
 `
 
-// What every takeover has to pass, after LockName. A guarded transaction holds the row in share mode. Nobody parks a
-// connection behind it: come back later.
+// Every takeover has to pass this statement, after LockName. A guarded transaction holds the row in share mode. No
+// connection waits behind it: the takeover is retried later.
 func (q *Queries) LockGuard(ctx context.Context, attempt string) (string, error) {
 	row := q.db.QueryRow(ctx, LockGuard, attempt)
 	var attempt_2 string
@@ -151,10 +149,10 @@ type MakeGuardParams struct {
 	Token   int64
 }
 
-// The guards of holds, which are known by their attempts.
-// Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
-// come before, and then the hold is not found here. The name's row is written, and not only locked:
-// an UnlockTx whose snapshot is older than the guard, and does not show it, fails there.
+// The guards of holds, identified by their attempts.
+// Makes the row that Guard share-locks. After LockRowWithin: a later takeover sees the row, and after an earlier one
+// the hold is not found here. The name's row is written, not only locked, so that an UnlockTx fails whose snapshot is
+// older than the guard and does not show it.
 func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) (int64, error) {
 	result, err := q.db.Exec(ctx, MakeGuard, arg.Name, arg.Session, arg.Token)
 	if err != nil {
@@ -179,9 +177,9 @@ type ShareGuardParams struct {
 	Token   int64
 }
 
-// The first half of Guard, in the caller's transaction. What is refused is not locked: it would be
-// for as long as that lasts. A takeover of the hold writes this row: at REPEATABLE READ and above
-// a snapshot from before a takeover fails here.
+// The first half of Guard, in the caller's transaction. Conditions stand in the WHERE, so that a refused guard is not
+// locked for the rest of the transaction. A takeover of the hold writes this row: at REPEATABLE READ and above, an
+// older snapshot fails here.
 func (q *Queries) ShareGuard(ctx context.Context, arg ShareGuardParams) (string, error) {
 	row := q.db.QueryRow(ctx, ShareGuard, arg.Name, arg.Session, arg.Token)
 	var attempt string
@@ -193,7 +191,7 @@ const TouchGuard = `-- name: TouchGuard :execrows
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = $1
 `
 
-// After LockGuard, whatever comes of the takeover.
+// After LockGuard, whatever the outcome of the takeover.
 func (q *Queries) TouchGuard(ctx context.Context, attempt string) (int64, error) {
 	result, err := q.db.Exec(ctx, TouchGuard, attempt)
 	if err != nil {
@@ -213,8 +211,7 @@ type WantHoldParams struct {
 	Announced int64
 }
 
-// A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
-// and not each time.
+// A takeover that LockGuard has refused announces itself, and again once half of the time has passed, not each time.
 func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) (int64, error) {
 	result, err := q.db.Exec(ctx, WantHold, arg.Attempt, arg.Announced)
 	if err != nil {

@@ -52,9 +52,8 @@ type HeartbeatRow struct {
 	Durable   bool
 }
 
-// The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
-// are not for this build. The end of the lease never moves back: a heartbeat that waits for the row has read the clock
-// before.
+// The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables are not
+// for this build. The end of the lease never moves back: a heartbeat that waits for the row has read the clock before.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (HeartbeatRow, error) {
 	row := q.db.QueryRow(ctx, Heartbeat, arg.Ttl, arg.Session, arg.Build)
 	var i HeartbeatRow

@@ -32,8 +32,8 @@ type ContendedParams struct {
 	Most   int32
 }
 
-// The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
-// among many names few have a queue, and a queue may be long.
+// The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
+// names have a queue, and a queue may be long.
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, Contended,
 		arg.Prefix,
@@ -84,8 +84,8 @@ type NamesParams struct {
 	Most      int32
 }
 
-// lowest: where the walk begins, which is after, or the prefix where that is behind it. below: the
-// first name behind all that have the prefix, ” where there is none to be told. It ends the walk.
+// lowest is the start of the walk: after, or the prefix if that is higher. below is the first name after all names with
+// the prefix, or ” if it cannot be told. It ends the walk.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, Names,
 		arg.Lowest,
@@ -150,7 +150,7 @@ type SessionsRow struct {
 	Waiting   int64
 }
 
-// One time for all of them. The counts are taken of the page only.
+// One time for all rows. The counts are taken for the page only.
 func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
 	rows, err := q.db.Query(ctx, Sessions,
 		arg.After,
@@ -241,7 +241,7 @@ type WatchParams struct {
 	Session string
 }
 
-// For a session that lives: nobody would forget what another watches.
+// For a living session: the watchers of a dead one would never be deleted.
 func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
 	result, err := q.db.Exec(ctx, Watch, arg.Name, arg.Watch, arg.Session)
 	if err != nil {

@@ -30,8 +30,8 @@ type LockRowWithinParams struct {
 	LockTimeout string
 }
 
-// What locks the row of a name in front of later statements of the same transaction. The lock timeout is evaluated before
-// the row is locked, since it is read to find it.
+// Locks the row of a name for later statements of the same transaction. The lock timeout is evaluated before the row is
+// locked, since the row is found by it.
 func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (string, error) {
 	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.LockTimeout)
 	var name string
@@ -107,8 +107,8 @@ type PurgeRow struct {
 	Walked  int32
 }
 
-// A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token
-// ahead of the clock stays, so that the next one is higher still.
+// A page of names, ascending from after. Deletes its idle rows that no transaction has locked. A row with a token ahead
+// of the clock stays, so that the next token is higher.
 func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) {
 	row := q.db.QueryRow(ctx, Purge, arg.After, arg.Most, arg.Idle)
 	var i PurgeRow
@@ -137,8 +137,8 @@ type ReleaseIdleRow struct {
 	Commits string
 }
 
-// The release when nobody waits. Its commit need not reach the disk: a release that a crash takes
-// back is a lock that no handle claims, and its client gives it back again.
+// Releases a name without waiters. The commit need not reach the disk: if a crash undoes the release, no handle claims
+// the lock, and its client releases it again.
 func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (ReleaseIdleRow, error) {
 	row := q.db.QueryRow(ctx, ReleaseIdle,
 		arg.Name,
@@ -186,13 +186,12 @@ type TakeLockRow struct {
 	Durable bool
 }
 
-// The acquire of a free name, in one statement and one commit. It decides by the lock row alone:
-// what an upsert waited for it sees anew, but only in that row. Tokens are computed from the row as
-// it is, and under its lock: an insert only makes the row, to be asked for again. Its values are
-// older than the row, by however long the statement stood in between, and meanwhile another row of
-// the name may have come, been granted, and been purged. The lock timeout counts from before the row is
-// met, since what is inserted is read from it.
-// more: the members of a cohort behind the first.
+// Takes a free name, in one statement and one commit. It decides by the lock row alone: an upsert sees the newest
+// version of the row that it waited for, but of no other row. Tokens are computed from the existing row, under its
+// lock. An insert only makes the row, and the request is repeated: the inserted values are older than the row by the
+// time that the statement took, and meanwhile another row of the name may have been made, granted, and purged. The lock
+// timeout applies before the row is locked, since the inserted row is read from it. more: the members of a cohort
+// behind the first.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,

@@ -54,10 +54,10 @@ type LockNameParams struct {
 	Silence     string
 }
 
-// The general way of a name (driver.Names.Change): its row is locked, and then read with what a transition asks for; what the
-// transition leaves is written. Each statement has a snapshot of its own, from after the row was locked.
-// Evaluates the timeouts before the row is locked, since they are read to find it. silence: the server ends the transaction
-// when its client sends nothing for so long.
+// The general way for a name (driver.Names.Run): its row is locked, then read with the rows that a transition asks for;
+// then the changes are written. Each statement has a snapshot of its own, from after the row was locked.
+// The timeouts are evaluated before the row is locked, since the row is found by them. silence: the time without a
+// statement after which the server ends the transaction.
 func (q *Queries) LockName(ctx context.Context, arg LockNameParams) (string, error) {
 	row := q.db.QueryRow(ctx, LockName, arg.Name, arg.LockTimeout, arg.Silence)
 	var name string
@@ -82,8 +82,8 @@ type MiscountedParams struct {
 	Most  int32
 }
 
-// Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
-// something else than there is.
+// Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
+// (”: the last).
 func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, Miscounted, arg.After, arg.Upto, arg.Most)
 	if err != nil {
@@ -206,8 +206,8 @@ type PlacesRow struct {
 	Alive      bool
 }
 
-// The dead have no heartbeat. A snapshot from before the lock, in a transaction of the application's, shows when heartbeats
-// ended as it was: then only a missing one counts.
+// Dead sessions have no heartbeat. In an application's transaction, a snapshot from before the lock shows old ends of
+// heartbeats: then only a missing heartbeat counts.
 func (q *Queries) Places(ctx context.Context, arg PlacesParams) ([]PlacesRow, error) {
 	rows, err := q.db.Query(ctx, Places, arg.Name, arg.Lowest, arg.Most)
 	if err != nil {
@@ -274,7 +274,7 @@ type PutSharesParams struct {
 	Shares string
 }
 
-// Of a share that is there, the end of its lease and what it was asked may be new.
+// Of an existing share, only the end of its lease and the reason in asked can change.
 func (q *Queries) PutShares(ctx context.Context, arg PutSharesParams) error {
 	_, err := q.db.Exec(ctx, PutShares, arg.Name, arg.Shares)
 	return err
@@ -367,7 +367,7 @@ type SharesRow struct {
 	Asked      string
 }
 
-// Of all sessions and attempts: ”.
+// session and attempt: ” for all.
 func (q *Queries) Shares(ctx context.Context, arg SharesParams) ([]SharesRow, error) {
 	rows, err := q.db.Query(ctx, Shares,
 		arg.Name,
@@ -423,7 +423,7 @@ type TallyRow struct {
 	Largest  int32
 }
 
-// What the places and the shares of a name add up to. It always has an answer.
+// The totals of a name's places and shares. It always returns a row.
 func (q *Queries) Tally(ctx context.Context, name string) (TallyRow, error) {
 	row := q.db.QueryRow(ctx, Tally, name)
 	var i TallyRow
@@ -455,9 +455,9 @@ type TellRow struct {
 	Told    int64
 }
 
-// The last statement before COMMIT. lazily: it need not reach the disk. The server keeps notifications until all that listen
-// have read them. Where one of these stays in a transaction the queue fills up, and then a COMMIT with a notification fails:
-// hints are left out before that.
+// The last statement before COMMIT. lazily: the commit need not reach the disk. The server keeps notifications until
+// all listeners have read them. If a listener stays in a transaction, the queue fills up, and a COMMIT with a
+// notification fails: hints are left out before that.
 func (q *Queries) Tell(ctx context.Context, arg TellParams) (TellRow, error) {
 	row := q.db.QueryRow(ctx, Tell, arg.Lazily, arg.Hints)
 	var i TellRow

@@ -169,8 +169,9 @@ type ReadAllRow struct {
 	Pid              int64
 }
 
-// The same with all shares, and with up to so many places. It is a statement of its own: with the limit as a parameter of
-// Read, PostgreSQL would expect many places, and plan each Read anew (a cost of 3,300 for any limit, and of 800 for none).
+// The same with all shares, and with at most so many places. It is a separate statement: with the limit as a parameter
+// of Read, PostgreSQL would expect many places, and plan each Read anew (a cost of 3,300 for any limit, and of 800 for
+// none).
 func (q *Queries) ReadAll(ctx context.Context, arg ReadAllParams) ([]ReadAllRow, error) {
 	rows, err := q.db.Query(ctx, ReadAll, arg.Session, arg.Most, arg.Names)
 	if err != nil {

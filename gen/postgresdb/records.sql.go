@@ -29,8 +29,8 @@ SELECT ahead.id + row_number() OVER (ORDER BY j.nth), dblock_now(), j.r ->> 'Nam
  CROSS JOIN (SELECT coalesce(max(e.id), 0) + floor(1000 * random())::bigint AS id FROM dblock_events e) ahead
 `
 
-// AddEvent where the sequence of the ids is behind, as a switch of logical replication leaves it: two that come at once seldom
-// take the same id, and go again.
+// AddEvent for a sequence of ids that is behind, as after a switch of logical replication. Two simultaneous statements
+// seldom choose the same id, and are then repeated.
 func (q *Queries) AddEventAhead(ctx context.Context, events string) error {
 	_, err := q.db.Exec(ctx, AddEventAhead, events)
 	return err
@@ -81,8 +81,8 @@ type ClaimRunRow struct {
 	Durable bool
 }
 
-// A run that takes the place of that with the token over (0: of none). Durable, as a run that a crash
-// forgets would be run again.
+// A run that replaces the one with the token replaced (0: none). Durable, since a run that a crash forgets would be run
+// again.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) (ClaimRunRow, error) {
 	row := q.db.QueryRow(ctx, ClaimRun,
 		arg.Name,
@@ -147,8 +147,8 @@ type EventsParams struct {
 	Most  int32
 }
 
-// Events of all names or of one, upwards or downwards: four statements, so that each goes along one
-// index. The pairs leave only that of names for those of a name, also in a plan for any parameters.
+// Events of all names or of one, ascending or descending: four statements, so that each uses one index. With the pairs,
+// only the index of names fits the events of one name, also in a generic plan.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
 	rows, err := q.db.Query(ctx, Events,
 		arg.After,
@@ -242,8 +242,8 @@ SELECT coalesce(min(f.id), 0)::bigint AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= $1::bigint ORDER BY e.at LIMIT 1000) f
 `
 
-// The lowest of the first thousand ids in the order of their times. Transactions at once do not get
-// ids and times in the same order; a clock may have been set back.
+// The lowest of the first thousand ids in the order of their times. Concurrent transactions may get ids and times in
+// different orders; a clock may have been set back.
 func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
 	row := q.db.QueryRow(ctx, EventsSince, since)
 	var lowest int64
@@ -314,8 +314,7 @@ type LatestRunsRow struct {
 	NowUs            int64
 }
 
-// The latest run of each name. The names come one by one from the primary key; of each all runs are
-// read.
+// The latest run of each name. The names come one by one from the primary key; all runs of each are read.
 func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
 	rows, err := q.db.Query(ctx, LatestRuns, arg.Most, arg.After)
 	if err != nil {
@@ -468,8 +467,8 @@ type PurgeEventsParams struct {
 	Most int32
 }
 
-// What the present holder of the name has written is kept: observers of an election find its leader
-// by it, however long the term.
+// Events of the name's present holder are kept: observers of an election find its leader by them, however long the
+// term.
 func (q *Queries) PurgeEvents(ctx context.Context, arg PurgeEventsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, PurgeEvents, arg.Keep, arg.Most)
 	if err != nil {
@@ -506,8 +505,8 @@ type PurgeRunsParams struct {
 	Most int32
 }
 
-// Of a slot that is over, and not while it runs. The latest moment of a name stays: no earlier one is
-// run after it.
+// Runs of slots that have ended, unless they still run. The latest moment of a name stays: no earlier one is run after
+// it.
 func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, PurgeRuns, arg.Keep, arg.Most)
 	if err != nil {
@@ -652,9 +651,9 @@ type RunsAboutRow struct {
 	NowUs            int64
 }
 
-// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
-// not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
-// are read, as their sessions may be dead: they are few.
+// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began does not belong to the
+// slot before; the index of slot_ends finds it. If the job is retried, its runs that have not ended are read as well,
+// since their sessions may be dead: they are few.
 func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
 	rows, err := q.db.Query(ctx, RunsAbout,
 		arg.Name,

@@ -14,7 +14,7 @@ INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 VALUES ($1, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING
 `
 
-// The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot.
+// A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot.
 func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.Exec(ctx, BurySession, id)
 	if err != nil {
@@ -72,7 +72,7 @@ const EndSession = `-- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = $1
 `
 
-// After LockSession: dies, whatever its time.
+// After LockSession: ends the session, whatever its TTL.
 func (q *Queries) EndSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.Exec(ctx, EndSession, id)
 	if err != nil {
@@ -87,7 +87,7 @@ UPDATE dblock_sessions SET dead = true
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = $1 AND h.expires_at > dblock_now())
 `
 
-// After LockLiving and LockHeartbeat: dies if its time is over.
+// After LockLiving and LockHeartbeat: ends the session if its TTL has passed.
 func (q *Queries) ExpireSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.Exec(ctx, ExpireSession, id)
 	if err != nil {
@@ -139,7 +139,7 @@ WITH gone AS (
 DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone)
 `
 
-// A late statement may still put a lock under a session that is gone: BurySession is for that.
+// A late statement may still put a lock under a deleted session: BurySession handles that.
 func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.Exec(ctx, ForgetSession, id)
 	if err != nil {
@@ -192,7 +192,7 @@ const LockLiving = `-- name: LockLiving :one
 SELECT dead FROM dblock_sessions WHERE id = $1 AND NOT dead FOR UPDATE NOWAIT
 `
 
-// The same, unless it is dead already: nobody rises again.
+// The same, unless the session is dead already: a dead session never revives.
 func (q *Queries) LockLiving(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRow(ctx, LockLiving, id)
 	var dead bool
@@ -204,7 +204,7 @@ const LockSession = `-- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = $1 FOR UPDATE NOWAIT
 `
 
-// Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
+// Another client may be ending the session. No connection waits behind it: the caller retries later.
 func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRow(ctx, LockSession, id)
 	var dead bool
@@ -252,7 +252,7 @@ type SchemaRow struct {
 	UsableFrom int32
 }
 
-// Which builds can use these tables.
+// The builds that can use these tables.
 func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
 	row := q.db.QueryRow(ctx, Schema)
 	var i SchemaRow

@@ -53,8 +53,8 @@ type TakeShareRow struct {
 	Durable bool
 }
 
-// TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it
-// is taken: the share is written after it.
+// TakeLock for units of a name. Here too the lock row alone decides, and is made in a first statement: the share is
+// written after it.
 func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShareRow, error) {
 	row := q.db.QueryRow(ctx, TakeShare,
 		arg.LockTimeout,

@@ -22,8 +22,8 @@ type BorrowLockTimeoutRow struct {
 	ServerEncoding string
 }
 
-// The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout. It begins
-// what is done there, and so it also tells whether the transaction can read texts.
+// The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout. It is the first statement
+// there, and so it also returns the encodings, which tell whether the transaction can read texts.
 func (q *Queries) BorrowLockTimeout(ctx context.Context, lockTimeout string) (BorrowLockTimeoutRow, error) {
 	row := q.db.QueryRow(ctx, BorrowLockTimeout, lockTimeout)
 	var i BorrowLockTimeoutRow
@@ -50,8 +50,7 @@ type BorrowTurnRow struct {
 	ServerEncoding string
 }
 
-// The same for a turn: for as long as there is time (0: no end), but always long enough for a
-// deadlock to be found.
+// The same for a turn: as long as time remains (0: no end), but always long enough for the server to detect a deadlock.
 func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRow, error) {
 	row := q.db.QueryRow(ctx, BorrowTurn, remaining)
 	var i BorrowTurnRow
@@ -68,7 +67,7 @@ const Database = `-- name: Database :one
 SELECT database_id FROM dblock_schema
 `
 
-// Which database this is: in tables of this build's version, or in a transaction of the caller's.
+// The id of this database, in tables of this build's version, or in a transaction of the caller.
 func (q *Queries) Database(ctx context.Context) (string, error) {
 	row := q.db.QueryRow(ctx, Database)
 	var database_id string
@@ -80,8 +79,7 @@ const EnsureRow = `-- name: EnsureRow :execrows
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES ($1, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING
 `
 
-// Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
-// waited for.
+// Makes the row that LockTx locks. It waits for another transaction that is making the row.
 func (q *Queries) EnsureRow(ctx context.Context, name string) (int64, error) {
 	result, err := q.db.Exec(ctx, EnsureRow, name)
 	if err != nil {
@@ -105,10 +103,10 @@ type LockRowTxRow struct {
 	Free        bool
 }
 
-// An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It
-// changes nothing, but it is a write: FOR UPDATE leaves no trace, and a transaction that waited at
-// REPEATABLE READ would go on with a snapshot from before the wait, and see nothing of what was
-// done under the lock. The transaction's id is the same in all its savepoints.
+// An exclusive lock until the transaction ends, on the name's own row, where leases meet it. It changes nothing, but it
+// is a write: FOR UPDATE leaves no trace, and a transaction that waited at REPEATABLE READ would continue with a
+// snapshot from before the wait, without the changes made under the lock. The transaction's id is the same in all its
+// savepoints.
 func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, error) {
 	row := q.db.QueryRow(ctx, LockRowTx, name)
 	var i LockRowTxRow
@@ -138,10 +136,8 @@ const SetLockTimeout = `-- name: SetLockTimeout :one
 SELECT set_config('lock_timeout', $1::text, true)::text AS lock_timeout
 `
 
-// Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they
-// were.
-// How long a statement waits for a row that another transaction has locked, until the end of the
-// transaction.
+// Inside the caller's transactions, behind a savepoint, so that an error leaves them unchanged.
+// Sets the time for which a statement waits for a locked row, until the end of the transaction.
 func (q *Queries) SetLockTimeout(ctx context.Context, lockTimeout string) (string, error) {
 	row := q.db.QueryRow(ctx, SetLockTimeout, lockTimeout)
 	var lock_timeout string

@@ -60,10 +60,9 @@ type WaitGraphRow struct {
 	Since    int64
 }
 
-// Who waits for whom: from places in queues to those who hold the names, from an owner who holds to the places where it
-// waits, and so on. A cohort that has a name is left out: the
-// row does not tell which of its members has it now.
-// LATERAL, so that each step goes through an index, however few rows the planner expects to walk.
+// The wait-for graph: from places in queues to the holders of the names, from a holding owner to the places where it
+// waits, and so on. A cohort that has a name is left out: the row does not tell which of its members has it. LATERAL
+// makes each step use an index, however few rows the planner expects.
 func (q *Queries) WaitGraph(ctx context.Context, attempts string) ([]WaitGraphRow, error) {
 	rows, err := q.db.Query(ctx, WaitGraph, attempts)
 	if err != nil {

@@ -14,7 +14,7 @@ UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?1
 RETURNING grants
 `
 
-// In the transaction that does something of which the session must hear. No row: the session is dead.
+// In the transaction that changes something of which the session must hear. No row: the session is dead.
 func (q *Queries) CountGrant(ctx context.Context, session string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, countGrant, session)
 	var grants int64
@@ -48,7 +48,8 @@ type GrantsRow struct {
 	Waiting bool
 }
 
-// What a listener looks at: whether there is news, and whether more is to be expected. No row: the session is dead.
+// The state that a listener polls: its number of grants, and whether more are to be expected. No row: the session is
+// dead.
 func (q *Queries) Grants(ctx context.Context, session string) (GrantsRow, error) {
 	row := q.db.QueryRowContext(ctx, grants, session)
 	var i GrantsRow
@@ -68,8 +69,8 @@ type HeartbeatParams struct {
 	Build   int64
 }
 
-// The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
-// are not for this build. The end of the lease never moves back, as on the servers.
+// The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables are not
+// for this build. The end of the lease never moves back, as on the servers.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, heartbeat, arg.Ttl, arg.Session, arg.Build)
 	if err != nil {

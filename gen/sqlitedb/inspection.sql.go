@@ -29,8 +29,8 @@ type ContendedParams struct {
 	Most   int64
 }
 
-// The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
-// among many names few have a queue, and a queue may be long.
+// The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
+// names have a queue, and a queue may be long.
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, contended, arg.Lowest, arg.Above, arg.Most)
 	if err != nil {
@@ -103,8 +103,8 @@ type NamesParams struct {
 	Most      int64
 }
 
-// Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is
-// below a blob. What is asked of a holder must be true of one and the same.
+// Names from lowest to above, excluded, if there is one: every text is below a blob. One and the same holder must meet
+// all conditions.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, names,
 		arg.Lowest,
@@ -172,8 +172,8 @@ type SessionsRow struct {
 	Waiting   int64
 }
 
-// Sessions on a host (”: any), of an application (”: any), that live, or also those that do not. The counts are taken of
-// the page only.
+// Sessions on a host (”: any), of an application (”: any); with dead also those that have ended. The counts are taken
+// for the page only.
 func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
 	rows, err := q.db.QueryContext(ctx, sessions,
 		arg.After,

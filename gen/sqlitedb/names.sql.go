@@ -120,7 +120,7 @@ type LockRowRow struct {
 	NowUs       int64
 }
 
-// The rows of a name, in a transaction that has the write lock. Package protocol says what becomes of them.
+// The rows of a name, in a transaction that has the write lock. Package protocol decides their changes.
 // The head of the queue is the lowest ticket.
 func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRow, name)
@@ -175,8 +175,8 @@ type MiscountedParams struct {
 	Most  int64
 }
 
-// Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
-// something else than there is.
+// Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
+// (”: the last).
 func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, miscounted, arg.After, arg.Upto, arg.Most)
 	if err != nil {
@@ -336,7 +336,7 @@ type PutShareParams struct {
 	Asked      string
 }
 
-// Of a share that is there already, its end and what it was asked may be new.
+// Of an existing share, only the end of its lease and the reason in asked can change.
 func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
 	_, err := q.db.ExecContext(ctx, putShare,
 		arg.Name,
@@ -555,9 +555,9 @@ type TakeLockRow struct {
 	AcquiredAt int64
 }
 
-// The short way of a plain request for a free name, of a cohort with so many more members than one. The tokens come from
-// the row as it is: excluded only brings the time, and how many they are.
-// A text is parsed anew each time, and that is most of its price.
+// The short way for a plain request for a free name; more is the number of further members of a cohort. The tokens are
+// computed from the existing row: excluded only brings the time and their number. A text is parsed anew each time,
+// which is most of its price.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRowContext(ctx, takeLock,
 		arg.Name,
@@ -592,7 +592,7 @@ type TallyRow struct {
 	Largest  int64
 }
 
-// What the places and the shares of a name add up to. It always has an answer.
+// The totals of a name's places and shares. It always returns a row.
 func (q *Queries) Tally(ctx context.Context, name string) (TallyRow, error) {
 	row := q.db.QueryRowContext(ctx, tally, name)
 	var i TallyRow

@@ -53,9 +53,9 @@ type ReadRow struct {
 	Pid              int64
 }
 
-// One row for each name and each place that the session has in its queue: all that a session sees of names that have no
-// shares, and whose queue waits for a holder of the whole name. The names come as a JSON array. Of no session (”) no place
-// is read. Package inspection describes the columns, here and in ReadAll.
+// One row for each name and each place that the session has in its queue. That is complete for names without shares
+// whose queue waits for a holder of the whole name. The names come as a JSON array. Without a session (”) no place is
+// read. Package inspection describes the columns, here and in ReadAll.
 func (q *Queries) Read(ctx context.Context, arg ReadParams) ([]ReadRow, error) {
 	rows, err := q.db.QueryContext(ctx, read, arg.Session, arg.Names)
 	if err != nil {
@@ -162,8 +162,8 @@ type ReadAllRow struct {
 	Pid              int64
 }
 
-// The same of any names, at three times the price, with a row for each share (part 1) and for each of the first places in
-// the queue (2).
+// The same for any names, at three times the price, with a row for each share (part 1) and for each of the first places
+// in the queue (2).
 func (q *Queries) ReadAll(ctx context.Context, arg ReadAllParams) ([]ReadAllRow, error) {
 	rows, err := q.db.QueryContext(ctx, readAll, arg.Session, arg.Names, arg.Most)
 	if err != nil {

@@ -115,7 +115,7 @@ type EventsParams struct {
 	Most  int64
 }
 
-// Events of all names or of one, upwards or downwards. The kinds come as a JSON array; an empty one is all.
+// Events of all names or of one, ascending or descending. The kinds come as a JSON array; an empty one is all.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
 	rows, err := q.db.QueryContext(ctx, events,
 		arg.After,
@@ -454,8 +454,8 @@ type PurgeEventsParams struct {
 	Most int64
 }
 
-// What the present holder of the name has written is kept: observers of an election find its leader
-// by it, however long the term.
+// Events of the name's present holder are kept: observers of an election find its leader by them, however long the
+// term.
 func (q *Queries) PurgeEvents(ctx context.Context, arg PurgeEventsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeEvents, arg.Keep, arg.Most)
 	if err != nil {
@@ -479,8 +479,8 @@ type PurgeRunsParams struct {
 	Most int64
 }
 
-// Both the run and its slot must be over: a slot without its row would be run again. The latest
-// moment of a name stays: no earlier one is run after it.
+// Both the run and its slot must have ended: a slot without its row would be run again. The latest moment of a name
+// stays: no earlier one is run after it.
 func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeRuns, arg.Keep, arg.Most)
 	if err != nil {
@@ -599,9 +599,9 @@ type RunsAboutRow struct {
 	NowUs            int64
 }
 
-// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
-// not of the slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
-// are read, as their sessions may be dead: they are few.
+// The runs by which Begin of internal/slots decides. A run whose slot ends after this one began does not belong to the
+// slot before; the + makes SQLite use the index of slot_ends. If the job is retried, its runs that have not ended are
+// read as well, since their sessions may be dead: they are few.
 func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
 	rows, err := q.db.QueryContext(ctx, runsAbout,
 		arg.Name,

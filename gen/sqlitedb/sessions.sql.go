@@ -15,7 +15,7 @@ SELECT CAST(?1 AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE tru
 ON CONFLICT (id) DO NOTHING
 `
 
-// The row that an operator or a restore took away comes back dead.
+// A session whose row an operator or a restore removed gets a dead row.
 func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, burySession, id)
 	if err != nil {
@@ -45,8 +45,7 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0), some at a time: a negative
-// number is all of them.
+// All holds of a session, and its places in queues (token 0), at most so many; a negative number is all of them.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims, arg.Most, arg.Session)
 	if err != nil {
@@ -79,7 +78,7 @@ const endSession = `-- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = ?1
 `
 
-// Dies, whatever its time.
+// Ends the session, whatever its TTL.
 func (q *Queries) EndSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, endSession, id)
 	if err != nil {
@@ -95,7 +94,7 @@ UPDATE dblock_sessions SET dead = true
                     WHERE h.session_id = dblock_sessions.id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))
 `
 
-// Dies if its time is over.
+// Ends the session if its TTL has passed.
 func (q *Queries) ExpireSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, expireSession, id)
 	if err != nil {
@@ -174,7 +173,7 @@ type SchemaRow struct {
 	UsableFrom int64
 }
 
-// Which builds can use these tables.
+// The builds that can use these tables.
 func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
 	row := q.db.QueryRowContext(ctx, schema)
 	var i SchemaRow

@@ -105,8 +105,8 @@ type PurgeIdleParams struct {
 	Idle  int64
 }
 
-// Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row
-// could not rise above it.
+// Deletes the idle rows of a page. A row with a token ahead of the clock, which was set back, stays: the tokens of a
+// new row would not rise above it.
 func (q *Queries) PurgeIdle(ctx context.Context, arg PurgeIdleParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeIdle, arg.After, arg.Final, arg.Idle)
 	if err != nil {
@@ -132,7 +132,7 @@ type PurgePageRow struct {
 	Idle bool
 }
 
-// A page of names, upwards from after.
+// A page of names, ascending from after.
 func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePageRow, error) {
 	rows, err := q.db.QueryContext(ctx, purgePage, arg.Idle, arg.After, arg.Most)
 	if err != nil {

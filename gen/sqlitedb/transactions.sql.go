@@ -13,7 +13,7 @@ const database = `-- name: Database :one
 SELECT database_id FROM dblock_schema
 `
 
-// Which database this is: in tables of this build's version, or in a transaction of the caller's.
+// The id of this database, in tables of this build's version, or in a transaction of the caller.
 func (q *Queries) Database(ctx context.Context) (string, error) {
 	row := q.db.QueryRowContext(ctx, database)
 	var database_id string
@@ -67,8 +67,8 @@ const lockDatabase = `-- name: LockDatabase :execrows
 UPDATE dblock_sessions SET dead = dead WHERE id = ''
 `
 
-// Inside transactions of the caller's.
-// Takes the database's write lock, which stays until the transaction ends, and changes no row: no session has this id.
+// Inside the caller's transactions.
+// Takes the database's write lock until the transaction ends, and changes no row: no session has this id.
 func (q *Queries) LockDatabase(ctx context.Context) (int64, error) {
 	result, err := q.db.ExecContext(ctx, lockDatabase)
 	if err != nil {

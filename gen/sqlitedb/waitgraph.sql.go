@@ -55,11 +55,11 @@ type WaitGraphRow struct {
 	Need      int64
 }
 
-// Who waits for whom, from the places of some attempts on: who holds the names of the places, where
-// these owners wait themselves, and so on. The attempts come as a JSON array. The need of a place
-// is that of all before it, and its capacity such that where that fits all of them do: both are
-// found once for each queue: asked for each place, it would go through the queue again and again.
-// A cohort is no holder: the row does not tell which of its members has the lock.
+// The wait-for graph, from the places of some attempts on: the holders of the names of these places, the places where
+// the same owners wait, and so on. The attempts come as a JSON array. The need of a place covers all places before it,
+// and its capacity is such that all of them fit if it fits. Both are computed once for each queue: computed for each
+// place, they would read the queue again and again. A cohort is no holder: the row does not tell which of its members
+// has the lock.
 func (q *Queries) WaitGraph(ctx context.Context, attempts string) ([]WaitGraphRow, error) {
 	rows, err := q.db.QueryContext(ctx, waitGraph, attempts)
 	if err != nil {

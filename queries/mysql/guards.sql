@@ -1,6 +1,6 @@
 -- The guards of holds.
 
--- After LockRow, which found the hold: a takeover either sees its guard, or has come before.
+-- After LockRow, which found the hold: a takeover either sees its guard, or came before.
 -- name: FindGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
 
@@ -8,10 +8,9 @@ SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
 -- name: MakeGuard :exec
 INSERT INTO dblock_guards (attempt, name, session_id) VALUES (sqlc.arg(attempt), sqlc.arg(name), sqlc.arg(session));
 
--- The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as
--- its snapshot, and lock the row at SERIALIZABLE, and a locking read would keep everybody from
--- queueing up. What is refused here is not locked there. The server says which it is: the second
--- half must be on the same one.
+-- The first half of Guard, outside the caller's transaction. Inside, a plain read would be as old as the snapshot, and
+-- would lock the row at SERIALIZABLE, and a locking read would keep all others from joining the queue. A guard that is
+-- refused here is not locked there. server identifies the server: the second half must run on the same one.
 -- name: LookGuard :one
 SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server, l.attempt,
        (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
@@ -32,42 +31,42 @@ SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
   FROM dblock_shares h
  WHERE h.name = sqlc.arg(name) AND h.token = sqlc.arg(token) AND h.session_id = sqlc.arg(session);
 
--- The second half: a locking read, fresh at every isolation level. Above 0 the hold was taken over.
+-- The second half: a locking read, fresh at every isolation level. takeovers > 0: the hold was taken over.
 -- name: ShareGuard :one
 SELECT takeovers, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
   FROM dblock_guards WHERE attempt = sqlc.arg(attempt) LOCK IN SHARE MODE;
 
--- What every takeover has to pass, after LockRow. A guarded transaction holds the row in share
--- mode. Nobody parks a connection behind it: come back later.
+-- Every takeover has to pass this statement, after LockRow. A guarded transaction holds the row in share mode. No
+-- connection waits behind it: the takeover is retried later.
 -- name: LockGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE NOWAIT;
 
--- LockGuard of a guard that is there, where MariaDB would take the whole transaction back for NOWAIT.
+-- LockGuard of an existing guard, for a MariaDB that would roll back the whole transaction for NOWAIT.
 -- name: SkipGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE SKIP LOCKED;
 
--- After LockGuard, where the hold is taken over.
+-- After LockGuard, if the hold is taken over.
 -- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = sqlc.arg(attempt);
 
--- A takeover that was refused by LockGuard announces itself. 0: it has done so in the same microsecond.
+-- A takeover that LockGuard has refused announces itself. 0: it has done so in the same microsecond.
 -- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until)
 SELECT sqlc.arg(attempt), c.now_us + CAST(sqlc.arg(announced) AS SIGNED) FROM dblock_clock c
 ON DUPLICATE KEY UPDATE wanted_until = VALUES(wanted_until);
 
--- The guards of holds that are over. An attempt never comes back.
+-- The guards of holds that have ended. An attempt is never reused.
 -- name: IdleGuards :many
 SELECT g.attempt FROM dblock_guards g
  WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = g.name AND l.attempt = g.attempt AND l.session_id IS NOT NULL)
    AND NOT EXISTS (SELECT h.name FROM dblock_shares h WHERE h.attempt = g.attempt)
  LIMIT ?;
 
--- Of these, those that no transaction has locked.
+-- Of IdleGuards, those that no transaction has locked.
 -- name: LockGuards :many
 SELECT attempt FROM dblock_guards FORCE INDEX (PRIMARY) WHERE attempt IN (sqlc.slice(attempts)) FOR UPDATE SKIP LOCKED;
 
--- After LockGuards. One row by its key, as DropLock.
+-- After LockGuards. One row by its key, as with DropLock.
 -- name: DropGuard :exec
 DELETE FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
 

@@ -1,7 +1,7 @@
--- The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
--- where it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the look at
--- dblock_schema locks nothing: a migration that stands still must not hold up heartbeats. The end of the lease never
--- moves back: heartbeats that a lock of the table has held up run in any order, each with the clock of its start.
+-- The only write of a client that holds its locks and does nothing. The insert id shows that there was a row, even if
+-- it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the read of
+-- dblock_schema locks nothing: a migration that hangs must not block heartbeats. The end of the lease never moves back:
+-- heartbeats that a lock of the table has blocked run in any order, each with the clock of its start.
 -- name: Heartbeat :execlastid
 UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID(GREATEST(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS SIGNED)))
  WHERE session_id = sqlc.arg(session)
@@ -11,7 +11,7 @@ UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID(GREATEST(expires_at, (S
 INSERT INTO dblock_heartbeats (session_id, expires_at)
 SELECT sqlc.arg(session), c.now_us + CAST(sqlc.arg(ttl) AS SIGNED) FROM dblock_clock c;
 
--- By id alone: with the time in the WHERE it could pass over a heartbeat in flight. The time is read afterwards.
+-- By id alone: a condition on the time could skip a heartbeat in flight. The time is read afterwards.
 -- name: LockHeartbeat :one
 SELECT expires_at FROM dblock_heartbeats WHERE session_id = sqlc.arg(session) FOR UPDATE;
 

@@ -1,13 +1,12 @@
--- Names that begin with a prefix, of which first is the first and last the first that is above all
--- of them. FORCE INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read
--- the whole queue.
+-- Names that begin with a prefix: first is the lowest such name, and last the first name above all of them. FORCE
+-- INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read the whole queue.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
    AND (CAST(sqlc.arg(idle) AS SIGNED) = 1 OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
  ORDER BY l.name LIMIT ?;
 
--- The same of names with a holder on a host ('': any) that has held them for at least so long.
+-- The same for names with a holder on a host ('': any) that has held them for at least so long.
 -- name: NamesHeld :many
 SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
@@ -20,16 +19,16 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
    AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0)
  ORDER BY l.name LIMIT ?;
 
--- The same of names with waiters, whoever has them. DISTINCT goes along the queues, from one to the
--- next: among many names few have a queue, and a queue may be long. (MariaDB does so if its statistics
--- are those of the table, and else reads the queues.)
+-- The same for names with waiters, whichever sessions they belong to. DISTINCT steps from one queue to the next: few of
+-- many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table, and otherwise
+-- reads the queues.)
 -- name: Contended :many
 SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
  WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last))
  ORDER BY w.name LIMIT ?;
 
--- A name, and the names that its holders wait for, directly or through others. The lengths are
--- compared for the reason that WaitGraph tells.
+-- A name, and the names that its holders wait for, directly or through others. The lengths are compared for the reason
+-- given in WaitGraph.
 -- name: Why :many
 WITH RECURSIVE awaited (name) AS (
     SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name)
@@ -46,8 +45,8 @@ WITH RECURSIVE awaited (name) AS (
 )
 SELECT a.name FROM awaited a LIMIT ?;
 
--- Sessions on a host ('': any), of an application ('': any), that live, or also those that do not.
--- The counts are taken of the page only.
+-- Sessions on a host ('': any), of an application ('': any); with dead also those that have ended. The counts are taken
+-- for the page only.
 -- name: Sessions :many
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
        CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
@@ -64,7 +63,7 @@ SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
          ORDER BY s.id LIMIT ?) p
  ORDER BY p.id;
 
--- For a session that lives: nobody would forget what another watches. 0: it is dead, or watches already.
+-- For a living session: the watchers of a dead one would never be deleted. 0: the session is dead, or watches already.
 -- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT sqlc.arg(name), sqlc.arg(watch), s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session) AND s.dead = 0
@@ -77,6 +76,6 @@ DELETE FROM dblock_watchers WHERE name = sqlc.arg(name) AND watch = sqlc.arg(wat
 -- name: Watchers :many
 SELECT DISTINCT session_id FROM dblock_watchers WHERE name = sqlc.arg(name);
 
--- What a session watches, for Unwatch.
+-- The watchers of a session, for Unwatch.
 -- name: WatchedBy :many
 SELECT name, watch FROM dblock_watchers WHERE session_id = sqlc.arg(session);

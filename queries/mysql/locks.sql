@@ -1,25 +1,23 @@
--- For a name without a row. It grants nothing: what an insert brings along is older than the row,
--- by however long the statement stood in between, and meanwhile another row of the name may have
--- come, been granted, and been purged. Where the connection converts what it is sent, the name is
--- another by now: it fails (see settings.go). 0: there is a row.
+-- For a name without a row. It grants nothing: inserted values are older than the row by the time that the statement
+-- took, and meanwhile another row of the name may have been made, granted, and purged. If the connection converts
+-- texts, the name would be another lock: the statement fails (see settings.go). 0: there is a row.
 -- name: MakeRow :execrows
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us, ''
   FROM dblock_clock c
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
--- Every change of holder begins with this, and decides in a later statement of the same
--- transaction, or by the time, which is that of the statement. A row that another transaction has
--- locked is not returned: it may be the application's, and locked for long, and a wait for a row has
--- no limit that could be set with the statement.
+-- Every change of holder begins with this statement, and decides in a later statement of the same transaction, or by
+-- the time, which is that of the statement. A row that another transaction has locked is not returned: the application
+-- may have locked it for long, and a wait for a row has no limit that could be set with the statement.
 -- name: LockRow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
        shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
--- After LockRow: what a transition leaves of the name. unseen: whether the session has to be told of
--- its grant; without a value it stays as it was. The insert id says that there was a row, even where it did not change.
+-- After LockRow: the row after a transition. unseen: whether the session must be notified of its grant; null leaves it
+-- unchanged. The insert id shows that there was a row, even if it did not change.
 -- name: WriteRow :exec
 UPDATE dblock_locks SET
        session_id = CAST(sqlc.narg(session) AS CHAR), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),
@@ -30,18 +28,17 @@ UPDATE dblock_locks SET
        first_ticket = sqlc.arg(first_ticket), next_ticket = LAST_INSERT_ID(sqlc.arg(next_ticket)), unseen = COALESCE(CAST(sqlc.narg(unseen) AS SIGNED), unseen)
  WHERE name = sqlc.arg(name);
 
--- LockRow of many, in the order of their keys, with the time: it waits for none of them.
+-- LockRow for many names, in the order of their keys, with the time. It waits for no row.
 -- name: LockRows :many
 SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
--- The acquire of a free name on MySQL: alone, in one statement and one commit. It never waits: a row
--- that another transaction has locked is not found, and not taken. All else is decided by the lock
--- row alone. The token is computed from the row as it is, and under its lock, and travels back as
--- the insert id; 0: not taken. No lease: null, and so is the sum. LIMIT keeps MySQL from merging
--- the derived table, and waiting. The index is forced, here and below, wherever another one could
--- serve: what a statement scans, it locks.
+-- Takes a free name on MySQL, in one statement and one commit. It never waits: a row that another transaction has
+-- locked is not found, and not taken. Everything is decided by the lock row alone. The token is computed from the
+-- existing row, under its lock, and returned as the insert id; 0: not taken. Without a lease, null makes the sum null.
+-- LIMIT keeps MySQL from merging the derived table, and waiting. The index is forced, here and below, wherever another
+-- one could serve: a statement locks the rows that it scans.
 -- name: TakeLock :execlastid
 UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = sqlc.arg(name) AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
@@ -55,9 +52,9 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
        l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), l.rests_until),
        l.metadata = sqlc.arg(metadata);
 
--- TakeLock on MariaDB, which writes what an UPDATE of several tables sets to a file, where there is a
--- column of text. The statement is told not to wait by what is put in front of it. SET runs from
--- left to right, or, where MariaDB is told so, at once: token is last.
+-- TakeLock on MariaDB, which writes the values of an UPDATE of several tables to a file if there is a column of text. A
+-- prefix tells the statement not to wait. SET runs from left to right, or, if MariaDB is configured so, at once:
+-- therefore token is last.
 -- name: TakeRow :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
@@ -70,7 +67,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
  WHERE name = sqlc.arg(name) AND session_id IS NULL AND waiters = 0 AND shared_units = 0
    AND rests_until <= (SELECT c.now_us FROM dblock_clock c);
 
--- The release when nobody waits.
+-- Releases a name without waiters.
 -- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
@@ -85,14 +82,14 @@ SELECT name, COALESCE(session_id, '') AS session_id, last_token FROM dblock_lock
 SELECT name, session_id, token, units FROM dblock_shares
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY expires_at LIMIT ?;
 
--- Of which names LockIdle may have something to lock.
+-- The names for which LockIdle may find an idle row.
 -- name: PurgePage :many
 SELECT name, CAST(session_id IS NULL AND waiters = 0 AND shared_units = 0
        AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED) AS SIGNED) AS idle
   FROM dblock_locks WHERE name > sqlc.arg(after) ORDER BY name LIMIT ?;
 
--- The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the
--- next one is higher.
+-- The idle rows among some names that no transaction has locked. A row with a token ahead of the clock stays, so that
+-- the next token is higher.
 -- name: LockIdle :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name IN (sqlc.slice(names))
@@ -102,19 +99,19 @@ SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
    AND token < (SELECT c.now_us FROM dblock_clock c)
    FOR UPDATE SKIP LOCKED;
 
--- After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for
--- every row of it, where the optimizer finds that cheaper, and takes no hint.
+-- After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for each of its rows, if the
+-- optimizer finds that cheaper, and takes no hint.
 -- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = sqlc.arg(name);
 
--- After LockRow: the release of several that nobody waits for and that are the session's. It changes each of them.
+-- After LockRow: releases several names without waiters that the session holds. It changes each of them.
 -- name: FreeLocks :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name IN (sqlc.slice(names));
 
--- After LockRow: what the places and the shares of a name add up to. It always has an answer.
+-- After LockRow: the totals of a name's places and shares. It always returns a row.
 -- name: Tally :one
 SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
   FROM (SELECT CAST(COALESCE(SUM(w.members), 0) AS SIGNED) AS waiters, CAST(COALESCE(MIN(w.ticket), 0) AS SIGNED) AS lowest,
@@ -124,8 +121,8 @@ SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
                CAST(COALESCE(MAX(r.capacity), 0) AS SIGNED) AS largest
           FROM dblock_shares r WHERE r.name = sqlc.arg(name)) s;
 
--- Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
--- something else than there is.
+-- Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
+-- ('': the last).
 -- name: Miscounted :many
 SELECT l.name
   FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r

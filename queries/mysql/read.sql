@@ -1,6 +1,6 @@
--- One row for each name and each place that the session has in its queue. It tells all that a session sees of a name that
--- one holder has as a whole, and of one without holders and waiters; of the others ReadAll does. Package inspection
--- describes the columns, here and there. The last row has no name.
+-- One row for each name and each place that the session has in its queue. That is complete for a name with one holder
+-- of the whole name, and for one without holders and waiters; the others need ReadAll. Package inspection describes the
+-- columns, here and there. The last row has no name.
 -- name: Read :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt,
        l.last_token AS token, l.first_token, CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since,
@@ -16,13 +16,14 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_i
 UNION ALL
 SELECT '', 0, 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', '', '', 0;
 
--- The same of any names, with shares (part 1: the one that expires first and those of the session; all if most > 0), and
--- with the places of each queue of at most so many (part 2); of a longer queue with the first place and the number of
--- waiters. NextPlaces reads those behind it. One statement: between two, a grant would be missed by both. The window
--- functions see no TEXT, which MariaDB keeps on disk (0.35 ms in place of 0.63). STRAIGHT_JOIN: the name's row comes first.
--- FORCE INDEX: MariaDB 11.8 would read every place of those names. ORDER BY and LIMIT read one place, MIN all of a queue;
--- on MySQL that needs the whole key in ORDER BY: by ticket alone it reads and sorts the queue, three times over.
--- most > 0 by itself: without it MySQL plans for places that nobody asks for (0.37 ms in place of 0.39).
+-- The same for any names, with shares (part 1: the one that expires first and those of the session; all if most > 0),
+-- and with the places of each queue of at most most (part 2); of a longer queue with the first place and the number of
+-- waiters. NextPlaces reads the places behind it. One statement: two could both miss a grant in between. The window
+-- functions read no TEXT, which MariaDB keeps on disk (0.35 ms in place of 0.63). STRAIGHT_JOIN: the name's row comes
+-- first. FORCE INDEX: MariaDB 11.8 would read every place of those names. ORDER BY and LIMIT read one place, MIN all of
+-- a queue; on MySQL that needs the whole key in ORDER BY: by ticket alone it reads and sorts the queue, three times
+-- over. most > 0 as a separate condition: without it MySQL plans for places that are not requested (0.37 ms in place of
+-- 0.39).
 -- name: ReadAll :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt,
        l.last_token AS token, l.first_token, CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since,
@@ -74,7 +75,7 @@ SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.u
 UNION ALL
 SELECT '', 0, 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', '', '', 0;
 
--- The places behind one of them, as ReadAll has them.
+-- The places behind a place, with the columns of ReadAll.
 -- name: NextPlaces :many
 SELECT w.name, CAST(2 AS SIGNED) AS part, w.ticket AS place, w.session_id, w.host, w.thread, w.attempt, CAST(0 AS SIGNED) AS token,
        CAST(0 AS SIGNED) AS first_token, CAST(w.units AS SIGNED) AS units, w.enqueued_at AS since, CAST(0 AS SIGNED) AS expires_at,

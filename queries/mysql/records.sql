@@ -3,7 +3,7 @@ INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, deta
 SELECT c.now_us, sqlc.arg(name), sqlc.arg(kind), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(detail), sqlc.arg(metadata)
   FROM dblock_clock c;
 
--- Events of all names or of one, upwards or downwards. No kinds: all.
+-- Events of all names or of one, ascending or descending. No kinds: all.
 -- name: Events :many
 SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (PRIMARY)
  WHERE id > sqlc.arg(after) AND id < sqlc.arg(below) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
@@ -24,14 +24,14 @@ SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FRO
  WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND id < sqlc.arg(below) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
  ORDER BY id DESC LIMIT ?;
 
--- The lowest of the first thousand ids in the order of their times. Transactions at once do not get
--- ids and times in the same order; a clock may have been set back.
+-- The lowest of the first thousand ids in the order of their times. Concurrent transactions may get ids and times in
+-- different orders; a clock may have been set back.
 -- name: EventsSince :one
 SELECT CAST(COALESCE(MIN(f.id), 0) AS SIGNED) AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= sqlc.arg(since) ORDER BY e.at LIMIT 1000) f;
 
--- What the present holder of the name has written is kept: observers of an election find its leader
--- by it, however long the term.
+-- Events of the name's present holder are kept: observers of an election find its leader by them, however long the
+-- term.
 -- name: OldEvents :many
 SELECT e.id FROM dblock_events e
  WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
@@ -39,13 +39,13 @@ SELECT e.id FROM dblock_events e
                       AND e.token BETWEEN l.first_token AND l.last_token)
  ORDER BY e.at LIMIT ?;
 
--- As DropWaiter.
+-- One row by its key, as with DropWaiter.
 -- name: DropEvent :execrows
 DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 
--- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
--- not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
--- are read, as their sessions may be dead: they are few. The last row has no name.
+-- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began does not belong to the
+-- slot before; the index of slot_ends finds it. If the job is retried, its runs that have not ended are read as well,
+-- since their sessions may be dead: they are few. The last row has no name.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
        CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
@@ -62,21 +62,21 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
 UNION ALL
 SELECT '', 0, 0, '', '', '', 0, 0, 0, '', 0, 0, 0, 0;
 
--- The run of a slot that nobody has. 0: the unique key says that somebody has it.
+-- The run of a free slot. 0: the unique key shows that the slot has a run.
 -- name: MakeRun :execlastid
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
 VALUES (sqlc.arg(name), sqlc.arg(slot), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread),
         LAST_INSERT_ID(CAST(sqlc.arg(began_at) AS SIGNED)), '', sqlc.arg(slot_ends))
 ON DUPLICATE KEY UPDATE began_at = dblock_runs.began_at + LAST_INSERT_ID(0);
 
--- A run that takes the place of that with the token over. 0: it is no more, or has ended well.
+-- A run that replaces the one with the token replaced. 0: that run was deleted or replaced, or has succeeded.
 -- name: TakeRun :execlastid
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        token = sqlc.arg(token), session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread),
        began_at = LAST_INSERT_ID(CAST(sqlc.arg(began_at) AS SIGNED)), ended_at = NULL, failed = 0, detail = '', tries = sqlc.arg(tries), slot_ends = sqlc.arg(slot_ends)
  WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) AND token = sqlc.arg(replaced) AND (slot_ends <> sqlc.arg(slot_ends) OR failed = 1 OR ended_at IS NULL);
 
--- 0: the claim has passed on, or there is none.
+-- 0: another client has replaced the run, or there is none.
 -- name: EndRun :execlastid
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        ended_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c)), failed = sqlc.arg(failed), detail = sqlc.arg(detail)
@@ -88,8 +88,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
   FROM dblock_runs r LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name = sqlc.arg(name) AND r.began_at < sqlc.arg(before) ORDER BY r.began_at DESC, r.slot DESC LIMIT ?;
 
--- The latest run of each name. It reads all runs of the names that it returns; LIMIT has the inner
--- queries done once, before the outer one.
+-- The latest run of each name. It reads all runs of the names that it returns. LIMIT makes MySQL run the inner queries
+-- once, before the outer one.
 -- name: LatestRuns :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
        CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
@@ -99,8 +99,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  ORDER BY r.name;
 
--- The latest moment of a name stays: no earlier one is run after it. MAX, since this runs on any connection of the pool:
--- MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
+-- The latest moment of a name stays: no earlier one is run after it. MAX, since the statement runs on any connection of
+-- the pool: MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
 -- name: OldRuns :many
 SELECT r.name, r.slot FROM dblock_runs r
  WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
@@ -113,7 +113,7 @@ SELECT r.name, r.slot FROM dblock_runs r
 -- name: DropRun :execrows
 DELETE FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
 
--- The insert id says that there was none before. The SELECT's own runs first and answers for the
+-- The insert id shows that there was none before. The LAST_INSERT_ID of the SELECT runs first and answers for the
 -- insert.
 -- name: BeginIncarnation :execlastid
 INSERT INTO dblock_incarnation (one, since, token_floor)

@@ -2,18 +2,18 @@
 INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 SELECT sqlc.arg(id), sqlc.arg(host), sqlc.arg(pid), sqlc.arg(app), c.now_us FROM dblock_clock c;
 
--- The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot. Not
--- INSERT IGNORE, which also ignores what it should not. 0: there is a row.
+-- A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot. Not
+-- INSERT IGNORE, which also ignores other errors. 0: there is a row.
 -- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT sqlc.arg(id), '', 0, '', c.now_us, 1 FROM dblock_clock c
 ON DUPLICATE KEY UPDATE id = dblock_sessions.id;
 
--- Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
+-- Another client may be ending the session. No connection waits behind it: the caller retries later.
 -- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id) FOR UPDATE NOWAIT;
 
--- Nobody rises again: no lock is needed to rely on a dead one.
+-- A dead session never revives, so no lock is needed to rely on its death.
 -- name: SessionBeats :one
 SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS beats
   FROM dblock_sessions s LEFT JOIN dblock_heartbeats h ON h.session_id = s.id WHERE s.id = sqlc.arg(id);
@@ -22,18 +22,18 @@ SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c
 -- name: EndSession :exec
 UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = sqlc.arg(id);
 
--- Whether a lock or a place in a queue still refers to the session.
+-- Reports whether a lock or a place in a queue still refers to the session.
 -- name: Referred :one
 SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.session_id = sqlc.arg(id))
     OR EXISTS(SELECT h.name FROM dblock_shares h WHERE h.session_id = sqlc.arg(id))
     OR EXISTS(SELECT w.name FROM dblock_waiters w WHERE w.session_id = sqlc.arg(id)) AS referred;
 
--- A late statement may still put a lock under a session that is gone: BurySession is for that. No subquery on other
--- tables: a DELETE would lock what it reads there, against the order of locks.
+-- A late statement may still put a lock under a deleted session: BurySession handles that. No subquery on other tables:
+-- a DELETE would lock the rows that it reads there, against the order of locks.
 -- name: ForgetSession :execrows
 DELETE FROM dblock_sessions WHERE id = sqlc.arg(id) AND dead = 1;
 
--- Of these, those that nobody is touching.
+-- Dead sessions to which nothing refers.
 -- name: Forgettable :many
 SELECT s.id FROM dblock_sessions s
  WHERE s.dead = 1 AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED)
@@ -53,9 +53,8 @@ SELECT s.id FROM dblock_sessions s
                     OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
  ORDER BY s.started_at LIMIT ?;
 
--- All that a session holds, and its places in queues (token 0),
--- some at a time. One statement: between two, a grant would be missed by both. The last row has no name, unless there are
--- more than were asked for.
+-- All holds of a session, and its places in queues (token 0), at most so many. One statement: two could both miss a
+-- grant in between. The last row has no name, unless there are more rows than the limit.
 -- name: Claims :many
 SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL
@@ -66,6 +65,6 @@ UNION ALL
 SELECT '', '', 0, ''
 LIMIT ?;
 
--- Which builds can use these tables.
+-- The builds that can use these tables.
 -- name: Schema :one
 SELECT version, usable_from FROM dblock_schema;

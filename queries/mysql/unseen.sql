@@ -1,4 +1,4 @@
--- What others gave to the session and of which it has not said that it knows.
+-- The grants by other sessions that the session has not acknowledged.
 -- name: Unseen :many
 SELECT l.name, l.attempt, l.first_token, l.last_token AS token, l.waiters, l.expires_at, 0 AS shared FROM dblock_locks l
  WHERE l.session_id = sqlc.arg(session) AND l.unseen = 1
@@ -6,8 +6,9 @@ UNION ALL
 SELECT h.name, h.attempt, h.token, h.token, l.waiters, h.expires_at, 1 FROM dblock_shares h JOIN dblock_locks l ON l.name = h.name
  WHERE h.session_id = sqlc.arg(session) AND h.unseen = 1;
 
--- Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
--- KILL QUERY falls between them. It is for a moment: whoever locks these tables waits for it. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
+-- Sleeps unless there is such a grant besides those in the list. Check and sleep are one statement, so that no KILL
+-- QUERY falls between them. The sleep is short, since a client that locks these tables waits for it. 0: the time has
+-- passed without a grant; 2: interrupted; 3: there is a grant.
 -- name: SleepUntilUnseen :one
 SELECT CAST(IF(EXISTS(
            SELECT l.name FROM dblock_locks l
@@ -17,7 +18,7 @@ SELECT CAST(IF(EXISTS(
             WHERE h.session_id = sqlc.arg(session) AND h.unseen = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
        ), 3, 2 * SLEEP(CAST(sqlc.arg(micros) AS SIGNED) / 1000000)) AS SIGNED) AS outcome;
 
--- The same on MariaDB, where it is a wait for a named lock that another connection holds. 1: that is gone.
+-- The same on MariaDB, as a wait for a named lock that another connection holds. 1: that connection is gone.
 -- name: SleepAtLock :one
 SELECT CAST(IF(EXISTS(
            SELECT l.name FROM dblock_locks l
@@ -27,7 +28,7 @@ SELECT CAST(IF(EXISTS(
             WHERE h.session_id = sqlc.arg(session) AND h.unseen = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
        ), 3, COALESCE(GET_LOCK(sqlc.arg(sleep_lock), CAST(sqlc.arg(micros) AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome;
 
--- Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
+-- Locked rows are skipped: no wake-up waits for this statement, and the rest is acknowledged later.
 -- name: LockUnseen :many
 SELECT name, attempt FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name IN (sqlc.slice(names)) AND session_id = sqlc.arg(session) AND unseen = 1
@@ -37,7 +38,7 @@ SELECT name, attempt FROM dblock_locks FORCE INDEX (PRIMARY)
 -- name: AcknowledgeLocks :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET unseen = 0 WHERE name IN (sqlc.slice(names));
 
--- The same of shares, by attempts: of a name there may be many.
+-- The same for shares, by attempts: a name may have many.
 -- name: LockUnseenShares :many
 SELECT attempt FROM dblock_shares FORCE INDEX (dblock_shares_attempt)
  WHERE attempt IN (sqlc.slice(attempts)) AND unseen = 1

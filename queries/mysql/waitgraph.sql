@@ -1,14 +1,12 @@
--- The wait-for graph, in one snapshot. What is found: places in queues (part 0, by ticket), which
--- lead to the names that are waited for (3), which lead to the holders of the whole name (1) or of
--- shares (2, by token), which lead to the places in queues of the same owners. Names are found
--- once, however many wait for them: otherwise as many would each lead to all who share one. The
--- order of the joins is fixed: MySQL would read the queue from end to end for each step (200 ms
--- against 12 with 10,000 places). The collation of owners takes no notice of spaces at the end:
--- hence CHAR_LENGTH. LEFT makes of a TEXT what MariaDB keeps in memory (1.3 ms in place of 20); no
--- host and no thread is longer. Which member of a cohort has the name is known to its session
--- alone: a cohort is no holder. need: a place waits for as much room as the largest request before
--- its own needs (the whole name: 0), and the dead need none. room: what may be in use for all of
--- them to fit, by what they state. The last row has no name.
+-- The wait-for graph, in one snapshot. It finds places in queues (part 0, by ticket), which lead to the names that they
+-- wait for (3), which lead to the holders of the whole name (1) or of shares (2, by token), which lead to the places in
+-- queues of the same owners. Each name is found once, however many places wait for it: otherwise each place would lead
+-- to all holders. The order of the joins is fixed: MySQL would read the queue from end to end for each step (200 ms
+-- against 12 with 10,000 places). The collation of owners ignores trailing spaces: hence CHAR_LENGTH. LEFT turns a TEXT
+-- into a type that MariaDB keeps in memory (1.3 ms in place of 20); no host and no thread is longer. Only its session
+-- knows which member of a cohort has the name: a cohort is no holder. need: the largest request up to the place's own
+-- (the whole name: 0); dead sessions need none. room: the units that may be in use for all of them to fit, by the
+-- capacities that they state. The last row has no name.
 -- name: WaitGraph :many
 WITH RECURSIVE living AS (
     SELECT s.id FROM dblock_sessions s STRAIGHT_JOIN dblock_heartbeats h ON h.session_id = s.id

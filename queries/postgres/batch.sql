@@ -1,8 +1,8 @@
--- Several names at once. Names, requests and locks come as a JSON array, which every driver can send, and names are made
--- an array, which is looked up in the index whatever the planner believes. Whatever wants several rows makes and locks
+-- Several names at once. Names, requests and locks come as a JSON array, which every driver can send. Names are made an
+-- array, which is looked up in the index whatever the planner estimates. A statement for several rows makes and locks
 -- them in the order of their names, so that no two transactions wait for each other.
 
--- A row that is there is not touched: the insert would wait for a transaction that has changed it.
+-- An existing row is not touched: the insert would wait for a transaction that has changed it.
 -- name: EnsureRows :execrows
 INSERT INTO dblock_locks (name, token, acquired_at)
 SELECT n.name, dblock_now(), dblock_now()
@@ -11,11 +11,11 @@ SELECT n.name, dblock_now(), dblock_now()
  WHERE l.there IS NULL ORDER BY n.name
 ON CONFLICT (name) DO NOTHING;
 
--- Takes and releases for many callers, none of which waits for another: a row that is locked is left out. Each row is
--- judged as it is once it is locked, which may be later than the statement's snapshot: a share whose release may raise the
--- smallest number that the holders state is left out, since that snapshot may lack one of them. Without a take the commit
--- need not reach the disk, as that of ReleaseIdle. Each row is looked up by itself, in the index: a join of two lists of
--- which the planner expects one row each would compare each with each.
+-- Takes and releases for many callers, none of which waits for another: locked rows are left out. Each row is judged as
+-- it is once it is locked, which may be later than the statement's snapshot. A share whose release may raise the
+-- smallest number that the holders state is left out, since the snapshot may lack one of the holders. Without a take
+-- the commit need not reach the disk, as with ReleaseIdle. Each row is looked up by itself, in the index: a join of two
+-- lists, of which the planner expects one row each, would compare each with each.
 -- name: BatchRows :many
 WITH want AS MATERIALIZED (
     SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS releases,

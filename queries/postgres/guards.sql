@@ -1,8 +1,8 @@
--- The guards of holds, which are known by their attempts.
+-- The guards of holds, identified by their attempts.
 
--- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
--- come before, and then the hold is not found here. The name's row is written, and not only locked:
--- an UnlockTx whose snapshot is older than the guard, and does not show it, fails there.
+-- Makes the row that Guard share-locks. After LockRowWithin: a later takeover sees the row, and after an earlier one
+-- the hold is not found here. The name's row is written, not only locked, so that an UnlockTx fails whose snapshot is
+-- older than the guard and does not show it.
 -- name: MakeGuard :execrows
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
@@ -17,9 +17,9 @@ SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
                      WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint);
 
--- The first half of Guard, in the caller's transaction. What is refused is not locked: it would be
--- for as long as that lasts. A takeover of the hold writes this row: at REPEATABLE READ and above
--- a snapshot from before a takeover fails here.
+-- The first half of Guard, in the caller's transaction. Conditions stand in the WHERE, so that a refused guard is not
+-- locked for the rest of the transaction. A takeover of the hold writes this row: at REPEATABLE READ and above, an
+-- older snapshot fails here.
 -- name: ShareGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
@@ -29,10 +29,9 @@ SELECT g.attempt FROM dblock_guards g
                        AND NOT EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()))
    FOR SHARE;
 
--- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
--- request that queues up waits for the caller's transaction. unseen: the grant may be newer than
--- the snapshot, which shows none of its tokens, or shows it in a cohort that it was detached from since,
--- or under the session that it has moved from.
+-- The second half, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so no request that joins
+-- the queue waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of
+-- its tokens, or shows it in a cohort that it was later detached from, or under the session that it has moved from.
 -- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
@@ -46,24 +45,22 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
          FROM dblock_holders h
         WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
 
--- What every takeover has to pass, after LockName. A guarded transaction holds the row in share mode. Nobody parks a
--- connection behind it: come back later.
+-- Every takeover has to pass this statement, after LockName. A guarded transaction holds the row in share mode. No
+-- connection waits behind it: the takeover is retried later.
 -- name: LockGuard :one
 SELECT attempt FROM dblock_guards WHERE attempt = @attempt FOR UPDATE NOWAIT;
 
--- After LockGuard, whatever comes of the takeover.
+-- After LockGuard, whatever the outcome of the takeover.
 -- name: TouchGuard :execrows
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = @attempt;
 
--- A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
--- and not each time.
+-- A takeover that LockGuard has refused announces itself, and again once half of the time has passed, not each time.
 -- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until) VALUES (@attempt, dblock_now() + sqlc.arg(announced)::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
  WHERE dblock_wanted.wanted_until < excluded.wanted_until - sqlc.arg(announced)::bigint / 2;
 
--- The guards of holds that are over, except those that a transaction has locked. An attempt never
--- comes back.
+-- The guards of holds that have ended, except those that a transaction has locked. An attempt is never reused.
 -- name: DropGuards :many
 DELETE FROM dblock_guards WHERE dblock_guards.attempt IN (
     SELECT g.attempt FROM dblock_guards g

@@ -1,8 +1,8 @@
--- After LockRowWithin: the common hand-over of a whole name, whose holder releases it, to one living head of the queue that
--- wants the whole name too, if the name does not rest. A head with a fixed lease or a cool-down of its own is left to the
--- general way, which tells the waiter behind it. No row: nothing was done. All conditions stand with the DELETE, so that no
--- ticket goes without a grant: under the row's lock nothing of what they read can change but a heartbeat. The first place is
--- found by its address (ctid), behind those that have left: the index has them until VACUUM comes.
+-- After LockRowWithin: the common hand-over of a whole name. Its holder releases it to one living head of the queue
+-- that wants the whole name too, if the name does not rest. A head with a fixed lease or a MinHold of its own is left
+-- to the general way, which notifies the waiter behind it. No row: nothing was done. All conditions stand with the
+-- DELETE, so that no ticket is dropped without a grant: under the row's lock only a heartbeat can change their inputs.
+-- The first place is found by its address (ctid), after the dropped ones: the index keeps those until VACUUM runs.
 -- name: HandToHead :one
 WITH head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h

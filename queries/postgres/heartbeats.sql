@@ -1,6 +1,5 @@
--- The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
--- are not for this build. The end of the lease never moves back: a heartbeat that waits for the row has read the clock
--- before.
+-- The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables are not
+-- for this build. The end of the lease never moves back: a heartbeat that waits for the row has read the clock before.
 -- name: Heartbeat :one
 UPDATE dblock_heartbeats SET expires_at = GREATEST(expires_at, dblock_now() + sqlc.arg(ttl)::bigint)
  WHERE session_id = @session

@@ -1,5 +1,5 @@
--- lowest: where the walk begins, which is after, or the prefix where that is behind it. below: the
--- first name behind all that have the prefix, '' where there is none to be told. It ends the walk.
+-- lowest is the start of the walk: after, or the prefix if that is higher. below is the first name after all names with
+-- the prefix, or '' if it cannot be told. It ends the walk.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name >= sqlc.arg(lowest)::text AND l.name <> sqlc.arg(after)::text AND (sqlc.arg(prefix)::text = '' OR starts_with(l.name, sqlc.arg(prefix)::text))
@@ -11,8 +11,8 @@ SELECT l.name FROM dblock_locks l
    AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0)
  ORDER BY l.name LIMIT @most;
 
--- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
--- among many names few have a queue, and a queue may be long.
+-- The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
+-- names have a queue, and a queue may be long.
 -- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
@@ -37,7 +37,7 @@ WITH RECURSIVE awaited AS (
 )
 SELECT a.name FROM awaited a LIMIT @most;
 
--- One time for all of them. The counts are taken of the page only.
+-- One time for all rows. The counts are taken for the page only.
 -- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
     SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
@@ -51,7 +51,7 @@ SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires
        (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
   FROM page p ORDER BY p.id;
 
--- For a session that lives: nobody would forget what another watches.
+-- For a living session: the watchers of a dead one would never be deleted.
 -- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT sqlc.arg(name)::text, sqlc.arg(watch)::text, s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session)::text AND NOT s.dead

@@ -1,10 +1,9 @@
--- The acquire of a free name, in one statement and one commit. It decides by the lock row alone:
--- what an upsert waited for it sees anew, but only in that row. Tokens are computed from the row as
--- it is, and under its lock: an insert only makes the row, to be asked for again. Its values are
--- older than the row, by however long the statement stood in between, and meanwhile another row of
--- the name may have come, been granted, and been purged. The lock timeout counts from before the row is
--- met, since what is inserted is read from it.
--- more: the members of a cohort behind the first.
+-- Takes a free name, in one statement and one commit. It decides by the lock row alone: an upsert sees the newest
+-- version of the row that it waited for, but of no other row. Tokens are computed from the existing row, under its
+-- lock. An insert only makes the row, and the request is repeated: the inserted values are older than the row by the
+-- time that the statement took, and meanwhile another row of the name may have been made, granted, and purged. The lock
+-- timeout applies before the row is locked, since the inserted row is read from it. more: the members of a cohort
+-- behind the first.
 -- name: TakeLock :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true), sqlc.arg(more)::bigint AS more)
 INSERT INTO dblock_locks AS l (name, token, acquired_at)
@@ -23,14 +22,14 @@ RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
 -- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = @name FOR UPDATE;
 
--- What locks the row of a name in front of later statements of the same transaction. The lock timeout is evaluated before
--- the row is locked, since it is read to find it.
+-- Locks the row of a name for later statements of the same transaction. The lock timeout is evaluated before the row is
+-- locked, since the row is found by it.
 -- name: LockRowWithin :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS set)
 SELECT l.name FROM dblock_locks l, timeout WHERE l.name = @name FOR UPDATE OF l;
 
--- The release when nobody waits. Its commit need not reach the disk: a release that a crash takes
--- back is a lock that no handle claims, and its client gives it back again.
+-- Releases a name without waiters. The commit need not reach the disk: if a crash undoes the release, no handle claims
+-- the lock, and its client releases it again.
 -- name: ReleaseIdle :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
 UPDATE dblock_locks l SET
@@ -43,8 +42,8 @@ RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 SELECT h.name, h.session_id::text AS session, h.token, h.units FROM dblock_holders h
  WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most;
 
--- A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token
--- ahead of the clock stays, so that the next one is higher still.
+-- A page of names, ascending from after. Deletes its idle rows that no transaction has locked. A row with a token ahead
+-- of the clock stays, so that the next token is higher.
 -- name: Purge :one
 WITH page AS (
     SELECT p.name FROM dblock_locks p WHERE p.name > @after ORDER BY p.name LIMIT @most

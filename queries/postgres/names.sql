@@ -1,8 +1,8 @@
--- The general way of a name (driver.Names.Change): its row is locked, and then read with what a transition asks for; what the
--- transition leaves is written. Each statement has a snapshot of its own, from after the row was locked.
+-- The general way for a name (driver.Names.Run): its row is locked, then read with the rows that a transition asks for;
+-- then the changes are written. Each statement has a snapshot of its own, from after the row was locked.
 
--- Evaluates the timeouts before the row is locked, since they are read to find it. silence: the server ends the transaction
--- when its client sends nothing for so long.
+-- The timeouts are evaluated before the row is locked, since the row is found by them. silence: the time without a
+-- statement after which the server ends the transaction.
 -- name: LockName :one
 WITH limits AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS lock_timeout,
@@ -21,8 +21,8 @@ SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt,
 -- name: Now :one
 SELECT dblock_now()::bigint AS now;
 
--- The dead have no heartbeat. A snapshot from before the lock, in a transaction of the application's, shows when heartbeats
--- ended as it was: then only a missing one counts.
+-- Dead sessions have no heartbeat. In an application's transaction, a snapshot from before the lock shows old ends of
+-- heartbeats: then only a missing heartbeat counts.
 -- name: Places :many
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity, w.enqueued_at,
        EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
@@ -35,7 +35,7 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity, w.enqueued_at, true AS alive
   FROM dblock_waiters w WHERE w.attempt = @attempt AND w.name = @name AND w.session_id = sqlc.arg(session)::text;
 
--- Of all sessions and attempts: ''.
+-- session and attempt: '' for all.
 -- name: Shares :many
 SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, coalesce(s.expires_at, 0)::bigint AS expires_at,
        s.metadata, s.asked
@@ -62,7 +62,7 @@ SELECT sqlc.arg(name)::text, (j.r ->> 'Ticket')::bigint, j.r ->> 'Session', j.r 
 DELETE FROM dblock_waiters w
  WHERE w.name = @name AND w.ticket = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tickets)::text::jsonb)::bigint));
 
--- Of a share that is there, the end of its lease and what it was asked may be new.
+-- Of an existing share, only the end of its lease and the reason in asked can change.
 -- name: PutShares :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
 SELECT sqlc.arg(name)::text, (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Attempt',
@@ -75,9 +75,9 @@ ON CONFLICT (name, token) DO UPDATE SET expires_at = excluded.expires_at, asked 
 DELETE FROM dblock_shares s
  WHERE s.name = @name AND s.token = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tokens)::text::jsonb)::bigint));
 
--- The last statement before COMMIT. lazily: it need not reach the disk. The server keeps notifications until all that listen
--- have read them. Where one of these stays in a transaction the queue fills up, and then a COMMIT with a notification fails:
--- hints are left out before that.
+-- The last statement before COMMIT. lazily: the commit need not reach the disk. The server keeps notifications until
+-- all listeners have read them. If a listener stays in a transaction, the queue fills up, and a COMMIT with a
+-- notification fails: hints are left out before that.
 -- name: Tell :one
 SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
        (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
@@ -87,7 +87,7 @@ SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit'
 -- name: NotificationsAreFull :one
 SELECT pg_notification_queue_usage() >= 0.95 AS is_full;
 
--- What the places and the shares of a name add up to. It always has an answer.
+-- The totals of a name's places and shares. It always returns a row.
 -- name: Tally :one
 SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
   FROM (SELECT coalesce(sum(w.members), 0)::integer AS waiters, coalesce(min(w.ticket), 0)::bigint AS lowest, coalesce(max(w.ticket), 0)::bigint AS highest
@@ -95,8 +95,8 @@ SELECT q.waiters, q.lowest, q.highest, s.units, s.smallest, s.largest
  CROSS JOIN (SELECT coalesce(sum(r.units), 0)::integer AS units, coalesce(min(r.capacity), 0)::integer AS smallest, coalesce(max(r.capacity), 0)::integer AS largest
           FROM dblock_shares r WHERE r.name = @name) s;
 
--- Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
--- something else than there is.
+-- Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
+-- ('': the last).
 -- name: Miscounted :many
 SELECT l.name
   FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r

@@ -26,8 +26,9 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
         ORDER BY w.ticket LIMIT 1)) p
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)));
 
--- The same with all shares, and with up to so many places. It is a statement of its own: with the limit as a parameter of
--- Read, PostgreSQL would expect many places, and plan each Read anew (a cost of 3,300 for any limit, and of 800 for none).
+-- The same with all shares, and with at most so many places. It is a separate statement: with the limit as a parameter
+-- of Read, PostgreSQL would expect many places, and plan each Read anew (a cost of 3,300 for any limit, and of 800 for
+-- none).
 -- name: ReadAll :many
 SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text AS session_id, p.host, p.thread, p.attempt, p.token, p.first_token,
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,

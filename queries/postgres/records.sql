@@ -4,8 +4,8 @@ SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, 
        j.r ->> 'Detail', j.r ->> 'Metadata'
   FROM (SELECT jsonb_array_elements(sqlc.arg(events)::text::jsonb) AS r) j;
 
--- AddEvent where the sequence of the ids is behind, as a switch of logical replication leaves it: two that come at once seldom
--- take the same id, and go again.
+-- AddEvent for a sequence of ids that is behind, as after a switch of logical replication. Two simultaneous statements
+-- seldom choose the same id, and are then repeated.
 -- name: AddEventAhead :exec
 INSERT INTO dblock_events (id, at, name, kind, token, session_id, host, thread, detail, metadata) OVERRIDING SYSTEM VALUE
 SELECT ahead.id + row_number() OVER (ORDER BY j.nth), dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session',
@@ -13,8 +13,8 @@ SELECT ahead.id + row_number() OVER (ORDER BY j.nth), dblock_now(), j.r ->> 'Nam
   FROM jsonb_array_elements(sqlc.arg(events)::text::jsonb) WITH ORDINALITY AS j(r, nth)
  CROSS JOIN (SELECT coalesce(max(e.id), 0) + floor(1000 * random())::bigint AS id FROM dblock_events e) ahead;
 
--- Events of all names or of one, upwards or downwards: four statements, so that each goes along one
--- index. The pairs leave only that of names for those of a name, also in a plan for any parameters.
+-- Events of all names or of one, ascending or descending: four statements, so that each uses one index. With the pairs,
+-- only the index of names fits the events of one name, also in a generic plan.
 -- name: Events :many
 SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.detail, e.metadata FROM dblock_events e
  WHERE e.id > sqlc.arg(after)::bigint AND e.id < sqlc.arg(below)::bigint
@@ -39,15 +39,15 @@ SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.de
    AND (sqlc.arg(kinds)::text = '[]' OR e.kind = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(kinds)::text::jsonb))))
  ORDER BY e.name DESC, e.id DESC LIMIT @most;
 
--- The lowest of the first thousand ids in the order of their times. Transactions at once do not get
--- ids and times in the same order; a clock may have been set back.
+-- The lowest of the first thousand ids in the order of their times. Concurrent transactions may get ids and times in
+-- different orders; a clock may have been set back.
 -- name: EventsSince :one
 SELECT coalesce(min(f.id), 0)::bigint AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= sqlc.arg(since)::bigint ORDER BY e.at LIMIT 1000) f;
 
--- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
--- not of the slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
--- are read, as their sessions may be dead: they are few.
+-- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began does not belong to the
+-- slot before; the index of slot_ends finds it. If the job is retried, its runs that have not ended are read as well,
+-- since their sessions may be dead: they are few.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at, r.failed, r.detail,
        r.tries::bigint AS tries, r.slot_ends, coalesce(h.expires_at, 0)::bigint AS session_expires_at, dblock_now() AS now_us
@@ -62,8 +62,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coal
      WHERE n.name = @name AND n.slot_ends > sqlc.arg(begins)::bigint AND n.began_at >= sqlc.arg(begins)::bigint AND n.began_at < sqlc.arg(below)::bigint
        AND sqlc.arg(retry)::boolean AND NOT n.failed AND n.ended_at IS NULL));
 
--- A run that takes the place of that with the token over (0: of none). Durable, as a run that a crash
--- forgets would be run again.
+-- A run that replaces the one with the token replaced (0: none). Durable, since a run that a crash forgets would be run
+-- again.
 -- name: ClaimRun :one
 INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, tries, slot_ends)
 VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @tries, @slot_ends)
@@ -80,8 +80,7 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coal
  WHERE r.name = @name AND r.began_at < sqlc.arg(before)::bigint
  ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
--- The latest run of each name. The names come one by one from the primary key; of each all runs are
--- read.
+-- The latest run of each name. The names come one by one from the primary key; all runs of each are read.
 -- name: LatestRuns :many
 WITH RECURSIVE job AS (
    (SELECT n.name FROM dblock_runs n WHERE n.name > sqlc.arg(after)::text ORDER BY n.name LIMIT 1)
@@ -100,8 +99,8 @@ UPDATE dblock_runs SET ended_at = dblock_now(), failed = @failed, detail = @deta
  WHERE name = @name AND slot = @slot AND token = @token
 RETURNING slot, dblock_durable() AS durable;
 
--- What the present holder of the name has written is kept: observers of an election find its leader
--- by it, however long the term.
+-- Events of the name's present holder are kept: observers of an election find its leader by them, however long the
+-- term.
 -- name: PurgeEvents :many
 DELETE FROM dblock_events WHERE id IN (
     SELECT e.id FROM dblock_events e
@@ -111,8 +110,8 @@ DELETE FROM dblock_events WHERE id IN (
      ORDER BY e.at LIMIT @most FOR UPDATE SKIP LOCKED)
 RETURNING id;
 
--- Of a slot that is over, and not while it runs. The latest moment of a name stays: no earlier one is
--- run after it.
+-- Runs of slots that have ended, unless they still run. The latest moment of a name stays: no earlier one is run after
+-- it.
 -- name: PurgeRuns :many
 DELETE FROM dblock_runs WHERE (name, slot) IN (
     SELECT r.name, r.slot FROM dblock_runs r

@@ -7,33 +7,33 @@ WITH s AS (
     SELECT s.id, dblock_now() + sqlc.arg(ttl)::bigint FROM s RETURNING 1
 ) SELECT count(*) FROM opened;
 
--- The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot.
+-- A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot.
 -- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 VALUES (@id, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING;
 
--- Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
+-- Another client may be ending the session. No connection waits behind it: the caller retries later.
 -- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
 
--- The same, unless it is dead already: nobody rises again.
+-- The same, unless the session is dead already: a dead session never revives.
 -- name: LockLiving :one
 SELECT dead FROM dblock_sessions WHERE id = @id AND NOT dead FOR UPDATE NOWAIT;
 
--- After LockLiving and LockHeartbeat: dies if its time is over.
+-- After LockLiving and LockHeartbeat: ends the session if its TTL has passed.
 -- name: ExpireSession :execrows
 UPDATE dblock_sessions SET dead = true
  WHERE id = @id AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = @id AND h.expires_at > dblock_now());
 
--- After LockSession: dies, whatever its time.
+-- After LockSession: ends the session, whatever its TTL.
 -- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = @id;
 
 -- name: SessionDead :one
 SELECT dead FROM dblock_sessions WHERE id = @id;
 
--- A late statement may still put a lock under a session that is gone: BurySession is for that.
+-- A late statement may still put a lock under a deleted session: BurySession handles that.
 -- name: ForgetSession :execrows
 WITH gone AS (
     DELETE FROM dblock_sessions s
@@ -76,6 +76,6 @@ UNION ALL
 SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
 LIMIT @most;
 
--- Which builds can use these tables.
+-- The builds that can use these tables.
 -- name: Schema :one
 SELECT version, usable_from FROM dblock_schema;

@@ -1,5 +1,5 @@
--- TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it
--- is taken: the share is written after it.
+-- TakeLock for units of a name. Here too the lock row alone decides, and is made in a first statement: the share is
+-- written after it.
 -- name: TakeShare :one
 WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)

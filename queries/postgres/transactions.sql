@@ -1,20 +1,17 @@
--- Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they
--- were.
+-- Inside the caller's transactions, behind a savepoint, so that an error leaves them unchanged.
 
--- How long a statement waits for a row that another transaction has locked, until the end of the
--- transaction.
+-- Sets the time for which a statement waits for a locked row, until the end of the transaction.
 -- name: SetLockTimeout :one
 SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout;
 
--- The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout. It begins
--- what is done there, and so it also tells whether the transaction can read texts.
+-- The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout. It is the first statement
+-- there, and so it also returns the encodings, which tell whether the transaction can read texts.
 -- name: BorrowLockTimeout :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout,
        current_setting('client_encoding')::text AS client_encoding, current_setting('server_encoding')::text AS server_encoding;
 
--- The same for a turn: for as long as there is time (0: no end), but always long enough for a
--- deadlock to be found.
+-- The same for a turn: as long as time remains (0: no end), but always long enough for the server to detect a deadlock.
 -- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif(sqlc.arg(remaining)::bigint, 0),
@@ -24,21 +21,20 @@ SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true):
 -- name: RestoreLockTimeout :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS lock_timeout;
 
--- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
--- waited for.
+-- Makes the row that LockTx locks. It waits for another transaction that is making the row.
 -- name: EnsureRow :execrows
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;
 
--- An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It
--- changes nothing, but it is a write: FOR UPDATE leaves no trace, and a transaction that waited at
--- REPEATABLE READ would go on with a snapshot from before the wait, and see nothing of what was
--- done under the lock. The transaction's id is the same in all its savepoints.
+-- An exclusive lock until the transaction ends, on the name's own row, where leases meet it. It changes nothing, but it
+-- is a write: FOR UPDATE leaves no trace, and a transaction that waited at REPEATABLE READ would continue with a
+-- snapshot from before the wait, without the changes made under the lock. The transaction's id is the same in all its
+-- savepoints.
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = @name
 RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
           (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
 
--- Which database this is: in tables of this build's version, or in a transaction of the caller's.
+-- The id of this database, in tables of this build's version, or in a transaction of the caller.
 -- name: Database :one
 SELECT database_id FROM dblock_schema;

@@ -1,8 +1,7 @@
--- Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock
--- row alone, and the ticket comes from that row, locked. What is free is not queued for, since
--- nobody would hand it on. Its commit need not reach the disk: a place that a crash takes away is
--- put back by its owner. Where nobody shares the name, the first waiter for units says what the
--- queue is for.
+-- Joins the queue of a name that is not available, in one statement. It decides by the lock row alone, and takes the
+-- ticket from that row, locked. A free name gets no queue, since no release would hand it on. The commit need not reach
+-- the disk: a place that a crash removes is queued again by its owner. If the name has no shares, the first waiter for
+-- units states the capacity of the queue.
 -- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)

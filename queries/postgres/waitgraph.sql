@@ -1,7 +1,6 @@
--- Who waits for whom: from places in queues to those who hold the names, from an owner who holds to the places where it
--- waits, and so on. A cohort that has a name is left out: the
--- row does not tell which of its members has it now.
--- LATERAL, so that each step goes through an index, however few rows the planner expects to walk.
+-- The wait-for graph: from places in queues to the holders of the names, from a holding owner to the places where it
+-- waits, and so on. A cohort that has a name is left out: the row does not tell which of its members has it. LATERAL
+-- makes each step use an index, however few rows the planner expects.
 -- name: WaitGraph :many
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT dblock_now() AS now

@@ -1,5 +1,5 @@
--- Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is
--- below a blob. What is asked of a holder must be true of one and the same.
+-- Names from lowest to above, excluded, if there is one: every text is below a blob. One and the same holder must meet
+-- all conditions.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
  WHERE l.name >= @lowest AND l.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END
@@ -13,8 +13,8 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
    AND (NOT CAST(sqlc.arg(contended) AS BOOLEAN) OR l.waiters > 0)
  ORDER BY l.name LIMIT @most;
 
--- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
--- among many names few have a queue, and a queue may be long.
+-- The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
+-- names have a queue, and a queue may be long.
 -- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
@@ -41,8 +41,8 @@ WITH RECURSIVE awaited AS (
 )
 SELECT a.name FROM awaited a LIMIT @most;
 
--- Sessions on a host ('': any), of an application ('': any), that live, or also those that do not. The counts are taken of
--- the page only.
+-- Sessions on a host ('': any), of an application ('': any); with dead also those that have ended. The counts are taken
+-- for the page only.
 -- name: Sessions :many
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, CAST(p.expires_at AS INTEGER) AS expires_at,
        CAST((SELECT count(*) FROM dblock_locks l WHERE l.session_id = p.id)

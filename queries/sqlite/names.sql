@@ -1,4 +1,4 @@
--- The rows of a name, in a transaction that has the write lock. Package protocol says what becomes of them.
+-- The rows of a name, in a transaction that has the write lock. Package protocol decides their changes.
 
 -- The head of the queue is the lowest ticket.
 -- name: LockRow :one
@@ -55,7 +55,7 @@ SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, 
        COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
   FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AND p.session_id = @session;
 
--- Of a share that is there already, its end and what it was asked may be new.
+-- Of an existing share, only the end of its lease and the reason in asked can change.
 -- name: PutShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
 VALUES (@name, @token, @session, @host, @thread, @attempt, @units, @capacity, @acquired_at, @expires_at, @metadata, @asked)
@@ -67,9 +67,9 @@ DELETE FROM dblock_shares WHERE name = @name AND token = @token;
 -- name: Clock :one
 SELECT c.now_us FROM dblock_clock c;
 
--- The short way of a plain request for a free name, of a cohort with so many more members than one. The tokens come from
--- the row as it is: excluded only brings the time, and how many they are.
--- A text is parsed anew each time, and that is most of its price.
+-- The short way for a plain request for a free name; more is the number of further members of a cohort. The tokens are
+-- computed from the existing row: excluded only brings the time and their number. A text is parsed anew each time,
+-- which is most of its price.
 -- name: TakeLock :one
 INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, metadata)
 SELECT CAST(@name AS TEXT), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT), CAST(@attempt AS TEXT),
@@ -92,7 +92,7 @@ UPDATE dblock_locks SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND last_token = @token AND waiters = 0;
 
--- What the places and the shares of a name add up to. It always has an answer.
+-- The totals of a name's places and shares. It always returns a row.
 -- name: Tally :one
 SELECT CAST(COALESCE((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name = @name), 0) AS INTEGER) AS waiters,
        CAST(COALESCE((SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = @name), 0) AS INTEGER) AS lowest,
@@ -101,8 +101,8 @@ SELECT CAST(COALESCE((SELECT sum(w.members) FROM dblock_waiters w WHERE w.name =
        CAST(COALESCE((SELECT min(r.capacity) FROM dblock_shares r WHERE r.name = @name), 0) AS INTEGER) AS smallest,
        CAST(COALESCE((SELECT max(r.capacity) FROM dblock_shares r WHERE r.name = @name), 0) AS INTEGER) AS largest;
 
--- Of the names that have places or shares, and of those from a name to another (or to the last), the ones whose rows count
--- something else than there is.
+-- Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
+-- ('': the last).
 -- name: Miscounted :many
 SELECT l.name
   FROM (SELECT w.name FROM dblock_waiters w UNION SELECT r.name FROM dblock_shares r

@@ -1,6 +1,6 @@
--- One row for each name and each place that the session has in its queue: all that a session sees of names that have no
--- shares, and whose queue waits for a holder of the whole name. The names come as a JSON array. Of no session ('') no place
--- is read. Package inspection describes the columns, here and in ReadAll.
+-- One row for each name and each place that the session has in its queue. That is complete for names without shares
+-- whose queue waits for a holder of the whole name. The names come as a JSON array. Without a session ('') no place is
+-- read. Package inspection describes the columns, here and in ReadAll.
 -- name: Read :many
 SELECT l.name, 0 AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
        l.shared_units AS units, l.acquired_at AS since, CAST(COALESCE(l.expires_at, 0) AS INTEGER) AS expires_at,
@@ -13,8 +13,8 @@ SELECT l.name, 0 AS part, l.token AS place, COALESCE(l.session_id, '') AS sessio
   LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(sqlc.arg(session) AS TEXT) <> '' THEN l.name END AND w.session_id = CAST(sqlc.arg(session) AS TEXT)
  WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)));
 
--- The same of any names, at three times the price, with a row for each share (part 1) and for each of the first places in
--- the queue (2).
+-- The same for any names, at three times the price, with a row for each share (part 1) and for each of the first places
+-- in the queue (2).
 -- name: ReadAll :many
 WITH seen AS (
     SELECT l.name, 0 AS part, l.token AS place, l.session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,

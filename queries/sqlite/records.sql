@@ -4,7 +4,7 @@ SELECT c.now_us, CAST(@name AS TEXT), CAST(@kind AS TEXT), CAST(@token AS INTEGE
        CAST(@host AS TEXT), CAST(@thread AS TEXT), CAST(@detail AS TEXT), CAST(@metadata AS TEXT)
   FROM dblock_clock c;
 
--- Events of all names or of one, upwards or downwards. The kinds come as a JSON array; an empty one is all.
+-- Events of all names or of one, ascending or descending. The kinds come as a JSON array; an empty one is all.
 -- name: Events :many
 SELECT v.* FROM dblock_events v
  WHERE v.id > @after AND v.id < @below
@@ -34,9 +34,9 @@ SELECT v.* FROM dblock_events v
 SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
   FROM (SELECT v.id FROM dblock_events v WHERE v.at >= @since ORDER BY v.at LIMIT 1000) AS f;
 
--- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began is
--- not of the slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
--- are read, as their sessions may be dead: they are few.
+-- The runs by which Begin of internal/slots decides. A run whose slot ends after this one began does not belong to the
+-- slot before; the + makes SQLite use the index of slot_ends. If the job is retried, its runs that have not ended are
+-- read as well, since their sessions may be dead: they are few.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
        r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
@@ -77,8 +77,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
    AND r.slot = (SELECT x.slot FROM dblock_runs x WHERE x.name = j.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1)
  ORDER BY r.name;
 
--- What the present holder of the name has written is kept: observers of an election find its leader
--- by it, however long the term.
+-- Events of the name's present holder are kept: observers of an election find its leader by them, however long the
+-- term.
 -- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
     SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS INTEGER)
@@ -86,8 +86,8 @@ DELETE FROM dblock_events WHERE id IN (
                           AND v.token >= l.first_token AND v.token <= l.last_token)
      ORDER BY v.at LIMIT @most);
 
--- Both the run and its slot must be over: a slot without its row would be run again. The latest
--- moment of a name stays: no earlier one is run after it.
+-- Both the run and its slot must have ended: a slot without its row would be run again. The latest moment of a name
+-- stays: no earlier one is run after it.
 -- name: PurgeRuns :execrows
 DELETE FROM dblock_runs WHERE (name, slot) IN (
     SELECT r.name, r.slot FROM dblock_runs r CROSS JOIN dblock_clock c

@@ -2,20 +2,20 @@
 INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 SELECT CAST(@id AS TEXT), CAST(@host AS TEXT), CAST(@pid AS INTEGER), CAST(@app AS TEXT), c.now_us FROM dblock_clock c;
 
--- The row that an operator or a restore took away comes back dead.
+-- A session whose row an operator or a restore removed gets a dead row.
 -- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT CAST(@id AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE true
 ON CONFLICT (id) DO NOTHING;
 
--- Dies if its time is over.
+-- Ends the session if its TTL has passed.
 -- name: ExpireSession :execrows
 UPDATE dblock_sessions SET dead = true
  WHERE id = @id AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h
                     WHERE h.session_id = dblock_sessions.id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c));
 
--- Dies, whatever its time.
+-- Ends the session, whatever its TTL.
 -- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = @id;
 
@@ -38,8 +38,7 @@ DELETE FROM dblock_sessions WHERE id IN (
        AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
      LIMIT @most);
 
--- All that a session holds, and its places in queues (token 0), some at a time: a negative
--- number is all of them.
+-- All holds of a session, and its places in queues (token 0), at most so many; a negative number is all of them.
 -- name: Claims :many
 SELECT l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
 UNION ALL
@@ -48,6 +47,6 @@ UNION ALL
 SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
 LIMIT @most;
 
--- Which builds can use these tables.
+-- The builds that can use these tables.
 -- name: Schema :one
 SELECT version, usable_from FROM dblock_schema;

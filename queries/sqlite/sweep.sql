@@ -17,14 +17,14 @@ SELECT p.name, p.session_id AS session, p.token, p.units, p.expires_at FROM dblo
  WHERE p.expires_at <= (SELECT c.now_us FROM dblock_clock c)
  ORDER BY 5 LIMIT @most;
 
--- A page of names, upwards from after.
+-- A page of names, ascending from after.
 -- name: PurgePage :many
 SELECT p.name, CAST(p.session_id IS NULL AND p.waiters = 0 AND p.shared_units = 0 AND p.rests_until < c.now_us
             AND p.acquired_at < c.now_us - CAST(sqlc.arg(idle) AS INTEGER) AS BOOLEAN) AS idle
   FROM dblock_locks p CROSS JOIN dblock_clock c WHERE p.name > @after ORDER BY p.name LIMIT @most;
 
--- Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row
--- could not rise above it.
+-- Deletes the idle rows of a page. A row with a token ahead of the clock, which was set back, stays: the tokens of a
+-- new row would not rise above it.
 -- name: PurgeIdle :execrows
 DELETE FROM dblock_locks
  WHERE name > @after AND name <= @final AND session_id IS NULL AND waiters = 0 AND shared_units = 0

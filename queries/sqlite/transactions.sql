@@ -1,6 +1,6 @@
--- Inside transactions of the caller's.
+-- Inside the caller's transactions.
 
--- Takes the database's write lock, which stays until the transaction ends, and changes no row: no session has this id.
+-- Takes the database's write lock until the transaction ends, and changes no row: no session has this id.
 -- name: LockDatabase :execrows
 UPDATE dblock_sessions SET dead = dead WHERE id = '';
 
@@ -17,6 +17,6 @@ SELECT p.token FROM dblock_shares p
    AND (p.expires_at IS NULL OR p.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = p.session_id AND NOT s.dead);
 
--- Which database this is: in tables of this build's version, or in a transaction of the caller's.
+-- The id of this database, in tables of this build's version, or in a transaction of the caller.
 -- name: Database :one
 SELECT database_id FROM dblock_schema;

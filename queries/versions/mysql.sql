@@ -7,7 +7,7 @@ SELECT CAST(COALESCE((SELECT v.version FROM dblock_versions v WHERE v.name = UNH
 -- name: Begin :exec
 INSERT INTO dblock_versions (name, version) VALUES (UNHEX(CONVERT(sqlc.arg(name) USING latin1)), 0) ON DUPLICATE KEY UPDATE version = dblock_versions.version;
 
--- The newest version whatever the isolation level.
+-- The newest version, whatever the isolation level.
 -- name: LockVersion :one
 SELECT version FROM dblock_versions WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 

@@ -5,6 +5,6 @@ SELECT CAST(coalesce((SELECT v.version FROM dblock_versions v WHERE v.name = sql
 -- name: Begin :one
 INSERT INTO dblock_versions (name, version) VALUES (sqlc.arg(name), 1) ON CONFLICT (name) DO NOTHING RETURNING version;
 
--- Every other.
+-- Every other bump.
 -- name: Bump :one
 UPDATE dblock_versions SET version = version + 1 WHERE name = sqlc.arg(name) AND version = sqlc.arg(version) RETURNING version;

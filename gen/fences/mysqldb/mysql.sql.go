@@ -13,7 +13,7 @@ const Highest = `-- name: Highest :one
 SELECT token FROM dblock_fences WHERE resource = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
-// After See, which has locked the row: the newest version whatever the isolation level.
+// After See, which has locked the row: the newest version, whatever the isolation level.
 func (q *Queries) Highest(ctx context.Context, resource interface{}) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Highest, resource)
 	var token int64
@@ -33,9 +33,9 @@ type SeeParams struct {
 }
 
 // The resource is a parameter in hexadecimal digits: see transaction.Hex.
-// Makes the row or locks it, in one statement: a locking read of a row that is not there would lock the gap, which two
-// transactions can do at once, and then neither can insert. It opens no snapshot, so that what the caller reads next is
-// not older than the wait. No affected rows are counted: their number is the client's choice (clientFoundRows).
+// Makes the row or locks it, in one statement. A locking read of a missing row would lock the gap: two transactions can
+// do that at once, and then neither can insert. It opens no snapshot, so the caller's next read is not older than the
+// wait. Affected rows are not counted: their number depends on the client (clientFoundRows).
 func (q *Queries) See(ctx context.Context, arg SeeParams) error {
 	_, err := q.db.ExecContext(ctx, See, arg.Resource, arg.Token, arg.Token)
 	return err

@@ -22,9 +22,9 @@ type SeeParams struct {
 }
 
 // The resource is a parameter in hexadecimal digits: see transaction.Hex.
-// The whole check. It decides by the locked row alone: at READ COMMITTED that is the newest one, above that a snapshot
-// from before it fails with 40001. It writes also where the token is known: a lock alone would leave the next holder's
-// older snapshot without an error.
+// The whole check. It decides by the locked row alone: at READ COMMITTED that is the newest version; above, an older
+// snapshot fails with 40001. It also writes if the token is known: a lock alone would leave the next holder's older
+// snapshot without an error.
 func (q *Queries) See(ctx context.Context, arg SeeParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, See, arg.Resource, arg.Token)
 	var token int64

@@ -20,8 +20,7 @@ type SeeParams struct {
 	Token    int64
 }
 
-// The whole check, under the one write lock. A transaction whose snapshot is older fails
-// (SQLITE_BUSY_SNAPSHOT).
+// The whole check, under the one write lock. A transaction with an older snapshot fails (SQLITE_BUSY_SNAPSHOT).
 func (q *Queries) See(ctx context.Context, arg SeeParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, See, arg.Resource, arg.Token)
 	var token int64

@@ -33,7 +33,7 @@ const LockVersion = `-- name: LockVersion :one
 SELECT version FROM dblock_versions WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
-// The newest version whatever the isolation level.
+// The newest version, whatever the isolation level.
 func (q *Queries) LockVersion(ctx context.Context, name interface{}) (int64, error) {
 	row := q.db.QueryRowContext(ctx, LockVersion, name)
 	var version int64

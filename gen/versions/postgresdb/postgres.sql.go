@@ -15,7 +15,7 @@ WITH bumped AS (
 ) SELECT count(*) FROM bumped
 `
 
-// The first bump. Another transaction that is making the row, and has not committed, is waited for.
+// The first bump. It waits for another transaction that is making the row.
 func (q *Queries) Begin(ctx context.Context, name string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Begin, name)
 	var count int64
@@ -35,8 +35,8 @@ type BumpParams struct {
 	Version int64
 }
 
-// Every other. After a wait the condition is looked at again, on the newest version of the row; above READ COMMITTED a
-// snapshot from before that fails with 40001.
+// Every other bump. After a wait the condition is evaluated again, on the newest version of the row; above READ
+// COMMITTED an older snapshot fails with 40001.
 func (q *Queries) Bump(ctx context.Context, arg BumpParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Bump, arg.Name, arg.Version)
 	var count int64

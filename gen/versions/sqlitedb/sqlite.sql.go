@@ -30,7 +30,7 @@ type BumpParams struct {
 	Version int64
 }
 
-// Every other.
+// Every other bump.
 func (q *Queries) Bump(ctx context.Context, arg BumpParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Bump, arg.Name, arg.Version)
 	var version int64
