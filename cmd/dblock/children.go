@@ -10,14 +10,14 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// started reports whether a process belongs to the command that a holder has started: the holder is
-// a "dblock run" of this host, and an ancestor of the process. Linux tells.
+// started reports whether a process belongs to the command of a holder: the holder is a "dblock
+// run" on this host, and an ancestor of the process. Only Linux tells.
 func started(holder inspect.Participant, host string, pid int) bool {
 	here, err := os.Hostname()
 	return err == nil && holder.App == app && holder.Host == here && host == here && descends(pid, holder.PID)
 }
 
-// descends reports whether a process has an ancestor.
+// descends reports whether ancestor is an ancestor of a process.
 func descends(pid, ancestor int) bool {
 	for range 1000 {
 		if pid = parent(pid); pid <= 1 || pid == ancestor {
@@ -27,7 +27,7 @@ func descends(pid, ancestor int) bool {
 	return false
 }
 
-// parent is the PID of a process's parent; 0: it is not known.
+// parent returns the PID of a process's parent; 0: not known.
 func parent(pid int) int {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // PID (name) state parent …
 	if err != nil {
@@ -41,7 +41,8 @@ func parent(pid int) int {
 	return ppid
 }
 
-// follow adds to a chain what the commands wait for that its holders run, and what that leads to.
+// follow adds to a chain the names awaited by the commands that its holders run, and the names
+// behind those.
 func follow(ctx context.Context, i *inspect.Inspector, chain []inspect.Info) ([]inspect.Info, error) {
 	for at := 0; at < len(chain); at++ {
 		for _, holder := range chain[at].Holders {
@@ -68,7 +69,7 @@ func follow(ctx context.Context, i *inspect.Inspector, chain []inspect.Info) ([]
 	return chain, nil
 }
 
-// awaitedUnder are the names that the processes under a holder wait for.
+// awaitedUnder returns the names that the processes under a holder wait for.
 func awaitedUnder(ctx context.Context, i *inspect.Inspector, holder inspect.Participant) (names []string, err error) {
 	waits := false
 	for s, err := range i.Sessions(ctx, inspect.SessionFilter{Host: holder.Host}) {
@@ -84,7 +85,7 @@ func awaitedUnder(ctx context.Context, i *inspect.Inspector, holder inspect.Part
 		if err != nil {
 			return nil, err
 		}
-		info, err := i.Lock(ctx, listed.Name) // with all that wait
+		info, err := i.Lock(ctx, listed.Name) // with all waiters
 		if err != nil {
 			return nil, err
 		}

@@ -25,27 +25,27 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// app is how the command is known to others.
+// app is the name of this command's client in the tables.
 const app = "dblock-cli"
 
-// connections is what each engine needs at least for a client that takes locks.
+// connections is the size of the pool: enough for a client that takes locks, on each engine.
 const connections = 6
 
 const defaultTimeout = 30 * time.Second
 
-// firstSign is how long a command that looks waits for the server's first sign of life, where no
-// --timeout is given: in a failover somebody wants to know that at once.
+// firstSign bounds the wait of a command that looks for the server's first answer, if no --timeout
+// is given: in a failover an operator wants to know at once.
 const firstSign = 3 * time.Second
 
-// options are those of all commands.
+// options are the options of all commands.
 type options struct {
 	dsn     string
 	schema  string // of the tables; "": the connection's own
 	local   bool
 	json    bool
 	timeout time.Duration
-	create  bool // a file of SQLite that is missing is made
-	looks   bool // the command looks, and does not wait for a server that is away
+	create  bool // makes a missing file of SQLite
+	looks   bool // the command looks, and does not wait for a server that does not answer
 
 	given   func(flag string) bool
 	getenv  func(string) string
@@ -62,7 +62,8 @@ func (o *options) context(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %v (--timeout)", o.timeout))
 }
 
-// firstSign is how long a command that looks waits to hear of the server; 0: without a limit.
+// firstSign returns the time for which a command that looks waits for the server's first answer; 0:
+// no limit.
 func (o *options) firstSign() time.Duration {
 	if o.given("timeout") {
 		return o.timeout
@@ -70,7 +71,7 @@ func (o *options) firstSign() time.Duration {
 	return firstSign
 }
 
-// withinFirstSign limits a context to the time until the server must be heard of.
+// withinFirstSign limits a context to the wait for the server's first answer.
 func (o *options) withinFirstSign(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := o.firstSign()
 	if wait <= 0 {
@@ -79,14 +80,14 @@ func (o *options) withinFirstSign(ctx context.Context) (context.Context, context
 	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
 }
 
-// database is one with its pool.
+// database is a database with its pool.
 type database struct {
 	source
 	*sql.DB
-	stderr io.Writer // for what the library reports
+	stderr io.Writer // for reports of the library
 }
 
-// open makes the pool. It connects nowhere yet.
+// open makes the pool. It does not connect yet.
 func (o *options) open(ctx context.Context) (database, error) {
 	s, err := sourceOf(o, o.getenv)
 	if err != nil {
@@ -108,9 +109,9 @@ func (o *options) open(ctx context.Context) (database, error) {
 	return d, nil
 }
 
-// spread divides a time to connect in between the servers of PostgreSQL that a source names, so
-// that one that is silent leaves some for the others. connect_timeout goes first. pgx has another
-// encryption of the same server among the fallbacks, too.
+// spread divides the time to connect among the servers of PostgreSQL that a source names, so that a
+// silent server leaves time for the others. connect_timeout takes precedence. pgx also lists the
+// same server with another encryption among the fallbacks.
 func (s source) spread(wait time.Duration) {
 	if s.postgres == nil || s.postgres.ConnectTimeout != 0 {
 		return
@@ -124,7 +125,7 @@ func (s source) spread(wait time.Duration) {
 	}
 }
 
-// pool is a source's. create makes a file of SQLite that is missing.
+// pool opens a source's pool. create makes a missing file of SQLite.
 func (s source) pool(create bool, stderr io.Writer) (database, error) {
 	d := database{source: s, stderr: stderr}
 	switch {
@@ -132,10 +133,11 @@ func (s source) pool(create bool, stderr io.Writer) (database, error) {
 		if s.postgres.RuntimeParams["application_name"] == "" {
 			s.postgres.RuntimeParams["application_name"] = app
 		}
-		s.postgres.RuntimeParams["client_encoding"] = "UTF8" // a database of another encoding gives its own
+		// a database of another encoding would set its own
+		s.postgres.RuntimeParams["client_encoding"] = "UTF8"
 		d.DB = stdlib.OpenDB(*s.postgres)
 	case s.mysql != nil:
-		s.mysql.Logger = &mysql.NopLogger{} // what matters of it is returned as an error, too
+		s.mysql.Logger = &mysql.NopLogger{} // its messages that matter are returned as errors too
 		connector, err := mysql.NewConnector(s.mysql)
 		if err != nil {
 			return database{}, err
@@ -152,8 +154,8 @@ func (s source) pool(create bool, stderr io.Writer) (database, error) {
 	return d, nil
 }
 
-// openFile opens SQLite's file, which must be there unless it is this user's own, or is to be
-// made: another would come into being, without locks, where a path is mistyped.
+// openFile opens SQLite's file. The file must exist unless it is this user's own or create is set:
+// otherwise a mistyped path would make a new file without locks.
 func (s source) openFile(create bool) (*sql.DB, error) {
 	if s.local {
 		if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
@@ -183,9 +185,9 @@ func (d database) locks() dblock.Engine[*sql.Tx] {
 	return sqlite.New(d.DB)
 }
 
-const mariaDB = "mariadb" // MySQL to the library
+const mariaDB = "mariadb" // the library treats MariaDB as MySQL
 
-// server is the engine, or mariaDB.
+// server returns the engine, or mariaDB.
 func (d database) server(ctx context.Context) (string, error) {
 	if d.engine != migrate.MySQL {
 		return d.engine, nil
@@ -217,8 +219,7 @@ func (o *options) using(ctx context.Context, f func(d database) error) error {
 	return f(d)
 }
 
-// looking is using for a command that looks. An error other than silence is left to f, which words
-// it.
+// looking is using for a command that looks. If the server answers with an error, f reports it.
 func (o *options) looking(ctx context.Context, f func(d database) error) error {
 	o.looks = true
 	return o.using(ctx, func(d database) error {

@@ -17,14 +17,15 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// limits bound what doctor waits for.
+// limits bound the waits of doctor.
 type limits struct {
-	check time.Duration // one check: a table that somebody has locked does not keep the others from being made
-	// its transaction behind a pooler: where that has no other connection to lend, the application
-	// waits for so long
+	// check bounds one check, so that a locked table does not block the other checks.
+	check time.Duration
+	// lend bounds the transaction behind a pooler. If the pooler has no other connection to lend,
+	// the application waits meanwhile.
 	lend  time.Duration
-	echo  time.Duration // a notification: as long as a client waits for its first
-	write time.Duration // a writer of others
+	echo  time.Duration // a notification: the time for which a client waits for its first
+	write time.Duration // another connection's write
 }
 
 var usual = limits{check: 5 * time.Second, lend: time.Second, echo: 2 * time.Second, write: time.Second}
@@ -35,14 +36,14 @@ type level string
 // The levels, the worst first.
 const (
 	isProblem level = "problem" // locks can fail, or be granted twice
-	isUnknown level = "unknown" // it could not be looked at
+	isUnknown level = "unknown" // the check could not be made
 	isNote    level = "note"    // locks work, and an operator should know this
 	isOK      level = "ok"
 )
 
 var levels = []level{isProblem, isUnknown, isNote, isOK}
 
-// finding is one thing that was looked at.
+// finding is the result of a check.
 type finding struct {
 	Level level  `json:"level"`
 	Check string `json:"check"`
@@ -55,28 +56,28 @@ func unknown(found, do string) finding { return finding{Level: isUnknown, Found:
 func note(found, do string) finding    { return finding{Level: isNote, Found: found, Do: do} }
 func fine(found string) finding        { return finding{Level: isOK, Found: found} }
 
-// found is what a check returns that has one finding, and cannot fail any more.
+// found returns the single finding of a check that cannot fail any more.
 func found(f finding) ([]finding, error) { return []finding{f}, nil }
 
-// check looks at one thing. An error says why it could not.
+// check examines one thing. An error says why it could not.
 type check struct {
 	name string
 	look func(ctx context.Context, e *examination) ([]finding, error)
 }
 
-// examination is a database, and what checks tell each other about it.
+// examination is a database, with results that later checks use.
 type examination struct {
 	database
 	limits
-	older    time.Duration // a transaction that is open for longer is long
+	older    time.Duration // a longer transaction is reported as long
 	standby  bool          // PostgreSQL replays what a primary writes
-	failover failover      // to expect, once the cluster has been looked at
-	tables   driver.Schema // the zero value: there are none that this build can use
-	pooling  pooling       // what is in between, once that has been looked at
+	failover failover      // the expected failover, set by the check of the cluster
+	tables   driver.Schema // zero: there are no tables that this build can use
+	pooling  pooling       // the pooler in between, set by its check
 }
 
-// own is how many connections of the server doctor has itself. Behind a pooler those that it used
-// are there without it, too.
+// own returns the number of doctor's own connections on the server. Behind a pooler, the pooler
+// would hold them without doctor too.
 func (e *examination) own() int {
 	if e.engine == migrate.Postgres && e.pooling != noPooler {
 		return 0
@@ -84,7 +85,7 @@ func (e *examination) own() int {
 	return e.Stats().OpenConnections
 }
 
-// checksOf are the checks of an engine, in the order in which they are made.
+// checksOf returns the checks of an engine, in the order in which they run.
 func checksOf(engine string) []check {
 	switch engine {
 	case migrate.Postgres:
@@ -115,12 +116,12 @@ func doctor(o *options) *cobra.Command {
 		Long: `doctor examines the database as dblock's clients see it, and prints a finding a line with what to do. It changes nothing.
 
   problem   locks can fail, or be granted twice
-  unknown   it could not be looked at, for want of a privilege for instance
+  unknown   the check could not be made, for want of a privilege for instance
   note      locks work; you should know this
   ok        shown with --all
 
-It connects as the data source says: give it the application's own user and parameters. What an application sets on its connections
-besides, doctor cannot see. A check takes 5 s at most; what could not be looked at within --timeout is unknown.
+It connects as the data source says: give it the application's own user and parameters. doctor cannot see settings that an application
+changes on its connections. A check takes 5 s at most; a check that could not be made within --timeout is unknown.
 
 The exit status is 1 if there is a problem, and 0 if there is none, whatever is unknown. With --strict it is 1 for a note as well: most
 correct set-ups have one, a pooler for instance. In CI use it without.`,
@@ -149,13 +150,13 @@ correct set-ups have one, a pooler for instance. In CI use it without.`,
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&all, "all", false, "show what is ok, too")
+	flags.BoolVar(&all, "all", false, "also show checks that are ok")
 	flags.BoolVar(&strict, "strict", false, "fail for a note, too")
 	flags.DurationVar(&older, "older", 5*time.Minute, "report transactions that are open for longer")
 	return c
 }
 
-// report prints the findings, and how many there are.
+// report prints the findings and their number.
 func (o *options) report(c *cobra.Command, made []finding, all bool) error {
 	shown := slices.Clone(made)
 	if !all {
@@ -183,14 +184,14 @@ func count(made []finding, l level) (n int) {
 	return n
 }
 
-// examine makes all checks of a database. One that cannot be reached is a single finding.
+// examine runs all checks of a database. A database that cannot be reached is a single finding.
 func (o *options) examine(ctx context.Context, s source, older time.Duration) []finding {
 	ctx, cancel := o.context(ctx)
 	defer cancel()
-	s.local = false // a file that is missing is a finding, and is not made
+	s.local = false // a missing file is a finding, and is not made
 	s.spread(firstSign)
 	if s.postgres != nil {
-		s.postgres.DefaultQueryExecMode = pgx.QueryExecModeExec // old poolers lose what was prepared
+		s.postgres.DefaultQueryExecMode = pgx.QueryExecModeExec // old poolers lose prepared statements
 	}
 	d, err := s.pool(false, o.stderr)
 	if err == nil {
@@ -212,7 +213,7 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 	return made
 }
 
-// run makes a check. What it could not look at is a finding as well.
+// run runs a check. A check that could not be made is a finding as well.
 func (c check) run(ctx context.Context, e *examination) []finding {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.check, fmt.Errorf("no answer within %v", e.check))
 	defer cancel()
@@ -226,8 +227,9 @@ func (c check) run(ctx context.Context, e *examination) []finding {
 	return made
 }
 
-// because is an error, or why its context ended: drivers do not say that. Its text has one line. Of
-// pgx's it has what each address answered, without the rest of the data source.
+// because returns err, or the cause of its context, which drivers leave out. Its text has one line.
+// For a connect error of pgx it has the answer of each address, without the rest of the data
+// source.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// severalNodes is what to do where row locks hold on one node only.
+// severalNodes is the advice if row locks hold on one node only.
 const severalNodes = "have all clients use one node and say mysql.SingleWriter(), or use Lock with fence.Check"
 
 func cluster(ctx context.Context, e *examination) ([]finding, error) {
@@ -45,19 +45,19 @@ func galera(ctx context.Context, e *examination) (made []finding, err error) {
 		is["wsrep_cluster_size"]), severalNodes), syncWait(leading(set["wsrep_sync_wait"]))), nil
 }
 
-// notFound is what several nodes may do to an Unlock where a read does not wait for the others'
+// notFound is the effect of several nodes on Unlock if a read does not wait for the other nodes'
 // commits.
 const notFound = "a client that its router moves to a node that lags may not find its own lock there: Unlock " +
-	"returns ErrNotHeld, and the lock is given back with one of the next heartbeats"
+	"returns ErrNotHeld, and one of the next heartbeats releases the lock"
 
-// syncWait judges a session's wsrep_sync_wait. Its lowest bit has SELECT and BEGIN wait, as a
-// release does once an UPDATE has found nothing.
+// syncWait judges a session's wsrep_sync_wait. Its lowest bit makes SELECT and BEGIN wait, as a
+// release does after an UPDATE that found nothing.
 func syncWait(bits int) finding {
 	is := fmt.Sprintf("wsrep_sync_wait is %d: ", bits)
 	if bits&1 == 0 {
 		return note(is+notFound, "live with that, or set wsrep_sync_wait = 1 on every node")
 	}
-	return fine(is + "a read waits until what was committed before is applied")
+	return fine(is + "a read waits until earlier commits are applied")
 }
 
 const (
@@ -65,14 +65,14 @@ const (
 	onFailover = "BEFORE_ON_PRIMARY_FAILOVER"
 )
 
-// consistencies are what each group_replication_consistency has a member wait for.
+// consistencies describes the waits of a member for each group_replication_consistency.
 var consistencies = map[string]string{
-	eventual: "a new primary may serve before it has applied what the old one committed, and LockTx and " +
+	eventual: "a new primary may serve before it has applied the old one's commits, and LockTx and " +
 		"Guard may go by an older holder",
-	onFailover: "a new primary serves once it has applied what the old one committed",
-	"BEFORE":   "a transaction waits until what was committed before is applied",
+	onFailover: "a new primary serves once it has applied the old one's commits",
+	"BEFORE":   "a transaction waits until earlier commits are applied",
 	"AFTER":    "a commit waits until every member has applied it",
-	"BEFORE_AND_AFTER": "a transaction waits until what was committed before is applied, and its commit until every " +
+	"BEFORE_AND_AFTER": "a transaction waits until earlier commits are applied, and its commit until every " +
 		"member has applied it",
 }
 
@@ -80,7 +80,7 @@ var consistencies = map[string]string{
 type member struct {
 	state, role string
 	single      bool   // the group has a single primary
-	consistency string // of this session: what it waits for; "" where the server has no such setting
+	consistency string // of this session; "": the server has no such setting
 }
 
 func group(ctx context.Context, e *examination, single bool) ([]finding, error) {
@@ -99,8 +99,8 @@ func group(ctx context.Context, e *examination, single bool) ([]finding, error) 
 	return append(m.judge(err), m.waits()...), nil
 }
 
-// judge judges a member, or why it could not be read. One that was never started has no ID, and so
-// no row.
+// judge judges a member, or the error of reading it. A member that was never started has no ID, and
+// so no row.
 func (m member) judge(err error) (made []finding) {
 	if errors.Is(err, sql.ErrNoRows) {
 		m.state, err = "OFFLINE", nil
@@ -124,7 +124,7 @@ func (m member) judge(err error) (made []finding) {
 	return made
 }
 
-// waits judges what the group's consistency has a member wait for.
+// waits judges the waits of a member under the group's consistency.
 func (m member) waits() []finding {
 	means, known := consistencies[m.consistency]
 	is := "group_replication_consistency is " + m.consistency + ": "

@@ -99,9 +99,9 @@ func TestDoctorJudgesTheConsistencyOfAGroup(t *testing.T) {
 		{true, "BEFORE", isOK, "a transaction waits"},
 		{true, "AFTER", isOK, "a commit waits"},
 		{true, "BEFORE_AND_AFTER", isOK, "its commit until"},
-		{false, eventual, isNote, "may not find its own lock there: Unlock returns ErrNotHeld, and the lock is " +
-			"given back with one of the next heartbeats; live with that"},
-		{false, onFailover, isNote, "ErrNotHeld, and the lock is given back with one of the next heartbeats; live " +
+		{false, eventual, isNote, "may not find its own lock there: Unlock returns ErrNotHeld, and one of the " +
+			"next heartbeats releases the lock; live with that"},
+		{false, onFailover, isNote, "ErrNotHeld, and one of the next heartbeats releases the lock; live " +
 			"with that, or set group_replication_consistency = AFTER"},
 		{false, "BEFORE", isOK, "a transaction waits"},
 		{false, "AFTER", isOK, "a commit waits"},
@@ -126,7 +126,7 @@ func TestDoctorJudgesWhatAReadOfGaleraWaitsFor(t *testing.T) {
 		f := syncWait(bits)
 		if f.Level != want || !strings.HasPrefix(f.Found, fmt.Sprintf("wsrep_sync_wait is %d: ", bits)) ||
 			(want == isNote) != strings.Contains(f.Found+"; "+f.Do,
-				"ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that") {
+				"ErrNotHeld, and one of the next heartbeats releases the lock; live with that") {
 			t.Errorf("%d: %+v", bits, f)
 		}
 	}

@@ -10,25 +10,25 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// failover is what a client has to expect when the server fails that it uses. The zero value: no
-// other is known that would take over.
+// failover is the failover that a client has to expect. The zero value: no other server is known
+// that would take over.
 type failover struct {
-	takes time.Duration // at least, with the usual settings or with those that the server tells
+	takes time.Duration // at least, with the usual settings or those that the server tells
 	how   string
 }
 
-// byPatroni is PostgreSQL's, which does not tell who promotes its standbys.
+// byPatroni is the failover of PostgreSQL, which does not tell what promotes its standbys.
 var byPatroni = failover{30 * time.Second,
 	"Patroni, for one, notices a failure after its ttl, 30s by default, and then promotes a standby"}
 
-// ofGroup is that of Group Replication, which suspects a member after 5 s.
+// ofGroup returns the failover of Group Replication, which suspects a member after 5 s.
 func ofGroup(expelTimeout int) failover {
 	takes := 5*time.Second + time.Duration(expelTimeout)*time.Second
 	return failover{takes, fmt.Sprintf("the group expels a silent member after 5s and "+
 		"group_replication_member_expel_timeout, %v in all, and then goes on", takes)}
 }
 
-// ofGalera is that of a node with these wsrep_provider_options.
+// ofGalera returns the failover of a node with these wsrep_provider_options.
 func ofGalera(options string) failover {
 	for option := range strings.SplitSeq(options, ";") {
 		name, value, _ := strings.Cut(option, "=")
@@ -44,8 +44,8 @@ func ofGalera(options string) failover {
 	return failover{}
 }
 
-// ttls looks for clients whose locks do not outlive a failover. No table has a client's TTL: it is
-// told by when the client's session ends.
+// ttls looks for clients whose locks do not survive a failover. No table has a client's TTL: the
+// end of its session tells it.
 func ttls(ctx context.Context, e *examination) ([]finding, error) {
 	if e.failover.takes == 0 {
 		return found(fine("no failover is known of that a TTL must outlast"))
@@ -71,8 +71,8 @@ func ttls(ctx context.Context, e *examination) ([]finding, error) {
 	return found(e.failover.judge(left))
 }
 
-// judge judges by what is left of sessions without another heartbeat. A heartbeat is sent each
-// fifth of a TTL, so that a TTL is up to 5/4 of what is left of it.
+// judge judges by the time that sessions have left without another heartbeat. A heartbeat is sent
+// every fifth of a TTL, so the TTL is at most 5/4 of the rest.
 func (f failover) judge(left []time.Duration) finding {
 	var short []time.Duration
 	for _, each := range left {

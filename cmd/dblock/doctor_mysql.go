@@ -32,9 +32,9 @@ var mysqlChecks = []check{
 	{"clock", clocks},
 }
 
-// values are the named variables that the server has, by their names in lower case. of is "SESSION
-// VARIABLES", "GLOBAL VARIABLES" or "GLOBAL STATUS". What has no value in a session has that of the
-// server in both.
+// values returns the named variables that the server has, by their names in lower case. of is
+// "SESSION VARIABLES", "GLOBAL VARIABLES" or "GLOBAL STATUS". A variable without a value in the
+// session has the server's value in both.
 func (e *examination) values(ctx context.Context, of string, names ...string) (map[string]string, error) {
 	rows, err := e.QueryContext(ctx, "SHOW "+of+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *examination) values(ctx context.Context, of string, names ...string) (m
 
 func isOn(value string) bool { return value != "" && value != "OFF" && value != "0" }
 
-// errorNumber is the server's number of an error; 0: it is not the server's.
+// errorNumber returns the server's number of an error; 0: the error is not the server's.
 func errorNumber(err error) uint16 {
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {
@@ -83,7 +83,7 @@ func mysqlVersion(ctx context.Context, e *examination) ([]finding, error) {
 	return found(versionOf("MySQL", version))
 }
 
-// mysqlPrimary looks whether this session can write.
+// mysqlPrimary checks whether this session can write.
 func mysqlPrimary(ctx context.Context, e *examination) ([]finding, error) {
 	is, err := e.values(ctx, "SESSION VARIABLES", "read_only", "super_read_only", "innodb_read_only",
 		"transaction_read_only", "tx_read_only")
@@ -100,7 +100,7 @@ func mysqlPrimary(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine("the server accepts writes"))
 }
 
-// mysqlSettings has the engine examine a connection, as it does for each client.
+// mysqlSettings makes the engine examine a connection, as it does for each client.
 func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
 	up, err := e.locks().Backend.Upkeep(ctx, "doctor")
 	if err != nil {
@@ -112,18 +112,18 @@ func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
 	switch limit, _ := strconv.ParseUint(is["sql_select_limit"], 10, 64); {
 	case err != nil:
 		return nil, err
-	case limit < math.MaxInt32: // unset on the connection above
+	case limit < math.MaxInt32: // reset on the connection above
 		return found(problem(fmt.Sprintf("sql_select_limit is %d, as --safe-updates sets it: clients refuse "+
 			"connections of this data source, since lists would be cut short", limit),
 			"leave it at its default"))
 	case isOn(is["log_bin"]) && is["binlog_format"] == "STATEMENT":
-		return found(problem("binlog_format is STATEMENT, which cannot log READ COMMITTED: what dblock writes fails",
+		return found(problem("binlog_format is STATEMENT, which cannot log READ COMMITTED: dblock's writes fail",
 			"set binlog_format = ROW"))
 	}
 	return found(fine("clients accept connections of this data source"))
 }
 
-// The server's errors for want of a right, of a table, and of a column.
+// Errors of the server for a missing right, table, and column.
 const (
 	deniedTable  = 1142
 	deniedColumn = 1143
@@ -131,8 +131,8 @@ const (
 	noSuchColumn = 1054
 )
 
-// mysqlPrivileges has the server prepare a statement for each right, which it refuses without. None
-// is run. No table tells the rights that a role gives.
+// mysqlPrivileges makes the server prepare a statement for each right, which it refuses without the
+// right. None is run. No table lists the rights that come from a role.
 func mysqlPrivileges(ctx context.Context, e *examination) ([]finding, error) {
 	var user string
 	if err := e.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&user); err != nil {
@@ -161,7 +161,7 @@ func (e *examination) denies(ctx context.Context, right, on string) (bool, error
 	case "INSERT":
 		text = "INSERT INTO " + on + " () VALUES ()"
 	case "UPDATE":
-		text = "UPDATE " + on + " SET no_such_column = 1" // rights come before columns
+		text = "UPDATE " + on + " SET no_such_column = 1" // rights are checked before columns
 	case "DELETE":
 		text = "DELETE FROM " + on + " WHERE false"
 	}
@@ -178,13 +178,13 @@ func (e *examination) denies(ctx context.Context, right, on string) (bool, error
 	return false, statement.Close()
 }
 
-// wasKilled is the server's error for a statement that was ended with KILL QUERY.
+// wasKilled is the server's error for a statement that KILL QUERY has ended.
 const wasKilled = 1317
 
-// kills ends a wait of its own with KILL QUERY, as a grant ends the sleep of a client that listens.
-// It waits for a named lock: on MariaDB a KILL of SLEEP may delay all other statements that sleep.
-// The waiting connection is found by a second named lock: ids of connections may be another
-// server's, behind a proxy.
+// kills ends a wait of its own with KILL QUERY, as a grant ends the sleep of a listening client. It
+// waits for a named lock, since on MariaDB a KILL of SLEEP may delay all other sleeping statements.
+// A second named lock identifies the waiting connection: behind a proxy, ids of connections may be
+// another server's.
 func kills(ctx context.Context, e *examination) ([]finding, error) {
 	is, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_on")
 	if err != nil {
@@ -238,12 +238,12 @@ func named(ctx context.Context, conn *sql.Conn, name string) error {
 }
 
 var (
-	errAwake  = errors.New("what it was to end has ended")
-	errAsleep = errors.New("what it was to end has not ended")
+	errAwake  = errors.New("the wait was interrupted")
+	errAsleep = errors.New("the wait was not interrupted")
 )
 
-// sleep waits for a named lock that another connection has, and returns errAwake where that was
-// ended.
+// sleep waits for a named lock that another connection has, and returns errAwake if the wait was
+// interrupted.
 func (e *examination) sleep(ctx context.Context, conn *sql.Conn, gate string) error {
 	var outcome int
 	err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %d), 2)", gate,
@@ -257,8 +257,8 @@ func (e *examination) sleep(ctx context.Context, conn *sql.Conn, gate string) er
 	return errAsleep
 }
 
-// killUntil kills until the wait is over: a KILL that comes before it is lost. It returns what the
-// wait did, or, where it was not ended, why KILL was refused.
+// killUntil repeats KILL until the wait has ended, since a KILL before the wait is lost. It returns
+// the outcome of the wait, or the error of KILL if the wait was not interrupted.
 func killUntil(ctx context.Context, conn *sql.Conn, tag string, slept <-chan error) error {
 	var refused error
 	for {
@@ -276,11 +276,11 @@ func killUntil(ctx context.Context, conn *sql.Conn, tag string, slept <-chan err
 	}
 }
 
-// mysqlClient and mariadbClient are how many connections a client has of its pool before the
-// application has any.
+// mysqlClient and mariadbClient are the connections of a client's pool that the client needs before
+// the application has any.
 const mysqlClient, mariadbClient = 4, 5
 
-// mysqlConnections does not count doctor's own, which end with it.
+// mysqlConnections leaves out doctor's own connections, which end with it.
 func mysqlConnections(ctx context.Context, e *examination) (made []finding, err error) {
 	own := e.own()
 	is, err := e.values(ctx, "SESSION VARIABLES", "version", "max_connections", "max_user_connections")
@@ -309,7 +309,7 @@ func mysqlConnections(ctx context.Context, e *examination) (made []finding, err 
 	return append(made, user.judge(needs)), nil
 }
 
-// mysqlPrepared is how many statements a busy client prepares, on all its connections.
+// mysqlPrepared is the number of statements that a busy client prepares, on all its connections.
 const mysqlPrepared = 165
 
 func mysqlStatements(ctx context.Context, e *examination) ([]finding, error) {
@@ -324,13 +324,13 @@ func mysqlStatements(ctx context.Context, e *examination) ([]finding, error) {
 	return found(preparedStatements(leading(status["prepared_stmt_count"]), leading(is["max_prepared_stmt_count"])))
 }
 
-// preparedStatements judges how many are left. Locks need none.
+// preparedStatements judges the number of statements left. Locks work without them.
 func preparedStatements(use, most int) finding {
 	what := fmt.Sprintf("%d of the %d prepared statements that the server allows (max_prepared_stmt_count) are in "+
 		"use; each client prepares up to %d", use, most, mysqlPrepared)
 	if most-use < mysqlPrepared || use*5 >= most*4 {
 		return note(what+". Where none is left dblock takes more round trips, and other programs fail (error 1461)",
-			"raise max_prepared_stmt_count, or close what is not used")
+			"raise max_prepared_stmt_count, or close unused statements")
 	}
 	return fine(what)
 }
@@ -339,14 +339,14 @@ var mysqlLimits = []timeout{
 	{"innodb_lock_wait_timeout", 0, takeover, cutsLockTx},
 	{"max_execution_time", time.Second, takeover, cutsLockTx}, // milliseconds; ends SELECT FOR UPDATE, too
 	{"max_statement_time", time.Second, takeover, cutsLockTx},
-	// MariaDB's, in whole seconds.
+	// These variables of MariaDB are in whole seconds.
 	{"idle_transaction_timeout", 0, pause, cutsPaused},
 	{"idle_readonly_transaction_timeout", 0, pause, cutsPaused},
 	{"idle_write_transaction_timeout", 0, pause, cutsPaused},
 }
 
-// pause is how long a process may be stopped or starved between two statements of a transaction,
-// with room to spare.
+// pause is the time for which a process may be stopped or starved between two statements of a
+// transaction, with a margin.
 const (
 	pause      = 5 * time.Second
 	cutsPaused = "a transaction is ended when its process pauses for that long, also one of dblock's or under LockTx"
@@ -370,7 +370,7 @@ func mysqlTimeouts(ctx context.Context, e *examination) (made []finding, err err
 		if t.name == "max_execution_time" {
 			unit = time.Millisecond
 		}
-		value, _ := strconv.ParseFloat(session[t.name], 64) // "": the server has no such
+		value, _ := strconv.ParseFloat(session[t.name], 64) // "": the server has no such variable
 		from := "of the server"
 		if session[t.name] != global[t.name] {
 			from = "of the session"
@@ -394,7 +394,7 @@ func mysqlDurability(ctx context.Context, e *examination) ([]finding, error) {
 	return durable(is), nil
 }
 
-// durable judges the settings that decide what a crash takes back. MariaDB's
+// durable judges the settings that decide which commits a crash can undo. MariaDB's
 // innodb_flush_log_at_trx_commit=3 waits for the disk, too.
 func durable(is map[string]string) (made []finding) {
 	if flush := is["innodb_flush_log_at_trx_commit"]; flush == "0" || flush == "2" {
@@ -415,11 +415,11 @@ func durable(is map[string]string) (made []finding) {
 	return made
 }
 
-// needsProcess is the server's error where PROCESS is missing.
+// needsProcess is the server's error for a missing right PROCESS.
 const needsProcess = 1227
 
-// mysqlTransactions looks at the whole server: the oldest transaction of any database holds back
-// purge. trx_started is in the server's own time zone, whatever the session's.
+// mysqlTransactions covers the whole server, since the oldest transaction of any database delays
+// purge. trx_started is in the server's time zone, whatever the session's.
 func mysqlTransactions(ctx context.Context, e *examination) ([]finding, error) {
 	const open = "SELECT TIMESTAMPDIFF(MICROSECOND, trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) " +
 		"/ 1000000 AS age, trx_mysql_thread_id AS id, trx_rows_locked AS locked FROM information_schema.innodb_trx"

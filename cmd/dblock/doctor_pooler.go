@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// pooling is what lends PostgreSQL's connections.
+// pooling tells how a pooler lends PostgreSQL's connections.
 type pooling int
 
 const (
@@ -23,12 +23,13 @@ const (
 	byTransaction // or by the statement
 )
 
-// pooler finds out whether something in between lends server connections by the transaction.
+// pooler detects a pooler that lends server connections by the transaction.
 //
-// Such a pooler may lend the same one each time, above all when it is idle. So a second connection
-// opens a transaction directly after the first one was served. If the second gets the backend of
-// the first, the pooler has shown itself. If it gets another, and the pooler has moved the first
-// meanwhile, the first shows it. (postgres.Advisory looks in the same way.)
+// Such a pooler may lend the same connection each time, above all when it is idle. So a second
+// connection opens a transaction directly after the first one was served. If the second gets the
+// first one's backend, the pooler is detected. If it gets another backend, and the pooler has moved
+// the first connection meanwhile, a query on the first shows it. (postgres.Advisory detects poolers
+// in the same way.)
 func pooler(ctx context.Context, e *examination) ([]finding, error) {
 	one, err := e.Conn(ctx)
 	if err != nil {
@@ -44,7 +45,7 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 3 { // on a busy one each look is a fresh chance
+	for range 3 { // on a busy one each attempt is a new chance
 		moved, err := e.moves(ctx, one, other, mine)
 		switch {
 		case errors.Is(err, errRefused):
@@ -69,12 +70,12 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine("no pooler was seen"))
 }
 
-// errRefused: no transaction of several statements can be made.
+// errRefused means that a transaction of several statements cannot be made.
 var errRefused = errors.New("no transaction of several statements can be made")
 
-// moves reports whether a connection's backend is not its own.
+// moves reports whether a connection's backend changes, or is shared with another connection.
 func (e *examination) moves(ctx context.Context, one, other *sql.Conn, mine uint32) (bool, error) {
-	for range 2 { // a pooler that lends in turn shows itself
+	for range 2 { // detects a pooler that lends in turn
 		if _, again, err := backends(ctx, one); err != nil || again != mine {
 			return err == nil, err
 		}
@@ -92,7 +93,7 @@ func (e *examination) moves(ctx context.Context, one, other *sql.Conn, mine uint
 	if err := tx.QueryRowContext(ctx, backend).Scan(&theirs); err != nil {
 		return false, refusal(ctx, err)
 	}
-	if theirs == mine { // it may be the pooler's last: nobody is to wait for it
+	if theirs == mine { // it may be the pooler's last: no client is to wait for it
 		return true, nil
 	}
 	_, again, err := backends(ctx, one)
@@ -102,8 +103,8 @@ func (e *examination) moves(ctx context.Context, one, other *sql.Conn, mine uint
 	return again != mine, nil
 }
 
-// refusal is errRefused with the server's own error, where that is about transactions. PgBouncer
-// has one code for all of its errors.
+// refusal returns errRefused with the server's error, if that is about transactions. PgBouncer has
+// one code for all of its errors.
 func refusal(ctx context.Context, err error) error {
 	var server *pgconn.PgError
 	switch {
@@ -112,7 +113,8 @@ func refusal(ctx context.Context, err error) error {
 	case strings.HasPrefix(server.Code, "53"), strings.HasPrefix(server.Code, "57"):
 		// out of resources; an operator has intervened
 		return err
-	case server.Message == "query_wait_timeout": // PgBouncer's, for a client that it has no connection for
+	// of PgBouncer, for a client that it has no connection for
+	case server.Message == "query_wait_timeout":
 		return err
 	}
 	return fmt.Errorf("%w: %w", errRefused, err)
@@ -120,8 +122,8 @@ func refusal(ctx context.Context, err error) error {
 
 const backend = "SELECT pg_backend_pid()"
 
-// backends are the process that the server named when it accepted a connection, and the one that
-// serves it now. A pooler makes the first up.
+// backends returns the process that the server named when it accepted a connection, and the one
+// that serves it now. A pooler invents the first.
 func backends(ctx context.Context, conn *sql.Conn) (said, is uint32, err error) {
 	err = raw(conn, func(c *pgx.Conn) error {
 		said = c.PgConn().PID()
@@ -137,9 +139,9 @@ func raw(conn *sql.Conn, f func(c *pgx.Conn) error) error {
 	return conn.Raw(func(c any) error { return f(c.(*stdlib.Conn).Conn()) })
 }
 
-// listens sends itself a notification, as a client does before it relies on LISTEN. It does not
-// try where a pooler of transactions may be in between: LISTEN would stay behind on a connection
-// that others use.
+// listens sends itself a notification, as a client does before it relies on LISTEN. It does not try
+// if a pooler of transactions may be in between: LISTEN would remain on a connection that others
+// use.
 func listens(ctx context.Context, e *examination) ([]finding, error) {
 	switch {
 	case e.standby:
@@ -167,7 +169,7 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 		within, cancel := context.WithTimeout(ctx, e.echo)
 		defer cancel()
 		_, heard = c.WaitForNotification(within)
-		_, err := c.Exec(ctx, "UNLISTEN *") // where it is not the connection's own, it must not stay
+		_, err := c.Exec(ctx, "UNLISTEN *") // on a shared connection it must not remain
 		return err
 	})
 	switch {

@@ -43,7 +43,7 @@ func postgresVersion(ctx context.Context, e *examination) ([]finding, error) {
 	return found(versionOf("PostgreSQL", version))
 }
 
-// postgresPrimary looks whether this session can write.
+// postgresPrimary checks whether this session can write.
 func postgresPrimary(ctx context.Context, e *examination) ([]finding, error) {
 	var readOnly bool
 	var source string
@@ -92,12 +92,12 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 	return lacking(user, append(rights, functions...), "postgres-app.sql"), nil
 }
 
-// postgresClient is how many connections a client has beside its pool: for heartbeats, to listen,
-// and two for work beside the application's transactions.
+// postgresClient is the number of connections that a client has beside its pool: for heartbeats, to
+// listen, and two for work beside the application's transactions.
 const postgresClient = 4
 
-// postgresConnections leaves out doctor's own sessions, which end with it. A session whose kind is
-// hidden from this user counts as a client's.
+// postgresConnections leaves out doctor's own sessions, which end with it. It counts a session
+// whose kind is hidden from this user as a client's.
 func postgresConnections(ctx context.Context, e *examination) (made []finding, err error) {
 	own := e.own()
 	rows, err := e.QueryContext(ctx, `
@@ -135,7 +135,7 @@ var postgresLimits = []timeout{
 	{"idle_session_timeout", 4 * time.Second, 31 * time.Second, cutsListener},
 }
 
-// postgresTimeouts asks for what a session has: of the user, of the database, or of the server.
+// postgresTimeouts reads the settings of this session: from the user, the database, or the server.
 func postgresTimeouts(ctx context.Context, e *examination) (made []finding, err error) {
 	for _, t := range postgresLimits {
 		var millis int64
@@ -185,14 +185,14 @@ func postgresDurability(ctx context.Context, e *examination) (made []finding, er
 	return made, nil
 }
 
-// followers are those that replay the whole server: neither backups nor subscribers.
+// followers counts the standbys that replay the whole server: neither backups nor subscribers.
 const followers = `SELECT count(*) FROM pg_stat_replication r WHERE coalesce(state, '') <> 'backup'
 	AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`
 
-// postgresReplication looks whether a failover can take back grants.
+// postgresReplication checks whether a failover can undo grants.
 func postgresReplication(ctx context.Context, e *examination) ([]finding, error) {
 	if e.standby {
-		return found(fine("the server is a standby: what follows the primary is seen there"))
+		return found(fine("the server is a standby: replication shows on the primary"))
 	}
 	var r replication
 	err := e.QueryRowContext(ctx, "SELECT ("+followers+"), ("+confirmers+
@@ -210,21 +210,21 @@ func postgresReplication(ctx context.Context, e *examination) ([]finding, error)
 	return []finding{r.judge()}, err
 }
 
-// confirmers are those whose confirmation a commit waits for. One whose state is hidden from this
-// user counts as one.
+// confirmers counts the standbys whose confirmation a commit waits for. A standby whose state is
+// hidden from this user counts.
 const confirmers = "SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', " +
 	"'quorum') AND state = 'streaming'"
 
-// replication is how a primary is followed.
+// replication describes the standbys of a primary.
 type replication struct {
 	standbys, confirm int
 	names, commit     string // synchronous_standby_names, synchronous_commit
-	timeline          int    // each promotion begins another; 0: it was not asked for
+	timeline          int    // each promotion begins another; 0: not read
 }
 
 var countOfNames = regexp.MustCompile(`^\s*(?:(?i:FIRST|ANY)\s+)?(\d+)\s*\(`)
 
-// needs is how many standbys synchronous_standby_names has a commit wait for.
+// needs returns the number of standbys that a commit waits for by synchronous_standby_names.
 func (r replication) needs() int {
 	if count := countOfNames.FindStringSubmatch(r.names); count != nil {
 		return leading(count[1])
@@ -261,8 +261,8 @@ func (r replication) judge() finding {
 	return fine("commits wait for " + r.names)
 }
 
-// postgresTransactions looks at this database: the transactions of others hold back the vacuum of
-// their own. A prepared transaction has no session.
+// postgresTransactions covers this database, since transactions delay the vacuum of their own
+// database. A prepared transaction has no session.
 func postgresTransactions(ctx context.Context, e *examination) ([]finding, error) {
 	const open = `SELECT extract(epoch FROM clock_timestamp() - xact_start) AS age, format('pid %s, user %s, %s, %s', pid, usename, application_name, state) AS what
 		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// right is what an application needs on a table or a view.
+// right is a set of rights that an application needs on a table or a view.
 type right struct {
 	on   string
 	each []string
@@ -13,7 +13,7 @@ func rightsOn(on, each string) right { return right{on, strings.Split(each, ", "
 // rare is the table that only package quorum uses.
 const rare = "dblock_incarnation"
 
-// The rights of docs/privileges, which a test compares.
+// Rights of docs/privileges; a test compares them.
 var (
 	postgresRights = []right{
 		rightsOn("dblock_schema", "SELECT"),
@@ -47,10 +47,10 @@ var (
 	}
 )
 
-// postgresFunctions are executable by everybody, unless that was taken from PUBLIC.
+// postgresFunctions can be executed by all users, unless that was revoked from PUBLIC.
 var postgresFunctions = []string{"dblock_now()", "dblock_durable()"}
 
-// lacking judges the rights that a user does not have, each "RIGHT on table".
+// lacking judges the rights that a user lacks, each "RIGHT on table".
 func lacking(user string, rights []string, file string) (made []finding) {
 	var usual, rarely []string
 	for _, r := range rights {

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// schema looks whether this build can work with the tables. The engine reads them as it does for a
-// client, and so refuses what it refuses there.
+// schema checks whether this build can work with the tables. The engine reads them as it does for a
+// client, so it refuses the same tables.
 func schema(ctx context.Context, e *examination) ([]finding, error) {
 	is, err := e.locks().Backend.Schema(ctx)
 	if err != nil {
@@ -30,19 +30,19 @@ func schema(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine(fmt.Sprintf("the tables are at version %d, usable from %d", is.Version, is.UsableFrom)))
 }
 
-// noTables is what a check says that looks at the tables, where this build cannot use them.
+// noTables returns the finding of a check that needs the tables, if this build cannot use them.
 func noTables(what string) ([]finding, error) {
 	return found(unknown("without tables that this build can use, "+what, "see schema"))
 }
 
-// applied is when a version of the tables was applied.
+// applied is a version of the tables, and the time when it was applied.
 type applied struct {
 	version int
 	at      time.Time
 }
 
-// appliedAt has goose's times. On PostgreSQL they are those of a session's time zone, without it:
-// the session that migrated has to have had the zone of this one.
+// appliedAt reads goose's times. On PostgreSQL they are in the time zone of the session that
+// migrated, without it: that session must have had the zone of this one.
 const appliedAt = "SELECT version_id, %s FROM " + migrate.Table +
 	" WHERE is_applied AND version_id > 0 ORDER BY version_id"
 
@@ -72,8 +72,8 @@ func (e *examination) applied(ctx context.Context) (all []applied, err error) {
 }
 
 // builds looks for clients of older builds, among those that have taken a lock. No table has a
-// client's build. But a client begins only where the tables are at its build's version or above:
-// one that began before a version was applied is older than that.
+// client's build. But a client begins only with tables of its build's version or above: a client
+// that began before a version was applied is older than that version.
 func builds(ctx context.Context, e *examination) (made []finding, err error) {
 	is := e.tables
 	if is.Version == 0 {
@@ -108,11 +108,11 @@ func builds(ctx context.Context, e *examination) (made []finding, err error) {
 	return made, err
 }
 
-// zones is how far two time zones are apart, one of which is mostly UTC.
+// zones bounds the difference of two time zones, one of which is mostly UTC.
 const zones = 14 * time.Hour
 
 // older reports on a client that began before the latest version was applied. zoneless: goose's
-// times are those of the migration's time zone, which is not known (PostgreSQL).
+// times are in an unknown time zone, that of the migration (PostgreSQL).
 func older(s inspect.Session, all []applied, usableFrom int, zoneless bool) (finding, bool) {
 	next := slices.IndexFunc(all, func(a applied) bool { return s.Started.Before(a.at) })
 	if next < 0 {

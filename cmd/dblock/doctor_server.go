@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// nowOf is an engine's clock, in microseconds since 1970, as the tables have it.
+// nowOf returns the statement that reads an engine's clock, in microseconds since 1970, as the
+// tables have it.
 func nowOf(engine string) string {
 	if engine == migrate.Postgres {
 		return "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -21,8 +22,8 @@ func nowOf(engine string) string {
 	return "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS SIGNED)"
 }
 
-// clocks compares the server's clock to this host's. The shortest of some round trips tells it
-// best.
+// clocks compares the server's clock to this host's. The shortest of some round trips is the most
+// exact.
 func clocks(ctx context.Context, e *examination) ([]finding, error) {
 	trip, ahead := time.Duration(math.MaxInt64), time.Duration(0)
 	for range 5 {
@@ -39,12 +40,12 @@ func clocks(ctx context.Context, e *examination) ([]finding, error) {
 }
 
 const (
-	slotTolerance = time.Minute // OnceAt refuses a slot that is ahead by more
-	noticeable    = time.Second // ages that the commands show are wrong by this
+	slotTolerance = time.Minute // OnceAt refuses a slot that is further ahead
+	noticeable    = time.Second // an error from which on ages shown by the commands are wrong
 )
 
-// apart judges by how much this host's clock is ahead of the server's, give or take an error. Locks
-// compare no clocks: what suffers is what names a time.
+// apart judges the time by which this host's clock is ahead of the server's, give or take an error.
+// Locks compare no clocks: only commands and options that name a time are affected.
 func apart(ahead, give time.Duration) finding {
 	how := fmt.Sprintf("this host's clock is %v ahead of the server's (±%v)", ahead.Round(time.Millisecond),
 		give.Round(time.Microsecond))
@@ -65,21 +66,22 @@ func apart(ahead, give time.Duration) finding {
 	return fine(how)
 }
 
-// server is a kind of server with the versions that dblock's own tests run on.
+// server is a kind of server with the versions on which dblock's own tests run.
 type server struct {
 	name   string
 	tested []string
-	oldest string // that is expected to work
+	oldest string // the oldest version that is expected to work
 }
 
-// servers is README's table, which a test compares.
+// servers is README's table; a test compares them.
 var servers = []server{
 	{"PostgreSQL", []string{"15", "18"}, "13"},
 	{"MySQL", []string{"9.7"}, "8.0"},
 	{"MariaDB", []string{"10.11", "11.8"}, "10.6"},
 }
 
-// strangers speak a protocol of the servers, and are none. They have this in their version.
+// strangers are servers of another kind that speak a protocol of the servers. mark is a part of
+// their version.
 var strangers = []struct{ mark, name string }{
 	{"CockroachDB", "CockroachDB"},
 	{"-YB-", "YugabyteDB"},
@@ -88,13 +90,14 @@ var strangers = []struct{ mark, name string }{
 	{"OceanBase", "OceanBase"},
 }
 
-// aurora is the finding for Amazon Aurora. Its version is that of the server that it derives from.
+// aurora returns the finding for Amazon Aurora. Its version is that of the server that it derives
+// from.
 func aurora(version string) finding {
 	return note("the server is Amazon Aurora ("+version+"), which dblock was not tried on",
 		"try it, and its failover, before you rely on it: docs/operating.md")
 }
 
-// versionOf judges a server's name and version, as it tells them.
+// versionOf judges a server's name and version, as the server tells them.
 func versionOf(name, version string) finding {
 	for _, stranger := range strangers {
 		if strings.Contains(version, stranger.mark) {
@@ -114,7 +117,7 @@ func versionOf(name, version string) finding {
 		strings.Join(is.tested, ", ")), "try it before you rely on it")
 }
 
-// compareVersions compares by as many numbers as b has.
+// compareVersions compares as many numbers as b has.
 func compareVersions(a, b string) int {
 	for part := range strings.SplitSeq(b, ".") {
 		var first string
@@ -126,7 +129,7 @@ func compareVersions(a, b string) int {
 	return 0
 }
 
-// leading is the number that a text begins with.
+// leading returns the number at the beginning of a text.
 func leading(text string) int {
 	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	if end >= 0 {
@@ -136,13 +139,13 @@ func leading(text string) int {
 	return n
 }
 
-// limit is a number of connections that somebody may have.
+// limit is a limit of connections, and their use.
 type limit struct {
 	of        string
-	most, use int // most 0 or less: there is no limit
+	most, use int // most <= 0: no limit
 }
 
-// judge says whether another client finds the connections that it needs.
+// judge tells whether another client finds the connections that it needs.
 func (l limit) judge(needs int) finding {
 	what := fmt.Sprintf("%d of the %d connections of %s are in use", l.use, l.most, l.of)
 	switch {
@@ -158,12 +161,11 @@ func (l limit) judge(needs int) finding {
 	return fine(fmt.Sprintf("%s; each client needs up to %d beside the application's work", what, needs))
 }
 
-// takeover is the longest time until the lock of a client that crashed is free, with the default
-// TTL.
+// takeover is the longest time until the lock of a crashed client is free, with the default TTL.
 const takeover = 15*time.Second + time.Second
 
-// timeout is a setting that ends statements or sessions. Shorter than least, nothing works
-// reliably. Shorter than enough, it has the effect that cuts tells.
+// timeout is a setting that ends statements or sessions. Below least nothing works reliably. Below
+// enough it has the effect described by cuts.
 type timeout struct {
 	name          string
 	least, enough time.Duration
@@ -184,7 +186,7 @@ func (t timeout) judge(value time.Duration, from string) (f finding, is bool) {
 		true
 }
 
-// transactions are those that have been open for longer than they should.
+// transactions are those that have been open for too long.
 type transactions struct {
 	n     int
 	worst string
@@ -199,7 +201,7 @@ func (t transactions) judge(e *examination, harm, do string) finding {
 		e.older, t.n, t.age.Round(time.Second), t.worst, harm), do)
 }
 
-// column are the rows of a query of one column.
+// column returns the rows of a query with one column.
 func column(rows *sql.Rows, err error) (all []string, _ error) {
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ var sqliteChecks = []check{
 	{"settings", sqliteSettings},
 }
 
-// sqliteVersion tells this command's own: that of an application is in the application.
+// sqliteVersion tells the version in this command: an application has its own.
 func sqliteVersion(ctx context.Context, e *examination) ([]finding, error) {
 	var version string
 	if err := e.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err != nil {
@@ -32,10 +32,10 @@ func sqliteVersion(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine("this command has SQLite " + version + "; an application has its own, 3.35 or later"))
 }
 
-// fileSystem is where a file is.
+// fileSystem is the file system of a file.
 type fileSystem struct {
 	name  string
-	level level // isProblem: of a network; isUnknown: it may be
+	level level // isProblem: a network's; isUnknown: it may be one
 }
 
 func sqliteFileSystem(_ context.Context, e *examination) ([]finding, error) {
@@ -62,8 +62,8 @@ func (f fileSystem) judge() finding {
 	return fine("the file is on " + f.name)
 }
 
-// real is the file as SQLite names it, which has followed a link: it makes its other files beside
-// that. Where SQLite does not answer, the checks will say why.
+// real returns the file as SQLite names it, after following a link: SQLite makes its other files
+// beside that one. If SQLite does not answer, the checks will report that.
 func (e *examination) real(ctx context.Context) (file string) {
 	var number int
 	var name string // main comes first
@@ -73,7 +73,7 @@ func (e *examination) real(ctx context.Context) (file string) {
 	return file
 }
 
-// folderOf is the folder of a file, which may still be a link where SQLite follows none.
+// folderOf returns the folder of a file, which may still be a link if SQLite follows none.
 func folderOf(file string) (string, error) {
 	is, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -82,7 +82,7 @@ func folderOf(file string) (string, error) {
 	return filepath.Abs(filepath.Dir(is))
 }
 
-// sqlitePrivileges looks at the file, the folder, and the files beside, which SQLite makes.
+// sqlitePrivileges checks the file, the folder, and the files beside it, which SQLite makes.
 func sqlitePrivileges(_ context.Context, e *examination) (made []finding, err error) {
 	folder, err := folderOf(e.file)
 	if err != nil {
@@ -105,10 +105,10 @@ func sqlitePrivileges(_ context.Context, e *examination) (made []finding, err er
 	return made, nil
 }
 
-// The results of SQLite that are asked for: https://sqlite.org/rescode.html.
+// Result codes of SQLite: https://sqlite.org/rescode.html.
 const sqliteBusy = 5
 
-// sqliteWriter takes the write lock, and gives it back.
+// sqliteWriter takes the write lock, and releases it.
 func sqliteWriter(ctx context.Context, e *examination) (made []finding, err error) {
 	conn, err := e.Conn(ctx)
 	if err != nil {
@@ -120,14 +120,14 @@ func sqliteWriter(ctx context.Context, e *examination) (made []finding, err erro
 	}
 	_, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if busy := new(sqlite.Error); errors.As(err, &busy) && busy.Code()&0xff == sqliteBusy {
-		return found(note(fmt.Sprintf("somebody has kept the write lock of the file for %v: nobody else can lock or "+
-			"unlock meanwhile", e.write), "commit sooner: a transaction that writes should take milliseconds"))
+		return found(note(fmt.Sprintf("another connection has kept the write lock of the file for %v: no other can "+
+			"lock or unlock meanwhile", e.write), "commit sooner: a transaction that writes should take milliseconds"))
 	}
 	if err != nil {
 		return nil, err
 	}
 	if e.tables.Version > 0 {
-		// To begin does not fail where the file is read-only.
+		// BEGIN does not fail if the file is read-only.
 		if _, err := conn.ExecContext(ctx, "DELETE FROM dblock_schema WHERE false"); err != nil {
 			made = append(made, problem(fmt.Sprintf("the file cannot be written: %v", err), "clients cannot, either"))
 		}
@@ -138,8 +138,8 @@ func sqliteWriter(ctx context.Context, e *examination) (made []finding, err erro
 	return made, err
 }
 
-// sqliteJournal looks at what the file says of itself, which is WAL or not: all else is a matter of
-// connections.
+// sqliteJournal checks whether the file is in WAL mode. The file keeps no other journal mode: those
+// belong to connections.
 func sqliteJournal(ctx context.Context, e *examination) ([]finding, error) {
 	var mode string
 	if err := e.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
@@ -152,11 +152,11 @@ func sqliteJournal(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine("the file is in WAL mode"))
 }
 
-// longWAL is four times the size at which SQLite begins to copy the log back, which a reader that
-// does not end keeps it from.
+// longWAL is four times the size at which SQLite begins to copy the log back. An unending reader
+// prevents that copy.
 const longWAL = 16 << 20
 
-// sqliteTransactions goes by the size of the log: nothing lists who reads.
+// sqliteTransactions judges the size of the log: nothing lists the readers.
 func sqliteTransactions(_ context.Context, e *examination) ([]finding, error) {
 	info, err := os.Stat(e.file + "-wal")
 	switch {
@@ -167,12 +167,12 @@ func sqliteTransactions(_ context.Context, e *examination) ([]finding, error) {
 	case info.Size() > longWAL:
 		return found(note(fmt.Sprintf("the log (-wal) has %d MB: a transaction that reads for long keeps it from "+
 			"being copied back, or one that wrote much did", info.Size()>>20),
-			"end transactions that only read; PRAGMA wal_checkpoint(TRUNCATE) when nobody reads"))
+			"end transactions that only read; PRAGMA wal_checkpoint(TRUNCATE) when no connection reads"))
 	}
 	return found(fine(fmt.Sprintf("the log (-wal) has %d kB", info.Size()>>10)))
 }
 
-// sqliteSettings says what cannot be seen from here.
+// sqliteSettings names the settings that cannot be seen from here.
 func sqliteSettings(context.Context, *examination) ([]finding, error) {
 	return found(unknown("synchronous and busy_timeout are settings of the application's own connections",
 		"leave synchronous at NORMAL or above: with OFF a crash of the machine can take back grants"))

@@ -17,18 +17,18 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// source is a database that was asked for.
+// source is a database named by flags or environment.
 type source struct {
 	engine   string // as package migrate names it
 	postgres *pgx.ConnConfig
 	mysql    *mysql.Config
 	file     string // of SQLite
-	local    bool   // the file is this user's own, and made where it is missing
+	local    bool   // the file is this user's own, and made if missing
 }
 
 var errNoDatabase = errors.New("no database: give --dsn or DBLOCK_DSN, or --local for locks on this machine")
 
-// sourceOf is the database that flags and environment name, with its tables where --schema says.
+// sourceOf returns the database that flags and environment name, with the schema from --schema.
 func sourceOf(o *options, getenv func(string) string) (source, error) {
 	s, err := given(o, getenv)
 	switch {
@@ -43,8 +43,8 @@ func sourceOf(o *options, getenv func(string) string) (source, error) {
 	return s, err
 }
 
-// given finds the database that flags and environment name. Of several the first counts: --local,
-// --dsn, DBLOCK_DSN, PG environment variables.
+// given finds the database that flags and environment name. The first of --local, --dsn, DBLOCK_DSN
+// and PG environment variables counts.
 func given(o *options, getenv func(string) string) (source, error) {
 	switch {
 	case o.local && o.dsn != "":
@@ -66,12 +66,12 @@ func given(o *options, getenv func(string) string) (source, error) {
 	return source{}, usageError{errNoDatabase}
 }
 
-// tellsPassword reports whether a data source has a password in it.
+// tellsPassword reports whether a data source contains a password.
 func tellsPassword(dsn string) bool {
 	if strings.Contains(dsn, "://") {
 		u, err := url.Parse(dsn)
 		if err != nil {
-			return strings.Contains(dsn, "@") // parse says what is wrong with it; until then it may have one
+			return strings.Contains(dsn, "@") // parse reports the error; it may contain a password
 		}
 		_, has := u.User.Password()
 		return has || u.Query().Has("password")
@@ -80,12 +80,13 @@ func tellsPassword(dsn string) bool {
 	return err == nil && config.Passwd != ""
 }
 
-// parse reads a data source. Its errors do not repeat it, since there may be a password in it.
+// parse reads a data source. Its errors do not repeat it, since it may contain a password.
 func parse(dsn string, getenv func(string) string) (source, error) {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
 	switch {
 	case isURL && (scheme == "postgres" || scheme == "postgresql"):
-		config, err := pgxpool.ParseConfig(dsn) // pool_max_conns and its like are for the application's pool
+		// pool_max_conns and similar are for the application's pool
+		config, err := pgxpool.ParseConfig(dsn)
 		if err != nil {
 			return source{}, usageError{fmt.Errorf("the data source is no postgres:// URL: %w", withoutURL(err))}
 		}
@@ -114,7 +115,7 @@ func parse(dsn string, getenv func(string) string) (source, error) {
 	return source{engine: migrate.MySQL, mysql: config}, completeMySQL(config, getenv)
 }
 
-// withoutURL is what was wrong with a URL, without it.
+// withoutURL returns the error of parsing a URL, without the URL.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -152,7 +153,7 @@ func mysqlURL(text string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// localFile is the file of --local: in the folder for the state of programs that each system has.
+// localFile returns the file of --local, in the system's folder for the state of programs.
 func localFile(getenv func(string) string) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -172,7 +173,7 @@ func localFile(getenv func(string) string) (string, error) {
 	return filepath.Join(folder, "dblock", "locks.db"), nil
 }
 
-// String is the source without its secrets.
+// String describes the source without its secrets.
 func (s source) String() string {
 	switch {
 	case s.postgres != nil:

@@ -26,7 +26,7 @@ func events(o *options) *cobra.Command {
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "events [NAME]",
-		Short: "List what has happened, the latest first",
+		Short: "List the history, the latest event first",
 		Args:  arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if since < 0 {

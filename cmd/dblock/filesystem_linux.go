@@ -2,7 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// networks are file systems of a network, by the numbers in statfs(2).
+// networks are the network file systems, by the numbers in statfs(2).
 var networks = []struct {
 	magic uint32
 	name  string
@@ -24,7 +24,7 @@ var networks = []struct {
 	{0x19830326, "BeeGFS"},
 }
 
-// fileSystemOf asks for the file system of a folder.
+// fileSystemOf returns the file system of a folder.
 func fileSystemOf(folder string) (fileSystem, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(folder, &s); err != nil {
@@ -33,7 +33,8 @@ func fileSystemOf(folder string) (fileSystem, error) {
 	return fileSystemBy(uint32(s.Type)), nil
 }
 
-// fileSystemBy goes by the number: FUSE has one for all that it carries, sshfs among them.
+// fileSystemBy judges by the number: FUSE has one number for all its file systems, sshfs among
+// them.
 func fileSystemBy(magic uint32) fileSystem {
 	for _, n := range networks {
 		if n.magic == magic {

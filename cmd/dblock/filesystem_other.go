@@ -2,7 +2,7 @@
 
 package main
 
-// fileSystemOf knows nothing.
+// fileSystemOf cannot tell on this system.
 func fileSystemOf(string) (fileSystem, error) {
 	return fileSystem{"a file system that is not known on this system", isUnknown}, nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-const holdHelp = `hold takes a lock that stays held when hold has ended: for the time of --for, unless "dblock renew" gives it another, or "dblock release"
-gives it back before. It prints the lock's token, with which the others know it. The token is higher than all before it of the name, so
-that what the lock protects can refuse an older one.
+const holdHelp = `hold takes a lock that stays held after hold has ended: for the time of --for, unless "dblock renew" changes it or "dblock release" releases
+the lock earlier. It prints the lock's token, by which these commands identify the lock. The token is higher than all earlier tokens of the
+name, so that the protected resource can refuse an older one.
 
-Nobody's heartbeat keeps the lock: when its time is over, the next one gets it, whatever its holder does then.`
+No heartbeat renews the lock: when its time has passed, the next client gets it, whatever its holder does then.`
 
 // keep is the command hold, which takes a lock that outlives this process.
 func keep(o *options) *cobra.Command {
@@ -61,7 +61,7 @@ func keep(o *options) *cobra.Command {
 	return c
 }
 
-// renew gives a lock of hold another time.
+// renew sets another end for a lock of hold.
 func renew(o *options) *cobra.Command {
 	var lasts time.Duration
 	c := &cobra.Command{
@@ -87,7 +87,7 @@ func renew(o *options) *cobra.Command {
 	return c
 }
 
-// release gives a lock of hold back.
+// release releases a lock of hold.
 func release(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "release NAME TOKEN", Short: "Give a lock of hold back", Args: arguments(cobra.ExactArgs(2)),

@@ -27,7 +27,7 @@ var history = listing[jobs.Run]{
 	none: "The job has not run, or so long ago that the reaper has deleted it.",
 }
 
-// took is how long a run took, or has taken so far.
+// took returns the duration of a run so far.
 func took(r jobs.Run) string {
 	if r.Ended.IsZero() {
 		return span(time.Since(r.Began))
@@ -38,7 +38,7 @@ func took(r jobs.Run) string {
 func result(r jobs.Run) string {
 	switch {
 	case r.Err != "":
-		line, _, _ := strings.Cut(r.Err, "\n") // of a panic the stack follows, which --json shows
+		line, _, _ := strings.Cut(r.Err, "\n") // a panic's stack follows; --json shows it
 		return "failed: " + line
 	case r.Ended.IsZero():
 		return "runs, or its process died"

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/postgres"
 )
 
-// keys are what a name is called where a database has locks of its own.
+// keys are the keys of a name in the server's own locks.
 type keys struct {
 	Name     string
 	Advisory int64  // pg_advisory_lock
@@ -30,9 +30,9 @@ var called = listing[keys]{
 func key(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key NAME...",
-		Short: "Say what names are called as advisory locks (PostgreSQL) and named locks (MySQL)",
-		Long: `key says under which key a name stands in pg_locks (postgres.Advisory), and under which in metadata_lock_info or
-performance_schema.metadata_locks (mysql.Named). It asks no database.`,
+		Short: "Print the keys of names as advisory locks (PostgreSQL) and named locks (MySQL)",
+		Long: `key prints the key of a name in pg_locks (postgres.Advisory), and that in metadata_lock_info or
+performance_schema.metadata_locks (mysql.Named). It needs no database.`,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, names []string) error {
 			_, _, err := called.print(c.OutOrStdout(), o.json, func(yield func(keys, error) bool) {

@@ -52,7 +52,7 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 			w.Errorf("ls --json: %+v, %v", info, err)
 		}
 		contains(w, w.must("show", "orders/1"), "worker-7", "order=1", "1 wait, in this order", "PLACE")
-		contains(w, w.must("show", "nobody's"), "Nobody has it")
+		contains(w, w.must("show", "nobody's"), "It is free.")
 		contains(w, w.must("sessions"), "there", "orders", "HOLDS")
 	})
 }

@@ -28,7 +28,7 @@ var locks = listing[inspect.Info]{
 		}
 		return table.Row{i.Name, who, p.App, claim(p, i.Capacity), age(p.Since), ends(p), i.Queued, p.Token}
 	},
-	none: "No lock is held, and nobody waits for one.",
+	none: "No lock is held, and none has waiters.",
 }
 
 // ls lists names.
@@ -75,8 +75,8 @@ func ls(o *options) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.Host, "host", "", "only names with a holder on this host")
 	flags.DurationVar(&f.Older, "older", 0, "only names that are held for at least this long")
-	flags.BoolVar(&f.Contended, "contended", false, "only names that somebody waits for")
-	flags.BoolVar(&f.Idle, "idle", false, "also names that nobody has or waits for")
+	flags.BoolVar(&f.Contended, "contended", false, "only names with waiters")
+	flags.BoolVar(&f.Idle, "idle", false, "also names without holders and waiters")
 	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
 	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")
 	flags.BoolVar(&ofDatabase, "native", false,
@@ -98,8 +98,8 @@ func (o *options) listNative(c *cobra.Command, name string, every time.Duration,
 	})
 }
 
-// andOneMore is how many rows are read to print a number of them, and to tell whether there are
-// more.
+// andOneMore returns the number of rows to read in order to print rows, and to tell whether there
+// are more.
 func andOneMore(rows uint) uint {
 	if rows == 0 {
 		return 0
@@ -113,9 +113,10 @@ func watches(c *cobra.Command, every *time.Duration) {
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }
 
-// repeat calls look once, or again and again: on a terminal each time from the top of the screen. A
-// look of a watch must be answered in full within the time for a first sign. Where the first look
-// fails the command ends. A later one that fails is a line that says why, and the watch goes on.
+// repeat calls look once, or repeatedly for a watch: on a terminal each time from the top of the
+// screen. Each look of a watch must be answered in full within the time for a first answer. If the
+// first look fails, the command ends. A later failure is printed as a line, and the watch
+// continues.
 func (o *options) repeat(
 	ctx context.Context, w io.Writer, every time.Duration, look func(ctx context.Context, w io.Writer) error,
 ) error {
@@ -154,8 +155,7 @@ func (o *options) repeat(
 	}
 }
 
-// redraw writes what a screen shows at once, over what it showed before: written whole, it does not
-// flicker.
+// redraw writes a screen at once, over the previous one: written whole, it does not flicker.
 func redraw(w io.Writer, text []byte) error {
 	if file, is := w.(interface{ Fd() uintptr }); is && term.IsTerminal(int(file.Fd())) {
 		const home, toEndOfLine, toEndOfScreen = "\x1b[H", "\x1b[K", "\x1b[J"

@@ -1,15 +1,14 @@
-// Command dblock shows who holds the locks of package dblock and who waits for them, takes them
-// away by hand, and runs other commands under them.
+// Command dblock shows the holders of dblock's locks and their waiters, revokes locks by hand, and
+// runs other commands under them.
 //
 //	go install github.com/dblock-go/dblock/cmd/dblock@latest
 //	export DBLOCK_DSN=postgres://app@db.example.com/orders
 //	dblock ls
 //	dblock run backup -- pg_dump orders
 //
-// Files of this package stand on each other in this order: dsn.go and mycnf.go (which database),
-// database.go (its pool and its client), print.go (tables and JSON), and one file for each command;
-// of run: process_*.go (a command and what it starts), supervise.go (it ends with the lock),
-// run.go.
+// The files build on each other in this order: dsn.go and mycnf.go (the database), database.go (its
+// pool and its client), print.go (tables and JSON), and one file for each command; of run:
+// process_*.go (a command and its children), supervise.go (ends the command with the lock), run.go.
 package main
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// The exit statuses of the command itself.
+// Exit statuses of the command itself.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -39,8 +38,8 @@ func main() {
 	os.Exit(status(ctx, os.Stderr, c.ExecuteContext(ctx)))
 }
 
-// interruptible returns a context that a signal ends. After release no signal ends it any more:
-// when release returns, those that came before have.
+// interruptible returns a context that a signal ends. After release no signal ends it: when release
+// returns, all earlier signals have.
 func interruptible() (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
@@ -58,12 +57,12 @@ func interruptible() (ctx context.Context, release func()) {
 	}
 }
 
-// interrupted is why a command was cut off.
+// interrupted is the cause of a command that a signal has ended.
 type interrupted struct{ syscall.Signal }
 
 func (i interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
-// status says what went wrong, and returns the exit status for it.
+// status prints an error, and returns the exit status for it.
 func status(ctx context.Context, stderr io.Writer, err error) int {
 	var by interrupted
 	var s statusError
@@ -85,17 +84,17 @@ func status(ctx context.Context, stderr io.Writer, err error) int {
 	return exitFailed
 }
 
-// complain says what went wrong. The library's errors begin as this does.
+// complain prints an error. The library's errors begin with the same prefix.
 func complain(stderr io.Writer, err error) {
 	fmt.Fprintln(stderr, "dblock:", strings.TrimPrefix(err.Error(), "dblock: "))
 }
 
-// usageError is a command line that says nothing.
+// usageError is the error of an invalid command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// advised is an error that says what to do here.
+// advised adds the advice for this command to an error.
 func advised(err error) error {
 	if misfit := new(driver.SchemaError); errors.As(err, &misfit) {
 		return errors.New(misfit.Text(`"dblock migrate up" ("dblock migrate status" shows the versions)`))
@@ -106,9 +105,9 @@ func advised(err error) error {
 func root(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dblock",
-		Short: "Who holds which lock, since when, and who waits; and commands that hold one",
-		Long: `dblock shows the locks that applications keep with github.com/dblock-go/dblock in their database, takes them away by hand,
-and runs commands while it holds one.
+		Short: "Show the holders of locks and their waiters, and run commands under locks",
+		Long: `dblock shows the locks that applications keep with github.com/dblock-go/dblock in their database, revokes them by hand, and
+runs commands under them.
 
 The database is that of --dsn or DBLOCK_DSN:
 
@@ -116,7 +115,7 @@ The database is that of --dsn or DBLOCK_DSN:
   mysql://user@host/database      also the driver's own form, user@tcp(host:3306)/database; the rest from ~/.my.cnf, [client]
   sqlite://path                   a file
 
-or of the PG environment variables where PGHOST, PGSERVICE or PGDATABASE is set, or with --local a SQLite file of this user's own.
+or of the PG environment variables if PGHOST, PGSERVICE or PGDATABASE is set, or with --local a SQLite file of this user.
 A password belongs into DBLOCK_DSN or into those files: the arguments of a process show in lists of processes.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -129,15 +128,15 @@ A password belongs into DBLOCK_DSN or into those files: the arguments of a proce
 	f.BoolVar(&o.local, "local", false, "a SQLite file in this user's state folder")
 	f.BoolVar(&o.json, "json", false, "one JSON object a line")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout,
-		"give up after this time; 0: never; unless this is given, what only looks gives up after 3s without a first "+
-			"answer, and each look of a watch after 3s")
+		"give up after this time; 0: never; without --timeout, commands that only look give up after 3s without a "+
+			"first answer, and each look of a watch after 3s")
 	o.given = f.Changed
 	c.AddCommand(ls(o), show(o), why(o), sessions(o), listJobs(o), runs(o), events(o), key(o), execute(o), keep(o),
 		renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
 	return c
 }
 
-// arguments makes the error of a wrong number of arguments one of usage.
+// arguments turns the error of a wrong number of arguments into a usage error.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {

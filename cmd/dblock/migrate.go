@@ -16,7 +16,7 @@ import (
 	tables "github.com/dblock-go/dblock/migrations"
 )
 
-// sets are the tables that there may be.
+// sets are all sets of tables.
 var sets = []migrate.Set{migrate.Locks, migrate.Fences, migrate.Versions}
 
 // migrations has a command for each direction.
@@ -24,7 +24,7 @@ func migrations(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the tables, update them, show or remove them",
-		Long: `migrate works on the tables of the client (set locks), and where they are asked for on those of package fence (fences) and of package
+		Long: `migrate works on the tables of the client (set locks), and on request on those of package fence (fences) and of package
 optimistic (versions): --set locks,fences. Applications that run goose themselves have their own ways: see package migrate.`,
 	}
 	var names []string
@@ -43,7 +43,7 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 		Use: "up", Short: "Make the tables, or update them", Args: arguments(cobra.NoArgs),
 		PreRun: func(*cobra.Command, []string) { o.create = true },
 		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
-			// it makes the schema, too
+			// It makes the schema, too.
 			if o.schema != "" && engine == migrate.Postgres && slices.Contains(sets, migrate.Locks) {
 				if err := migrate.In(o.schema).Up(ctx, db, engine); err != nil {
 					return err
@@ -76,7 +76,7 @@ func down(with withSets) *cobra.Command {
 		Args: arguments(cobra.NoArgs),
 		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
 			if !sure {
-				return usageError{errors.New("every lock that is held would be gone, and tokens would begin anew: " +
+				return usageError{errors.New("every held lock would be lost, and tokens would begin again: " +
 					"--yes to do it")}
 			}
 			return migrate.Down(ctx, db, engine, sets...)
@@ -129,11 +129,11 @@ func plainSQL(names *[]string) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&engine, "engine", "", "postgres, mysql or sqlite")
-	c.Flags().BoolVar(&down, "down", false, "what removes them")
+	c.Flags().BoolVar(&down, "down", false, "print the statements that remove them")
 	return c
 }
 
-// chosenFor are the sets that were named, for an engine that was named.
+// chosenFor returns the named sets, for a named engine.
 func chosenFor(engine string, names []string) ([]migrate.Set, error) {
 	if !slices.Contains([]string{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
 		return nil, usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres,
@@ -164,7 +164,7 @@ var versions = listing[migrate.Migration]{
 	},
 }
 
-// each makes a list what listings print.
+// each turns a list into the sequence that listings print.
 func each[T any](list []T) func(yield func(T, error) bool) {
 	return func(yield func(T, error) bool) {
 		for _, one := range list {

@@ -12,8 +12,8 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// completeMySQL adds what the data source does not say from the section [client] of ~/.my.cnf, as
-// MySQL's own programs do: user, password, host, port, socket, database.
+// completeMySQL takes settings that the data source leaves out from the section [client] of
+// ~/.my.cnf, as MySQL's own programs do: user, password, host, port, socket, database.
 func completeMySQL(config *mysql.Config, getenv func(string) string) error {
 	home := getenv("HOME")
 	if home == "" {
@@ -41,7 +41,7 @@ func completeMySQL(config *mysql.Config, getenv func(string) string) error {
 	say(&config.User, "user")
 	say(&config.Passwd, "password")
 	say(&config.DBName, "database")
-	if config.Addr != "127.0.0.1:3306" { // which the driver says where the data source does not
+	if config.Addr != "127.0.0.1:3306" { // the driver's default
 		return nil
 	}
 	switch host, port, socket := client.Key("host").String(), client.Key("port").MustString("3306"),

@@ -20,9 +20,9 @@ import (
 // native is an advisory lock of PostgreSQL, or a named lock of MySQL or MariaDB, that a connection
 // has or waits for. Such locks have no owner and no token.
 type native struct {
-	Name  string `json:",omitempty"` // of dblock, where it can be told
+	Name  string `json:",omitempty"` // of dblock, if the key reveals it
 	Key   string // of the database
-	Kind  string // exclusive or shared; or that the connection waits
+	Kind  string // exclusive or shared; or the connection waits
 	PID   int64  // of the connection, as the server lists it
 	User  string
 	From  string        // the program, and its address
@@ -38,7 +38,7 @@ var natives = listing[native]{
 	none: "No connection has an advisory or named lock, or waits for one.",
 }
 
-// The keys of PostgreSQL are numbers: one of 64 bits, as dblock has them, or two of 32.
+// Keys of PostgreSQL are numbers: one of 64 bits, as dblock has them, or two of 32.
 const advisoryLocks = `SELECT CASE l.objsubid WHEN 1 THEN ((l.classid::bigint << 32) | l.objid::bigint)::text
        ELSE concat('(', l.classid::bigint::bit(32)::int, ', ', l.objid::bigint::bit(32)::int, ')') END,
        concat(CASE WHEN l.mode = 'ShareLock' THEN 'shared' ELSE 'exclusive' END, CASE WHEN NOT l.granted THEN ', waits' END),
@@ -53,12 +53,12 @@ const namedLocks = `SELECT m.object_name, IF(m.lock_status = 'GRANTED', 'exclusi
   FROM performance_schema.metadata_locks m JOIN performance_schema.threads t ON t.thread_id = m.owner_thread_id
  WHERE m.object_type = 'USER LEVEL LOCK' ORDER BY m.object_name, m.lock_status, t.processlist_id`
 
-// MariaDB tells who holds one, and of who waits only that it does.
+// MariaDB shows the holder of a lock, and of the waiters only that they wait.
 const namedLocksOfMariaDB = `SELECT m.table_schema, 'exclusive', m.thread_id, COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''), COALESCE(p.time, 0)
   FROM information_schema.metadata_lock_info m LEFT JOIN information_schema.processlist p ON p.id = m.thread_id
  WHERE m.lock_type = 'User lock' ORDER BY m.table_schema, m.thread_id`
 
-// nativeLocks is the statement that lists them, and the keys that a name has.
+// nativeLocks returns the statement that lists such locks, and the keys of a name.
 func (d database) nativeLocks(ctx context.Context, name string) (statement string, keys []string, err error) {
 	switch server, err := d.server(ctx); {
 	case err != nil:
@@ -78,7 +78,7 @@ func namedKeys(name string) []string {
 	return []string{mysql.NamedKey(name), mysql.NamedKey(name) + "+"}
 }
 
-// natives lists the locks that the database has of its own: those of a name, or all where it is "".
+// natives lists the server's own locks: those of a name, or all for "".
 func (d database) natives(ctx context.Context, name string) iter.Seq2[native, error] {
 	return func(yield func(native, error) bool) {
 		statement, keys, err := d.nativeLocks(ctx, name)
@@ -113,7 +113,7 @@ func (d database) natives(ctx context.Context, name string) iter.Seq2[native, er
 	}
 }
 
-// plainName is the name that a key tells as it is (mysql.NamedKey); "": it tells none.
+// plainName returns the name in a plain key (mysql.NamedKey); "": the key is hashed.
 func plainName(key string) string {
 	name, tells := strings.CutPrefix(strings.TrimSuffix(key, "+"), "dblock/")
 	if !tells {
@@ -122,7 +122,7 @@ func plainName(key string) string {
 	return name
 }
 
-// withoutPlugin says what to do where MariaDB has no such table.
+// withoutPlugin advises to install the plugin if MariaDB has no such table.
 func withoutPlugin(err error) error {
 	const unknownTable = 1109
 	if errorNumber(err) == unknownTable {

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// obstacle is a transaction that keeps the rows of a name locked. Whoever wants to take, release or
+// obstacle is a transaction that keeps the rows of a name locked. Every request to take, release or
 // hand on the name waits for its end.
 type obstacle struct {
 	PID   int64         // of its connection, as the server lists it; on SQLite of its process
@@ -22,25 +22,26 @@ type obstacle struct {
 	Query string        `json:",omitempty"` // the last
 }
 
-// probe has the statements that find an obstacle. MariaDB and PostgreSQL do not tell who has
-// locked a row for which nobody waits. So one connection waits for the rows, and another asks whom
-// it waits for.
+// probe has the statements that find an obstacle. MariaDB and PostgreSQL do not tell which
+// transaction has locked a row that no statement waits for. So one connection waits for the rows,
+// and another reads which transactions it waits for.
 type probe struct {
-	begin []string // a transaction whose wait ends after a second: a server does not see that a client went away
-	id    string   // what the server calls the connection, in that transaction: a pooler may lend another to the next
-	locks []string // each locks rows of a name, and is tried in a transaction of its own
-	ahead string   // those who do not wait themselves, among the transactions that a connection waits for
+	begin []string // its wait ends after a second: a server does not notice that a client is gone
+	// the server's id of the connection in that transaction: a pooler may lend another to the next
+	id    string
+	locks []string // each locks rows of a name, in a transaction of its own
+	ahead string   // the transactions that a connection waits for and that do not wait themselves
 }
 
 const (
 	probeTime = 2 * time.Second
-	// inTheWay is how long a transaction must be seen in the way. None of dblock's own takes as
-	// long, but one may follow on the other.
+	// inTheWay is the time for which a transaction must be seen in the way. dblock's own are
+	// shorter, but one may follow another.
 	inTheWay = 100 * time.Millisecond
 )
 
-// The rows are those of the name, and those that a guarded hold has for its takeover. The first
-// column of ahead tells two transactions of one connection apart.
+// Rows are those of the name, and those that a guarded hold has for its takeover. The first column
+// of ahead distinguishes two transactions of one connection.
 var probes = map[string]probe{
 	migrate.Postgres: {
 		begin: []string{"BEGIN", "SET LOCAL lock_timeout = '1s'"}, id: "SELECT pg_backend_pid()",
@@ -97,12 +98,12 @@ var (
 	}
 )
 
-// mysqlAge is that of a transaction. The server tells its start in the zone of the system, whatever
-// the session's is.
+// mysqlAge is the age of a transaction. The server tells its start in the system's time zone,
+// whatever the session's.
 const mysqlAge = "TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) / 1e6"
 
-// obstacles lists the transactions that keep the rows of a name locked: none where the rows can be
-// had. It has them only for the moment that it takes to find out.
+// obstacles lists the transactions that keep the rows of a name locked, or none if the rows are
+// free. It locks the rows only while it finds out.
 func (d database) obstacles(ctx context.Context, p probe, name string) ([]obstacle, error) {
 	for _, lock := range p.locks {
 		var arguments []any
@@ -122,7 +123,7 @@ func (d database) before(ctx context.Context, p probe, lock string, arguments ..
 	if err != nil {
 		return nil, err
 	}
-	defer func() { // with its settings, and whatever it has locked
+	defer func() { // with its settings and locks
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		_ = conn.Close()
 	}()
@@ -161,8 +162,8 @@ func (d database) before(ctx context.Context, p probe, lock string, arguments ..
 	}
 }
 
-// ahead lists the transactions that a connection waits for, and has waited for when it was asked
-// before.
+// ahead lists the transactions that a connection waits for now, and already waited for at the
+// previous call.
 func (d database) ahead(ctx context.Context, p probe, id int64, seen map[string]bool) (found []obstacle, err error) {
 	add := func(transaction string, o obstacle) {
 		if seen[transaction] {

@@ -15,8 +15,8 @@ const (
 	walWriteByte = 120
 )
 
-// writers calls add with each process that has a SQLite file locked for writing. The file is not
-// opened for it: to close it would end the locks that this process has on it.
+// writers calls add with each process that has a SQLite file locked for writing. It does not open
+// the file: closing it would end this process's locks on it.
 func writers(file string, add func(process string, o obstacle)) error {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -49,8 +49,8 @@ func writers(file string, add func(process string, o obstacle)) error {
 	return nil
 }
 
-// has reports whether a process has a file open that has this number, which is unique on one
-// device. Of a process of somebody else the number must do.
+// has reports whether a process has a file with this inode open, which is unique on one device. For
+// a process of another user, the inode must suffice.
 func has(pid int64, file string, inode uint64) bool {
 	is, err := os.Stat(file)
 	if err != nil || is.Sys().(*syscall.Stat_t).Ino != inode {
@@ -69,7 +69,7 @@ func has(pid int64, file string, inode uint64) bool {
 	return false
 }
 
-// commandLine is that of a process.
+// commandLine returns the command line of a process.
 func commandLine(pid int64) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return string(bytes.TrimSpace(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))

@@ -2,5 +2,5 @@
 
 package main
 
-// writers is for systems that do not tell who has locked a file.
+// writers finds nothing: this system does not tell which process has locked a file.
 func writers(string, func(process string, o obstacle)) error { return nil }

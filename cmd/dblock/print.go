@@ -17,19 +17,19 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// pageRows is how many rows are read before a table is printed: its columns are as wide as these
-// need.
+// pageRows is the number of rows that are read before a table is printed. They decide the width of
+// its columns.
 const pageRows = 200
 
 // listing prints rows of one kind as a table, or as one JSON object a line.
 type listing[T any] struct {
 	header table.Row
 	row    func(T) table.Row
-	none   string // what is printed where there is nothing
+	none   string // printed if there are no rows
 }
 
-// print prints rows as they come, and returns how many. It stops after most rows; 0: never. It
-// reports whether there are more.
+// print prints rows as they come, and returns their number. It stops after most rows (0: never),
+// and reports whether there are more.
 func (l listing[T]) print(
 	w io.Writer, asJSON bool, rows iter.Seq2[T, error], most uint,
 ) (n uint, more bool, err error) {
@@ -69,7 +69,7 @@ func (l listing[T]) print(
 func (l listing[T]) table(rows []T) string {
 	t := table.NewWriter()
 	t.SetStyle(plain)
-	t.SuppressTrailingSpaces() // a long line that is padded to a longer one wraps into empty ones
+	t.SuppressTrailingSpaces() // a padded long line would wrap into empty ones
 	t.AppendHeader(l.header)
 	for _, row := range rows {
 		cells := l.row(row)
@@ -83,8 +83,8 @@ func (l listing[T]) table(rows []T) string {
 	return t.Render()
 }
 
-// printable is a text for a terminal. Names, hosts and queries are other people's: what would move
-// the cursor, or end the line, is quoted.
+// printable returns a text for a terminal. Names, hosts and queries are written by others: a text
+// that would move the cursor, or end the line, is quoted.
 func printable(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
@@ -92,7 +92,7 @@ func printable(text string) string {
 	return strconv.Quote(text)
 }
 
-// plain has columns and nothing else, for eyes and for awk.
+// plain has columns and nothing else, for people and for awk.
 var plain = table.Style{
 	Name:   "plain",
 	Box:    table.BoxStyle{PaddingRight: "  "},
@@ -107,7 +107,7 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// age is a time that has passed, as long as a person wants it.
+// age formats the time since a moment.
 func age(since time.Time) string {
 	if since.IsZero() {
 		return ""
@@ -115,7 +115,7 @@ func age(since time.Time) string {
 	return span(time.Since(since))
 }
 
-// span is a duration of two units at most.
+// span formats a duration with two units at most.
 func span(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -135,7 +135,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%s%dd%02dh", sign, d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// ends is what is left of a participant's time.
+// ends formats the time that a participant has left.
 func ends(p inspect.Participant) string {
 	if !p.Alive {
 		return "over"
@@ -143,7 +143,7 @@ func ends(p inspect.Participant) string {
 	return span(time.Until(p.Until))
 }
 
-// clock is a time as a person reads it.
+// clock formats a time in the local zone.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -160,7 +160,7 @@ func process(p inspect.Participant) string {
 	return who
 }
 
-// claim is how a participant has a name, or wants it.
+// claim describes how a participant holds a name, or wants it.
 func claim(p inspect.Participant, of int) string {
 	switch {
 	case p.Permits > 0:

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is the command with all that it starts: a process group.
+// child is the command with all its children: a process group.
 type child struct {
 	*exec.Cmd
-	terminal int // of which the group is in the foreground; -1: none
+	terminal int // the one whose foreground the group is in; -1: none
 	ended    chan syscall.WaitStatus
 }
 
-// ending is how a process ended.
+// ending is the outcome of a process.
 type ending struct{ syscall.WaitStatus }
 
-// code is the exit status that a shell would have.
+// code returns the exit status that a shell would report.
 func (e ending) code() int {
 	if e.Signaled() {
 		return 128 + int(e.Signal())
@@ -54,11 +54,12 @@ func start(command []string, environment []string) (*child, error) {
 	if err := <-failed; err != nil {
 		return nil, notStarted(err)
 	}
-	signal.Ignore(syscall.SIGTTOU) // so that it can take the terminal back; the command does not inherit it
+	// so that it can take the terminal back; not inherited by the command
+	signal.Ignore(syscall.SIGTTOU)
 	return p, nil
 }
 
-// notStarted has the exit status that a shell has for it.
+// notStarted returns the exit status that a shell reports.
 func notStarted(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 		return statusError{127, err}
@@ -71,8 +72,8 @@ func inForeground(fd int) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// reap waits for the end of the command. Where it is stopped (^Z), this process stops too, so that
-// the shell gets the terminal, and goes on with it.
+// reap waits for the end of the command. If the command is stopped (^Z), this process stops too, so
+// that the shell gets the terminal, and continues with the command.
 func (p *child) reap() syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
@@ -98,8 +99,8 @@ func (p *child) foreground(group int) {
 	}
 }
 
-// receive takes the signals that are for the command. It does so until this process ends: when the
-// command has ended, none may keep the lock from being given back.
+// receive takes the signals that are for the command, until this process ends: once the command has
+// ended, no signal may prevent the release of the lock.
 func receive() <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
@@ -127,12 +128,12 @@ func (p *child) forward(signals <-chan os.Signal) (stop func()) {
 	}
 }
 
-// signal reaches the whole group. A command that is stopped gets it when it goes on.
+// signal signals the whole group. A stopped command gets the signal when it continues.
 func (p *child) signal(s syscall.Signal) { _ = syscall.Kill(-p.Process.Pid, s) }
 
 func (p *child) terminate() {
 	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT) // one that is stopped could not end
+	p.signal(syscall.SIGCONT) // a stopped process could not end
 }
 
 func (p *child) kill() { p.signal(syscall.SIGKILL) }

@@ -10,7 +10,7 @@ import (
 // child is the command alone: Windows has no process groups that could be signalled.
 type child struct{ *exec.Cmd }
 
-// ending is how a process ended.
+// ending is the outcome of a process.
 type ending struct{ status int }
 
 func (e ending) code() int { return e.status }
@@ -27,8 +27,8 @@ func start(command []string, environment []string) (*child, error) {
 	return p, nil
 }
 
-// receive takes ^C, so that it does not end this process before the command, which gets it from the
-// console itself.
+// receive takes ^C, so that ^C does not end this process before the command, which gets it from the
+// console.
 func receive() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)

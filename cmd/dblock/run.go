@@ -20,11 +20,10 @@ import (
 	"github.com/dblock-go/dblock/internal/tell"
 )
 
-// exitNotAcquired is the status of run where somebody else has the lock, unless it is told
-// otherwise: that of flock.
+// exitNotAcquired is the default status of run if another client has the lock, as for flock.
 const exitNotAcquired = 1
 
-// What a command finds in its environment.
+// Variables in the environment of the command.
 const (
 	nameVariable  = "DBLOCK_NAME"
 	tokenVariable = "DBLOCK_TOKEN"
@@ -32,30 +31,30 @@ const (
 
 const runHelp = `run takes the locks, runs the command while it holds them, and releases them. It ends with the command's exit status.
 
-The command finds DBLOCK_NAME and DBLOCK_TOKEN in its environment: a token is higher than all before it of the name, so that what the lock
-protects can refuse an older one. Of several names both are lists, separated by spaces. By them a run within the command that would wait for
-the same lock, and so for its own end, finds that out and ends with status 1.
+The command finds DBLOCK_NAME and DBLOCK_TOKEN in its environment. A token is higher than all earlier tokens of the name, so that the
+protected resource can refuse an older one. For several names both are lists, separated by spaces. A run within the command that would wait
+for the same lock, and so for its own end, notices that by these variables and ends with status 1.
 
-Signals that run gets (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all that it has started (its process group). While run waits
-for the lock, INT, TERM and HUP end the wait.
+Signals to run (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all its children (its process group). While run waits for the lock,
+INT, TERM and HUP end the wait.
 
 When the lock is about to be lost, because no heartbeat has reached the database for nearly the TTL, the command gets TERM, and KILL after
---grace: before the TTL is over, and so before anybody else can have the lock. After "dblock unlock" somebody else may have the lock at once:
-the command gets TERM as soon as run hears of it, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where that matters.
+--grace: before the TTL has passed, and so before another client can have the lock. After "dblock unlock" another client may have the lock at
+once: the command gets TERM as soon as run is notified, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where it matters.
 
-Not covered: a run that is itself stopped (kill -STOP) or killed together with its host's network cannot stop its command in time; of a run
-that is killed (-9) the command is killed too (Linux), but not what the command has started; a command that leaves its process group
-(setsid), or hangs in the kernel (state D), is not reached by signals.
+Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. If run
+is killed (-9), the command is killed too (Linux), but not its children. Signals do not reach a command that leaves its process group
+(setsid), or hangs in the kernel (state D).
 
-Once per slot (--once-per, --slot-of) is for cron: with the same line on every host the command runs once for all of them, on one. Where
-another host has the slot, run ends with status 0 and does nothing.
+Once per slot (--once-per, --slot-of) is for cron: with the same line on every host, the command runs once, on one of the hosts. If another
+host has the slot, run ends with status 0 and does nothing.
 
---slot-of is by the wall clock of --tz, which is this host's zone as in its crontab; give --tz where the zones of the hosts differ. As with cron
-itself, a time that the clock skips in spring is due when the clock is put forward (2:30 at what is then 3:00), and of one that it shows twice in
-autumn the first; what is due each hour goes on. Where the latest time is a quarter of an hour and more beyond --late, the zone or the
-expression cannot be meant: run ends with status 1.`
+--slot-of uses the wall clock of --tz, by default this host's zone, as in its crontab; give --tz if the zones of the hosts differ. As with
+cron itself, a time that the clock skips in spring is due when the clock is put forward (2:30 at 3:00), and a time that it shows twice in
+autumn is due the first time; an hourly time continues. If the latest time is a quarter of an hour or more beyond --late, the zone or the
+expression must be wrong: run ends with status 1.`
 
-// holding is what run may be asked to hold, and how.
+// holding are the locks that run is to hold, and their options.
 type holding struct {
 	names    []string
 	noWait   bool
@@ -119,7 +118,7 @@ func execute(o *options) *cobra.Command {
 	f.DurationVar(&h.grace, "grace", 0,
 		"time between TERM and KILL, at most half the TTL (default: a quarter of it, no more than 10s)")
 	f.DurationVar(&h.lease, "lease", 0, "hold the lock no longer than this, heartbeats or not")
-	f.DurationVar(&h.minHold, "min-hold", 0, "nobody else gets the lock before this time is over")
+	f.DurationVar(&h.minHold, "min-hold", 0, "no other client gets the lock before this time has passed")
 	f.StringVar(&h.owner, "owner", "",
 		"a name for this run on this host: started again under it, it gets the lock back from its dead self at once "+
 			"(and from a living one)")
@@ -139,8 +138,8 @@ func execute(o *options) *cobra.Command {
 	return c
 }
 
-// queuedWriter is a writer that nobody waits for: a pipe that is full and not read would keep a
-// command alive whose lock is over.
+// queuedWriter is a writer that nothing waits for. A full pipe that is not read would keep a
+// command alive whose lock has expired.
 type queuedWriter struct {
 	to    io.Writer
 	queue *tell.Queue
@@ -152,7 +151,7 @@ func (w queuedWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// check refuses what contradicts itself, before anything is asked of a database.
+// check refuses contradictory options, before any request to a database.
 func (h *holding) check() error {
 	slots := h.oncePer != 0 || h.slotOf != ""
 	switch {
@@ -189,7 +188,7 @@ func (h *holding) check() error {
 	return err
 }
 
-// options are those of the lock.
+// options returns the options of the lock.
 func (h *holding) options() (options []dblock.LockOption, err error) {
 	if h.shared {
 		options = append(options, dblock.Shared())
@@ -228,11 +227,12 @@ type held interface {
 	Unlock(ctx context.Context) error
 }
 
-// hold is what run holds.
+// hold is the lock or the locks that run holds.
 type hold struct {
 	held
-	until  func() time.Time // when it ends without another heartbeat
-	asked  <-chan string    // others want it; to listen for that is to hear at once that it is taken away
+	until func() time.Time // the end without another heartbeat
+	// requests of others; while run listens to it, it learns at once that the lock was revoked
+	asked  <-chan string
 	tokens string
 }
 
@@ -244,7 +244,7 @@ func (h *holding) execute(ctx context.Context, d database, command []string) err
 	if err != nil {
 		return err
 	}
-	defer func() { // what is held is given back as far as that is possible
+	defer func() { // releases the held locks as far as possible
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ttl)
 		defer cancel()
 		_ = c.Close(closing)
@@ -265,7 +265,7 @@ func (h *holding) execute(ctx context.Context, d database, command []string) err
 	return err
 }
 
-// errWait is why a wait for the lock has ended.
+// errWait is the cause of a wait that --wait has ended.
 var errWait = errors.New("not within the time of --wait")
 
 // acquire takes the names.
@@ -312,8 +312,8 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 		nil
 }
 
-// checkOuter refuses a name that a run has which this process was started by: it would wait for its
-// own end. The token tells whether the name is held so in this database.
+// checkOuter refuses a name held by a run that has started this process: this run would wait for
+// its own end. The token tells whether the name is so held in this database.
 func (h *holding) checkOuter(ctx context.Context, c *dblock.Client[*sql.Tx]) error {
 	outer, tokens := h.getenv(nameVariable), strings.Fields(h.getenv(tokenVariable))
 	if outer == "" || h.noWait || h.owner != "" {

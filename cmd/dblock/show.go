@@ -15,12 +15,12 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// show tells all about one name.
+// show describes one name in full.
 func show(o *options) *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show who has a name, and its whole queue",
+		Short: "Show the holders of a name, and its whole queue",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
@@ -41,15 +41,15 @@ func show(o *options) *cobra.Command {
 	return c
 }
 
-// describe writes about a name for a person.
+// describe writes a name's state for a person.
 func describe(w io.Writer, i inspect.Info) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, printable(i.Name))
 	switch {
 	case len(i.Holders) == 0 && i.Rests > 0:
-		fmt.Fprintf(&b, "Nobody has it. It rests for %s (MinHold).\n", span(i.Rests))
+		fmt.Fprintf(&b, "It is free, and rests for %s (MinHold).\n", span(i.Rests))
 	case len(i.Holders) == 0:
-		fmt.Fprintln(&b, "Nobody has it.")
+		fmt.Fprintln(&b, "It is free.")
 	default:
 		fmt.Fprintln(&b, holders(i.Capacity).table(i.Holders))
 		for _, p := range i.Holders {
@@ -68,7 +68,7 @@ func describe(w io.Writer, i inspect.Info) error {
 	return err
 }
 
-// holders and waiters are the tables of a name's participants, which has so many permits.
+// holders and waiters are the tables of a name's participants; of is the number of its permits.
 func holders(of int) listing[inspect.Participant] {
 	return listing[inspect.Participant]{
 		header: table.Row{"token", "holder", "app", "kind", "held for", "ends in", "session"},
@@ -89,7 +89,7 @@ func waiters(of int) listing[inspect.Participant] {
 	}
 }
 
-// pairs are in the order of their keys.
+// pairs lists a map in the order of its keys.
 func pairs(m map[string]string) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -13,13 +13,13 @@ import (
 	"github.com/dblock-go/dblock/jobs"
 )
 
-// zoneStep is the least by which two time zones differ.
+// zoneStep is the smallest difference between two time zones.
 const zoneStep = 15 * time.Minute
 
-// slotPause is how long run waits before it asks again for a slot whose database was away.
+// slotPause is the pause before run asks again for a slot after the database was unavailable.
 const slotPause = time.Second
 
-// times is the schedule of --slot-of, in the zone of --tz, or in that of the expression itself.
+// times returns the schedule of --slot-of, in the zone of --tz or of the expression itself.
 func (h *holding) times() (*jobs.Schedule, *time.Location, error) {
 	zone, err := time.LoadLocation(h.zone)
 	if err != nil {
@@ -40,9 +40,9 @@ func (h *holding) times() (*jobs.Schedule, *time.Location, error) {
 	return schedule, zone, err
 }
 
-// slot is the latest time of the cron expression. It returns false where that is too long ago, and
-// an error where it is so long ago that the expression must be meant for another time zone, or for
-// another time.
+// slot returns the latest time of the cron expression. due is false if that time is too long ago.
+// If it is so long ago that the expression must be meant for another time zone, or for another
+// time, slot returns an error.
 func (h *holding) slot(now time.Time) (slot time.Time, due bool, err error) {
 	schedule, zone, err := h.times()
 	if err != nil {
@@ -71,10 +71,10 @@ func (h *holding) slot(now time.Time) (slot time.Time, due bool, err error) {
 	return slot, false, nil
 }
 
-// inZone is a time with its zone.
+// inZone formats a time with its zone.
 func inZone(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST (-07:00)") }
 
-// zoneName is the name of a zone, and what it is at a time.
+// zoneName describes a zone and its offset at a time.
 func zoneName(zone *time.Location, at time.Time) string {
 	name := zone.String()
 	if zone == time.Local {

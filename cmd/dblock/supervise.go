@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// errLost: the command was ended because the lock is lost, or about to be.
+// errLost means that the command was ended because the lock is lost, or about to be.
 var errLost = errors.New("the lock is lost, or could not be kept: the command was ended")
 
 // statusError ends the program with an exit status.
 type statusError struct {
 	status int
-	err    error // nil: there is nothing to say
+	err    error // nil: nothing is printed
 }
 
 func (e statusError) Error() string {
@@ -28,14 +28,15 @@ func (e statusError) Error() string {
 
 func (e statusError) Unwrap() error { return e.err }
 
-// margin is how long before the end of the lock the command is dead: for the kernel to end it.
+// margin returns the time by which the command ends before the lock, which the kernel needs to end
+// it.
 func margin(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, 50*time.Millisecond), time.Second)
 }
 
-// supervise runs the command until it ends, or until the lock does: then it ends the command. A
-// signal that came before is for this process, and all that come later are for the command: they
-// are received first, and sent on when it has started.
+// supervise runs the command until it ends, or until the lock does: then it ends the command.
+// Earlier signals are for this process, and all later ones for the command: they are received from
+// here on, and forwarded once the command has started.
 func (h *holding) supervise(ctx context.Context, l hold, command []string) error {
 	signals := receive()
 	if h.release(); ctx.Err() != nil {
@@ -65,9 +66,10 @@ type ender interface {
 	kill()
 }
 
-// endWith ends the process with the lock: TERM early enough for KILL to come, after the grace,
-// before anybody else can have the lock; and at once where that is so already. The function that it
-// returns stops it, and says why it ended the process, if it did.
+// endWith ends the process with the lock. It sends TERM early enough for KILL to follow, after the
+// grace, before another client can have the lock. If the lock is lost already, it kills at once.
+// The function that endWith returns stops it, and returns the reason if endWith has ended the
+// process.
 func (h *holding) endWith(p ender, l hold) (lost func() error) {
 	over, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -86,7 +88,7 @@ func (h *holding) endWith(p ender, l hold) (lost func() error) {
 				return
 			case reason := <-l.asked:
 				timer.Stop()
-				complain(h.stderr, fmt.Errorf("somebody else wants %q: %s", h.names[0], reason))
+				complain(h.stderr, fmt.Errorf("another client wants %q: %s", h.names[0], reason))
 				continue
 			case <-timer.C:
 			}
@@ -104,7 +106,7 @@ func (h *holding) endWith(p ender, l hold) (lost func() error) {
 	}
 }
 
-// end has the process end by itself, until a time, and kills it then.
+// end asks the process to end, and kills it at a time.
 func (h *holding) end(p ender, by time.Time, over <-chan struct{}) {
 	p.terminate()
 	timer := time.NewTimer(time.Until(by))
@@ -113,5 +115,5 @@ func (h *holding) end(p ender, by time.Time, over <-chan struct{}) {
 	case <-over:
 	case <-timer.C:
 	}
-	p.kill() // what the process has started may still run
+	p.kill() // children of the process may still run
 }

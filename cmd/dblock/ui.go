@@ -22,8 +22,8 @@ import (
 	"github.com/dblock-go/dblock/dblockweb"
 )
 
-// shutdownTime is for answers under way when the command ends: a Break has 15 s. Streams end at
-// once.
+// shutdownTime is the time for answers in flight when the command ends: a Break has 15 s. Streams
+// end at once.
 const shutdownTime = 20 * time.Second
 
 // ui serves the page.
@@ -33,10 +33,10 @@ func ui(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Show locks, queues, sessions and jobs as a web page on this machine, until ^C",
-		Long: `ui serves a web page that follows what happens. It prints an address with a secret in it. A browser that opens that gets a cookie, without
+		Long: `ui serves a web page that follows what happens. It prints an address with a secret in it. A browser that opens it gets a cookie, without
 which the page answers nothing. The cookie is for a random path: servers on other ports of this machine do not receive it. So other
 users of this machine see nothing, unless they learn the address: a command that has it as an argument (xdg-open) shows it in the list
-of processes. The page is read-only without --actions. After ^C it finishes what it is doing, a Break for up to 15 seconds; a second ^C
+of processes. The page is read-only without --actions. After ^C it finishes its requests, a Break for up to 15 seconds; a second ^C
 ends that too.
 
 Only this machine reaches it. From another one: ssh -L 8080:127.0.0.1:PORT, with the port of the address, and open the address with 8080
@@ -59,7 +59,7 @@ anybody in between can read the secret.`,
 				}
 				return serve(ctx, c.OutOrStdout(), listener, dblockweb.Handler(client, authorize(act)))
 			}
-			// the page tells where the database is away
+			// The page shows an unavailable database.
 			return o.using(ctx, func(d database) error { return d.locking(ctx, serves) })
 		},
 	}
@@ -81,8 +81,8 @@ func authorize(act bool) dblockweb.Option {
 	return dblockweb.Authorize(func(*http.Request) dblockweb.Access { return access })
 }
 
-// serve serves the page until ctx ends, and then finishes the answers in flight, unless there is
-// another signal.
+// serve serves the page until ctx ends, and then finishes the answers in flight, unless another
+// signal comes.
 func serve(ctx context.Context, out io.Writer, listener net.Listener, page http.Handler) error {
 	d := newDoor(listener, streamsUntil(ctx, page))
 	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -129,20 +129,20 @@ func streamsUntil(over context.Context, page http.Handler) http.Handler {
 // ticket is the parameter of the printed address that lets a browser in.
 const ticket = "ticket"
 
-// door lets those in who have opened the printed address: everybody on this machine reaches its
-// port, other users and pages of any site included.
+// door admits visitors that have opened the printed address. Its port can be reached by everyone on
+// this machine, including other users and pages of any site.
 type door struct {
 	page    http.Handler
-	address string // as it is printed
+	address string // as printed
 	local   bool   // only this machine reaches it
 	secret  string // the ticket
-	pass    string // what the cookie has instead of it
-	// the path of the page, random: browsers send a cookie to all ports of a host that are asked
-	// for its path
+	pass    string // the cookie's value, in place of the ticket
+	// root is the path of the page. It is random, because browsers send a cookie to all ports of a
+	// host that are asked for its path.
 	root string
 }
 
-// cookie is its name. Its path tells it from those of others.
+// cookie is the cookie's name. Its path distinguishes it from the cookies of other doors.
 const cookie = "dblock-ui"
 
 func newDoor(l net.Listener, page http.Handler) door {
@@ -160,7 +160,8 @@ func (d door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && r.URL.Path == "/" && same(r.URL.Query().Get(ticket), d.secret) {
 		http.SetCookie(w, &http.Cookie{Name: cookie, Value: d.pass, Path: d.root, HttpOnly: true,
 			SameSite: http.SameSiteStrictMode})
-		http.Redirect(w, r, d.root, http.StatusSeeOther) // so that the secret does not stay in the address
+		// so that the secret does not stay in the address
+		http.Redirect(w, r, d.root, http.StatusSeeOther)
 		return
 	}
 	if c, err := r.Cookie(cookie); err != nil || !same(c.Value, d.pass) {

@@ -13,17 +13,17 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// unlock takes a lock away from a holder that was seen.
+// unlock revokes a lock from a holder that was seen.
 func unlock(o *options) *cobra.Command {
 	var tokens []int64
 	var reason string
 	var yes bool
 	c := &cobra.Command{
 		Use:   "unlock NAME --token TOKEN --reason TEXT",
-		Short: "Take a lock away from its holder, which is told",
-		Long: `unlock takes a name from the holders with these tokens, which ls and show tell, and from no other: whoever got it since then keeps it.
-The next waiter has it at once. The holder is told, and its context ends; but until it has noticed, it may still act on what the lock
-protects: see that it is fenced (Guard, package fence), or stop it first.`,
+		Short: "Revoke a lock from its holder, which is notified",
+		Long: `unlock revokes a name from the holders with these tokens, which ls and show print, and from no other: a later holder keeps it. The next
+waiter gets the lock at once. The holder is notified, and its context ends; until it has noticed, it may still act on the protected
+resource: see that it is fenced (Guard, package fence), or stop it first.`,
 		Example: "  dblock unlock orders/42 --token 1795420000000000 --reason 'host is gone, ticket 123'",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -45,7 +45,7 @@ protects: see that it is fenced (Guard, package fence), or stop it first.`,
 	return c
 }
 
-// breaks shows whom it would hit, asks, and does it. Only the question takes as long as it takes.
+// breaks shows the affected holders, asks, and revokes. Only the question has no time limit.
 func (o *options) breaks(
 	ctx context.Context, c *cobra.Command, client *client, name, reason string, tokens []int64, yes bool,
 ) error {
@@ -83,13 +83,13 @@ func (o *options) breaks(
 
 func notHeld(is inspect.Info, tokens []int64) error {
 	if len(is.Holders) == 0 {
-		return fmt.Errorf("nobody has %q: nothing was done", is.Name)
+		return fmt.Errorf("%q is not held: nothing was done", is.Name)
 	}
 	var have []int64
 	for _, p := range is.Holders {
 		have = append(have, p.Token)
 	}
-	return fmt.Errorf("nobody has %q with token %d: its holders have %d; nothing was done", is.Name, tokens, have)
+	return fmt.Errorf("%q is not held with token %d: its holders have %d; nothing was done", is.Name, tokens, have)
 }
 
 // ask asks a holder to release a lock.

@@ -26,7 +26,7 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 			}
 		}
 		keeps(w.run("unlock", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed,
-			"nobody has \"n\" with token [1]: its holders have ["+token+"]")
+			"\"n\" is not held with token [1]: its holders have ["+token+"]")
 		keeps(w.run("unlock", "n", "--reason", "why not", "--yes"), exitUsage, "no --token")
 		keeps(w.run("unlock", "n", "--token", token, "--yes"), exitUsage, "no --reason")
 		s := w.answers("no\n", "unlock", "n", "--token", token, "--reason", "why not")
@@ -42,7 +42,7 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 		assert.ErrorIs(w, context.Cause(held.Context()), dblock.ErrLost)
 		contains(w, w.must("events", "--kind", "broken"), "the host is gone")
 		s = w.run("unlock", "n", "--token", token, "--reason", "again", "--yes")
-		if s.status != exitFailed || !strings.Contains(s.err, "nobody has \"n\": nothing was done") {
+		if s.status != exitFailed || !strings.Contains(s.err, "\"n\" is not held: nothing was done") {
 			w.Errorf("%+v", s)
 		}
 	})

@@ -12,25 +12,26 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// link is a name in a chain of waiting, and what keeps its rows locked.
+// link is a name in a chain of waiting, and the transactions that keep its rows locked.
 type link struct {
 	inspect.Info
 	Transactions []obstacle `json:",omitempty"`
-	Untold       string     `json:",omitempty"` // why the transactions cannot be told
+	Untold       string     `json:",omitempty"` // the reason why the transactions are unknown
 }
 
-// why follows who waits for whom.
+// why follows the waiting from a name to its end.
 func why(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "why NAME",
-		Short: "Follow who waits for whom, from a name to what keeps it",
-		Long: `why tells who has a name, what that one waits for itself, who has that, and so on to the end: a holder that waits for no lock, one whose
-session is over, holders that wait for each other, or a transaction of the application that keeps a row of dblock's tables locked, with
-the connection and the query that the server lists. On the host of a "dblock run" (Linux) it goes on with what the command waits for.
+		Short: "Follow the waiting from a name to the holder or transaction at its end",
+		Long: `why shows the holder of a name, the name that this holder waits for, its holder, and so on to the end: a holder that waits for no lock, one
+whose session has expired, holders that wait for each other, or a transaction of the application that keeps a row of dblock's tables
+locked, with the connection and the query that the server lists. On the host of a "dblock run" (Linux) it continues with the locks that
+the command waits for.
 
-To find such a transaction, why waits for the rows of each name as a release does, for a second at most, and gives them back. That needs
-the right to lock them, and to see what others do: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
-on performance_schema. On SQLite, Linux tells the process.`,
+To find such a transaction, why waits for the rows of each name as a release does, for a second at most, and unlocks them. That needs the
+right to lock them, and to see other sessions: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
+on performance_schema. On SQLite, Linux identifies the process.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := o.context(c.Context())
@@ -55,8 +56,8 @@ on performance_schema. On SQLite, Linux tells the process.`,
 	}
 }
 
-// why is the chain of a name. What keeps rows locked cannot be asked for on all of them: where it
-// cannot be told, the link says so.
+// why returns the chain of a name. Not every database can list the transactions that keep rows
+// locked: the link then says so.
 func (d database) why(ctx context.Context, name string) (chain []link, err error) {
 	err = d.locking(ctx, func(c *client) error {
 		i := inspect.New(c)
@@ -83,7 +84,7 @@ func (d database) why(ctx context.Context, name string) (chain []link, err error
 	return chain, err
 }
 
-// explain draws a chain as a tree: below a holder stands what it waits for.
+// explain draws a chain as a tree: below a holder stand the names that it waits for.
 func explain(chain []link) string {
 	var b strings.Builder
 	e := explanation{&b, chain, map[string]bool{}}
@@ -94,12 +95,12 @@ func explain(chain []link) string {
 type explanation struct {
 	io.Writer
 	chain []link
-	told  map[string]bool // the names that are
+	told  map[string]bool // the names already described
 }
 
 const step = "  "
 
-// name tells of a name, which the last holder on the way waits for.
+// name describes a name, which the last holder on the way waits for.
 func (e explanation) name(l link, way []string) {
 	margin := strings.Repeat(step, 2*len(way))
 	line := func(format string, a ...any) { fmt.Fprintf(e, margin+"%s\n", printable(fmt.Sprintf(format, a...))) }
@@ -122,11 +123,11 @@ func (e explanation) name(l link, way []string) {
 		line(step+"Whether a transaction has it locked is not known: %s", l.Untold)
 	case len(l.Holders) > 0 || len(l.Transactions) > 0:
 	case l.Rests > 0:
-		line(step+"Nobody has it. It rests for %s (MinHold).", span(l.Rests))
+		line(step+"It is free, and rests for %s (MinHold).", span(l.Rests))
 	case l.Queued > 0:
-		line(step + "Nobody has it: the first waiter takes it within a second.")
+		line(step + "It is free: the first waiter takes it within a second.")
 	default:
-		line(step + "Nobody has it: it can be had.")
+		line(step + "It is free.")
 	}
 	for _, h := range l.Holders {
 		awaited := e.awaited(h)
@@ -138,7 +139,7 @@ func (e explanation) name(l link, way []string) {
 	}
 }
 
-// awaited are the names that a holder waits for.
+// awaited returns the names that a holder waits for.
 func (e explanation) awaited(h inspect.Participant) (names []link) {
 	for _, l := range e.chain {
 		if l.AwaitedBy(h) || awaitedByChild(l.Info, h) {
@@ -165,11 +166,11 @@ func holder(p inspect.Participant) string {
 	return process(p) + " (" + p.App + ")"
 }
 
-// condition is what a holder does.
+// condition describes what a holder does.
 func condition(p inspect.Participant, awaits int) string {
 	switch {
 	case !p.Alive:
-		return "its time is over: the next waiter or the reaper takes it away"
+		return "it has expired: the next waiter or the reaper revokes the lock"
 	case awaits > 0:
 		return "it waits for"
 	}

@@ -45,7 +45,7 @@ func (w *world) in(tx *sql.Tx, statement string) {
 
 func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 	eachKind(t, func(w *world) {
-		contains(w, w.must("why", "nobody's"), "nobody's", "Nobody has it: it can be had.")
+		contains(w, w.must("why", "nobody's"), "nobody's", "It is free.")
 		w.owned("orders/1", "worker-1")
 		w.owned("stock/9", "worker-2")
 		w.waits("stock/9", 1, dblock.Owner("there", "worker-1"))
@@ -169,5 +169,5 @@ func TestWhySaysThatAHolderIsNoMore(t *testing.T) {
 	w.client = w.newClient(dblock.WithoutReaper())
 	w.lock("n", dblock.Lease(time.Hour))
 	w.exec("UPDATE dblock_locks SET expires_at = 1")
-	contains(t, w.must("why", "n"), "its time is over: the next waiter or the reaper takes it away")
+	contains(t, w.must("why", "n"), "it has expired: the next waiter or the reaper revokes the lock")
 }

@@ -2,5 +2,5 @@ package main
 
 import "errors"
 
-// writable does not know: access lists would have to be read as Windows does.
+// writable cannot tell: it would have to evaluate access lists as Windows does.
 func writable(string) error { return errors.ErrUnsupported }
