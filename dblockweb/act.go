@@ -26,10 +26,10 @@ type asking struct{ inspect.Info }
 type breaking struct {
 	inspect.Info
 	Token  int64
-	Holder *inspect.Participant // that has the token; nil: nobody has it any more
+	Holder *inspect.Participant // with that token; nil: it no longer holds the name
 }
 
-// outcome is what came of an intervention.
+// outcome is the result of an intervention.
 type outcome struct {
 	Name, Text string
 	status     int
@@ -55,8 +55,8 @@ func loadBreak(ctx context.Context, q query) (any, error) {
 	return b, nil
 }
 
-// tokenOf is the token of the holder that was seen. Without one Break would take the name from
-// whoever has it.
+// tokenOf returns the token of the holder that the person has seen. Without a token Break would
+// revoke the name from its present holder.
 func tokenOf(q query) (int64, error) {
 	token, err := strconv.ParseInt(q.get("token"), 10, 64)
 	if err != nil || token < 1 {
@@ -73,7 +73,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, p *page, q query) 
 		return
 	}
 	q.values = r.PostForm
-	// A browser that leaves does not end it halfway.
+	// An intervention continues if its browser leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
 	v := view{Page: "done", Now: time.Now(), Access: q.access}
@@ -86,8 +86,8 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, p *page, q query) 
 	h.pages["done"].write(w, done.status, v)
 }
 
-// unconfirmed is what an error leaves open. It may stand for a commit whose answer was lost. "":
-// nothing, since nothing was done.
+// unconfirmed describes an unknown outcome: the error may stand for a commit whose answer was lost.
+// "": nothing was done.
 func unconfirmed(ctx context.Context, err error, what string) string {
 	switch {
 	case status(err) != http.StatusServiceUnavailable:
@@ -98,7 +98,7 @@ func unconfirmed(ctx context.Context, err error, what string) string {
 	return fmt.Sprintf("Not confirmed: %s, or not. Look at the lock.", what)
 }
 
-// reason is what the person wrote, after who it is.
+// reason returns the person's name and text.
 func reason(q query) (string, error) {
 	text := strings.TrimSpace(q.get("reason"))
 	switch {

@@ -1,6 +1,7 @@
-// Package dblockweb is a web page for operators: who holds which lock, since when, who waits, and
-// for whom. It shows locks, sessions, jobs, elections and the history of one database, follows what
-// changes, and lets people ask holders for a lock or take it away, if the application says who may.
+// Package dblockweb is a web page for operators: the holders of locks, since when they hold them,
+// the waiters, and the locks that these wait for. It shows locks, sessions, jobs, elections and the
+// history of one database, and follows changes. It lets people ask holders for a lock or revoke it,
+// if the application allows that.
 //
 //	locks := dblockweb.Handler(client, dblockweb.Authorize(func(r *http.Request) dblockweb.Access {
 //		user := userOf(r)
@@ -13,58 +14,56 @@
 // # Where it can stand
 //
 // The handler looks only at the last part of a request's path, and all of its links are relative.
-// So it works below any path that ends with a slash, with http.StripPrefix or without, and behind a
+// So it works below any path that ends with a slash, with or without http.StripPrefix, and behind a
 // proxy that changes the path. Without the slash at the end it redirects to the same path with one.
-// It only knows the path that the proxy sends: where that ends with another name than the
-// browser's, the redirect has to be the proxy's. Everything is in the binary: no build step, no
-// other host.
+// It knows only the path that the proxy sends: if that path ends with another name than the
+// browser's, the proxy has to redirect. Everything is in the binary: no build step, no other host.
 //
-// # Who may do what
+// # Rights
 //
-// Without Authorize the page is read-only, for everybody who can reach it. Authorize decides for
-// each request. What it returns is an Access, whose zero value allows nothing: to look and to act
-// are two fields, so that no hook that was written for the one allows the other.
+// Without Authorize the page is read-only, for everyone who can reach it. Authorize decides for
+// each request. It returns an Access, whose zero value allows nothing. To look and to act are two
+// fields, so that no hook that was written for one allows the other.
 //
-// Break carries the token of the holder that the person has seen and confirmed. Where that holder
-// has released the lock meanwhile, nothing is taken from anybody, and the page says so. There is
-// one exception: where goroutines of one client pass a lock on in memory, any token of theirs
-// stands for all of them, and the one that has the lock by then loses it (see Client.Break).
+// Break carries the token of the holder that the person has seen and confirmed. If that holder has
+// released the lock meanwhile, nothing is revoked, and the page says so. There is one exception: if
+// goroutines of one client pass a lock on in memory, any token of theirs stands for all of them,
+// and the present holder among them loses the lock (see Client.Break).
 //
-// Ask and Break go on for up to 15 seconds, also when the browser leaves. Where they fail, it may
-// not be known whether they were done: the page says that it is not confirmed.
+// Ask and Break continue for up to 15 seconds, also if the browser leaves. If they fail, their
+// outcome may be unknown: the page says that it is not confirmed.
 //
-// # What the page defends itself against
+// # Defences
 //
 //   - Requests that another site makes a browser send: only POST changes anything, and
-//     http.CrossOriginProtection refuses what does not come from the page's own origin. Other
-//     sites, those on other ports or subdomains included, can link to the page; they cannot frame
-//     it, read it, or open its stream. Nothing is needed from the application's cookies.
+//     http.CrossOriginProtection refuses requests that do not come from the page's own origin.
+//     Other sites, including those on other ports or subdomains, can link to the page; they cannot
+//     frame it, read it, or open its stream. The page needs no cookies of the application.
 //   - Hostile text in names, metadata and reasons: it is escaped, and a Content-Security-Policy
 //     forbids every script but the page's own file, and every inline style.
-//   - Too many viewers: 64 streams at once, each of which reads at most twice a second, however
-//     often a lock changes. A viewer without a stream reloads.
+//   - Too many viewers: 64 streams at once, each of which reads at most twice a second, even if a
+//     lock changes more often. A viewer without a stream reloads.
 //
-// A reverse proxy that speaks plain HTTP with browsers must pass the header Host on: without HTTPS
-// browsers send nothing else by which the page's own forms can be told from those of others, and
-// they would be refused.
+// A reverse proxy that speaks plain HTTP with browsers must pass on the header Host. Without HTTPS,
+// browsers send no other header that distinguishes the page's own forms from those of other sites,
+// and all forms would be refused.
 //
-// # What it reads
+// # Reads
 //
-// A page shows at most so many rows, says so, and has a link to the next ones: 100 names with
-// waiters and 100 others, 100 sessions, 20 jobs with 50 slots each, 100 events, 50 elections. Of
-// each name the lists read all holders and the first 10 waiters. While somebody looks, a page is
-// read again every 2 to 5 seconds.
+// A page shows a limited number of rows, says so, and links to the next ones: 100 names with
+// waiters and 100 others, 100 sessions, 20 jobs with 50 slots each, 100 events, 50 elections. For
+// each name the lists read all holders and the first 10 waiters. While it is viewed, a page is read
+// again every 2 to 5 seconds.
 //
 // The page of one lock and the forms of Ask and Break also follow Watch. These pages read more than
-// they show: the whole queue of the lock, and the page of a lock also the queues of those that its
-// holders wait for, directly or through others, 1,000 names at most. Jobs cannot be read from a
-// name on: a later page of them also reads the last run of each job before.
+// they show: the whole queue of the lock. The page of a lock also reads the queues of the locks
+// that its holders wait for, directly or through others, at most 1,000 names. Jobs cannot be read
+// from a name on: a later page of them also reads the last run of each job before.
 //
-// Elections: the tables have no mark of an election. The page takes names for elections whose
+// Elections: the tables have no mark of an election. The page treats a name as an election if its
 // history has an event "elected" or "resigned", which package election writes. The holder whose
 // token is that of the last "elected" leads.
 //
-// Jobs: a slot of OncePer without a run, between the first run that is known and now, is shown as
-// missed; now is by this machine's clock. Of OnceAt the database has no schedule: only runs are
-// shown.
+// Jobs: a slot of OncePer without a run, between the first known run and now, is shown as missed;
+// now is by this machine's clock. The database has no schedule of OnceAt: only runs are shown.
 package dblockweb

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// The kinds of events that package election writes.
+// Kinds of events that package election writes.
 const (
 	elected  = "elected"
 	resigned = "resigned"
@@ -22,13 +22,13 @@ const (
 
 type elections struct {
 	List []election
-	Full bool // there may be others, whose last term began before those that were read
+	Full bool // there may be others, whose last term began before the events read
 }
 
 type election struct {
 	Name       string
 	Info       inspect.Info
-	Leader     *inspect.Event // of the term that goes on; nil: nobody leads
+	Leader     *inspect.Event // of the present term; nil: no leader
 	Candidates int
 	Terms      []inspect.Event // the latest first
 }
@@ -75,7 +75,7 @@ func loadElections(ctx context.Context, q query) (any, error) {
 	return e, nil
 }
 
-// firstPlaces shows a name as Lock does, with the first places of its queue only. A name is the
+// firstPlaces reads a name as Lock does, with only the first places of its queue. A name is the
 // first of those that begin with it: if List begins with another name, this one is idle.
 func firstPlaces(ctx context.Context, of Source, name string) (inspect.Info, error) {
 	infos, err := take(of.List(ctx, inspect.Filter{Prefix: name, Limit: 1}), 1)

@@ -14,7 +14,7 @@ type events struct {
 	Name, Kinds string
 	Before      int64
 	List        []inspect.Event
-	Next        int64 // the ID before which the list goes on; 0: there are no more
+	Next        int64 // the ID before which the list continues; 0: there are no more
 }
 
 func loadEvents(ctx context.Context, q query) (any, error) {

@@ -12,22 +12,22 @@ import (
 	"github.com/dblock-go/dblock/jobs"
 )
 
-// mostStreams is how many viewers a handler updates at a time.
+// mostStreams bounds the viewers that a handler updates at a time.
 const mostStreams = 64
 
-// Access is what one request may do. The zero value: nothing.
+// Access is the set of rights of one request. The zero value: none.
 type Access struct {
 	Look bool   // see the pages
-	Act  bool   // ask holders for a lock, and take locks away
-	By   string // who acts; stands before the reason, in the history. "": nothing does
+	Act  bool   // ask holders for a lock, and revoke locks
+	By   string // the acting person, before the reason in the history; "": no name
 }
 
 // Option configures a Handler.
 type Option func(*handler)
 
-// Authorize sets what decides what a request may do. It is called once for each request, and of a
-// stream of updates also before each update, with the request that opened it, by several goroutines
-// at once. Default: everybody may look, and nobody may act.
+// Authorize sets the function that decides the rights of a request. It is called once for each
+// request, and for a stream also before each update, with the request that opened the stream, by
+// several goroutines at once. Default: everyone may look, and none may act.
 func Authorize(access func(r *http.Request) Access) Option {
 	return func(h *handler) {
 		if access != nil {
@@ -44,7 +44,7 @@ func Handler[TX any](client *dblock.Client[TX], options ...Option) http.Handler 
 	return HandlerOf(database{inspect.New(client), jobs.New(client), client}, options...)
 }
 
-// HandlerOf is Handler with another source of what the page shows, such as one that hides names.
+// HandlerOf is Handler with another source of data, such as one that hides names.
 func HandlerOf(of Source, options ...Option) http.Handler {
 	h := &handler{
 		of: of, access: func(*http.Request) Access { return Access{Look: true} },
@@ -62,7 +62,7 @@ type handler struct {
 	of      Source
 	access  func(r *http.Request) Access
 	own     http.CrossOriginProtection
-	streams chan struct{} // one for each that is open
+	streams chan struct{} // full when the most streams are open
 	pages   map[string]*page
 }
 
@@ -74,7 +74,7 @@ var files = map[string]string{
 	"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
 }
 
-// policy is what a browser may do on a page: load its own files, and nothing else.
+// policy limits a browser on the page to loading the page's own files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
@@ -127,10 +127,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// withSlash is where a request leads that left out the slash at the end of the path at which the
-// page stands: from there relative links would lead astray. "": it did not, or only looks like it.
+// withSlash returns the redirect for a request that left out the slash at the end of the page's
+// path: relative links would lead astray. "": the slash is not missing, or the path only looks so.
 func withSlash(r *http.Request) string {
-	at, _, _ := strings.Cut(r.RequestURI, "?") // as the browser has it: of URL.Path nothing is left
+	// as the browser sent it: StripPrefix empties URL.Path
+	at, _, _ := strings.Cut(r.RequestURI, "?")
 	if r.URL.Path != "" || r.Method != http.MethodGet && r.Method != http.MethodHead ||
 		!strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") {
 		return ""
@@ -142,8 +143,8 @@ func withSlash(r *http.Request) string {
 	return to
 }
 
-// foreign reports whether another site's page asks, but for a link that a person follows. Other
-// ports and subdomains are other sites here: anybody may have them.
+// foreign reports whether another site's page sent the request, except for a link that a person
+// follows. Other ports and subdomains are other sites here, since anyone may control them.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -152,7 +153,7 @@ func foreign(r *http.Request) bool {
 	return false
 }
 
-// query is what a page is asked for.
+// query has the parameters of a request for a page.
 type query struct {
 	of     Source
 	access Access

@@ -12,13 +12,13 @@ import (
 const (
 	shownJobs  = 20
 	shownSlots = 50 // of a strip
-	shownRuns  = 50 // of one job; no fewer than shownSlots, so that a strip lacks none
+	shownRuns  = 50 // of one job; at least shownSlots, so that a strip is complete
 )
 
 type jobList struct {
 	After string
 	List  []job
-	Next  string // the job after which the list goes on; "": there are no more
+	Next  string // the job after which the list continues; "": there are no more
 }
 
 type job struct {
@@ -30,8 +30,8 @@ type job struct {
 	Full  bool // there may be earlier runs
 }
 
-// loadJobs reads jobs in the order of their names. The library has no way to begin behind a name:
-// those before a later page are read with it.
+// loadJobs reads jobs in the order of their names. The library cannot begin at a name: jobs before
+// a later page are read with it.
 func loadJobs(ctx context.Context, q query) (any, error) {
 	j := jobList{After: q.get("after")}
 	for run, err := range q.of.Jobs(ctx) {
@@ -78,7 +78,7 @@ func interval(r jobs.Run) time.Duration {
 	return 0
 }
 
-// result is what came of a run.
+// result describes the outcome of a run.
 func result(r jobs.Run) string {
 	switch {
 	case r.Err != "":
@@ -94,7 +94,7 @@ type strip struct {
 	Width                int
 	Cells                []cell
 	Ran, Failed, Missed  int
-	Slots                bool // missed slots can be told
+	Slots                bool // missed slots are known
 	CellWidth, CellSpace int
 }
 
@@ -119,10 +119,10 @@ func (s *strip) add(class, title string) {
 	}
 }
 
-// stripOf draws runs, the latest first. Of OncePer it draws the slots of the latest interval up to
-// the present one, which follow from its length, also those without a run. A slot before the first
-// run that was read is unknown, and the present one is open: neither is missed. now is this
-// machine's.
+// stripOf draws runs, the latest first. For OncePer it draws the slots of the latest interval up to
+// the present one, which follow from its length, also slots without a run. A slot before the first
+// run that was read is unknown, and the present one is open: neither is missed. now is by this
+// machine's clock.
 func stripOf(runs []jobs.Run, now time.Time) strip {
 	var s strip
 	if len(runs) == 0 {
@@ -152,8 +152,8 @@ func stripOf(runs []jobs.Run, now time.Time) strip {
 	return s
 }
 
-// slotOf is what became of a slot: that of its own run, or of one that began in it under another
-// interval.
+// slotOf returns the state of a slot: that of its own run, or of a run that began in it under
+// another interval.
 func slotOf(runs []jobs.Run, begins, ends time.Time) (class, title string) {
 	for _, r := range runs {
 		if r.SlotEnds.Equal(ends) && interval(r) == ends.Sub(begins) {

@@ -19,7 +19,7 @@ type lock struct {
 	First   []inspect.Participant // of the waiters
 	Picture picture
 	Chain   waiting
-	Job     string // whose lock it is; "": none
+	Job     string // the job whose lock it is; "": none
 	Events  []inspect.Event
 	Full    bool // there may be more events
 }
@@ -42,22 +42,22 @@ func loadLock(ctx context.Context, q query) (any, error) {
 	return l, err
 }
 
-// waiting is a name in the chain of waiting, and who holds it.
+// waiting is a name in the chain of waiting, with its holders.
 type waiting struct {
 	inspect.Info
 	By    []blocker
-	Cycle bool // it stands further up in its branch: those in between wait for each other
-	Above bool // it stands elsewhere in the chain, with what its holders wait for
-	Cut   bool // too many names stand in the chain already: what its holders wait for is left out
+	Cycle bool // it stands further up in its branch: the names in between wait for each other
+	Above bool // it stands elsewhere in the chain, with the names that its holders wait for
+	Cut   bool // the chain has too many names: those that its holders wait for are left out
 }
 
-// blocker is a holder, and what it waits for itself.
+// blocker is a holder, and the names that it waits for.
 type blocker struct {
 	inspect.Participant
 	For []waiting
 }
 
-// Waits reports whether a holder waits for something itself.
+// Waits reports whether a holder waits for a name.
 func (w waiting) Waits() bool {
 	return slices.ContainsFunc(w.By, func(b blocker) bool { return len(b.For) > 0 })
 }
@@ -70,7 +70,7 @@ func (w waiting) HasCycle() bool {
 	})
 }
 
-// chainOf makes a tree of what Why has returned.
+// chainOf makes a tree of the result of Why.
 func chainOf(infos []inspect.Info) waiting {
 	shown := map[string]bool{}
 	var descend func(info inspect.Info, path []string) waiting

@@ -9,18 +9,20 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// shownNames is how many names with waiters the overview shows, and how many others.
+// shownNames bounds the names with waiters that the overview shows, and the other names.
 const shownNames = 100
 
 type overview struct {
 	Prefix, Host, Older, After string
 	Contended, Others          []inspect.Info
-	Full                       bool   // there may be more names with waiters
-	Next                       string // the name after which the others go on; "": there are no more
+	Full                       bool // there may be more names with waiters
+	// the name after which the others continue; "": there are no more
+	Next string
 }
 
 // loadOverview reads the first names with waiters, and then a page of all names. A later page has
-// all names only, also those with waiters: it does not know which of them the first page showed.
+// only all names, including those with waiters: it does not know which of them the first page
+// showed.
 func loadOverview(ctx context.Context, q query) (any, error) {
 	o := overview{Prefix: q.get("prefix"), Host: q.get("host"), Older: q.get("older"), After: q.get("after")}
 	f := inspect.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames}
@@ -59,10 +61,10 @@ func loadOverview(ctx context.Context, q query) (any, error) {
 	return o, nil
 }
 
-// heldSince is since when the name has its oldest holder.
+// heldSince returns the time since which the name has its oldest holder.
 func heldSince(i inspect.Info) time.Time { return oldest(i.Holders) }
 
-// waitsSince is since when the oldest waiter waits that was read.
+// waitsSince returns the time since which the oldest waiter that was read waits.
 func waitsSince(i inspect.Info) time.Time { return oldest(i.Waiters) }
 
 func oldest(participants []inspect.Participant) (since time.Time) {

@@ -17,16 +17,16 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// loadTime bounds what is read for a page: in a failover a page says so at once.
+// loadTime bounds the reads for a page: in a failover the page reports that soon.
 const loadTime = 3 * time.Second
 
 // page is one of the pages.
 type page struct {
-	name  string // of its template, and in links; the overview has none in links
+	name  string // of its template and in links; links to the overview have none
 	load  func(ctx context.Context, q query) (any, error)
-	every time.Duration // how often a stream reads it; 0: it is not live
-	watch bool          // a stream also follows the lock that the page is about
-	acts  bool          // it is only for those who may act
+	every time.Duration // the interval at which a stream reads it; 0: not live
+	watch bool          // a stream also follows the lock of the page
+	acts  bool          // only for requests that may act
 	post  func(ctx context.Context, q query) (outcome, error)
 
 	text *template.Template
@@ -43,7 +43,7 @@ func pages() map[string]*page {
 		{name: "events", load: loadEvents, every: 2 * time.Second},
 		{name: "ask", load: loadAsk, every: 2 * time.Second, watch: true, acts: true, post: postAsk},
 		{name: "break", load: loadBreak, every: 2 * time.Second, watch: true, acts: true, post: postBreak},
-		{name: "done"}, // what a POST answers
+		{name: "done"}, // the answer to a POST
 	}
 	named := map[string]*page{}
 	for _, p := range all {
@@ -58,7 +58,7 @@ func pages() map[string]*page {
 //go:embed templates
 var templates embed.FS
 
-// view is what templates see.
+// view is the data of a template.
 type view struct {
 	Page    string
 	Live    bool
@@ -68,12 +68,12 @@ type view struct {
 	Data    any // nil: it could not be read
 }
 
-// badRequest is an error of whoever has written the request.
+// badRequest is the error of an invalid request.
 type badRequest string
 
 func (b badRequest) Error() string { return string(b) }
 
-// status is that of a page that cannot be shown.
+// status returns the HTTP status for an error.
 func status(err error) int {
 	switch {
 	case err == nil:
@@ -107,7 +107,7 @@ func (p *page) read(ctx context.Context, q query) (view, error) {
 			v.Problem = fmt.Sprintf("No answer within %v: a failover may be under way. %s", loadTime,
 				strings.Join(strings.Fields(v.Problem), " "))
 		}
-		// what the request asks for does not come with time
+		// Waiting does not mend any other error.
 		v.Live = v.Live && status(err) == http.StatusServiceUnavailable
 		return v, err
 	}
@@ -126,11 +126,10 @@ func (p *page) write(w http.ResponseWriter, status int, v view) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// main writes what of a page changes.
+// main writes the part of a page that changes.
 func (p *page) main(w io.Writer, v view) error { return p.text.ExecuteTemplate(w, "main", v) }
 
-// take keeps no more than most rows, which is also the limit of what is asked for where there can
-// be one. Where there are so many there may be others.
+// take reads at most most rows. If it returns that many, there may be more.
 func take[T any](rows iter.Seq2[T, error], most int) (list []T, err error) {
 	for row, err := range rows {
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 // Sizes of the picture of a queue, which fits on a narrow screen.
 const (
 	pictureWidth = 340
-	boxLeft      = 34 // the line of the queue is left of the boxes
+	boxLeft      = 34 // the line of the queue is to the left of the boxes
 	boxHeight    = 42
 	boxStep      = 52
 	boxLetters   = 42 // of the small text
@@ -32,10 +32,10 @@ type box struct {
 	Title, First, Second   string
 	TextX, FirstY, SecondY int
 	DotX, DotY, PlaceY     int
-	Line                   string // to the one before; of the first to the holder
+	Line                   string // to the previous box; of the first to the holder
 }
 
-// permits is how many units of a semaphore are given out.
+// permits describes the units of a semaphore that are in use.
 type permits struct {
 	Y, X, W, Used int // Used is a width
 	Text          string
@@ -122,7 +122,7 @@ func wants(p inspect.Participant, of int) string {
 	return "the whole name"
 }
 
-// cut is the beginning of a text that must fit.
+// cut shortens a text so that it fits.
 func cut(s string, letters int) string {
 	if runes := []rune(s); len(runes) > letters {
 		return string(runes[:letters-1]) + "…"

@@ -12,7 +12,7 @@ type sessions struct {
 	Host, App, After string
 	Dead             bool
 	List             []inspect.Session
-	Next             string // the session after which the list goes on; "": there are no more
+	Next             string // the session after which the list continues; "": there are no more
 }
 
 func loadSessions(ctx context.Context, q query) (any, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/jobs"
 )
 
-// Source is what the page shows and acts upon. Its methods are those of an inspect.Inspector, a
-// jobs.Runner and a dblock.Client.
+// Source supplies the data and the actions of the page. Its methods are those of an
+// inspect.Inspector, a jobs.Runner and a dblock.Client.
 type Source interface {
 	Lock(ctx context.Context, name string) (inspect.Info, error)
 	Why(ctx context.Context, name string) ([]inspect.Info, error)
@@ -23,7 +23,7 @@ type Source interface {
 	Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error)
 }
 
-// breaker is a *dblock.Client, of any type of transactions.
+// breaker is a *dblock.Client with any type of transactions.
 type breaker interface {
 	Ask(ctx context.Context, name, reason string) error
 	Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error)

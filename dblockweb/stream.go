@@ -13,21 +13,23 @@ import (
 )
 
 const (
-	leastPause  = 500 * time.Millisecond // between two reads of a stream, however often its lock changes
-	heartbeat   = 15 * time.Second       // so that proxies do not take a quiet stream for a dead one
-	writeTime   = 10 * time.Second       // a viewer that does not read for so long is gone
-	watchAgain  = time.Second            // after Watch has failed
-	reconnectMs = 2000                   // how soon a browser opens a stream again
+	// between two reads of a stream, even if its lock changes more often
+	leastPause  = 500 * time.Millisecond
+	heartbeat   = 15 * time.Second // keeps proxies from closing a quiet stream
+	writeTime   = 10 * time.Second // a viewer that reads nothing for so long is gone
+	watchAgain  = time.Second      // after Watch has failed
+	reconnectMs = 2000             // the delay before a browser reopens a stream
 )
 
 // update is a message of a stream.
 type update struct {
-	Now  int64  `json:"now"`            // of this machine, in milliseconds, since the browser's clock may be wrong
+	// by this machine's clock, in milliseconds, since the browser's may be wrong
+	Now  int64  `json:"now"`
 	HTML string `json:"html,omitempty"` // of <main>
 	Text string `json:"text,omitempty"` // of a problem
 }
 
-// ticking is what of a page changes by itself, in the browser too.
+// ticking matches the parts of a page that the browser updates by itself.
 var ticking = regexp.MustCompile(`>[^<]*</time>`)
 
 // stream sends a page whenever it has changed, until the request ends.
@@ -62,7 +64,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, p *page, q quer
 	poll, beat := time.NewTicker(p.every), time.NewTicker(heartbeat)
 	defer poll.Stop()
 	defer beat.Stop()
-	var last string // what the browser shows, but for what ticks
+	var last string // the last page sent, without the ticking parts
 	for {
 		if q.access = h.access(r); !q.access.Look {
 			return
@@ -106,7 +108,8 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, p *page, q quer
 	}
 }
 
-// watch tells of changes of a lock until ctx ends. While the database is away, the poll tells that.
+// watch signals changes of a lock until ctx ends. While the database is unavailable, the poll
+// reports that.
 func (h *handler) watch(ctx context.Context, name string, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		for _, err := range h.of.Watch(ctx, name) {
@@ -115,15 +118,15 @@ func (h *handler) watch(ctx context.Context, name string, changed chan<- struct{
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // one change is as good as two
+			default: // a pending signal covers this change too
 			}
-			pause(ctx, leastPause) // meanwhile Watch reads nothing
+			pause(ctx, leastPause) // Watch reads nothing meanwhile
 		}
 		pause(ctx, watchAgain)
 	}
 }
 
-// pause reports false where ctx has ended first.
+// pause returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -141,7 +144,7 @@ type sender struct {
 
 func (s sender) message(event string, u update) error {
 	var text bytes.Buffer
-	encoder := json.NewEncoder(&text) // of one line, whatever is in a name
+	encoder := json.NewEncoder(&text) // one line, whatever a name contains
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(u); err != nil {
 		return err
@@ -149,10 +152,11 @@ func (s sender) message(event string, u update) error {
 	return s.send("event: %s\ndata: %s\n", event, text.String())
 }
 
-// send writes at once. The server's WriteTimeout is for answers that end: here each message has its
-// own.
+// send writes at once. Each message has a write deadline of its own, since the server's
+// WriteTimeout is for answers that end.
 func (s sender) send(format string, arguments ...any) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime)) // what cannot set one, has none
+	// an error: the connection has no deadlines
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := fmt.Fprintf(s, format, arguments...); err != nil {
 		return err
 	}

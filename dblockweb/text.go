@@ -20,9 +20,9 @@ var functions = template.FuncMap{
 	"pairs": pairs, "dict": dict, "add": func(a, b int) int { return a + b }, "result": result, "entries": entries,
 }
 
-// printable is a text as a page shows it: quoted where it holds what has no shape of its own, or
-// changes that of its neighbours, such as line breaks, marks of direction, or bytes that are no
-// UTF-8.
+// printable returns a text as a page shows it. It quotes a text with characters that have no shape
+// of their own, or change that of their neighbours, such as line breaks, marks of direction, or
+// bytes that are not UTF-8.
 func printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s
@@ -30,10 +30,10 @@ func printable(s string) string {
 	return strconv.Quote(s)
 }
 
-// age is a time that has passed. live.js has the same.
+// age formats the time since a moment. live.js does the same.
 func age(since time.Time) string { return span(time.Since(since)) }
 
-// left is what is left of a participant's time.
+// left formats the time that a participant has left.
 func left(until time.Time) string {
 	if d := time.Until(until); d > 0 {
 		return span(d)
@@ -41,7 +41,7 @@ func left(until time.Time) string {
 	return "over"
 }
 
-// span is a duration in two units at most. live.js has the same.
+// span formats a duration with two units at most. live.js does the same.
 func span(d time.Duration) string {
 	s := max(int64(d/time.Second), 0)
 	switch {
@@ -55,7 +55,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", s/86400, s%86400/3600)
 }
 
-// every is the length of a slot.
+// every formats the length of a slot.
 func every(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -67,7 +67,7 @@ func every(d time.Duration) string {
 	return text
 }
 
-// clock is a moment. The pages say that it is UTC.
+// clock formats a moment. The pages say that it is in UTC.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -84,7 +84,7 @@ func process(p inspect.Participant) string {
 	return printable(who)
 }
 
-// claim is how a participant has a name, or wants it.
+// claim describes how a participant holds a name, or wants it.
 func claim(p inspect.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
@@ -95,7 +95,7 @@ func claim(p inspect.Participant, of int) string {
 	return "exclusive"
 }
 
-// pairs are in the order of their keys.
+// pairs lists a map in the order of its keys.
 func pairs(m map[string]string) (list [][2]string) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		list = append(list, [2]string{printable(k), printable(m[k])})
@@ -103,7 +103,7 @@ func pairs(m map[string]string) (list [][2]string) {
 	return list
 }
 
-// dict hands several values to a template.
+// dict passes several values to a template.
 func dict(keysAndValues ...any) map[string]any {
 	m := map[string]any{}
 	for i := 0; i+1 < len(keysAndValues); i += 2 {
