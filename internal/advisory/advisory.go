@@ -1,6 +1,6 @@
-// Package advisory keeps locks in PostgreSQL's advisory locks. postgres.Advisory says what users
-// may expect of them. Package sessionlock decides what happens on which connection; this package is
-// its Server, and LockTx.
+// Package advisory keeps locks in PostgreSQL's advisory locks, as postgres.Advisory documents them.
+// Package sessionlock decides which connection runs each operation. This package is its Server, and
+// LockTx.
 //
 // # Keys
 //
@@ -13,14 +13,14 @@
 // end with a transaction, and the connection is idle while they are held. Its operations are
 // prepared statements, of which one round trip carries any number.
 //
-// A waiter's connection keeps the client's place in the queue inside a transaction, because the
-// server can end the session of a stopped process only there, on PostgreSQL 13
-// (idle_in_transaction_session_timeout). A wait that is called off is cancelled in the server, and
-// the connection survives.
+// A waiter's connection keeps the client's place in the queue inside a transaction, because on
+// PostgreSQL 13 the server can end the session of a stopped process only there
+// (idle_in_transaction_session_timeout). An abandoned wait is cancelled in the server, and the
+// connection survives.
 //
 // LockTx waits on the connection of the caller's transaction. The lock is the transaction's and the
 // queue the session's: a transaction's advisory lock cannot be released before the transaction
-// ends. Everything is done under a savepoint, so that the transaction can go on after an error.
+// ends. Everything is done under a savepoint, so that the transaction can continue after an error.
 package advisory
 
 import (

@@ -10,10 +10,10 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// cancellable runs statements that may wait. When ctx ends it asks the server to cancel them, again
-// and again until they have ended, so that the connection survives, unless they have not ended
-// after the grace. It reports how often the server was asked. When it returns, no request is on its
-// way any more.
+// cancellable runs statements that may wait. When ctx ends, it asks the server repeatedly to cancel
+// them until they have ended, so that the connection survives. Statements that have not ended after
+// the grace break the connection. cancels is the number of requests. When cancellable returns, no
+// request is in flight.
 func cancellable(
 	ctx context.Context, conn *pgconn.PgConn, run func(ctx context.Context) error,
 ) (cancels int, err error) {

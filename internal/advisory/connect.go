@@ -14,7 +14,7 @@ import (
 )
 
 // The application sets these timeouts for its own statements: a lock may be held and waited for
-// longer. Which of them a server has stands in its pg_settings.
+// longer. pg_settings lists those that a server has.
 var (
 	timeouts = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout",
 		"idle_in_transaction_session_timeout"}
@@ -32,20 +32,20 @@ func (s server) open(ctx context.Context) (*pgx.Conn, error) {
 				config.RuntimeParams[timeout] = "0"
 			}
 		}
-		// It is tempting to leave this to the application's handler, but one that asks the server
-		// to cancel when a context ends would do so each time that a watch is interrupted.
+		// It is tempting to leave this to the application's handler, but a handler that asks the
+		// server to cancel when a context ends would do so each time that Watch is interrupted.
 		config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 		}
 	})
 }
 
-// whichServer identifies the running server, by the moment of its start. A server whose advisory
-// locks do not exclude is refused.
+// whichServer identifies the running server, by the moment of its start. It refuses a server whose
+// advisory locks do not exclude.
 func whichServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 	rows, err := simple(ctx, conn, "SELECT version(); SELECT (extract(epoch FROM pg_postmaster_start_time()) * "+
 		"1000000)::int8")
-	if len(rows) > 0 { // what such a server says to the second does not matter
+	if len(rows) > 0 { // the answer of such a server to the second statement does not matter
 		err = driver.Join(foreign.Refuse(rows[0]), err)
 	}
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
-// The operations. One that does not wait must not pass the queue: it takes a share of the queue for
-// the length of the statement. A share, so that two of these do not take each other for a waiter.
+// Operations. One that does not wait must not pass the queue: it takes a share of the queue for the
+// length of the statement. With a share, two of these do not take each other for a waiter.
 const prepareOps = `
 	PREPARE dblock_try (int8, int8) AS SELECT CASE WHEN pg_try_advisory_lock_shared($2) THEN
 		CASE WHEN pg_try_advisory_lock($1) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END
@@ -75,8 +75,8 @@ func (p *pin) Watch(ctx context.Context) error {
 	}
 }
 
-// Run sends all operations in one round trip. A session lock that one of them takes or gives stays
-// taken or given when a later one fails.
+// Run sends all operations in one round trip. A session lock that one of them takes or releases
+// stays taken or released if a later one fails.
 func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 	for len(ops) > 0 {
 		results, err := p.send(ctx, ops)
@@ -99,8 +99,8 @@ func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 		if p.conn.IsClosed() || !errors.As(err, &refused) || refused.Code != pgserver.OutOfMemory || done == len(ops) {
 			return err
 		}
-		// The server's table of locks is full. Where the queue's share fitted and the lock did not,
-		// the share has to be given back.
+		// The server's table of locks is full. If the queue's share fitted and the lock did not,
+		// the share has to be released.
 		op := ops[done]
 		op.Err = pgserver.Interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
 		if op.Kind == sessionlock.Try {
@@ -115,7 +115,7 @@ func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 }
 
 // send sends a single operation without a batch: a batch starts a goroutine that writes, which is a
-// good part of what a free lock costs.
+// good part of the cost of a free lock.
 func (p *pin) send(ctx context.Context, ops []*sessionlock.Op[keys]) ([]*pgconn.Result, error) {
 	if len(ops) == 1 {
 		name, args := prepared(ops[0])
@@ -132,7 +132,7 @@ func (p *pin) send(ctx context.Context, ops []*sessionlock.Op[keys]) ([]*pgconn.
 
 var binaryFormats = []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}
 
-// prepared is an operation's prepared statement and its arguments.
+// prepared returns an operation's prepared statement and its arguments.
 func prepared(op *sessionlock.Op[keys]) (name string, args [][]byte) {
 	args = [][]byte{int8Bytes(op.Key.lock)}
 	switch op.Kind {
@@ -150,5 +150,5 @@ func prepared(op *sessionlock.Op[keys]) (name string, args [][]byte) {
 	return name, args
 }
 
-// int8Bytes is a key in PostgreSQL's binary format.
+// int8Bytes encodes a key in PostgreSQL's binary format.
 func int8Bytes(key int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(key)) }

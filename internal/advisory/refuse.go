@@ -24,18 +24,18 @@ var (
 const (
 	whichBackend = "SELECT pg_backend_pid(); SELECT pg_is_in_recovery()"
 
-	// probes is the number of looks. An idle pooler shows itself at the first; on a busy one each
-	// look is a fresh chance.
+	// probes is the number of attempts. The first one detects an idle pooler; on a busy one each
+	// attempt is a new chance.
 	probes = 3
 )
 
-// refuse finds out whether a connection cannot keep locks.
+// refuse returns an error if a connection cannot keep locks.
 //
 // A pooler that lends by the transaction may lend the same server connection each time, above all
 // when it is idle. So a second connection opens a transaction directly after the first one was
-// served. If the pooler gives it the backend of the first connection, the pooler has shown itself.
-// If the pooler gives it another backend, and has moved the first connection meanwhile, the first
-// connection shows it. Asking twice in a row finds a pooler that lends its connections in turn.
+// served. If it gets the backend of the first connection, the pooler is detected. If it gets
+// another backend, and the pooler has moved the first connection meanwhile, a query on the first
+// connection shows it. Asking twice in a row detects a pooler that lends its connections in turn.
 func (s server) refuse(ctx context.Context, conn *pgx.Conn) error {
 	mine, err := backend(ctx, conn)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s server) refuse(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// backend is the process that serves a connection now.
+// backend returns the process that serves a connection now.
 func backend(ctx context.Context, conn *pgx.Conn) (pid string, err error) {
 	answers, err := simple(ctx, conn, whichBackend)
 	switch {

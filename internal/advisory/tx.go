@@ -19,27 +19,27 @@ const (
 	releaseTx = "RELEASE SAVEPOINT dblock_advisory"
 	backTx    = "ROLLBACK TO SAVEPOINT dblock_advisory"
 
-	// The queue is a session's lock even here: only a session's lock can be given back before the
-	// transaction ends. With the savepoint it can be given back after an error too.
+	// The queue is a session's lock even here: only a session's lock can be released before the
+	// transaction ends. With the savepoint it can be released after an error too.
 	tryTx = `SELECT CASE WHEN pg_try_advisory_lock_shared($2::int8) THEN
 		CASE WHEN pg_try_advisory_xact_lock%s($1::int8) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END
 		ELSE CASE WHEN pg_advisory_unlock_shared($2) THEN 0 ELSE 2 END END ELSE 0 END`
 
-	// Whether the transaction has the lock already, in either mode: it must not wait behind the
-	// waiters for a lock of its own.
+	// ownTx tells whether the transaction has the lock already, in either mode: it must not wait
+	// behind the waiters for its own lock.
 	ownTx = `SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database
 		WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
 		AND l.objsubid = 1 AND l.classid = $1::int8::oid AND l.objid = $2::int8::oid)`
 )
 
 // LockTx takes names until a transaction ends, in their order. It waits on the caller's own
-// connection, in the same queue as all others, and also excludes what this client holds itself.
-// When ctx ends, the wait is cancelled in the server, under a savepoint, and the transaction goes
-// on. It also goes on after the application's own lock_timeout and statement_timeout.
+// connection, in the same queue as all others, and also excludes locks of this client. When ctx
+// ends, the wait is cancelled in the server, under a savepoint, and the transaction continues. It
+// also continues after the application's own lock_timeout and statement_timeout.
 //
 // At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first
-// statement began. Where that is this one, the transaction sees the database as of before the wait:
-// lock at READ COMMITTED, or expect a serialisation error.
+// statement began. If LockTx is that statement, the transaction sees the database as it was before
+// the wait: lock at READ COMMITTED, or expect a serialisation error.
 func (c *Client) LockTx(ctx context.Context, tx pgx.Tx, names ...string) error {
 	return c.InTx(ctx, "locktx", names, true, inTx(tx, false))
 }
@@ -54,7 +54,7 @@ func (c *Client) LockSharedTx(ctx context.Context, tx pgx.Tx, names ...string) e
 	return c.InTx(ctx, "locksharedtx", names, true, inTx(tx, true))
 }
 
-// inTx takes one name in a transaction.
+// inTx returns the function that takes one name in a transaction.
 func inTx(tx pgx.Tx, shared bool) func(ctx context.Context, name string, wait bool) (bool, error) {
 	return func(ctx context.Context, name string, wait bool) (bool, error) {
 		if tx == nil {
@@ -64,8 +64,8 @@ func inTx(tx pgx.Tx, shared bool) func(ctx context.Context, name string, wait bo
 	}
 }
 
-// lockTx takes a name. With wait false it returns false where the name has another holder. After an
-// error the transaction is as it was before.
+// lockTx takes a name. With wait false it returns false if the name has another holder. After an
+// error the transaction is unchanged.
 func lockTx(ctx context.Context, tx pgx.Tx, name string, shared, wait bool) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -110,7 +110,7 @@ func (t txLock) try(ctx context.Context) (bool, error) {
 	return answer == 1, nil
 }
 
-// wait queues for the lock. The savepoint is set before anything can be cancelled.
+// wait joins the queue for the lock. The savepoint is set before anything can be cancelled.
 func (t txLock) wait(ctx context.Context) (bool, error) {
 	end, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -130,7 +130,7 @@ func (t txLock) wait(ctx context.Context) (bool, error) {
 		})
 	}
 	if cancels > 0 {
-		// Even if the lock was taken in the same moment: a cancellation may still be on its way,
+		// The wait fails even if the lock was just taken: a cancellation may still be in flight,
 		// and would hit the next statement.
 		if pgserver.State(err) == pgserver.QueryCanceled {
 			cancels--
@@ -146,8 +146,8 @@ func (t txLock) wait(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// queue is the batch that waits: for the queue, and then for the lock. own: the transaction has the
-// lock already, in either mode, and does not queue.
+// queue returns the batch that waits for the queue, and then for the lock. own: the transaction has
+// the lock already, in either mode, and does not queue.
 func (t txLock) queue(own bool) *pgx.Batch {
 	b := &pgx.Batch{}
 	if !own {
@@ -160,9 +160,9 @@ func (t txLock) queue(own bool) *pgx.Batch {
 	return b
 }
 
-// undo takes the transaction back to the savepoint, without the queue's lock. Before that it
-// absorbs cancellations that were sent and have not been seen, which otherwise would hit the
-// caller's next statement.
+// undo rolls the transaction back to the savepoint, and releases the queue's lock. Before that it
+// absorbs sent cancellations that have not been seen, which otherwise would hit the caller's next
+// statement.
 func (t txLock) undo(ctx context.Context, cancels int, unlock string) error {
 	for cancels > 0 {
 		_, err := t.tx.Exec(ctx, backTx+"; SELECT pg_sleep(0.05)")

@@ -14,11 +14,11 @@ import (
 
 const (
 	// A process that is stopped while it is the first of a queue must not stay the first. So a
-	// place in a queue is kept in a transaction, whose session the server ends when it is idle for
-	// this long. A waiter that goes on needs its place for one round trip. Without a transaction it
-	// would take idle_session_timeout, which PostgreSQL 13 does not have.
+	// place in a queue is kept in a transaction, whose session the server ends after this time
+	// idle. A waiter that continues needs its place for one round trip. Without a transaction this
+	// would need idle_session_timeout, which PostgreSQL 13 does not have.
 	waiterTimeout = "SET idle_in_transaction_session_timeout = '10s';"
-	// On most systems the server can find out that a client has gone while its statement waits; on
+	// On most systems the server can notice that a client has gone while its statement waits; on
 	// the others this setting fails.
 	waiterCheck = `SELECT set_config(name, '1s', false) FROM pg_catalog.pg_settings WHERE name = 'client_connection_check_interval'`
 )
@@ -54,8 +54,8 @@ func (s server) Waiter(ctx context.Context) (sessionlock.Waiter[keys], error) {
 func (w *waiter) Server() string { return w.server }
 func (w *waiter) Close()         { pgserver.Shut(w.conn) }
 
-// Wait takes the queue, and then the lock for no longer than the statement: it only has to see the
-// lock free. Where the session ends before that, it has neither, however late the connection is
+// Wait takes the queue, and then the lock only for the length of the statement: it only has to see
+// the lock free. If the session ends before that, it has neither, however late the connection is
 // closed.
 func (w *waiter) Wait(ctx context.Context, key keys, shared bool) error {
 	mode := ""
@@ -77,7 +77,7 @@ func (w *waiter) Wait(ctx context.Context, key keys, shared bool) error {
 	if !w.conn.IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
 		defer cancel()
-		// where it fails, the locks end with the connection, a moment later
+		// On failure the locks end with the connection, a moment later.
 		_, _ = simple(ctx, w.conn, "ROLLBACK; SELECT pg_advisory_unlock_all()")
 	}
 	if ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// kinds are those of an error that needs no interpretation any more.
+// kinds are the kinds of errors that are already interpreted.
 var kinds = []error{
 	driver.ErrRefused, driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy,
 	driver.ErrNotHeld,
@@ -21,7 +21,7 @@ var kinds = []error{
 }
 
 // Interpret turns an error of the driver into a kind of package driver, by its number. An error
-// without a number never came from the server: a connection broke, or could not be made.
+// without a number does not come from the server: a connection broke, or could not be made.
 func Interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -32,7 +32,8 @@ func Interpret(err error) error {
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
 		return err
 	}
-	if errors.Is(err, sql.ErrNoRows) { // where there always is a row, unless the statement was cut short
+	// the statement always returns a row, unless it was cut short
+	if errors.Is(err, sql.ErrNoRows) {
 		return driver.Fail(driver.ErrRetry, err)
 	}
 	if errors.Is(err, sql.ErrTxDone) {
@@ -72,8 +73,9 @@ func Interpret(err error) error {
 	return err
 }
 
-// AtCommit is the error of a COMMIT. The servers have rolled back what lost a race, and nothing
-// else is sure: an error of the binary log comes after the engine's commit.
+// AtCommit interprets an error of COMMIT. The servers have rolled back a transaction that lost a
+// race. After any other error the outcome is unknown: an error of the binary log comes after the
+// engine's commit.
 func AtCommit(err error) error {
 	if n := Number(err); n != 0 && Kind(n) != driver.ErrRetry && !strings.Contains(err.Error(), lockDeadlock) {
 		return driver.Join(err, driver.ErrInDoubt)
@@ -81,11 +83,11 @@ func AtCommit(err error) error {
 	return err
 }
 
-// errText: a connection of the pool cannot carry a text, or changes it.
+// errText means that a connection of the pool cannot carry a text, or changes it.
 var errText = errors.New("a connection of the pool cannot carry the text: set charset=utf8mb4 in the DSN, " +
 	"let character_set_connection be character_set_client, and keep EMPTY_STRING_IS_NULL out of sql_mode")
 
-// Number is the server's number of an error; 0 for an error that is not the server's.
+// Number returns the server's number of an error; 0 for an error that is not the server's.
 func Number(err error) uint16 {
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {
@@ -94,7 +96,7 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// The numbers that are named: those that callers ask for, and those that have a rule of their own.
+// Error numbers that callers check, or that have a rule of their own.
 const (
 	LockWaitTimeout = 1205 // also MariaDB's answer to NOWAIT
 	killed          = 1317
@@ -104,21 +106,22 @@ const (
 	UnknownDatabase = 1049
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
-	unknownError    = 1105 // of MySQL's UPDATE of a join that was killed: "An error occurred in multi-table update"
-	duringCommit    = 1180 // with InnoDB's own number in its text
+	// a killed UPDATE of a join on MySQL: "An error occurred in multi-table update"
+	unknownError = 1105
+	duringCommit = 1180 // with InnoDB's own number in its text
 
-	// What a group refuses at COMMIT. A member that leaves it says either of a transaction that it
-	// has sent to the others, which may have committed it.
+	// Refusals of a group at COMMIT. A member that leaves the group reports either number for a
+	// transaction that it has sent to the others, which may have committed it.
 	runHook    = 3100
 	rolledBack = 3101
 )
 
-// lockDeadlock is that number where a transaction of another node came first, in a group with
-// several primaries.
+// lockDeadlock is that number if a transaction of another node came first, in a group with several
+// primaries.
 const lockDeadlock = "error 149 "
 
-// lacksRoom reports whether a server refuses a statement for want of a resource. Other errors that
-// say that it cannot serve now leave open what became of the statement.
+// lacksRoom reports whether a server refuses a statement for want of a resource. Other errors of a
+// server that cannot serve now leave the outcome of the statement unknown.
 func lacksRoom(n uint16) bool {
 	switch n {
 	case 1021, 1114, 1037, 1038, 1041, 5, // disk full, table full, out of memory
@@ -129,7 +132,7 @@ func lacksRoom(n uint16) bool {
 	return false
 }
 
-// Kind is the kind of package driver of a server's error; nil: none.
+// Kind returns the kind of package driver of a server's error; nil: none.
 func Kind(n uint16) error {
 	switch n {
 	case noSuchTable, 1054, 1356: // no such table, column; a view whose parts are gone
@@ -142,17 +145,18 @@ func Kind(n uint16) error {
 		return driver.ErrRetry
 	case LockNoWait:
 		return driver.ErrBusy
-	case 1045, 1698: // the user or the password; MariaDB where there was none
+	case 1045, 1698: // the user or the password; MariaDB without a password
 		return driver.ErrDenied
 	case 1048, 3819, 4025, // no name (MakeRow): null, or empty, as MySQL and MariaDB call the check
-		1300, 1366, 3988, 1267: // what is no text of a character set, or not to be converted, or compared
+		// a text invalid in a character set, or one that cannot be converted or compared
+		1300, 1366, 3988, 1267:
 		return errText
 	case 1665: // binlog_format=STATEMENT cannot log READ COMMITTED
 		return driver.ErrConfig
 	case 1021, 1026, 1030, 1114, 1037, 1038, 1041, 5, // disk full, I/O, table full, out of memory
 		1040, 1203, 1226, TooManyPrepared, // too many connections, of one user, prepared statements
 		1043, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, // handshake, shutdown, network
-		duringCommit,     // what became of it is not known
+		duringCommit,     // the outcome is unknown
 		1047, 1243, 1615, // cluster not ready; a proxy has forgotten the statement, or it changed underneath
 		3032, 9001, // offline_mode; ProxySQL, which reaches no server
 		// killed, over the application's time limit, gone, idle for too long

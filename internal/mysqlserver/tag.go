@@ -13,15 +13,15 @@ import (
 )
 
 // KillInterval is the pause between two KILLs of a statement that is expected to end at once: a
-// KILL that comes between two statements is lost.
+// KILL between two statements is lost.
 const KillInterval = 20 * time.Millisecond
 
-// ErrNoNamedLocks is the cause of an error where GET_LOCK gives nothing.
+// ErrNoNamedLocks is the cause of an error if GET_LOCK gives no lock.
 var ErrNoNamedLocks = errors.New("the server gives no named locks")
 
 // Tag names a connection for as long as the connection lives: it is a named lock that the
-// connection holds. The id of a connection is no such name, since a server that restarts begins its
-// ids anew, and servers beside each other use the same.
+// connection holds. The id of a connection is no such name: a restarted server counts from the
+// beginning, and several servers use the same ids.
 type Tag string
 
 // NewTag makes a tag that no connection has.
@@ -32,7 +32,7 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }
 
-// Name is that of the named lock.
+// Name returns the name of the named lock.
 func (t Tag) Name() string { return "dblock:" + string(t) }
 
 // IsTied reports whether a connection has the tag.
@@ -55,7 +55,7 @@ func (t Tag) Tie(ctx context.Context, on Querier) error {
 
 var plainTag = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
-// Kill ends what the connection with a tag does: its QUERY, or the CONNECTION itself. It sends no
+// Kill ends the QUERY of the connection with a tag, or the CONNECTION itself. It sends no
 // parameters: MySQL allows none in a KILL. A tag may come from tables that others write.
 func Kill(ctx context.Context, on interface {
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)

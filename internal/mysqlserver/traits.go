@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// Traits decide how a connection can be used. No statement and no method of the driver tells them.
+// Traits decide how a connection can be used. No statement and no method of the driver reveals
+// them.
 type Traits struct {
-	Peeks       bool          // ResetSession looks at the socket
+	Peeks       bool          // ResetSession checks the socket
 	ReadTimeout time.Duration // 0: none, or not known
 }
 
-// TraitsOf reads the private fields of the driver's connection. Where they are not what they were,
-// or the connection is another driver's, it knows nothing: its callers then use statements instead.
+// TraitsOf reads the private fields of the driver's connection. If they have changed, or the
+// connection is another driver's, it returns the zero value, and its callers use statements
+// instead.
 func TraitsOf(raw any) (t Traits) {
 	v := reflect.ValueOf(raw)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct ||
@@ -22,7 +24,7 @@ func TraitsOf(raw any) (t Traits) {
 		return t
 	}
 	v = v.Elem()
-	config, socket := v.FieldByName("cfg"), v.FieldByName("rawConn") // what TLS is spoken on
+	config, socket := v.FieldByName("cfg"), v.FieldByName("rawConn") // the connection below TLS
 	if socket.Kind() == reflect.Interface && socket.IsNil() {
 		socket = v.FieldByName("netConn")
 	}

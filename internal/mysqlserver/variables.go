@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// WriterVariables are the variables by which SeveralWriters tells. A session's own wsrep_on says
+// WriterVariables are the variables that SeveralWriters reads. A session's own wsrep_on says
 // nothing about the server.
 var WriterVariables = []string{"wsrep_on", "group_replication_group_name", "group_replication_single_primary_mode"}
 
-// SeveralWriters says what a server is that is one of several nodes which all write; "" for any
-// other server.
+// SeveralWriters describes a server that is one of several writing nodes; "" for any other server.
 func SeveralWriters(variables map[string]string) string {
 	switch {
 	case IsOn(variables["wsrep_on"]):
@@ -22,10 +21,10 @@ func SeveralWriters(variables map[string]string) string {
 	return ""
 }
 
-// IsOn reads a variable that is ON or OFF. One that the server does not have is off.
+// IsOn reads a variable that is ON or OFF. A variable that the server does not have is off.
 func IsOn(value string) bool { return value != "" && value != "OFF" && value != "0" }
 
-// GlobalVariables are those of the named variables that the server has, by their names in lower
+// GlobalVariables returns those of the named variables that the server has, by their names in lower
 // case.
 func GlobalVariables(ctx context.Context, on *sql.Conn, names []string) (map[string]string, error) {
 	rows, err := on.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+

@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// wanted are the variables that decide whether a server is refused, and that identify it. Which of
-// them a server has depends on its kind.
+// wanted are the variables that identify a server, and decide whether it is refused. A server has
+// those of its kind.
 var wanted = append([]string{"version", "hostname", "port", "server_id", "server_uuid", "server_uid", "read_only",
 	"max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
@@ -28,7 +28,7 @@ var (
 		"tables, mysql.New")
 )
 
-// refuse refuses a server whose variables say that it cannot keep named locks.
+// refuse refuses a server whose variables show that it cannot keep named locks.
 func refuse(variables map[string]string) error {
 	if err := foreign.Refuse(variables["version"]); err != nil {
 		return err
@@ -44,7 +44,7 @@ func refuse(variables map[string]string) error {
 	return nil
 }
 
-// reserved is a connection that was taken out of the pool for named locks. It never goes back.
+// reserved is a connection taken out of the pool for named locks. It never returns to the pool.
 type reserved struct {
 	*sql.Conn
 	server string
@@ -53,7 +53,7 @@ type reserved struct {
 
 func (c reserved) Server() string { return c.server }
 
-// open takes a connection out of the pool and sets it up. The server closes the connection when it
+// open takes a connection out of the pool and sets it up. The server closes the connection after it
 // has been idle for the given time.
 func (s *server) open(ctx context.Context, idle time.Duration) (c reserved, err error) {
 	conn, err := s.db.Conn(ctx)
@@ -95,8 +95,8 @@ func (c *reserved) setUp(ctx context.Context, idle time.Duration) error {
 	})
 }
 
-// peek looks at the socket. On a connection that is in order and runs no statement there is nothing
-// to read.
+// peek looks at the socket. A connection that is in order and runs no statement has nothing to
+// read.
 func (c reserved) peek(ctx context.Context) (err error) {
 	if failed := c.Raw(func(raw any) error {
 		err = raw.(sqldriver.SessionResetter).ResetSession(ctx)

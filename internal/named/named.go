@@ -1,6 +1,6 @@
-// Package named keeps locks in the named locks (GET_LOCK) of MySQL and MariaDB. mysql.Named says
-// what users may expect of them. Package sessionlock decides what happens on which connection; this
-// package is its Server.
+// Package named keeps locks in the named locks (GET_LOCK) of MySQL and MariaDB, as mysql.Named
+// documents them. Package sessionlock decides which connection runs each operation. This package is
+// its Server.
 //
 // # Keys
 //
@@ -9,14 +9,14 @@
 //
 // # Connections
 //
-// All connections come out of the application's pool and never go back to it. The pinned connection
+// All connections come from the application's pool and never return to it. The pinned connection
 // has all locks of a client. Its operations are columns of one statement. database/sql has no read
 // that can be interrupted, so the end of the connection is found by looking at its socket.
 //
 // A waiter's connection joins the queue and waits for the lock in one statement, so that a
 // connection whose client has gone does not stay the first of a queue. The server ends the
-// connection of a stopped process with wait_timeout. A wait that is called off is ended with KILL
-// QUERY, which finds the waiter by a tag (package mysqlserver), and the connection survives.
+// connection of a stopped process with wait_timeout. An abandoned wait is ended with KILL QUERY,
+// which finds the waiter by a tag (package mysqlserver), and the connection survives.
 package named
 
 import (
@@ -68,7 +68,8 @@ func Open(db *sql.DB, config sessionlock.Config) (*sessionlock.Keeper[string], e
 	}
 	k := sessionlock.New(&server{db: db}, config.Log, config.TTL)
 	if most > 0 {
-		k.Limit(max(1, (most-1)/2)) // more waiters would take the connections that holders need for their work
+		// more waiters would take the connections that holders need for their work
+		k.Limit(max(1, (most-1)/2))
 	}
 	return k, nil
 }

@@ -20,12 +20,12 @@ const (
 	askInterval  = 500 * time.Millisecond
 	// askTimeout bounds the server's answer to a statement that costs it nothing.
 	askTimeout = 10 * time.Second
-	// together is how many operations travel as the columns of one statement.
+	// together bounds the operations that travel as columns of one statement.
 	together = 200
 )
 
-// pin is a sessionlock.Pin. The goroutine that runs the operations uses it, and so do waiters whose
-// statement has to be interrupted: the one that has the turn.
+// pin is a sessionlock.Pin. It is used by the goroutine that runs the operations, and by waiters
+// whose statement has to be interrupted: by one at a time, which has the turn.
 type pin struct {
 	reserved
 	owner *server
@@ -51,8 +51,8 @@ func (s *server) Pin(ctx context.Context) (sessionlock.Pin[string], error) {
 	return p, nil
 }
 
-// prove takes a lock and looks for it with the next statement. A proxy that spreads statements over
-// connections shows itself there.
+// prove takes a lock and looks for it with the next statement, which detects a proxy that spreads
+// statements over connections.
 func (c reserved) prove(ctx context.Context) (id int64, err error) {
 	probe := "'" + plainPrefix + strings.ToLower(rand.Text()) + queueSuffix + "'" // not the key of any name
 	var got, ours, gave sql.NullInt64
@@ -91,7 +91,7 @@ func (p *pin) Close() {
 	mysqlserver.Discard(p.Conn)
 }
 
-// Watch looks at the socket, or asks.
+// Watch checks the socket, or asks the server.
 func (p *pin) Watch(ctx context.Context) error {
 	interval, look := askInterval, p.ask
 	if p.traits.Peeks {
@@ -116,7 +116,7 @@ func (p *pin) Watch(ctx context.Context) error {
 	}
 }
 
-// ask is a statement and not a ping, which a driver that wraps another may leave out.
+// ask runs a statement and not a ping, which a driver that wraps another may leave out.
 func (p *pin) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -124,8 +124,9 @@ func (p *pin) ask(ctx context.Context) error {
 	return err
 }
 
-// Run makes each operation a column of a statement; columns are evaluated from left to right. One
-// that does not wait asks whether the queue is free, without joining it. Keys need no quoting.
+// Run makes each operation a column of a statement; columns are evaluated from left to right. An
+// operation that does not wait checks that the queue is free, without joining it. Keys need no
+// quoting.
 func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	if err := p.enter(ctx); err != nil {
 		return err
@@ -179,13 +180,13 @@ func (p *pin) run(ctx context.Context, ops []*sessionlock.Op[string]) error {
 }
 
 // interrupt ends the statement of the waiter with a tag. It uses the pinned connection, since the
-// pool may be exhausted, and the pool where there is no pinned connection.
+// pool may be exhausted, or the pool if there is no pinned connection.
 func (s *server) interrupt(ctx context.Context, waiter mysqlserver.Tag) error {
 	if p := s.pin.Load(); p != nil {
 		if err := p.enter(ctx); err != nil {
 			return err
 		}
-		// not ctx: at its end the driver would close the pinned connection
+		// Not ctx: at its end the driver would close the pinned connection.
 		within, cancel := context.WithTimeout(p.ctx, askTimeout)
 		err := mysqlserver.Kill(within, p, "QUERY", string(waiter))
 		cancel()

@@ -17,9 +17,9 @@ const (
 	// forever is a year. No timeout is ever negative: to MySQL a negative timeout means no limit,
 	// and to MariaDB it is an error without a message.
 	forever = 365 * 24 * time.Hour
-	// abandoned is how long the server keeps the connection of an idle waiter: a process that is
-	// stopped while its waiter is the first of a queue must not stay the first. It is longer than
-	// package sessionlock keeps an idle waiter.
+	// abandoned is the time for which the server keeps the connection of an idle waiter: a process
+	// that is stopped while its waiter is the first of a queue must not stay the first. It is
+	// longer than package sessionlock keeps an idle waiter.
 	abandoned = 10 * time.Second
 	// userLockDeadlock is the number of MySQL's deadlock among named locks. MariaDB's is the number
 	// of a deadlock among rows.
@@ -29,9 +29,9 @@ const (
 	deadlockPause = 50 * time.Millisecond
 )
 
-// What became of a wait. NULL: the server failed, or the statement was killed.
+// Outcomes of a wait. NULL: the server failed, or the statement was killed.
 const (
-	outsideQueue = 1 // the time was over before it was the first
+	outsideQueue = 1 // the time passed before the waiter was the first
 	firstOfQueue = 2
 	sawItFree    = 3
 )
@@ -40,9 +40,9 @@ const (
 type waiter struct {
 	reserved
 	owner *server
-	tag   mysqlserver.Tag // by which a KILL finds it
-	nap   time.Duration   // of one statement
-	first bool            // has the queue
+	tag   mysqlserver.Tag // a KILL finds the waiter by it
+	nap   time.Duration   // the longest wait of one statement
+	first bool            // the waiter has the queue
 }
 
 // Waiter opens a connection to wait on.
@@ -69,9 +69,9 @@ func (s *server) Waiter(ctx context.Context) (sessionlock.Waiter[string], error)
 	return w, nil
 }
 
-// Wait takes the queue, and then the lock for no longer than the statement: it only has to see the
-// lock free. Both are one statement, so that a connection whose client has gone does not stay the
-// first of the queue for longer than the answer takes.
+// Wait takes the queue, and then the lock only for the length of the statement: it only has to see
+// the lock free. Both are one statement, so that a connection whose client has gone does not stay
+// the first of the queue for longer than the answer takes.
 func (w *waiter) Wait(ctx context.Context, key string, _ bool) error {
 	for {
 		seconds := int64(w.nap / time.Second)
@@ -89,8 +89,8 @@ func (w *waiter) Wait(ctx context.Context, key string, _ bool) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case n == userLockDeadlock || n != 0 && errors.Is(mysqlserver.Interpret(err), driver.ErrRetry):
-			// No client of dblock waits while it holds what another waits for. Other users of these
-			// names may.
+			// No client of dblock waits while it holds a lock that another waits for. Other users
+			// of these names may.
 			if err := w.startAgain(ctx, key); err != nil {
 				return err
 			}
@@ -107,8 +107,8 @@ func (w *waiter) Wait(ctx context.Context, key string, _ bool) error {
 }
 
 // ask runs a statement that may wait, and interrupts it in the server when ctx ends. The driver
-// alone would close the connection, on whose other end the server would go on waiting for up to a
-// second, in the way of others.
+// alone would close the connection, while the server would go on waiting for up to a second and
+// block others.
 func (w *waiter) ask(ctx context.Context, text string) (outcome sql.NullInt64, err error) {
 	if err := ctx.Err(); err != nil {
 		return outcome, err
@@ -129,8 +129,8 @@ func (w *waiter) ask(ctx context.Context, text string) (outcome sql.NullInt64, e
 	return outcome, err
 }
 
-// interruptUntil interrupts the statement again and again, until it has ended or the time is over:
-// a KILL that comes before the statement is lost.
+// interruptUntil interrupts the statement repeatedly, until it has ended or CloseTimeout has
+// passed: a KILL before the statement is lost.
 func (w *waiter) interruptUntil(ended <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), mysqlserver.CloseTimeout)
 	defer cancel()

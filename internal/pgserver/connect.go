@@ -11,9 +11,9 @@ import (
 )
 
 // Connect opens a connection as a pool with this configuration would, with its hooks, but outside
-// its budget. It changes like, which is a copy. The server shows it under ConnectionName. change
-// may change the configuration after BeforeConnect has; nil: it stays. Tracers and handlers of
-// notices are left out: no heartbeat may wait for code of the application's.
+// its budget. It changes like, which is a copy. The server shows the connection under
+// ConnectionName. change may change the configuration after BeforeConnect; nil: no change. Tracers
+// and handlers of notices are left out: no heartbeat may wait for code of the application.
 func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	config := like.ConnConfig
 	if like.BeforeConnect != nil {
@@ -21,7 +21,7 @@ func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(
 			return nil, err
 		}
 	}
-	if config.RuntimeParams == nil { // BeforeConnect may have taken it away
+	if config.RuntimeParams == nil { // BeforeConnect may have removed it
 		config.RuntimeParams = map[string]string{}
 	}
 	config.RuntimeParams["application_name"] = ConnectionName(app)
@@ -64,11 +64,11 @@ func prepare(ctx context.Context, like *pgxpool.Config, conn *pgx.Conn) error {
 	return err
 }
 
-// nameSize is how many bytes of an application_name PostgreSQL keeps.
+// nameSize is the length in bytes to which PostgreSQL cuts an application_name.
 const nameSize = 63
 
-// ConnectionName is the application_name of the library's own connections, for a client of an
-// application: dblock/<app>, as pg_stat_activity shows it; dblock where the application is not
+// ConnectionName returns the application_name of the library's connections for a client of an
+// application: dblock/<app>, as pg_stat_activity shows it, or dblock if the application is not
 // known.
 func ConnectionName(app string) string {
 	if app == "" {
@@ -76,19 +76,19 @@ func ConnectionName(app string) string {
 	}
 	name := "dblock/" + app
 	if len(name) > nameSize {
-		name = strings.ToValidUTF8(name[:nameSize], "") // no half of a letter
+		name = strings.ToValidUTF8(name[:nameSize], "") // drops half a character at the cut
 	}
 	return name
 }
 
-// Close closes a connection. It waits for the network no longer than CleanupTimeout.
+// Close closes a connection. It waits for the network for at most CleanupTimeout.
 func Close(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), CleanupTimeout)
 	defer cancel()
 	return conn.Close(ctx)
 }
 
-// Shut closes a connection, and waits for what pgx closes in the background, again no longer than
+// Shut closes a connection, and waits for pgx's clean-up in the background, again for at most
 // CleanupTimeout.
 func Shut(conn *pgx.Conn) {
 	_ = Close(conn)

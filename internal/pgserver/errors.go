@@ -14,7 +14,7 @@ import (
 )
 
 // Interpret turns an error of any PostgreSQL driver into a kind of package driver, by its SQLSTATE.
-// An error without an SQLSTATE never came from the server: a connection broke, or could not be
+// An error without an SQLSTATE does not come from the server: a connection broke, or could not be
 // made.
 func Interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -54,18 +54,18 @@ func Interpret(err error) error {
 	return driver.Refused(err)
 }
 
-// inDoubt reports whether an error leaves open what became of the transaction: the server, or a
-// pooler before it, says that it ends the connection. After every other error, that of COMMIT too,
-// the server has rolled the transaction back.
+// inDoubt reports whether an error leaves the outcome of the transaction unknown: the server, or a
+// pooler before it, reports that it ends the connection. After every other error, also that of
+// COMMIT, the server has rolled the transaction back.
 func inDoubt(state string) bool {
 	switch state[:min(3, len(state))] {
 	case "57P", "580": // shutdown, crash; a system error
 		return true
 	}
-	return strings.HasPrefix(state, "08") || state == "XX000" // which is all that some poolers say
+	return strings.HasPrefix(state, "08") || state == "XX000" // the only code of some poolers
 }
 
-// explained is a server's error with what its text leaves out.
+// explained adds to a server's error the facts that its text leaves out.
 func explained(state string, err error) error {
 	switch {
 	case state == readOnly:
@@ -88,22 +88,22 @@ func singleStatements(state string, err error) bool {
 	return state == protocolViolation && strings.Contains(err.Error(), "statement pooling")
 }
 
-// The SQLSTATEs that callers ask for.
+// SQLSTATEs that callers check.
 const (
 	divisionByZero       = "22012"
 	LockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
 	SerializationFailure = "40001"
 	QueryCanceled        = "57014" // a request to cancel, or statement_timeout
 	UniqueViolation      = "23505"
-	OutOfMemory          = "53200" // the table of locks is full, too
+	OutOfMemory          = "53200" // also a full table of locks
 	LimitExceeded        = "54000" // at COMMIT: the queue of notifications is full
 
 	readOnly          = "25006" // of a transaction: a standby, or default_transaction_read_only
 	untranslatable    = "22P05" // a character without an equivalent
-	protocolViolation = "08P01" // of no protocol: what PgBouncer says of itself has no other
+	protocolViolation = "08P01" // no protocol error: PgBouncer has no other code for its own errors
 )
 
-// State is the SQLSTATE of a server's error; "" for any other error.
+// State returns the SQLSTATE of a server's error; "" for any other error.
 func State(err error) string { return transaction.SQLState(err) }
 
 func kindOf(state string) error {

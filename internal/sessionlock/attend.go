@@ -11,15 +11,16 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// attend starts the goroutine that waits for a line's first request, and for each that becomes the
-// first after it. MUST be called with mu locked.
+// attend starts the goroutine that waits for the first request of a line, and for each later one
+// that becomes the first. MUST be called with mu locked.
 func (k *Keeper[K]) attend(l *line[K]) {
 	if k.closed {
 		k.dismiss(l)
 		return
 	}
 	l.attended = true
-	for i := 1; i < len(l.queue); { // behind one that waits, nothing is to be had without waiting
+	// behind a waiting request, the lock is not available without waiting
+	for i := 1; i < len(l.queue); {
 		if r := l.queue[i]; !r.wait {
 			k.remove(l, r, nil, nil)
 		} else {
@@ -32,7 +33,8 @@ func (k *Keeper[K]) attend(l *line[K]) {
 // wait serves a line's queue until it is empty.
 func (k *Keeper[K]) wait(l *line[K]) {
 	var w Waiter[K]
-	var place chan struct{} // there while w is the first of the server's queue, closed when it has left
+	// made while w is the first of the server's queue, closed when w has left it
+	var place chan struct{}
 	var t trouble
 	for {
 		r, ctx, cancel, leave := k.begin(l, place)
@@ -77,16 +79,17 @@ func (k *Keeper[K]) wait(l *line[K]) {
 			t = trouble{}
 		case !interrupted:
 			if again := t.add(began.Add(stood), stood); again && place != nil {
-				w, place = k.leave(l, w, place), nil // others need not wait because this client cannot take the lock
+				// other clients need not wait because this client cannot take the lock
+				w, place = k.leave(l, w, place), nil
 			}
 			k.fail(l, r, err, t.over(k.ttl))
 		}
 	}
 }
 
-// begin returns the request to wait for, and a context that ends when it need not be waited for any
-// longer. leave: no request wants the place in the server's queue any more, which has to be left
-// first. Neither: the line has no waiting request, and is not attended any more.
+// begin returns the request to wait for, and a context that ends when the wait is no longer needed.
+// leave: no request needs the place in the server's queue any more, which must be left first. With
+// neither, the line has no waiting request and is no longer attended.
 func (k *Keeper[K]) begin(
 	l *line[K], place chan struct{},
 ) (r *request[K], ctx context.Context, cancel context.CancelFunc, leave bool) {
@@ -109,7 +112,7 @@ func (k *Keeper[K]) begin(
 	return nil, nil, nil, false
 }
 
-// leave leaves the server's queue, by closing the connection where it cannot be left otherwise.
+// leave leaves the server's queue, if necessary by closing the connection.
 func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K] {
 	defer close(place)
 	ctx, cancel := context.WithTimeout(k.ctx, answerTimeout)
@@ -120,8 +123,8 @@ func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K
 	return w
 }
 
-// fail settles a request that could not be waited for, unless the failure may be temporary. Where
-// the trouble has lasted too long, it settles all requests of the line.
+// fail settles a request whose wait failed, unless the failure may be temporary. If the trouble has
+// lasted too long, fail settles all requests of the line.
 func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,10 +137,9 @@ func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 }
 
 // takeFirst takes the lock for the first request of the line. The waiter is the first of the
-// server's queue and saw the lock free. With a share, it also takes shares for the requests
-// directly behind that want one. It reports whether to leave the queue: not where the lock was
-// taken meanwhile by a session that does not know of the queue, or the next request wants the other
-// mode. Its error is that of the first request.
+// server's queue and saw the lock free. With a share, takeFirst also takes shares for the requests
+// directly behind that want one. leave is false if a session that ignores the queue has taken the
+// lock meanwhile, or if the next request wants the other mode. err is that of the first request.
 func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool, err error) {
 	k.mu.Lock()
 	l.interrupt = nil
@@ -151,7 +153,8 @@ func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool, err 
 		}
 		r := l.queue[0]
 		shared = r.shared
-		if !l.admits(shared) { // the wait was for a share, and now the first wants it alone
+		// the wait was for a share, and the first request now wants the whole lock
+		if !l.admits(shared) {
 			k.mu.Unlock()
 			return !first, nil
 		}
@@ -187,8 +190,8 @@ func (k *Keeper[K]) lookAgain(l *line[K]) (err error) {
 	return err
 }
 
-// waiter gets a connection to wait on: an idle one, or a new one. It returns nil without an error,
-// after a while, where there are too many.
+// waiter returns an idle or a new connection to wait on. If there are too many, it returns nil
+// without an error, after a while.
 func (k *Keeper[K]) waiter(ctx context.Context) (Waiter[K], error) {
 	select {
 	case k.slots <- struct{}{}:
@@ -248,7 +251,7 @@ func (k *Keeper[K]) discard(w Waiter[K]) Waiter[K] {
 	return nil
 }
 
-// idleWaiter is a waiter's connection that no name needs now. The timer closes it.
+// idleWaiter is a connection to wait on that no name needs now. The timer closes it.
 type idleWaiter[K comparable] struct {
 	Waiter[K]
 	timer *time.Timer
@@ -271,7 +274,7 @@ func (k *Keeper[K]) putBack(w Waiter[K]) {
 	k.idle = append(k.idle, i)
 }
 
-// retire closes an idle waiter whose time is over.
+// retire closes an idle waiter after linger.
 func (k *Keeper[K]) retire(i *idleWaiter[K]) {
 	k.mu.Lock()
 	for at, w := range k.idle {

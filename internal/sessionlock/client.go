@@ -23,10 +23,11 @@ const (
 // Option configures a client.
 type Option func(*Config)
 
-// Config is how a client works.
+// Config configures a client.
 type Config struct {
-	TTL time.Duration // how long a wait goes on without the server
-	App string        // what the server shows the connections as, where it shows such a name
+	TTL time.Duration // how long a wait survives the absence of the server
+	// the application in the server's list of connections, if the server has such a name
+	App string
 	Log *slog.Logger
 }
 
@@ -52,8 +53,8 @@ func Configured(options []Option) (Config, error) {
 	return c, nil
 }
 
-// Client takes locks on a keeper, and is a dblock.Locker. It adds to the keeper what a handle is:
-// its context, and its owner, who enters a name again under that context.
+// Client takes locks on a keeper, and is a dblock.Locker. It adds handles to the keeper: their
+// contexts, and the owner that enters a name again under such a context.
 type Client struct {
 	keeper   keeper
 	shares   bool            // the server has shared locks
@@ -61,12 +62,12 @@ type Client struct {
 	closing  context.CancelFunc
 	tidying  context.Context // ends when Close may take no longer
 	abort    context.CancelFunc
-	underWay sync.WaitGroup // calls
+	underWay sync.WaitGroup // calls in flight
 	down     chan struct{}  // closed when nothing runs any more
-	stuck    chan struct{}  // closed when Close waits no longer for that
-	failure  error          // why Close could not release everything; to be read once down is closed
+	stuck    chan struct{}  // closed when Close stops waiting for down
+	failure  error          // the error of releasing everything; read once down is closed
 
-	mu     sync.Mutex // protects what follows, and the entries of holds
+	mu     sync.Mutex // guards the fields below, and the entries of holds
 	closed bool
 	holds  map[claim]*hold
 }
@@ -77,7 +78,7 @@ type keeper interface {
 	Close(ctx context.Context) error
 }
 
-// NewClient makes a client of a keeper. shares says whether the server has shared locks.
+// NewClient makes a client of a keeper. shares tells whether the server has shared locks.
 func NewClient[K comparable](k *Keeper[K], shares bool) *Client {
 	c := &Client{keeper: k, shares: shares, down: make(chan struct{}), stuck: make(chan struct{}),
 		holds: map[claim]*hold{}}
@@ -91,7 +92,7 @@ func (c *Client) Lock(ctx context.Context, name string, options ...contract.Opti
 	return c.take(ctx, "lock", name, options, true)
 }
 
-// TryLock takes a name that nobody has and nobody waits for.
+// TryLock takes a name without a holder and without waiters.
 func (c *Client) TryLock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
 	return c.take(ctx, "trylock", name, options, false)
 }
@@ -115,7 +116,7 @@ func (c *Client) Do(
 	return fn(inner, l)
 }
 
-// take is Lock and TryLock. The error says what was done to which name.
+// take is Lock and TryLock. Its error names the operation and the lock.
 func (c *Client) take(
 	ctx context.Context, op, name string, options []contract.Option, wait bool,
 ) (contract.Handle, error) {
@@ -161,7 +162,8 @@ func (c *Client) tryTake(ctx context.Context, name string, options []contract.Op
 		case !wait:
 			return nil, contract.ErrNotAcquired
 		}
-		select { // another goroutine of the owner is at it, and this one enters what that gets
+		// another goroutine of the owner is acquiring the lock, and this one enters it then
+		select {
 		case <-h.settled:
 		case <-ctx.Done():
 			return nil, refused(context.Cause(ctx))
@@ -169,7 +171,7 @@ func (c *Client) tryTake(ctx context.Context, name string, options []contract.Op
 	}
 }
 
-// begin counts a call in, so that Close waits for it. ErrClosed.
+// begin counts a call, so that Close waits for it, or returns ErrClosed.
 func (c *Client) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +182,7 @@ func (c *Client) begin() error {
 	return nil
 }
 
-// acquire gets a name for the hold that claims it, and settles that.
+// acquire gets a name for the hold that claims it, and settles the hold.
 func (c *Client) acquire(ctx context.Context, h *hold, shared, wait bool) error {
 	defer close(h.settled)
 	within, cancel := contract.UntilClosed(ctx, c.open)
@@ -199,7 +201,7 @@ func (c *Client) acquire(ctx context.Context, h *hold, shared, wait bool) error 
 	defer c.mu.Unlock()
 	h.possession, h.ctx, h.shared = p, own, shared
 	h.end = func(cause error) { stop(); end(cause) }
-	if c.closed { // Close gives back the keeper's connection, and this with it
+	if c.closed { // Close releases the keeper's connection, and this lock with it
 		h.end(contract.ErrClosed)
 		return contract.ErrClosed
 	}
@@ -207,7 +209,7 @@ func (c *Client) acquire(ctx context.Context, h *hold, shared, wait bool) error 
 	return nil
 }
 
-// outcome is why a request of the keeper did not get a name, or nil.
+// outcome returns the reason why a request of the keeper failed, or nil.
 func (c *Client) outcome(ctx context.Context, got, wait bool, err error) error {
 	switch {
 	case err == nil && got:
@@ -220,17 +222,17 @@ func (c *Client) outcome(ctx context.Context, got, wait bool, err error) error {
 		return err
 	case errors.Is(err, driver.ErrUnavailable): // it saw no holder
 		return driver.Join(err, context.Cause(ctx))
-	case !wait: // it would have said so, had it seen a holder
+	case !wait: // with a holder, the error would tell so
 		return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable,
 			driver.Join(context.Cause(ctx), err))
 	}
 	return refused(driver.Join(context.Cause(ctx), err))
 }
 
-// refused is ErrNotAcquired for a reason.
+// refused returns ErrNotAcquired with a cause.
 func refused(cause error) error { return fmt.Errorf("%w: %w", contract.ErrNotAcquired, cause) }
 
-// failure says what was being done to which lock when it failed.
+// failure names the operation and the lock in an error.
 func failure(op, name string, err error) error { return fmt.Errorf("dblock: %s %q: %w", op, name, err) }
 
 // InTx takes names until a transaction ends, in their order. lock takes one of them.
@@ -264,8 +266,8 @@ func (c *Client) InTx(
 	return nil
 }
 
-// Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
-// any more. It returns after contract.CloseTimeout and contract.StuckTimeout whatever goes on.
+// Close releases all locks and ends everything. When it returns nil, nothing of the client runs any
+// more. It returns after contract.CloseTimeout and contract.StuckTimeout at the latest.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return contract.ErrNilContext
@@ -294,7 +296,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// shutDown is what Close waits for. No call begins any more.
+// shutDown does the work that Close waits for. No call begins any more.
 func (c *Client) shutDown() {
 	defer close(c.down)
 	defer c.abort()

@@ -10,14 +10,14 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// owner is who enters a lock again. Go has no thread that would tell goroutines apart, so an owner
-// travels in the context: what is called under a lock's context is the same owner.
-type owner struct{ _ byte } // not of size 0: each has an address of its own
+// owner identifies the goroutines that may enter a lock again. Go does not identify goroutines, so
+// an owner travels in the context: code called under a lock's context has the same owner.
+type owner struct{ _ byte } // not of size 0, so that each has an address of its own
 
-// ownerKey is the key of the owner in a context. To another client it is another owner.
+// ownerKey is the key of the owner in a context. Another client does not see this owner.
 type ownerKey struct{ of *Client }
 
-// ownerIn is the owner in ctx, or else a new one.
+// ownerIn returns the owner in ctx, or else a new one.
 func (c *Client) ownerIn(ctx context.Context) *owner {
 	if o, ok := ctx.Value(ownerKey{c}).(*owner); ok {
 		return o
@@ -38,31 +38,31 @@ type hold struct {
 	client  *Client
 	settled chan struct{} // closed when it was acquired, or not
 
-	// What follows is set before settled is closed, where it was acquired.
+	// These fields are set before settled is closed, if the name was acquired.
 	possession Possession
 	shared     bool
 	ctx        context.Context
 	end        func(cause error)
 
-	entries int // how often it was entered and not unlocked; 0: not relied upon. The client's mu protects it
+	entries int // entries not yet unlocked; 0: unused. Guarded by the client's mu
 }
 
-// under makes ctx one of the hold's: the same owner enters again under it, and Unlock knows that it
-// ends with the hold.
+// under makes ctx one of the hold's: the same owner enters again under it, and Unlock knows that
+// ctx ends with the hold.
 func (h *hold) under(ctx context.Context) context.Context {
 	return context.WithValue(context.WithValue(ctx, ownerKey{h.client}, h.owner), h, true)
 }
 
-// entry is what became of an attempt to enter a hold.
+// entry is the outcome of an attempt to enter a hold.
 type entry int
 
 const (
-	claimed entry = iota // the owner had nothing of the name: the hold is to be acquired
+	claimed entry = iota // the owner has no hold of the name: this one is to be acquired
 	entered
 	busy // another goroutine of the owner is acquiring it
 )
 
-// enter enters what the owner has of a name, or claims the name.
+// enter enters the owner's hold of a name, or claims the name.
 func (c *Client) enter(k claim, shared bool) (*hold, entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *Client) enter(k claim, shared bool) (*hold, entry, error) {
 	return h, entered, nil
 }
 
-// forget drops a hold that can be entered no more. MUST NOT be called with mu locked.
+// forget drops a hold that can no longer be entered. MUST NOT be called with mu locked.
 func (c *Client) forget(h *hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,23 +93,23 @@ func (c *Client) forget(h *hold) {
 	}
 }
 
-// handle is a lock that is held, or was: one for each call that acquired or entered it. It is
+// handle is a lock that is or was held, one for each call that acquired or entered it. It is
 // unlocked once.
 type handle struct {
 	client *Client
 	hold   *hold
 
 	unlocking sync.Once
-	last      bool  // it was the last entry that was not unlocked
-	outcome   error // what Unlock says, where it was not the last
+	last      bool  // it was the last entry to be unlocked
+	outcome   error // the result of Unlock, unless last
 }
 
 func (l *handle) Name() string             { return l.hold.name }
 func (l *handle) Token() int64             { return 0 } // the server's own locks have none
 func (l *handle) Context() context.Context { return l.hold.ctx }
 
-// Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
-// returns what the first did; after an error of its context it waits for the answer again.
+// Unlock ends one entry; the last one releases the lock to the next waiter. A second call returns
+// the result of the first. After an error of its context, it waits for the answer again.
 func (l *handle) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return failure("unlock", l.Name(), contract.ErrNilContext)
@@ -139,8 +139,7 @@ func (l *handle) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// release gives the lock back: with a context of its own where ctx has ended, or ends with the
-// hold.
+// release releases the lock. It uses a context of its own if ctx has ended, or ends with the hold.
 func (h *hold) release(ctx context.Context) error {
 	ctx, cancel := contract.ToUnlock(ctx, h)
 	defer cancel()

@@ -17,21 +17,21 @@ var errClosed = errors.New("the client was closed")
 
 // Keeper has the locks of one client. All methods are safe for concurrent use; every wait ends with
 // its context. They return errors that match one of the kinds of package driver, the context's own
-// error, or the vendor's error as it came.
+// error, or the vendor's error unchanged.
 type Keeper[K comparable] struct {
 	server  Server[K]
 	log     *slog.Logger
 	logging *tell.Queue
-	ttl     time.Duration   // how long a wait goes on without the server
+	ttl     time.Duration   // how long a wait survives the absence of the server
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	running sync.WaitGroup // added to with mu locked and not closed
 	slots   chan struct{}  // one for each waiter in use
 
-	mu      sync.Mutex // protects what follows, and the fields of line and pin
+	mu      sync.Mutex // guards the fields below, and the fields of line and pin
 	closed  bool
-	reached bool    // a connection was opened, ever
-	pin     *pin[K] // nil where there is none
+	reached bool    // a connection has been opened
+	pin     *pin[K] // nil: none
 	lines   map[K]*line[K]
 	idle    []*idleWaiter[K]
 }
@@ -46,30 +46,30 @@ func New[K comparable](server Server[K], log *slog.Logger, ttl time.Duration) *K
 	return k
 }
 
-// Limit lowers the number of waiters at a time from MaxWaiters. It is called before anything else.
+// Limit lowers the number of simultaneous waiters from MaxWaiters. It must be called first.
 func (k *Keeper[K]) Limit(waiters int) { k.slots = make(chan struct{}, min(waiters, MaxWaiters)) }
 
-// line is what this client holds of a key, and the queue of its requests. It exists while there is
+// line is this client's hold of a key, and the queue of its requests. It exists while there is
 // either.
 type line[K comparable] struct {
 	key K
-	// held by this client; as of what was sent to the server, since the pinned connection keeps the
-	// order
+	// exclusive and shares are the hold by the operations sent so far, since the pinned connection
+	// keeps their order.
 	exclusive bool
 	shares    int
 	queue     []*request[K]
-	seen      bool   // the server has said that it is not to be had at once
-	busy      bool   // an operation for the first of the queue is under way
-	attended  bool   // a goroutine attends to the queue, since its first has to wait
-	interrupt func() // ends what the waiter waits for; nil where it does not
+	seen      bool   // the server has reported that the lock is not free
+	busy      bool   // an operation for the first request is in flight
+	attended  bool   // a goroutine attends to the queue, since its first request has to wait
+	interrupt func() // ends the wait of the waiter; nil: it does not wait
 }
 
 // request is one call of Acquire.
 type request[K comparable] struct {
 	shared, wait bool
-	abandoned    bool // its caller has gone; only the first of a busy line stays there like that
+	abandoned    bool // its caller has gone; such a request stays only as the first of a busy line
 	done         chan struct{}
-	possession   *possession[K] // what follows is set before done is closed
+	possession   *possession[K] // possession and err are set before done is closed
 	err          error
 }
 
@@ -77,18 +77,18 @@ func (l *line[K]) admits(shared bool) bool { return !l.exclusive && (shared || l
 
 // Possession is one name that was acquired.
 type Possession interface {
-	// Kept ends when the connection is gone, and with it the lock. The reason is its cause.
+	// Kept ends when the connection is gone, and the lock with it. Its cause is the reason.
 	Kept() context.Context
 
-	// Release releases the name, once. A second call waits for the same answer. ErrNotHeld where
-	// the lock was lost.
+	// Release releases the name, once. A second call waits for the same answer. Release returns
+	// ErrNotHeld if the lock was lost.
 	Release(ctx context.Context) error
 }
 
 // Acquire takes a name, exclusive or shared. Goroutines that want the same name get it in the order
-// in which they asked. With wait false it returns false where the name has another holder or
-// waiter. ErrConfig where the connection cannot keep locks (a pooler in between, a cluster),
-// ErrReadOnly on a standby.
+// of their requests. With wait false, Acquire returns false if the name has another holder or a
+// waiter. It returns ErrConfig if the connection cannot keep locks (a pooler in between, a
+// cluster), and ErrReadOnly on a standby.
 func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool) (Possession, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -139,14 +139,14 @@ func (k *Keeper[K]) abandon(l *line[K], r *request[K], cause error) {
 	switch {
 	case at < 0:
 	case at == 0 && l.busy:
-		// The operation that is under way for it has to end first: the next request may want the
-		// other mode.
+		// The operation in flight for it has to end first: the next request may want the other
+		// mode.
 		r.abandoned, r.err = true, cause
 		close(r.done)
 	default:
 		k.remove(l, r, nil, cause)
 		if at == 0 && l.interrupt != nil && (len(l.queue) == 0 || l.queue[0].shared != r.shared) {
-			l.interrupt() // else the next inherits the place
+			l.interrupt() // otherwise the next request inherits the place
 		}
 	}
 }
@@ -173,8 +173,8 @@ func (k *Keeper[K]) forget(l *line[K]) {
 	}
 }
 
-// advance does what the first request of the queue needs. MUST be called with mu locked, and with
-// the line not busy and not attended.
+// advance starts the operation that the first request of the queue needs. MUST be called with mu
+// locked, and with the line neither busy nor attended.
 func (k *Keeper[K]) advance(l *line[K]) {
 	for len(l.queue) > 0 {
 		r := l.queue[0]
@@ -202,11 +202,10 @@ func (k *Keeper[K]) advance(l *line[K]) {
 	}
 }
 
-// send runs Try or Take for the first request of the queue, once more where its connection was lost
-// meanwhile. It settles the request where the lock was taken, where the server refused the
-// operation, and where the caller has gone. then is called with mu locked, and otherwise decides
-// what becomes of the request. place is the waiter's in the server's queue. MUST be called with mu
-// locked.
+// send runs Try or Take for the first request of the queue, and once more if its connection was
+// lost meanwhile. It settles the request if the lock was taken, if the server refused the
+// operation, or if the caller has gone. Otherwise then, which is called with mu locked, decides
+// about the request. place is the waiter's in the server's queue. MUST be called with mu locked.
 func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool, err error)) {
 	l.busy = true
 	settle := func(p *pin[K], op Op[K], err error) {
@@ -249,13 +248,13 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 	})
 }
 
-// passes reports whether a failure may be temporary: the server was there before. MUST be called
+// passes reports whether a failure may be temporary: the server was reached before. MUST be called
 // with mu locked.
 func (k *Keeper[K]) passes(err error) bool {
 	return k.reached && !k.closed && (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied))
 }
 
-// Close closes the connections. It does not give locks back one by one: the end of the connection
+// Close closes the connections. It does not release locks one by one: the end of the connection
 // does that. When it returns nil, no goroutine of the keeper runs any more. It is idempotent.
 func (k *Keeper[K]) Close(ctx context.Context) error {
 	k.mu.Lock()
@@ -282,8 +281,8 @@ func (k *Keeper[K]) Close(ctx context.Context) error {
 	}
 }
 
-// dismiss settles the waiting requests of a line when the keeper is closed. An operation that is
-// under way comes to its own end. MUST be called with mu locked.
+// dismiss settles the waiting requests of a line when the keeper is closed. An operation in flight
+// comes to its own end. MUST be called with mu locked.
 func (k *Keeper[K]) dismiss(l *line[K]) {
 	for _, r := range slices.Clone(l.queue) {
 		if !l.busy || r != l.queue[0] {
@@ -298,11 +297,11 @@ type possession[K comparable] struct {
 	pin    *pin[K]
 	line   *line[K]
 	shared bool
-	place  chan struct{} // closed when the waiter has left the queue; nil where there was none
+	place  chan struct{} // closed when the waiter has left the queue; nil: there was none
 
 	giving sync.Once
 	given  chan struct{} // closed when the server has answered
-	denied error         // to be read once given is closed
+	denied error         // read once given is closed
 }
 
 func (p *possession[K]) Kept() context.Context { return p.pin.kept }
@@ -310,14 +309,14 @@ func (p *possession[K]) Kept() context.Context { return p.pin.kept }
 var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection " +
 	"that keeps this client's locks, which was closed")
 
-// Release gives the lock back. When ctx ends first, the lock is given back all the same as soon as
-// the server can be reached again, or has ended the connection. It is given back once: by the time
-// of a second call, another request may hold the name on the same connection. A second call waits
-// for the same answer.
+// Release releases the lock. If ctx ends first, the lock is still released once the server can be
+// reached again or has ended the connection. It is released only once: by the time of a second
+// call, another request may hold the name on the same connection. A second call waits for the same
+// answer.
 func (p *possession[K]) Release(ctx context.Context) error {
 	if p.place != nil {
-		// Otherwise a free lock would have a queue for a moment, and a TryLock would fail though no
-		// other client wants it.
+		// Without this wait a free lock would have a queue for a moment, and a TryLock would fail
+		// although no other client wants the lock.
 		select {
 		case <-p.place:
 		case <-ctx.Done():
@@ -333,7 +332,7 @@ func (p *possession[K]) Release(ctx context.Context) error {
 	})
 	select {
 	case <-p.given:
-		if p.denied != nil { // whatever it is, it was the end of the connection
+		if p.denied != nil { // any error was the end of the connection
 			return driver.Fail(driver.ErrNotHeld, p.denied)
 		}
 		return nil
@@ -342,8 +341,8 @@ func (p *possession[K]) Release(ctx context.Context) error {
 	}
 }
 
-// give sends the release. From then on the line counts as free: operations that are sent later run
-// later. MUST be called with mu locked.
+// give sends the release. From then on the line counts as free: later operations run after it. MUST
+// be called with mu locked.
 func (k *Keeper[K]) give(p *possession[K], then func(err error)) {
 	if k.pin != p.pin {
 		then(context.Cause(p.pin.kept))

@@ -9,15 +9,15 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// lostError is the error of an operation whose connection was lost, as opposed to an operation that
-// could not be done.
+// lostError is the error of an operation whose connection was lost, in contrast to an operation
+// that was refused.
 type lostError struct{ cause error }
 
 func (e lostError) Error() string { return e.cause.Error() }
 func (e lostError) Unwrap() error { return e.cause }
 
-// failure is the error that a caller gets: the server was away, unless the connection ended because
-// it cannot keep locks.
+// failure returns the error for the caller: the server was unavailable, unless the connection ended
+// because it cannot keep locks.
 func (e lostError) failure() error {
 	if errors.Is(e.cause, driver.ErrConfig) || errors.Is(e.cause, driver.ErrReadOnly) {
 		return e.cause
@@ -32,19 +32,19 @@ type job[K comparable] struct {
 }
 
 // pin is a pinned connection from its opening to its end. One goroutine owns the connection. Jobs
-// that came while it was busy travel together.
+// that came while the connection was busy travel together.
 type pin[K comparable] struct {
 	kept context.Context // ends when the connection is lost, with the cause
 	end  context.CancelCauseFunc
 
 	wake      chan struct{}
-	jobs      []job[K]           // protected by the keeper's mu
-	interrupt context.CancelFunc // ends the watching; nil where there is none; protected by the keeper's mu
-	server    string             // "" until it is connected; protected by the keeper's mu
+	jobs      []job[K]           // guarded by the keeper's mu
+	interrupt context.CancelFunc // ends Watch; nil: Watch does not run; guarded by the keeper's mu
+	server    string             // "" until it is connected; guarded by the keeper's mu
 }
 
-// submit queues an operation on the pinned connection, and opens one where there is none. MUST be
-// called with mu locked.
+// submit queues an operation on the pinned connection, and opens a connection if there is none.
+// MUST be called with mu locked.
 func (k *Keeper[K]) submit(op Op[K], done func(p *pin[K], op Op[K], err error)) {
 	p := k.pin
 	if p == nil {
@@ -87,8 +87,8 @@ func (k *Keeper[K]) own(p *pin[K]) {
 	k.mu.Unlock()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	// One context and one timer for all statements: to make them for each is felt in what a free
-	// lock costs.
+	// One context and one timer serve all statements: making them for each would add to the cost of
+	// a free lock.
 	ctx, cancel = context.WithCancel(k.ctx)
 	defer cancel()
 	limit := time.AfterFunc(answerTimeout, cancel)
@@ -108,7 +108,7 @@ func (k *Keeper[K]) own(p *pin[K]) {
 	}
 }
 
-// next waits for jobs, and watches the connection when there have been none for a while.
+// next waits for jobs, and watches the connection after a while without jobs.
 func (k *Keeper[K]) next(p *pin[K], conn Pin[K], timer *time.Timer) ([]job[K], error) {
 	timer.Reset(quiet)
 	for {
@@ -155,8 +155,8 @@ func (k *Keeper[K]) watch(p *pin[K], conn Pin[K]) error {
 	return nil
 }
 
-// run runs jobs until ctx ends, and reports their outcomes to them. Its error is the end of the
-// connection; by then all outcomes have been reported.
+// run runs jobs until ctx ends, and reports their outcomes. Its error is the end of the connection;
+// by then all outcomes have been reported.
 func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[K]) error {
 	ops := make([]*Op[K], len(jobs))
 	for i := range jobs {
@@ -180,8 +180,8 @@ func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[
 		if j.op.Kind != Give || j.op.OK {
 			continue
 		}
-		// Other locks of this connection cannot be trusted either, or cannot be given back in
-		// another way.
+		// Other locks of this connection cannot be trusted either, or cannot be released in another
+		// way.
 		if err = errDenied; j.op.Err != nil {
 			err = fmt.Errorf("an unlocking failed, so that the connection that kept it was closed: %w", j.op.Err)
 		}
@@ -198,8 +198,8 @@ func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[
 	return err
 }
 
-// lose ends a connection, once, for all who have something on it, before it is closed: the
-// possessions, and the jobs, both the given and the queued.
+// lose ends a connection, once, for its possessions and its jobs, both given and queued, before the
+// connection is closed.
 func (k *Keeper[K]) lose(p *pin[K], jobs []job[K], err error) {
 	k.mu.Lock()
 	if k.pin != p {

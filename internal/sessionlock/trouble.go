@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// trouble is a series of failed tries to wait for one name. A try whose wait lasts longer than the
-// pause before it has stood in the server's queue, and ends the series: the next failure begins
-// another one. A server that answers and refuses does not end it.
+// trouble is a series of failed attempts to wait for one name. An attempt whose wait lasts longer
+// than the pause before it has stood in the server's queue, and ends the series: the next failure
+// begins another one. A server that answers and refuses does not end it.
 type trouble struct {
 	since time.Time     // of the first failure; the zero time: there is none
 	pause time.Duration // before the next try
@@ -28,8 +28,8 @@ func (t *trouble) add(at time.Time, stood time.Duration) (again bool) {
 // over reports whether the series has lasted for limit or longer.
 func (t *trouble) over(limit time.Duration) bool { return time.Since(t.since) >= limit }
 
-// rest waits until the next try is due, or ctx ends. The pause is random, so that clients do not
-// come back together.
+// rest waits until the next attempt is due, or ctx ends. The pause is random, so that clients do
+// not retry together.
 func (t *trouble) rest(ctx context.Context) {
 	if t.pause == 0 {
 		return
