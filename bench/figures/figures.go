@@ -1,4 +1,4 @@
-// Package figures reads what the benchmarks print.
+// Package figures reads the output of the benchmarks.
 package figures
 
 import (
@@ -17,15 +17,15 @@ var Kinds = []Kind{
 // Kind is a kind of database.
 type Kind struct{ Name, Title string }
 
-// Figures are what one run of the benchmarks printed.
+// Figures are the output of one run of the benchmarks.
 type Figures struct {
 	// Servers are the versions, by the names of the kinds that were measured.
 	Servers map[string]string
 	metrics map[string]float64 // by "benchmark/kind unit"
 }
 
-// Metric is a figure of a benchmark on a kind of database, or the quotient of two: "a ÷ b". It
-// returns false where the benchmark did not print it.
+// Metric returns a figure of a benchmark on a kind of database, or the quotient of two: "a ÷ b". It
+// returns false if the benchmark did not print it.
 func (f Figures) Metric(benchmark, kind, metric string) (float64, bool) {
 	dividend, divisor, is := strings.Cut(metric, " ÷ ")
 	a, ok := f.metrics[benchmark+"/"+kind+" "+dividend]
@@ -36,7 +36,7 @@ func (f Figures) Metric(benchmark, kind, metric string) (float64, bool) {
 	return a / b, ok && b != 0
 }
 
-// Read collects the metrics and the versions. Of a benchmark that ran twice the last run counts.
+// Read collects the metrics and the versions. If a benchmark ran twice, the last run counts.
 func Read(in io.Reader) (Figures, error) {
 	f := Figures{Servers: map[string]string{}, metrics: map[string]float64{}}
 	lines := bufio.NewScanner(in)

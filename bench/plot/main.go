@@ -1,5 +1,5 @@
-// Command plot draws what the benchmarks print: throughput.svg and handoff.svg, in the current
-// folder. What was not measured is left out.
+// Command plot draws the output of the benchmarks: throughput.svg and handoff.svg, in the current
+// folder. It leaves out missing figures.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run() error {
 	return handoff(f).save("handoff.svg")
 }
 
-// throughput is pairs per second over goroutines.
+// throughput plots pairs per second over goroutines.
 func throughput(f figures.Figures) *chart {
 	c := newChart("Lock and Unlock of distinct names by the goroutines of one client", "goroutines", "pairs per second")
 	var ticks plot.ConstantTicks
@@ -53,7 +53,7 @@ func throughput(f figures.Figures) *chart {
 	return c
 }
 
-// handoff is the time of a hand-off over percentiles.
+// handoff plots the time of a hand-off over percentiles.
 func handoff(f figures.Figures) *chart {
 	c := newChart("From Unlock to the next grant of one name that all want again at once", "percentile", "µs")
 	var ticks plot.ConstantTicks
@@ -73,7 +73,7 @@ func handoff(f figures.Figures) *chart {
 var (
 	solid  []vg.Length
 	dashed = []vg.Length{vg.Points(4), vg.Points(3)}
-	// colours are those of the kinds: distinct also without red or green.
+	// colours are the colours of the kinds: distinct also without red or green.
 	colours = map[string]color.Color{
 		"sqlite":   color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
 		"postgres": color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
@@ -82,7 +82,7 @@ var (
 	}
 )
 
-// chart is a plot with a logarithmic scale of what was measured, and its legend on the right.
+// chart is a plot with a logarithmic scale, and its legend on the right.
 type chart struct {
 	*plot.Plot
 	legend plot.Legend
@@ -104,7 +104,7 @@ func newChart(title, x, y string) *chart {
 	return c
 }
 
-// point is where the figure of a benchmark stands: that of the metric with the prefix.
+// point is a figure of a benchmark: that of the metric with the prefix.
 type point struct {
 	x                 float64
 	benchmark, prefix string
@@ -133,7 +133,7 @@ func (c *chart) curves(f figures.Figures, what, metric string, dashes []vg.Lengt
 	}
 }
 
-// save does nothing where there is no curve.
+// save does nothing if there is no curve.
 func (c *chart) save(file string) error {
 	if c.err != nil || c.Y.Min > c.Y.Max {
 		return c.err
@@ -146,7 +146,7 @@ func (c *chart) save(file string) error {
 	if _, err := image.WriteTo(&svg); err != nil {
 		return err
 	}
-	// Few machines have this font, and most have one as wide.
+	// Few machines have this font, and most have one of the same width.
 	const family = "font-family:Liberation Sans"
 	return os.WriteFile(file, bytes.ReplaceAll(svg.Bytes(), []byte(family), []byte(family+",Arial,sans-serif")), 0o644)
 }

@@ -1,4 +1,4 @@
-// Command table turns what the benchmarks print into the Markdown of README.md.
+// Command table turns the output of the benchmarks into the Markdown of README.md.
 package main
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/dblock-go/dblock/bench/figures"
 )
 
-// line is a row of the table: of which benchmark, and its metrics joined by " / ".
+// line is a row of the table: its benchmark, and the metrics joined by " / ".
 type line struct {
 	title, benchmark string
 	metrics          []string
 	format           string  // of one metric
-	times            float64 // what the metrics are multiplied by, if not 0
+	times            float64 // the factor of the metrics, if not 0
 }
 
 var table = []line{
@@ -152,7 +152,7 @@ func run(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// cells are those of the kinds that were measured, and whether there is a figure in any.
+// cells returns the cells of the measured kinds, and whether any has a figure.
 func (l line) cells(f figures.Figures) (cells string, any bool) {
 	for _, k := range figures.Kinds {
 		if f.Servers[k.Name] == "" {

@@ -1,22 +1,22 @@
 // Package certmagiclock gives the storage of CertMagic (github.com/caddyserver/certmagic, which
 // Caddy uses) the locks of package dblock. A certificate is obtained or renewed by one instance at
-// a time, whatever the storage is.
+// a time, whatever the storage.
 //
 //	storage, err := certmagiclock.WithLocks(storage, client.Locker(), "certmagic")
 //	…
 //	certmagic.Default.Storage = storage
 //
-// # What CertMagic does not pass on
+// # Limits of CertMagic
 //
-// CertMagic does not stop the work of an instance that has lost its lock. Before each attempt of
-// an operation that it repeats (ObtainCertAsync, RenewCertAsync) it calls RenewLockLease, which
-// takes the lock again, or fails if another instance has it: then CertMagic tries again later.
-// Within an attempt it is not told.
+// CertMagic does not stop the work of an instance that has lost its lock. Before each attempt of an
+// operation that it repeats (ObtainCertAsync, RenewCertAsync) it calls RenewLockLease, which takes
+// the lock again, or fails if another instance has it: then CertMagic tries again later. Within an
+// attempt it is not notified.
 //
 // CertMagic writes to its storage without a fencing token: an instance that was stopped for longer
-// than its TTL may still write when it goes on.
+// than its TTL may still write when it continues.
 //
-// certmagic.CleanUpOwnLocks gives back the locks of operations that still run: call it before the
+// certmagic.CleanUpOwnLocks releases the locks of operations that still run: call it before the
 // process exits, as its documentation says.
 package certmagiclock
 
@@ -32,14 +32,14 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Storage is a certmagic.Storage with the locks of dblock. Everything else is done by the storage
-// given to WithLocks. It is safe for concurrent use.
+// Storage is a certmagic.Storage with the locks of dblock. The storage given to WithLocks does
+// everything else. It is safe for concurrent use.
 type Storage struct {
 	certmagic.Storage
 	client dblock.Locker
 	prefix string
 
-	mu    sync.Mutex       // protects locks, and handle in each of them
+	mu    sync.Mutex       // guards locks, and handle in each of them
 	locks map[string]*lock // by CertMagic's names
 }
 
@@ -49,17 +49,17 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// lock is a name that an operation of this process has locked, or is about to.
+// lock is a name that an operation of this process has locked, or is about to lock.
 type lock struct {
-	handle dblock.Handle // nil: not yet
+	handle dblock.Handle // nil: not yet locked
 	over   chan struct{} // closed when another operation of this process may have the name
 }
 
 // WithLocks returns the storage with locks of the client instead of its own. All instances that
-// share certificates need the same prefix; those that do not need different ones. The names of the
-// locks are dblock.Name(prefix, name). It does no I/O.
+// share certificates need the same prefix, and others a different one. The names of the locks are
+// dblock.Name(prefix, name). WithLocks does no I/O.
 //
-// ErrInvalidOption for a nil storage, a nil client and an empty prefix.
+// It returns ErrInvalidOption for a nil storage, a nil client and an empty prefix.
 func WithLocks(storage certmagic.Storage, client dblock.Locker, prefix string) (*Storage, error) {
 	switch {
 	case storage == nil:
@@ -78,8 +78,8 @@ func (s *Storage) String() string { return fmt.Sprintf("%v, with locks of dblock
 // Lock waits for the lock of a name, first come first served over all instances, until ctx ends.
 // Heartbeats of the client prolong the lock until Unlock. Errors are those of dblock.Client.Lock.
 //
-// Operations of one instance have a name one after the other: CertMagic unlocks by name, so that
-// two holders of it, of which one has lost the lock, could not be told apart.
+// Operations of one instance have a name one after the other. CertMagic unlocks by name, so two
+// holders of a name, one of which has lost the lock, could not be distinguished.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	for {
 		l, busy := s.enter(name)
@@ -95,8 +95,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	}
 }
 
-// TryLock takes the lock if it is free. It returns false, and no error, where another operation,
-// of this instance or another, has it or waits for it.
+// TryLock takes the lock if it is free. It returns false, without an error, if another operation,
+// of this instance or another, has the lock or waits for it.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	l, _ := s.enter(name)
 	if l == nil {
@@ -109,8 +109,8 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock gives the lock back, also when ctx has ended. dblock.ErrLost where it was lost meanwhile,
-// which CertMagic writes into its log. dblock.ErrNotHeld where it was not locked.
+// Unlock releases the lock, also if ctx has ended. It returns dblock.ErrLost, which CertMagic
+// writes into its log, if the lock was lost meanwhile, and dblock.ErrNotHeld if it was not locked.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
 	l := s.locks[name]
@@ -125,10 +125,10 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return h.Unlock(ctx)
 }
 
-// RenewLockLease has nothing to do while the lock is held: heartbeats prolong it, and the duration
-// is not used. A lock that was lost is taken again if it is free, since CertMagic looks at its
-// storage anew after that. Otherwise the error is dblock.ErrLost, joined with that of
-// dblock.Client.TryLock. dblock.ErrNotHeld where the name was not locked.
+// RenewLockLease does nothing while the lock is held: heartbeats prolong it, and the duration is
+// not used. It takes a lost lock again if it is free, since CertMagic reads its storage again after
+// that. Otherwise it returns dblock.ErrLost, joined with the error of dblock.Client.TryLock. It
+// returns dblock.ErrNotHeld if the name was not locked.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
 	l := s.locks[name]
@@ -156,8 +156,8 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	return errors.Join(s.notHeld("renew", name), h.Unlock(ctx)) // it was unlocked meanwhile
 }
 
-// enter takes the name for an operation of this process. Where another one has it, it returns nil,
-// and what is closed when that has ended.
+// enter takes the name for an operation of this process. If another operation has it, enter returns
+// nil, and a channel that is closed when that operation has ended.
 func (s *Storage) enter(name string) (entered *lock, busy <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +197,8 @@ func (s *Storage) notHeld(op, name string) error {
 	return fmt.Errorf("dblock: certmagic: %s %q: %w", op, s.name(name), dblock.ErrNotHeld)
 }
 
-// ownerless is a context without values: a lock that is taken under it is nobody's so far. Under
-// the context of one lock, two instances of one client would both enter a name.
+// ownerless is a context without values, so that a lock taken under it has no owner yet. Under the
+// context of one lock, two instances of one client would both enter a name.
 type ownerless struct{ context.Context }
 
 func (ownerless) Value(any) any { return nil }

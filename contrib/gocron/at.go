@@ -13,11 +13,11 @@ import (
 	"github.com/dblock-go/dblock/jobs"
 )
 
-// early is how long before its time a job may begin, by the clock of its process: that may have
-// been set back since gocron looked at it.
+// early is the time by which a job may begin early, by the clock of its process: that clock may
+// have been set back since gocron read it.
 const early = 100 * time.Millisecond
 
-// Schedule tells the next time of a schedule after a given one; the zero time: there is none. A
+// Schedule returns the next time of a schedule after a given one; the zero time: there is none. A
 // Schedule of github.com/robfig/cron/v3 is one, as its ParseStandard makes it of a cron expression.
 type Schedule interface {
 	Next(after time.Time) time.Time
@@ -34,19 +34,19 @@ type Schedule interface {
 //		gocron.WithDistributedJobLocker(locker),
 //		gocron.WithCronImplementation(&gocronlock.Cron{}))
 //
-// The zone of an expression without CRON_TZ is time.Local, which is that of gocron, too, without
+// The zone of an expression without CRON_TZ is time.Local, as in gocron without
 // gocron.WithLocation. On days on which the clock of the zone is moved, the times are those of
 // jobs.Schedule. Without Cron, gocron leaves out a job in the night that has no 2:30.
 //
-// Each process finds the time that was meant by its own clock: it is the latest time of the
-// schedule. So processes agree as long as their clocks, and the beginnings of their jobs, are less
-// than the schedule's shortest gap apart. Runs of a job do not overlap. A time whose process dies
-// counts as run, unless jobs.RetryFailed is given.
+// Each process finds the intended time by its own clock: the latest time of the schedule. So
+// processes agree if their clocks, and the beginnings of their jobs, differ by less than the
+// schedule's shortest gap. Runs of a job do not overlap. A time whose process dies counts as run,
+// unless jobs.RetryFailed is given.
 //
-// schedule is a *jobs.Schedule, which jobs.NewSchedule makes of a cron expression, or another one,
-// which is asked for its times in time.Local. ErrInvalidOption for a nil client, schedule or
-// option, and for a schedule that jobs.NewSchedule refuses. Lock returns it where the schedule has
-// had no time in the last ten years.
+// schedule is a *jobs.Schedule, which jobs.NewSchedule makes of a cron expression, or another
+// schedule, which is asked for its times in time.Local. At returns ErrInvalidOption for a nil
+// client, schedule or option, and for a schedule that jobs.NewSchedule refuses. Lock returns
+// ErrInvalidOption if the schedule has had no time in the last ten years.
 func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...jobs.Option) (*Locker, error) {
 	switch {
 	case client == nil:
@@ -69,22 +69,22 @@ func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...jobs.Op
 	}, options)
 }
 
-// timesOf is a schedule by the wall clock of its zone.
+// timesOf returns a schedule by the wall clock of its zone.
 func timesOf(schedule Schedule) (*jobs.Schedule, error) {
 	switch s := schedule.(type) {
 	case *jobs.Schedule:
 		return s, nil
 	case *cron.SpecSchedule:
 		anywhere := *s
-		anywhere.Location = time.Local // it goes by the location of what it is asked after
+		anywhere.Location = time.Local // Next uses the location of its argument
 		return jobs.NewSchedule(s.Location, &anywhere)
 	}
 	return jobs.NewSchedule(time.Local, schedule)
 }
 
-// Cron has gocron run a CronJob at the times of jobs.Schedule: once in a night that has no 2:30,
-// and once in one that has two. It is for gocron.WithCronImplementation, one for each job. The zone
-// is that of the expression (CRON_TZ) or of the scheduler.
+// Cron makes gocron run a CronJob at the times of jobs.Schedule: once in a night that has no 2:30,
+// and once in a night that has two. It is for gocron.WithCronImplementation, one for each job. The
+// zone is that of the expression (CRON_TZ) or of the scheduler.
 type Cron struct{ times *jobs.Schedule }
 
 var _ gocron.Cron = (*Cron)(nil)

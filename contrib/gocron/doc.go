@@ -7,14 +7,14 @@
 //	…
 //	s.NewJob(gocron.DurationJob(time.Minute), gocron.NewTask(locker.Task("report", report)), gocron.WithName("report"))
 //
-// # Which one
+// # Choice
 //
-// Every runs a job once in each slot of time, on the database's clock. It is the one to begin with.
-// At runs a job once for each time of a cron expression. Hold takes a plain lock and keeps it for a
-// minimum time. Elector runs all jobs on one process.
+// Begin with Every, which runs a job once in each slot of time, on the database's clock. At runs a
+// job once for each time of a cron expression. Hold takes a plain lock and keeps it for a minimum
+// time. Elector runs all jobs on one process.
 //
-// A lock that is free as soon as the job has ended is not offered. The clocks and ticks of
-// schedulers differ: a job of a moment would run once on each of them.
+// There is no lock that is free as soon as the job has ended. The clocks and ticks of schedulers
+// differ, so a short job would run once on each of them.
 //
 // # Names
 //
@@ -22,13 +22,13 @@
 // job's function, which all closures of one place in the code share. So give each job a name, the
 // same one in all processes.
 //
-// # What gocron does not pass on
+// # Limits of gocron
 //
-// A job is not told that its lock was lost. Locker.Task and Elector.Task tell it: they end its
-// context, with cause dblock.ErrLost.
+// gocron does not notify a job that its lock was lost. Locker.Task and Elector.Task do: they end
+// its context, with cause dblock.ErrLost.
 //
-// A locker is not told the time for which the job was due, nor how the job ended. So Every and At
-// go by the time at which Lock was called, and without Locker.Task each run counts as a success.
+// A locker does not know the time for which the job was due, nor how the job ended. So Every and At
+// use the time at which Lock was called, and without Locker.Task each run counts as a success.
 //
 // With an elector, gocron does not use its locker at all.
 package gocronlock

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/election"
 )
 
-// retryPause is the pause before a candidate stands again whose campaign has failed.
+// retryPause is the pause before a candidate retries a failed campaign.
 const retryPause = time.Second
 
 // Elector makes one of all schedulers the leader, which runs all jobs. It is a gocron.Elector, for
@@ -23,9 +23,9 @@ type Elector struct {
 	stop context.CancelFunc
 	over chan struct{} // closed when the campaign has ended for good
 
-	mu   sync.Mutex // protects term and err
+	mu   sync.Mutex // guards term and err
 	term *term      // nil: this process does not lead
-	err  error      // why the latest campaign failed; nil after an election
+	err  error      // the error of the latest campaign; nil after an election
 }
 
 var _ gocron.Elector = (*Elector)(nil)
@@ -34,14 +34,15 @@ var _ gocron.Elector = (*Elector)(nil)
 type term struct {
 	ctx   context.Context
 	token int64
-	tasks sync.WaitGroup // jobs that were made by Task and run under this term
+	tasks sync.WaitGroup // jobs made by Task that run under this term
 }
 
-// NewElector makes a candidate of this process, in the background, until Close. All processes that
-// give the same name elect one leader. A candidate that cannot stand, because the database is away
-// or has no tables, say, tries again every second. IsLeader says why.
+// NewElector makes this process a candidate, in the background, until Close. All processes that
+// give the same name elect one leader. A candidate that cannot stand, for instance because the
+// database is unavailable or has no tables, tries again every second. IsLeader returns the reason.
 //
-// ErrInvalidOption for a nil client, ErrInvalidName for an empty name, before any I/O.
+// NewElector returns ErrInvalidOption for a nil client, and ErrInvalidName for an empty name,
+// before any I/O.
 func NewElector[TX any](client *dblock.Client[TX], name string, options ...election.Option) (*Elector, error) {
 	switch {
 	case client == nil:
@@ -61,7 +62,7 @@ func NewElector[TX any](client *dblock.Client[TX], name string, options ...elect
 	return e, nil
 }
 
-// stand campaigns again and again, until ctx ends or no campaign can succeed any more.
+// stand campaigns repeatedly, until ctx ends or no campaign can succeed any more.
 func (e *Elector) stand(ctx context.Context, campaign func(ctx context.Context) error) {
 	defer close(e.over)
 	for {
@@ -77,7 +78,7 @@ func (e *Elector) stand(ctx context.Context, campaign func(ctx context.Context) 
 	}
 }
 
-// hopeless reports whether a campaign would fail again, whatever becomes of the database.
+// hopeless reports whether a campaign would fail again, whatever the state of the database.
 func hopeless(err error) bool {
 	for _, final := range []error{dblock.ErrInvalidOption, dblock.ErrInvalidName, dblock.ErrUnsupported,
 		dblock.ErrClosed} {
@@ -88,8 +89,8 @@ func hopeless(err error) bool {
 	return false
 }
 
-// lead is the leader until ctx ends, and returns when no task of the term runs any more: only then
-// is the lock handed on.
+// lead leads until ctx ends, and returns when no task of the term runs any more: only then is the
+// lock handed on.
 func (e *Elector) lead(ctx context.Context, token int64) {
 	t := &term{ctx: ctx, token: token}
 	e.set(t, nil)
@@ -104,9 +105,9 @@ func (e *Elector) set(t *term, err error) {
 	e.term, e.err = t, err
 }
 
-// IsLeader returns nil if this process leads, and election.ErrNotLeader if not, joined with the
-// reason where it cannot stand for election. It looks at memory only and never waits. The answer
-// changes when the lock is lost, before another process can lead.
+// IsLeader returns nil if this process leads, and otherwise election.ErrNotLeader, joined with the
+// reason if the process cannot stand for election. It looks at memory only and never waits. The
+// answer changes when the lock is lost, before another process can lead.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,12 +118,12 @@ func (e *Elector) IsLeader(context.Context) error {
 }
 
 // Task makes a function for gocron.NewTask that passes the leader's term on to the job. The context
-// of fn ends with the one that gocron gives to the job, and, with cause dblock.ErrLost, when the
-// term is lost. token is the fencing token of the term. The lock is not handed on before fn has
+// of fn ends with the context that gocron gives to the job, and, with cause dblock.ErrLost, when
+// the term is lost. token is the fencing token of the term. The lock is not handed on before fn has
 // returned.
 //
-// The function returns election.ErrNotLeader, without fn, where the term has ended since gocron
-// asked.
+// The function returns election.ErrNotLeader, without running fn, if the term has ended since
+// gocron asked.
 func (e *Elector) Task(fn func(ctx context.Context, token int64) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if fn == nil {
@@ -139,7 +140,7 @@ func (e *Elector) Task(fn func(ctx context.Context, token int64) error) func(ctx
 	}
 }
 
-// join adds a task to the present term, or returns nil where there is none.
+// join adds a task to the present term, or returns nil if there is none.
 func (e *Elector) join() *term {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,10 +151,10 @@ func (e *Elector) join() *term {
 	return e.term
 }
 
-// Close ends the candidacy: the contexts of tasks end, and the next candidate leads when they have
-// returned. Close waits for that until ctx ends. Call it after gocron's Shutdown, which waits for
-// the jobs, and before the client is closed. It returns the error of the last campaign, or that of
-// ctx. Close is idempotent.
+// Close ends the candidacy: the contexts of tasks end, and the next candidate leads when the tasks
+// have returned. Close waits for that until ctx ends. Call it after gocron's Shutdown, which waits
+// for the jobs, and before the client is closed. It returns the error of the last campaign, or that
+// of ctx. Close is idempotent.
 func (e *Elector) Close(ctx context.Context) error {
 	e.stop()
 	select {

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/jobs"
 )
 
-// ErrTaken: the slot has been run, by this process or another, or a run of the job still goes on.
+// ErrTaken means that the slot was run, by this process or another, or that a run of the job still
+// continues.
 var ErrTaken = errors.New("the slot is taken")
 
 // minSlot is the shortest slot of package jobs.
@@ -23,11 +24,11 @@ const minSlot = 100 * time.Millisecond
 // gocron.WithDistributedLocker or, for one job, gocron.WithDistributedJobLocker. It is safe for
 // concurrent use. Stop the schedulers before the client is closed.
 type Locker struct {
-	// hold takes the lock of a job, keeps it while during runs, and gives it back. It returns what
-	// during returned, joined with dblock.ErrLost where the lock was lost.
+	// hold takes the lock of a job, keeps it while during runs, and releases it. It returns the
+	// error of during, joined with dblock.ErrLost if the lock was lost.
 	hold func(ctx context.Context, name string, during func(l dblock.Handle) error) error
 
-	mu   sync.Mutex // protects runs
+	mu   sync.Mutex // guards runs
 	runs map[string]*run
 }
 
@@ -35,10 +36,11 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // Every makes a Locker that lets each job run once in a slot of this length, over all processes, by
 // OncePer of package jobs: slots are the database's time divided by their length. Choose the length
-// of the job's interval. Runs of a job do not overlap: while one goes on, no other begins, in
-// whatever slot. A slot whose process dies counts as run, unless jobs.RetryFailed is given.
+// of the job's interval. Runs of a job do not overlap: while one continues, no other begins, in any
+// slot. A slot whose process dies counts as run, unless jobs.RetryFailed is given.
 //
-// slot: at least 100 ms. ErrInvalidOption for a shorter one, a nil client and a nil option.
+// slot is at least 100 ms. Every returns ErrInvalidOption for a shorter slot, a nil client and a
+// nil option.
 func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...jobs.Option) (*Locker, error) {
 	switch {
 	case client == nil:
@@ -53,7 +55,7 @@ func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...job
 	}, options)
 }
 
-// newRunLocker makes a Locker of what runs a job once in a slot.
+// newRunLocker makes a Locker of a function that runs a job once in a slot.
 func newRunLocker(
 	once func(ctx context.Context, name string, during func(l dblock.Handle) error) (ran bool, err error),
 	options []jobs.Option,
@@ -72,11 +74,12 @@ func newRunLocker(
 	}), nil
 }
 
-// Hold makes a Locker that takes a plain lock, of the job's name, and keeps everybody from it for
-// at least minimum, however early the job has ended. Choose a little less than the job's interval.
-// A job that takes longer than minimum is as free as any lock at its end.
+// Hold makes a Locker that takes a plain lock with the job's name, and keeps it for at least
+// minimum, however early the job has ended. Choose a little less than the job's interval. The lock
+// of a job that takes longer than minimum is free at the job's end.
 //
-// minimum: more than 0, at most 366 days. ErrInvalidOption otherwise, and for a nil client.
+// minimum is more than 0, and at most 366 days. Hold returns ErrInvalidOption otherwise, and for a
+// nil client.
 func Hold(client dblock.Locker, minimum time.Duration) (*Locker, error) {
 	const most = 366 * 24 * time.Hour
 	switch {
@@ -99,9 +102,9 @@ func newLocker(hold func(ctx context.Context, name string, during func(l dblock.
 	return &Locker{hold: hold, runs: map[string]*run{}}
 }
 
-// Lock takes the lock of a job without waiting. gocron does not run the job after an error, and
-// gives it to gocron.AfterLockError: ErrTaken or dblock.ErrNotAcquired where another scheduler has
-// the job, and otherwise as of dblock.Client.TryLock.
+// Lock takes the lock of a job without waiting. After an error gocron does not run the job, and
+// gives the error to gocron.AfterLockError: ErrTaken or dblock.ErrNotAcquired if another scheduler
+// has the job, and otherwise an error of dblock.Client.TryLock.
 func (k *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	r := &run{locker: k, name: name, ended: make(chan struct{})}
 	over, end := context.WithCancel(context.Background())
@@ -132,7 +135,7 @@ func (k *Locker) enter(r *run) {
 	k.runs[r.name] = r
 }
 
-// leave forgets a run, unless the next one has begun since: its lock was lost.
+// leave forgets a run, unless the next one has begun because its lock was lost.
 func (k *Locker) leave(r *run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,14 +157,14 @@ type run struct {
 	name    string
 	lock    dblock.Handle
 	end     context.CancelFunc
-	outcome error         // what the job returned, if it was made by Task; to be written before end
-	ended   chan struct{} // closed when the lock was given back
-	err     error         // of the run; to be read once ended is closed
+	outcome error         // the job's error, if the job was made by Task; written before end
+	ended   chan struct{} // closed when the lock was released
+	err     error         // of the run; read once ended is closed
 }
 
-// Unlock ends the run and waits until the lock is given back, which takes some seconds at most. It
-// does so as well when ctx has ended. It returns the error of the job, if Task has made it, joined
-// with dblock.ErrLost where the lock was lost. gocron does not look at it.
+// Unlock ends the run and waits until the lock is released, at most some seconds, also if ctx has
+// ended. It returns the error of a job made by Task, joined with dblock.ErrLost if the lock was
+// lost. gocron ignores that error.
 func (r *run) Unlock(context.Context) error {
 	r.locker.leave(r)
 	r.end()
@@ -169,8 +172,8 @@ func (r *run) Unlock(context.Context) error {
 	return r.err
 }
 
-// ownerless is a context without values: a lock that is taken under it is nobody's so far, also
-// where the scheduler was made under the context of a lock.
+// ownerless is a context without values, so that a lock taken under it has no owner yet, also if
+// the scheduler was made under the context of a lock.
 type ownerless struct{ context.Context }
 
 func (ownerless) Value(any) any { return nil }

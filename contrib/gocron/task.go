@@ -9,13 +9,13 @@ import (
 )
 
 // Task makes a function for gocron.NewTask that passes the lock on to the job. The context of fn
-// ends with the one that gocron gives to the job, and, with cause dblock.ErrLost, when the lock is
-// lost. What fn returns becomes the outcome of the slot (jobs.Runner.Runs), so that
+// ends with the context that gocron gives to the job, and, with cause dblock.ErrLost, when the lock
+// is lost. The error of fn becomes the outcome of the slot (jobs.Runner.Runs), so that
 // jobs.RetryFailed works.
 //
-// name is that of the job: gocron.WithName(name). Without it, and where gocron does not use this
-// Locker for the job, the function returns dblock.ErrNotHeld and fn is not run. ErrInvalidOption
-// from the function where fn is nil.
+// name is the name of the job: gocron.WithName(name). Without it, or if gocron does not use this
+// Locker for the job, the function returns dblock.ErrNotHeld and does not run fn. If fn is nil, the
+// function returns ErrInvalidOption.
 func (k *Locker) Task(
 	name string, fn func(ctx context.Context, l dblock.Handle) error,
 ) func(ctx context.Context) error {
@@ -47,7 +47,7 @@ func (k *Locker) Task(
 	}
 }
 
-// until returns ctx, which ends when lock does, too, with its cause.
+// until returns ctx, ended also by the end of lock, with its cause.
 func until(ctx, lock context.Context) (context.Context, func()) {
 	inner, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })

@@ -11,12 +11,12 @@
 // The lock needs the tables of dblock before goose runs: migrate.Up of dblock makes them, safe from
 // any number of processes, under a version table of its own.
 //
-// # What goose does not pass on
+// # Limits of goose
 //
-// goose does not hear of a lock that is lost while it migrates: it goes on, and Unlock reports
+// goose is not notified of a lock that is lost while it migrates: it continues, and Unlock reports
 // dblock.ErrLost when it has finished. goose also takes a connection of its pool before it asks for
-// the lock, so that a pool of one connection cannot serve both. Without an adapter, and with
-// neither of these limits:
+// the lock, so a pool of one connection cannot serve both. Without an adapter, and with neither of
+// these limits:
 //
 //	err := client.Do(ctx, "migrations", func(ctx context.Context, _ *dblock.Lock) error {
 //		_, err := provider.Up(ctx) // its context ends when the lock is lost
@@ -24,8 +24,8 @@
 //	})
 //
 // There, too, a heartbeat of the client needs a connection within each TTL. While goose migrates
-// over the only one, it has none: give the client a pool of its own, or a TTL that is longer than
-// the migrations.
+// over the only one, the client has none: give the client a pool of its own, or a TTL that is
+// longer than the migrations.
 package gooselock
 
 import (
@@ -48,16 +48,17 @@ type Locker struct {
 
 	turn chan struct{} // has a value from Lock to the end of Unlock
 
-	mu   sync.Mutex    // protects held
+	mu   sync.Mutex    // guards held
 	held dblock.Handle // from Lock to Unlock
 }
 
 var _ lock.Locker = (*Locker)(nil)
 
-// New makes a Locker under the given name, which all processes that migrate one database have in
-// common. Options are those of dblock.Client.Lock: dblock.Metadata, say. It does no I/O.
+// New makes a Locker with a name, which all processes that migrate one database have in common.
+// Options are those of dblock.Client.Lock, such as dblock.Metadata. New does no I/O.
 //
-// ErrInvalidOption for a nil client and a nil option, ErrInvalidName for an empty name.
+// It returns ErrInvalidOption for a nil client and a nil option, and ErrInvalidName for an empty
+// name.
 func New(client dblock.Locker, name string, options ...dblock.LockOption) (*Locker, error) {
 	switch {
 	case client == nil:
@@ -77,9 +78,9 @@ func New(client dblock.Locker, name string, options ...dblock.LockOption) (*Lock
 // time-out of its own. The pool is not used: the lock is in the database of the client. Errors are
 // those of dblock.Client.Lock.
 //
-// A provider that runs under a lock's context is no exception: it waits for its turn, also where
-// that lock has the same name. So does the next provider of a Locker whose lock was lost, until
-// Unlock: goose does not say which of its providers unlocks.
+// A provider that runs under a lock's context also waits for its turn, even if that lock has the
+// same name. So does the next provider of a Locker whose lock was lost, until Unlock: goose does
+// not say which of its providers unlocks.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -98,9 +99,9 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	return nil
 }
 
-// Unlock gives the lock back, also when ctx has ended. dblock.ErrLost where it was lost meanwhile:
-// another process may have run migrations at the same time. dblock.ErrNotHeld without a Lock before
-// it.
+// Unlock releases the lock, also if ctx has ended. It returns dblock.ErrLost if the lock was lost
+// meanwhile: another process may have run migrations at the same time. It returns dblock.ErrNotHeld
+// without a Lock before it.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	l.mu.Lock()
 	h := l.held
@@ -113,7 +114,7 @@ func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	return h.Unlock(ctx)
 }
 
-// ownerless is a context without values: a lock that is taken under it is nobody's so far. Two
+// ownerless is a context without values, so that a lock taken under it has no owner yet. Two
 // providers under the context of one lock would both enter it.
 type ownerless struct{ context.Context }
 

@@ -1,5 +1,5 @@
-// Package dblockotel tells OpenTelemetry what happens to the locks of a dblock client: as metrics,
-// and as a span for each lock that is asked for.
+// Package dblockotel reports the locks of a dblock client to OpenTelemetry: as metrics, and as a
+// span for each requested lock.
 //
 //	client, err := dblock.New(postgres.New(pool), dblock.WithObserver(dblockotel.Observer()))
 //	…
@@ -35,5 +35,5 @@
 //	dblock.lock.name   only if asked for: WithNamesInMetrics, WithNamesInSpans
 //
 // Spans are called dblock.lock and dblock.trylock, and have dblock.lock.token once they end. A span
-// that failed has the status Error. A TryLock that was refused has not failed.
+// that failed has the status Error. A refused TryLock has not failed.
 package dblockotel

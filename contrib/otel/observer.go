@@ -33,10 +33,10 @@ const (
 var seconds = metric.WithExplicitBucketBoundaries(
 	.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
-// Observer makes a span of every lock that is asked for, and the metrics of the package comment. An
-// instrument that cannot be made is left out, and otel.Handle is told.
+// Observer makes a span of every requested lock, and the metrics of the package comment. It leaves
+// out an instrument that cannot be made, and notifies otel.Handle.
 //
-// The span is in the context that the lock is asked for with, so that those of the database's
+// The span is in the context with which the lock is requested, so that the spans of the database's
 // driver are below it.
 func Observer(options ...Option) observe.Observer {
 	o := newObserver(newConfig(options))
@@ -94,7 +94,7 @@ func newObserver(c config) *observer {
 	return o
 }
 
-// started is a span, and when it began.
+// started is a span with its beginning.
 type started struct {
 	trace.Span
 	began time.Time
@@ -126,7 +126,8 @@ func (o *observer) acquireEnd(ctx context.Context, a observe.Attempt, r observe.
 	if !ok {
 		return
 	}
-	defer span.End(trace.WithTimestamp(span.began.Add(r.Took))) // the client tells of it a moment later
+	// the client reports it a moment later
+	defer span.End(trace.WithTimestamp(span.began.Add(r.Took)))
 	if r.Err == nil {
 		span.SetAttributes(tokenKey.Int64(r.Token))
 		return
@@ -170,17 +171,17 @@ func (o *observer) heartbeat(took time.Duration, err error) {
 }
 
 func (o *observer) listener(up bool, err error) {
-	if !up && !errors.Is(err, dblock.ErrUnsupported) { // otherwise it polls, as it was set up
+	if !up && !errors.Is(err, dblock.ErrUnsupported) { // otherwise it polls, as configured
 		o.listenerLosses.Add(context.Background(), 1, metric.WithAttributes(o.attributes...))
 	}
 }
 
-// of are the attributes of a request.
+// of returns the attributes of a request.
 func (o *observer) of(a observe.Attempt) []attribute.KeyValue {
 	return []attribute.KeyValue{operationKey.String(operation(a)), modeKey.String(mode(a))}
 }
 
-// metric are the attributes of a metric about a name.
+// metric returns the attributes of a metric about a name.
 func (o *observer) metric(name string, err error, more ...attribute.KeyValue) metric.MeasurementOption {
 	attributes := failed(err, append(more, o.attributes...))
 	if o.group != nil {
@@ -189,7 +190,7 @@ func (o *observer) metric(name string, err error, more ...attribute.KeyValue) me
 	return metric.WithAttributes(attributes...)
 }
 
-// failed adds what an error is called.
+// failed adds the class of an error.
 func failed(err error, attributes []attribute.KeyValue) []attribute.KeyValue {
 	if err == nil {
 		return attributes
@@ -197,7 +198,8 @@ func failed(err error, attributes []attribute.KeyValue) []attribute.KeyValue {
 	return append(attributes[:len(attributes):len(attributes)], errorKey.String(observe.Outcome(err)))
 }
 
-// clean makes UTF-8 of a text: an exporter refuses all that it has to send for one that is not.
+// clean makes a text valid UTF-8: for one invalid text an exporter refuses everything it has to
+// send.
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func operation(a observe.Attempt) string {

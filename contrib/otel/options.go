@@ -18,7 +18,7 @@ type config struct {
 	spanNames  bool
 }
 
-// WithMeterProvider sets where metrics go. Default: the global provider.
+// WithMeterProvider sets the provider of the meters. Default: the global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *config) {
 		if p != nil {
@@ -27,7 +27,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithTracerProvider sets where spans go. Default: the global provider.
+// WithTracerProvider sets the provider of the tracers. Default: the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) {
 		if p != nil {
@@ -36,21 +36,22 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	}
 }
 
-// WithAttributes adds attributes to every metric and every span: to tell several clients of a
-// process apart, say. Default: none.
+// WithAttributes adds attributes to every metric and every span, for instance to distinguish
+// several clients of a process. Default: none.
 func WithAttributes(attributes ...attribute.KeyValue) Option {
 	return func(c *config) { c.attributes = append(c.attributes, attributes...) }
 }
 
-// WithNamesInMetrics adds dblock.lock.name to the metrics of acquires, holds and losses: what group
-// returns for the name of a lock. It MUST return few different texts, since each is a time series
-// of its own: the part of the name before the first slash, say. Default: no names.
+// WithNamesInMetrics adds dblock.lock.name to the metrics of acquires, holds and losses, with the
+// result of group for the name of a lock. group MUST return few different texts, since each is a
+// time series of its own: for instance the part of the name before the first slash. Default: no
+// names.
 func WithNamesInMetrics(group func(name string) string) Option {
 	return func(c *config) { c.group = group }
 }
 
-// WithNamesInSpans adds dblock.lock.name, the name of the lock, to spans, and the text of the error
-// to the status of those that failed, in which the name is. Default: no names.
+// WithNamesInSpans adds dblock.lock.name, the name of the lock, to spans. It also adds the text of
+// the error, which has the name in it, to the status of spans that failed. Default: no names.
 func WithNamesInSpans() Option { return func(c *config) { c.spanNames = true } }
 
 func newConfig(options []Option) config {

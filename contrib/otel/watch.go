@@ -11,15 +11,15 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Client is what Watch needs of a client. Every *dblock.Client is one.
+// Client is the part of a client that Watch uses. Every *dblock.Client is one.
 type Client interface {
 	Stats() dblock.Stats
 }
 
-// Watch adds the gauges of a client, which it asks for its Stats whenever metrics are collected:
-// that is no I/O. Unregister the result to end it. Of several clients in one process each needs an
-// attribute of its own (WithAttributes). ErrInvalidOption where client is nil. On an error nothing
-// is watched.
+// Watch adds the gauges of a client. It reads the client's Stats, without I/O, whenever metrics are
+// collected. Unregister the result to end it. Several clients in one process each need an attribute
+// of their own (WithAttributes). Watch returns ErrInvalidOption if client is nil. After an error
+// nothing is watched.
 func Watch(client Client, options ...Option) (metric.Registration, error) {
 	if client == nil {
 		return nil, fmt.Errorf("dblockotel: %w: the client is nil", dblock.ErrInvalidOption)

@@ -28,7 +28,7 @@ type Collector struct {
 	stats          statsDescs
 	queues         queueDescs
 
-	mu         sync.Mutex // protects what follows
+	mu         sync.Mutex // guards the fields below
 	watched    Client     // nil: none
 	inspection *inspection
 }
@@ -36,16 +36,16 @@ type Collector struct {
 // Option configures a Collector. A nil Option changes nothing.
 type Option func(*Collector)
 
-// Names adds the label name to the metrics of acquires, holds and losses: what group returns for
-// the name of a lock. It MUST return few different texts, since each is a time series of its own:
-// the part of the name before the first slash, say. Default: no names.
+// Names adds the label name to the metrics of acquires, holds and losses, with the result of group
+// for the name of a lock. group MUST return few different texts, since each is a time series of its
+// own: for instance the part of the name before the first slash. Default: no names.
 func Names(group func(name string) string) Option {
 	return func(c *Collector) { c.group = group }
 }
 
-// New makes a Collector, to be registered. client is the label by which several clients are told
-// apart; "": there is one. Without Names, counters begin at 0 for every outcome that is worth an
-// alert, so that rate and increase see the first one.
+// New makes a Collector, to be registered. client is the label that distinguishes several clients;
+// "": there is one. Without Names, counters begin at 0 for every outcome that deserves an alert, so
+// that rate and increase see the first one.
 func New(client string, options ...Option) *Collector {
 	c := &Collector{}
 	for _, o := range options {
@@ -92,7 +92,7 @@ func New(client string, options ...Option) *Collector {
 	return c
 }
 
-// named adds the label for the names of locks, where they are wanted.
+// named adds the label for the names of locks, if Names was given.
 func (c *Collector) named(labels ...string) []string {
 	if c.group != nil {
 		labels = append(labels, "name")
@@ -100,7 +100,7 @@ func (c *Collector) named(labels ...string) []string {
 	return labels
 }
 
-// values adds the value of that label. It is valid UTF-8: all else would panic.
+// values adds the value of that label as valid UTF-8: anything else would panic.
 func (c *Collector) values(name string, values ...string) []string {
 	if c.group != nil {
 		values = append(values, strings.ToValidUTF8(c.group(name), "\uFFFD"))
@@ -113,7 +113,7 @@ func (c *Collector) collectors() []prometheus.Collector {
 		c.listenerLosses}
 }
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, one := range c.collectors() {
 		one.Describe(out)
@@ -122,7 +122,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	c.queues.describe(out)
 }
 
-// Collect is of prometheus.Collector. It does I/O only where Inspect was called.
+// Collect implements prometheus.Collector. It does I/O only after Inspect was called.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, one := range c.collectors() {
 		one.Collect(out)

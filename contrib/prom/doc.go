@@ -7,7 +7,7 @@
 //	metrics.Watch(client)
 //	prometheus.MustRegister(metrics)
 //
-// Every metric has the label client, which is the text given to New: each client of a process has a
+// Every metric has the label client, with the text given to New: each client of a process has a
 // Collector of its own.
 //
 // # Metrics of Observer

@@ -13,24 +13,25 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// Lister is what Inspect reads: inspect.New(client), or what stands before it.
+// Lister is the source of Inspect: inspect.New(client), or a wrapper of it.
 type Lister interface {
 	List(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error]
 }
 
-// Inspection bounds what Inspect reads. The zero value has the defaults.
+// Inspection bounds the reads of Inspect. The zero value has the defaults.
 type Inspection struct {
-	Names   int           // how many names with a queue are read, and how many others. Default: 1,000
-	Timeout time.Duration // for all that is read for one scrape. Default: 2 s
-	Every   time.Duration // a scrape that comes earlier gets what was read before. Default: 10 s
-	Failed  func(error)   // is called with why the names could not be read. Default: nothing is
+	// bounds the names with a queue, and the others, that are read. Default: 1,000
+	Names   int
+	Timeout time.Duration // for all reads of one scrape. Default: 2 s
+	Every   time.Duration // an earlier scrape gets the last result. Default: 10 s
+	Failed  func(error)   // is called with the error of a failed read. Default: nothing is called
 }
 
-// Inspect adds the metrics of the queues, which are read from the database by a scrape: those of
-// all clients, not of this one alone. One process of many is enough. Times are compared with this
-// machine's clock: dblock_oldest_waiter_seconds is wrong by as much as that differs from the
-// database's. A second call takes the place of the first. ErrInvalidOption where a bound is
-// negative, or of is nil. Default: nothing is read.
+// Inspect adds the metrics of the queues, which a scrape reads from the database, for all clients,
+// not only for this one. One of many processes is enough. Times are compared with this machine's
+// clock: dblock_oldest_waiter_seconds is wrong by the difference from the database's clock. A
+// second call replaces the first. Inspect returns ErrInvalidOption if a bound is negative, or of is
+// nil. Default: nothing is read.
 func (c *Collector) Inspect(of Lister, bounds Inspection) error {
 	if of == nil {
 		return fmt.Errorf("dblockprom: %w: Inspect(nil): want a client", dblock.ErrInvalidOption)
@@ -62,22 +63,22 @@ type inspection struct {
 	timeout, every time.Duration
 	failed         func(error) // nil: nothing is called
 
-	mu   sync.Mutex // protects what follows
-	read time.Time  // when last was read
+	mu   sync.Mutex // guards the fields below
+	read time.Time  // the time of the last read
 	last queues
 }
 
-// queues are what was seen.
+// queues are the results of a read.
 type queues struct {
 	err             error
 	took            time.Duration
 	truncated       bool
 	held, contended int
 	longest         int
-	oldest          time.Time // since when the oldest waiter waits; zero: nobody waits
+	oldest          time.Time // the time since which the oldest waiter waits; zero: no waiter
 }
 
-// latest is what was read last, or is read now.
+// latest returns the last result, or reads now.
 func (i *inspection) latest() queues {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -93,7 +94,7 @@ func (i *inspection) latest() queues {
 	return i.last
 }
 
-// look reads names with a queue by themselves, so that they are not lost among many that are held.
+// look reads names with a queue separately, so that they are not lost among many held names.
 func (i *inspection) look() (q queues) {
 	ctx, cancel := context.WithTimeout(context.Background(), i.timeout)
 	defer cancel()
@@ -119,7 +120,8 @@ func (i *inspection) look() (q queues) {
 	return q
 }
 
-// each calls f for no more names than the inspection may read, and reports whether there were more.
+// each calls f for at most as many names as the inspection may read, and reports whether there were
+// more.
 func (i *inspection) each(ctx context.Context, f inspect.Filter, see func(info inspect.Info)) (more bool, err error) {
 	seen := 0
 	for info, err := range i.of.List(ctx, f) {

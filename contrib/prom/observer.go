@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/observe"
 )
 
-// Observer returns what the client is to call: dblock.WithObserver(metrics.Observer()). It is for
-// one client.
+// Observer returns the functions that the client is to call:
+// dblock.WithObserver(metrics.Observer()). It is for one client.
 func (c *Collector) Observer() observe.Observer {
 	return observe.Observer{
 		AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, RunEnd: c.runEnd, SlotsLeftOut: c.slotsLeftOut,
@@ -38,7 +38,7 @@ func (c *Collector) runEnd(r observe.RunResult) {
 	c.runs.WithLabelValues(c.values(r.Name, observe.Outcome(r.Err))...).Inc()
 }
 
-// Why nothing was begun in a slot.
+// Reasons why nothing was begun in a slot.
 const (
 	skipped = "skipped"
 	missed  = "missed"
@@ -57,7 +57,7 @@ func (c *Collector) heartbeat(took time.Duration, err error) {
 }
 
 func (c *Collector) listener(up bool, err error) {
-	if !up && !errors.Is(err, dblock.ErrUnsupported) { // otherwise it polls, as it was set up
+	if !up && !errors.Is(err, dblock.ErrUnsupported) { // otherwise it polls, as configured
 		c.listenerLosses.Inc()
 	}
 }

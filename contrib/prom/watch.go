@@ -8,14 +8,14 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Client is what Watch needs of a client. Every *dblock.Client is one.
+// Client is the part of a client that Watch uses. Every *dblock.Client is one.
 type Client interface {
 	Stats() dblock.Stats
 	TTL() time.Duration
 }
 
-// Watch adds the gauges of the client, which is asked for its Stats with each scrape: that is no
-// I/O. A second call takes the place of the first; nil ends it.
+// Watch adds the gauges of the client. Each scrape reads the client's Stats, without I/O. A second
+// call replaces the first; nil ends it.
 func (c *Collector) Watch(client Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (d statsDescs) describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// collect leaves out what a client without a session does not have.
+// collect leaves out the metrics that need a session if the client has none.
 func (d statsDescs) collect(out chan<- prometheus.Metric, client Client) {
 	s := client.Stats()
 	out <- gauge(d.held, float64(s.Held))

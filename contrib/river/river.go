@@ -8,14 +8,14 @@
 //	river.NewClient(driver, &river.Config{Middleware: []rivertype.Middleware{limit}, …})
 //
 // A job takes one permit of its key and keeps it while it is worked. A job that finds none is
-// snoozed, and its worker goes on with the next one. The permits of a worker that dies come back
-// after the TTL of its client. A job whose permit is lost is told: its context ends.
+// snoozed, and its worker continues with the next one. The permits of a worker that dies are
+// released after the TTL of its client. A job whose permit is lost is notified: its context ends.
 //
-// # What River does not pass on
+// # Limits of River
 //
-// River has no place in which a job could wait for its permit, so that there is no order: a job
-// that was snoozed tries again later, and any other job of the key may come before it. Each try
-// costs a statement or two of dblock, and an update of River's.
+// River has no place where a job could wait for its permit, so there is no order: a snoozed job
+// tries again later, and any other job of the key may overtake it. Each attempt costs one or two
+// statements of dblock, and an update of River's.
 //
 // River does not know of the limit when it fetches jobs: while many jobs of one key are tried and
 // snoozed, others wait for the workers.
@@ -34,20 +34,20 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// defaultSnooze is how long a job that found no permit is put off on average.
+// defaultSnooze is the average delay of a job that found no permit.
 const defaultSnooze = time.Second
 
-// Limit says which jobs share their permits.
+// Limit tells which jobs share their permits.
 type Limit struct {
 	Key     string // jobs with the same key share them; "": the job has no limit
-	Permits int    // how many of these jobs run at once: 1 or more
+	Permits int    // the number of these jobs that run at once: 1 or more
 }
 
 // Option configures a Middleware.
 type Option func(*Middleware)
 
-// Snooze sets how long a job that found no permit is put off, on average: between half and one and
-// a half times as long, so that jobs do not come back together. More than 0. Default: 1 s.
+// Snooze sets the average delay of a job that found no permit: between half and one and a half
+// times as long, so that jobs do not retry together. It is more than 0. Default: 1 s.
 func Snooze(d time.Duration) Option { return func(m *Middleware) { m.snooze = d } }
 
 // Middleware is a rivertype.WorkerMiddleware, for river.Config.Middleware. It is safe for
@@ -64,10 +64,10 @@ var _ rivertype.WorkerMiddleware = (*Middleware)(nil)
 
 // New makes a Middleware. limit is called for each job before it is worked. The permits of a key
 // are a semaphore named dblock.Name(prefix, key): choose a prefix that the application uses for
-// nothing else. It does no I/O.
+// nothing else. New does no I/O.
 //
-// ErrInvalidOption for a nil client, function or option, an empty prefix, and a snooze that is not
-// above 0.
+// It returns ErrInvalidOption for a nil client, function or option, an empty prefix, and a snooze
+// that is not above 0.
 func New(
 	client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) Limit, options ...Option,
 ) (*Middleware, error) {
@@ -92,12 +92,12 @@ func New(
 }
 
 // Work works the job under a permit of its key, or snoozes it if there is none. The context of the
-// job ends with cause dblock.ErrLost when the permit is lost; the job then counts as failed, also
-// if it has returned nil, and River retries it. So it is where the database of the locks is away:
-// the error is that of dblock.Client.TryLock.
+// job ends with cause dblock.ErrLost when the permit is lost. The job then counts as failed, even
+// if it has returned nil, and River retries it. The same holds if the database of the locks is
+// unavailable: the error is that of dblock.Client.TryLock.
 //
-// Where the number of permits of a key has changed, the smaller one counts for as long as a job
-// with it runs. While others read the key (dblock.Shared, dblock.ErrCapacity) its jobs are snoozed.
+// If the number of permits of a key has changed, the smaller one counts as long as a job with it
+// runs. While readers share the key (dblock.Shared, dblock.ErrCapacity), its jobs are snoozed.
 func (m *Middleware) Work(
 	ctx context.Context, job *rivertype.JobRow, work func(ctx context.Context) error,
 ) (err error) {
@@ -113,7 +113,8 @@ func (m *Middleware) Work(
 		return err
 	}
 	defer func() {
-		if failure := permit.Unlock(ctx); errors.Is(failure, dblock.ErrLost) { // after any other the client tries on
+		// after any other error the client retries
+		if failure := permit.Unlock(ctx); errors.Is(failure, dblock.ErrLost) {
 			err = errors.Join(err, failure)
 		}
 	}()
@@ -123,8 +124,8 @@ func (m *Middleware) Work(
 	return work(inner)
 }
 
-// ownerless is a context without values: a permit that is taken under it is nobody's so far, also
-// where River's client was started under the context of a lock.
+// ownerless is a context without values, so that a permit taken under it has no owner yet, also if
+// River's client was started under the context of a lock.
 type ownerless struct{ context.Context }
 
 func (ownerless) Value(any) any { return nil }

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// apply returns the file that m breaks, and what is in it then. Text that is not there, or more
-// than once, is an error.
+// apply returns the file that m breaks, and its broken content. A text that is missing, or present
+// more than once, is an error.
 func (m mutant) apply(root string) (file string, broken []byte, err error) {
 	file = filepath.Join(root, m.file)
 	if strings.HasPrefix(m.file, "gen/") {
@@ -43,7 +43,7 @@ func (m mutant) apply(root string) (file string, broken []byte, err error) {
 	return file, []byte(text), nil
 }
 
-// fileOfQuery is the generated file of a folder that has the query.
+// fileOfQuery returns the generated file of a folder that has the query.
 func fileOfQuery(folder, query string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.sql.go"))
 	for _, file := range files {
@@ -55,7 +55,7 @@ func fileOfQuery(folder, query string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("no query %q in %s", query, folder))
 }
 
-// place is where m's part of the file begins and ends.
+// place returns the beginning and the end of m's part of the file.
 func (m mutant) place(text string) (begin, end int, err error) {
 	if m.part == "" {
 		return 0, len(text), nil
@@ -77,7 +77,7 @@ func (m mutant) place(text string) (begin, end int, err error) {
 	return 0, 0, fmt.Errorf("no function %s in %s", m.part, m.file)
 }
 
-// nameOf is f, or T.f of a method.
+// nameOf returns f, or T.f for a method.
 func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
@@ -99,7 +99,8 @@ func nameOf(f *ast.FuncDecl) string {
 	}
 }
 
-// find is where part stands in text, once, whatever the white space between words.
+// find returns the place of part in text, which must be unique. White space between words does not
+// count.
 func find(text, part string) (from, to int, err error) {
 	folded, at := fold(text)
 	wanted, _ := fold(part)
@@ -113,8 +114,8 @@ func find(text, part string) (from, to int, err error) {
 	return 0, 0, errors.New("found more than once")
 }
 
-// fold leaves out white space, but for one space between two words, and says where in text each
-// byte stands that is left.
+// fold leaves out white space, except for one space between two words, and returns the place in
+// text of each remaining byte.
 func fold(text string) (folded string, at []int) {
 	var b strings.Builder
 	space, word := false, false // before this byte; whether the last one was part of a word
@@ -136,7 +137,8 @@ func fold(text string) (folded string, at []int) {
 	return b.String(), at
 }
 
-// missing says what of m's test is not there: the function in its package, or the sentence.
+// missing returns an error if m's test does not exist: the function in its package, or the
+// sentence.
 func (m mutant) missing(root string) error {
 	parts := strings.Split(m.test, "/")
 	function := regexp.MustCompile(`(?m)^func ` + parts[0] + `\(`)

@@ -1,5 +1,5 @@
 // Command mutants proves that the tests of the rules can fail. A mutant breaks one rule; the test
-// that watches over it must fail then. What no test notices has survived, and the command fails.
+// of that rule must then fail. A mutant that no test notices has survived, and the command fails.
 //
 //	scripts/mutants ./internal/session    the mutants of one package, or of several
 //	scripts/mutants ./internal/...        of all below a folder
@@ -7,19 +7,19 @@
 //
 // They stand in a mutants.txt beside the code that they break, each as one paragraph:
 //
-//	rule 4: a token from the clock alone     what is broken, in words
+//	rule 4: a token from the clock alone     the broken rule, in words
 //	@ queries/postgres TakeRow               where: folder or file of a query, and its name;
 //	@ postgres/locks.go engine.Take          or a file and, where it helps, a function
 //	- greatest(l.token + 1, dblock_now())    the text, in one line or in several
-//	+ dblock_now()                           what it becomes; nothing, where this line is missing
+//	+ dblock_now()                           the new text; nothing, if this line is missing
 //	! postgres TestATokenRises…              the package and the test that must fail
 //
 // Paths begin at the root. White space counts in no text. A text stands in its place once: a mutant
-// that breaks several has a pair of - and + for each. Of a query, what is broken is the statement
-// in gen, which is what runs. A test may be one of many: "sqlite TestBehaviour/SQLite/one sentence
-// of the suite". Lines that begin with # between paragraphs are comments.
+// that breaks several has a pair of - and + for each. In a query, the mutant breaks the statement
+// in gen, which is the one that runs. A test may be one of many: "sqlite TestBehaviour/SQLite/one
+// sentence of the suite". Lines that begin with # between paragraphs are comments.
 //
-// The files of the tree stay as they are (go build -overlay). Servers are those of
+// The files of the tree remain unchanged (go build -overlay). Servers are those of
 // DBLOCK_TEST_POSTGRES_DSN and its sisters. Each test first runs without any mutant, and must pass.
 package main
 
@@ -63,7 +63,7 @@ func mutate(word string, packages []string, r runner) (err error) {
 	return report(results)
 }
 
-// report prints the score of each package and of all, and what was not caught.
+// report prints the score of each package and of all, and the mutants that were not caught.
 func report(results []result) error {
 	var left []result
 	caught, total := map[string]int{}, map[string]int{}

@@ -13,9 +13,9 @@ import (
 // mutant is one paragraph of a mutants.txt; the package comment has the grammar.
 type mutant struct {
 	list  string // the folder of its mutants.txt, from the root
-	line  int    // where it stands there
+	line  int    // its line there
 	rule  string
-	file  string // what it breaks, from the root
+	file  string // the file it breaks, from the root
 	part  string // of the file: the query, or the function ("" is all of it)
 	edits []edit
 	pkg   string // of the test, from the root

@@ -29,7 +29,7 @@ const (
 )
 
 type runner struct {
-	root, dir string // of the tree, and for what is made here
+	root, dir string // of the tree, and for the files made here
 	limit     time.Duration
 }
 
@@ -115,7 +115,7 @@ func (r runner) unbroken(pkg string, tests []string) (passed map[string]bool, er
 	return passed, err
 }
 
-// try breaks what m breaks, in an overlay, and runs its test.
+// try applies m in an overlay, and runs its test.
 func (r runner) try(m mutant, base string) (verdict string, err error) {
 	file, broken, err := m.apply(r.root)
 	if err != nil {
@@ -155,7 +155,7 @@ func (r runner) build(pkg, binary string, flags ...string) error {
 	return nil
 }
 
-// workspace is that of the root, whatever the caller's GOWORK is.
+// workspace returns that of the root, whatever the caller's GOWORK.
 func (r runner) workspace() string { return filepath.Join(r.root, "go.work") }
 
 func (r runner) run(pkg, binary, pattern string, limit time.Duration, env ...string) ([]byte, error) {
@@ -170,7 +170,7 @@ func (r runner) run(pkg, binary, pattern string, limit time.Duration, env ...str
 	return out, errors.Join(err, ctx.Err())
 }
 
-// pattern is go test's for one test.
+// pattern returns go test's pattern for one test.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {
