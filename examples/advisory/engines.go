@@ -30,7 +30,7 @@ func countPgx(ctx context.Context, tx pgx.Tx) (n int, err error) {
 	return n + 1, err
 }
 
-// showLock prints what any client that knows the key can see.
+// showLock prints the lock as every client that knows the key can see it.
 func showLock(ctx context.Context, pool *pgxpool.Pool) error {
 	key := postgres.AdvisoryKey(name)
 	var pid int

@@ -1,14 +1,14 @@
 // Command advisory shows locks that need no tables: PostgreSQL's advisory locks. Two clients, which
-// could as well be two processes, take a lock in turn, read together and write alone, and count in
-// transactions. Then one of them loses its connection, and its lock tells it so.
+// could also be two processes, take a lock in turn, read together and write alone, and count in
+// transactions. Then one of them loses its connection, and its lock reports that.
 //
 //	go run ./examples/advisory -dsn postgres://user:pass@host/db
 //	go run ./examples/advisory                                      on an SQLite file of its own
 //
-// SQLite has no such locks. There the same steps go through locks in tables, as far as those have
-// them: they do not end with a connection.
+// SQLite has no such locks. There the same steps use locks in tables, except for the loss: those
+// locks do not end with a connection.
 //
-// How dblock is used stands in steps.go.
+// steps.go shows the use of dblock.
 package main
 
 import (

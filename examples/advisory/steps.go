@@ -19,7 +19,7 @@ const (
 	lossWait = 5 * time.Second
 )
 
-// client is what the steps need: a *postgres.AdvisoryClient, or tables.
+// client is a client as the steps use it: a *postgres.AdvisoryClient, or tables.
 type client[TX any] interface {
 	dblock.Locker
 	txLocker[TX]
@@ -30,22 +30,22 @@ type txLocker[TX any] interface {
 	Close(ctx context.Context) error
 }
 
-// tables is a client of tables: of its *dblock.Client, the methods without and with TX.
+// tables is a client of tables: the methods of its *dblock.Client without and with TX.
 type tables[TX any] struct {
 	dblock.Locker
 	txLocker[TX]
 }
 
-// steps is what the example shows. A nil step is one that the engine does not have.
+// steps are the steps of the example. A nil step does not exist on the engine.
 type steps[TX any] struct {
 	clients     [2]client[TX]
 	transaction func(ctx context.Context, f func(tx TX) error) error
-	count       func(ctx context.Context, tx TX) (int, error) // read a number, and write the next
+	count       func(ctx context.Context, tx TX) (int, error) // reads a number, and writes the next
 	seen        func(ctx context.Context) error               // prints the lock as the server shows it
 	cut         func(ctx context.Context) error               // ends the connection that has the lock
 }
 
-// turns has one client take a lock, and the other wait for it.
+// turns lets one client take a lock, and the other wait for it.
 func (s steps[TX]) turns(ctx context.Context) error {
 	fmt.Printf("\nOne after the other: %q\n", name)
 	lock, err := s.clients[0].Lock(ctx, name)
@@ -77,7 +77,7 @@ func (s steps[TX]) turns(ctx context.Context) error {
 	return <-waited
 }
 
-// readers has several readers hold the lock together, and one writer wait for it.
+// readers lets several readers hold the lock together, and one writer wait for it.
 func (s steps[TX]) readers(ctx context.Context) error {
 	fmt.Printf("\nReaders together, the writer alone: %q\n", name)
 	var inside atomic.Int32
@@ -112,7 +112,7 @@ func (s steps[TX]) readers(ctx context.Context) error {
 	return work.Wait()
 }
 
-// transactions has both clients count in transactions that end with their locks.
+// transactions lets both clients count in transactions that end with their locks.
 func (s steps[TX]) transactions(ctx context.Context) error {
 	fmt.Printf("\nUntil the transaction ends: %q\n", name)
 	var work errgroup.Group

@@ -1,12 +1,12 @@
-// Command cron shows a job that runs once in each slot of time, whatever number of servers asks for
-// it, by package jobs. Slots are counted by the database's clock, so that two servers with clocks a
-// second apart do not run a job of a millisecond twice. One run fails, and is run again.
+// Command cron shows a job that runs once in each slot of time, however many servers ask for it, by
+// package jobs. Slots are counted by the database's clock, so that two servers with clocks a second
+// apart do not run a short job twice. One run fails, and is retried.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
 //	go run ./examples/cron -dsn postgres://user:pass@host/db  on PostgreSQL
 //	go run ./examples/cron -dsn mysql://user:pass@host/db     on MySQL or MariaDB
 //
-// How dblock is used stands in server.go.
+// server.go shows the use of dblock.
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 	work, working := errgroup.WithContext(within)
 	var last *dblock.Client[tx]
 	for i := range servers {
-		var client *dblock.Client[tx] // err is not declared anew: Close adds to it
+		var client *dblock.Client[tx] // err is not declared again: Close adds to it
 		if client, err = dblock.New(db.EngineOverSQL()); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func serve(ctx context.Context, client *dblock.Client[tx], server, job string, s
 
 var errPrinter = errors.New("the printer is out of paper")
 
-// report is a job of no time at all.
+// report is a job that takes no time.
 func report() error {
 	if reports.Add(1) == 2 {
 		return errPrinter

@@ -18,7 +18,7 @@ import (
 // candidacy is the environment variable that makes this program a candidate.
 const candidacy = "DBLOCK_EXAMPLE_ELECTION_CANDIDATE"
 
-// assignment is what a candidate must know.
+// assignment is the configuration of a candidate.
 type assignment struct {
 	Source   database.Source
 	TTL      time.Duration
@@ -87,7 +87,7 @@ func start(a assignment) (candidate, error) {
 	return candidate{cmd, in}, cmd.Start()
 }
 
-// finish ends a candidate in good order.
+// finish ends a candidate regularly.
 func (c candidate) finish() error {
 	return errors.Join(c.in.Close(), c.Wait())
 }

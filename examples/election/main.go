@@ -1,12 +1,12 @@
 // Command election shows one leader at a time over several processes. Three of them stand for
-// election. The program observes the leader, kills it, asks the next one to resign, and ends all of
-// them in good order.
+// election. The program observes the leader, kills it, asks the next one to resign, and ends the
+// processes regularly.
 //
 //	go run ./examples/election                                      on an SQLite file of its own
 //	go run ./examples/election -dsn postgres://user:pass@host/db    on PostgreSQL
 //	go run ./examples/election -dsn mysql://user:pass@host/db       on MySQL or MariaDB
 //
-// How a candidate is made stands in candidate.go.
+// candidate.go shows the use of dblock.
 package main
 
 import (
@@ -67,7 +67,7 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 	p := press{next: next}
 	running := map[string]candidate{}
 	defer func() {
-		for _, c := range running { // where something went wrong
+		for _, c := range running { // after a failure
 			err = errors.Join(err, c.Process.Kill(), c.Wait())
 		}
 	}()
@@ -87,7 +87,7 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 	if err := running[first].Process.Kill(); err != nil {
 		return err
 	}
-	_ = running[first].Wait() // that it was killed
+	_ = running[first].Wait() // an error: it was killed
 	delete(running, first)
 	second, err := p.successor(first)
 	if err != nil {

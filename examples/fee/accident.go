@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// accident is what happens to server 1 while it is inside the critical section.
+// accident is the accident of server 1 while it is inside the critical section.
 type accident int
 
 const (
 	none    accident = iota
 	crashed          // SIGKILL
-	paused           // SIGSTOP, and SIGCONT when another server has the lock and has written
+	paused           // SIGSTOP, and SIGCONT once another server has the lock and has written
 )
 
 func (a accident) String() string { return []string{"none", "crash", "pause"}[a] }
 
-// scene is how the accident goes.
+// scene records the course of the accident.
 type scene struct {
 	victim  *process
 	token   int64     // of the victim
-	struck  time.Time // when it was killed or stopped
+	struck  time.Time // the time when it was killed or stopped
 	after   int64     // the successor's token
-	resumed time.Time // when it was woken
+	resumed time.Time // the time when it was woken
 	over    bool
 }
 
-// watch carries out the accident at the right event, and prints what happens.
+// watch carries out the accident at the right event, and prints its effects.
 func (r *phaseRun) watch(ctx context.Context, e event) error {
 	s := &r.scene
 	switch {
@@ -77,7 +77,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 	return nil
 }
 
-// rounded writes a duration as a person wants to read it.
+// rounded formats a duration for people.
 func rounded(d time.Duration) string {
 	if d >= 10*time.Millisecond {
 		return d.Round(time.Millisecond).String()

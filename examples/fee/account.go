@@ -2,15 +2,15 @@ package main
 
 import "fmt"
 
-// account is what the servers read and write. All money is whole cents.
+// account is the data that the servers read and write. All money is in whole cents.
 type account struct {
 	balance    int64
-	deductions int // how many fees the balance reflects
+	deductions int // the number of fees that the balance reflects
 }
 
-// The account starts with a deposit. When a fee leaves less than the minimum, which takes some 500
-// fees, its owner pays the deposit in again, in the same write: else the fees of a long run would
-// be rounded to nothing.
+// The account starts with a deposit. When a fee leaves less than the minimum, after about 500 fees,
+// the same write adds the deposit again. Otherwise the fees of a long run would be rounded to
+// nothing.
 const (
 	deposit = 1_000_000_000_00
 	minimum = 100_00
@@ -19,7 +19,7 @@ const (
 // fee is 3 % of a balance in cents, rounded half up to a whole cent.
 func fee(balance int64) int64 { return (balance*3 + 50) / 100 }
 
-// afterFee is the account one fee later.
+// afterFee returns the account one fee later.
 func (a account) afterFee() account {
 	a.balance -= fee(a.balance)
 	if a.balance < minimum {
@@ -29,8 +29,8 @@ func (a account) afterFee() account {
 	return a
 }
 
-// replay deducts n fees from a new account, one after the other. No other balance is right after n
-// fees.
+// replay deducts n fees from a new account, one after the other. After n fees, no other balance is
+// correct.
 func replay(n int) account {
 	a := account{balance: deposit}
 	for range n {
@@ -39,7 +39,7 @@ func replay(n int) account {
 	return a
 }
 
-// money writes cents as 1,234,567.89.
+// money formats cents as 1,234,567.89.
 func money(cents int64) string {
 	if cents < 0 {
 		return "-" + money(-cents)

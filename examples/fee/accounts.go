@@ -9,10 +9,10 @@ import (
 	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
-// tableName is the example's own, so that it disturbs nothing else in a database.
+// tableName is the example's own table.
 const tableName = "dblock_example_fee"
 
-// errRefused: the account has seen a higher token than the one that a write came with.
+// errRefused means that the account has seen a higher token than that of the write.
 var errRefused = errors.New("the write came with an older token than the account has seen")
 
 // accounts is the table. It has one account.
@@ -21,7 +21,7 @@ type accounts struct {
 	source database.Source
 }
 
-// create makes the table anew: one that is there is of a run that was killed.
+// create makes the table, and replaces one that a killed run has left.
 func (s accounts) create(ctx context.Context) error {
 	for _, statement := range []string{
 		"DROP TABLE IF EXISTS " + tableName,
@@ -45,7 +45,7 @@ func (s accounts) drop() error {
 	return nil
 }
 
-// reset makes it a new account.
+// reset makes a new account.
 func (s accounts) reset(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx,
 		s.source.Bind("UPDATE "+tableName+" SET balance = ?, deductions = 0, token = 0 WHERE id = 1"),
@@ -59,8 +59,8 @@ func (s accounts) read(ctx context.Context) (a account, err error) {
 	return a, err
 }
 
-// write is refused where the account has seen a higher token: with the fencing token of a lock, the
-// data itself rejects a holder that does not know yet that it lost the lock. Without a lock the
+// write is refused if the account has seen a higher token. With the fencing token of a lock, the
+// data itself rejects a holder that does not yet know that it lost the lock. Without a lock the
 // token is always 0, and no write is refused.
 func (s accounts) write(ctx context.Context, a account, token int64) error {
 	result, err := s.db.ExecContext(ctx,
@@ -70,7 +70,8 @@ func (s accounts) write(ctx context.Context, a account, token int64) error {
 		return err
 	}
 	rows, err := result.RowsAffected()
-	if err == nil && rows == 0 && token != 0 { // without a token MySQL also says 0 where another wrote the very same
+	// without a token MySQL also reports 0 if another server wrote the same values
+	if err == nil && rows == 0 && token != 0 {
 		return errRefused
 	}
 	return err

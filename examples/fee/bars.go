@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// bars show how far each server is, and lines above them what happens. Where the output is no
-// terminal there are only the lines.
+// bars show the progress of each server, and lines above them the events. If the output is not a
+// terminal, there are only the lines.
 type bars struct {
 	writer   progress.Writer // nil: no terminal
 	trackers []*progress.Tracker
@@ -50,7 +50,7 @@ func newBars(p phase) *bars {
 	return b
 }
 
-// step moves a server's bar one round on.
+// step advances a server's bar by one round.
 func (b *bars) step(server int) {
 	if b.writer != nil {
 		b.trackers[server-1].Increment(1)

@@ -18,11 +18,11 @@ func (d store) accounts() accounts {
 	return accounts{d.SQL, d.Source}
 }
 
-// migrate makes dblock's tables, where they are not there yet.
+// migrate makes dblock's tables if they are missing.
 func (d store) migrate(ctx context.Context) error { return migrate.Up(ctx, d.SQL, d.Engine) }
 
 // onlyRun keeps a second run of this program out of the database, since both would use the same
-// table. It is a lock, of course: after a run that was killed, it is free when the TTL is over.
+// table. It uses a lock: after a killed run, the lock is free once the TTL has passed.
 func (d store) onlyRun(ctx context.Context, o options) (release func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	if o.verbose {

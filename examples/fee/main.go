@@ -1,7 +1,7 @@
-// Command fee shows what a lock is for. Two service servers, real processes, share one account in a
-// database. Each reads the balance, computes a fee of 3 %, and writes the new balance back, again
-// and again: first without a lock, and fees are lost; then with one, and the account is exact to
-// the cent.
+// Command fee shows the purpose of a lock. Two service servers, real processes, share one account
+// in a database. Each repeatedly reads the balance, computes a fee of 3 %, and writes the new
+// balance back. First they do so without a lock, and fees are lost. Then they use a lock, and the
+// account is exact to the cent.
 //
 //	go run ./examples/fee                                      on an SQLite file of its own
 //	go run ./examples/fee -crash                               a server is killed while it has the lock
@@ -9,7 +9,7 @@
 //	go run ./examples/fee -dsn postgres://user:pass@host/db    on PostgreSQL
 //	go run ./examples/fee -dsn mysql://user:pass@host/db       on MySQL or MariaDB
 //
-// How dblock is used stands in server.go, and there in the method deduct.
+// server.go shows the use of dblock, in the method deduct.
 package main
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
-// cleanupTimeout bounds what is tidied up after the run, or after Ctrl-C.
+// cleanupTimeout bounds the clean-up after the run, or after Ctrl-C.
 const cleanupTimeout = 5 * time.Second
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	dsn      string
 	servers  int

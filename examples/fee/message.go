@@ -6,11 +6,11 @@ import (
 	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
-// The program and its servers speak JSON over the servers' standard input and output. A server gets
-// its job, opens the database, says that it is ready, and begins when it gets another line. When
-// its input ends, so does the server: that is how it notices that the program is gone.
+// The program and its servers exchange JSON over the servers' standard input and output. A server
+// gets its job, opens the database, reports that it is ready, and begins when it gets another line.
+// A server ends when its input ends: so it notices that the program is gone.
 
-// job is what a server has to do.
+// job is the task of a server.
 type job struct {
 	Source   database.Source
 	Locked   bool
@@ -20,32 +20,35 @@ type job struct {
 	HalfTime halfTime
 }
 
-// halfTime is what a server does when half of its rounds are done.
+// halfTime tells a server how to continue after half of its rounds.
 type halfTime int
 
 const (
-	goOn          halfTime = iota
-	stayInside             // the critical section: there it is stopped or killed
-	waitForSignal          // until that server is inside, so that somebody still wants the lock
+	goOn       halfTime = iota
+	stayInside          // in the critical section: there it is stopped or killed
+	// until that server is inside, so that another server still wants the lock
+	waitForSignal
 )
 
-// report is what a server tells the program.
+// report is a message of a server to the program.
 type report struct {
-	Kind    kind
-	Token   int64         `json:",omitzero"` // of the lock
-	Wait    time.Duration `json:",omitzero"` // for the lock
-	At      time.Time     `json:",omitzero"` // when it happened, by the clock of the machine that all run on
-	Refused bool          `json:",omitzero"` // isWoken: the stale write was refused
-	Text    string        `json:",omitzero"` // isWoken, hasFailed: why
+	Kind  kind
+	Token int64         `json:",omitzero"` // of the lock
+	Wait  time.Duration `json:",omitzero"` // for the lock
+	// the time of the event, by the clock of the machine that all run on
+	At      time.Time `json:",omitzero"`
+	Refused bool      `json:",omitzero"` // isWoken: the stale write was refused
+	Text    string    `json:",omitzero"` // isWoken, hasFailed: the reason
 }
 
 type kind string
 
 const (
-	isReady   kind = "ready"
-	feeTaken  kind = "fee"    // and written
-	isInside  kind = "inside" // has the lock and has read the balance, and stays there
-	isWoken   kind = "woken"  // after isInside: the context ended with ErrLost, and a write was tried all the same
+	isReady  kind = "ready"
+	feeTaken kind = "fee"    // and written
+	isInside kind = "inside" // has the lock and has read the balance, and stays there
+	// after isInside: the context ended with ErrLost, and a write was tried nevertheless
+	isWoken   kind = "woken"
 	hasFailed kind = "failed"
 	hasEnded  kind = "ended" // from the program's end of the pipe: the process is gone
 )

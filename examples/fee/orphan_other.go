@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// diesWithParent is left to the end of the server's input.
+// diesWithParent does nothing here: the server ends with its input.
 var diesWithParent *syscall.SysProcAttr

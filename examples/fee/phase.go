@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// phase is one round of the game, with servers of its own.
+// phase is one of the two experiments, with servers of its own.
 type phase struct {
 	options
 	title  string
 	locked bool
 }
 
-// tally is what came of one server.
+// tally has the results of one server.
 type tally struct {
 	number, pid  int
 	fees, grants int
@@ -24,24 +24,24 @@ type tally struct {
 	killed       bool
 }
 
-// result is what came of a phase.
+// result is the result of a phase.
 type result struct {
 	phase
 	tallies []tally
-	fees    int     // that the servers took, all together
+	fees    int     // taken by all servers together
 	final   account // as the database has it
 	took    time.Duration
 }
 
 func (r result) lost() int { return r.fees - r.final.deductions }
 
-// right is the account that as many fees must leave.
+// right returns the account that as many fees must leave.
 func (r result) right() account { return replay(r.fees) }
 
-// exact tells whether nothing was lost, to the cent.
+// exact reports whether nothing was lost, to the cent.
 func (r result) exact() bool { return r.final == r.right() }
 
-// phaseRun is a phase that is under way.
+// phaseRun is a running phase.
 type phaseRun struct {
 	phase
 	db        store
@@ -53,10 +53,10 @@ type phaseRun struct {
 	began     time.Time
 }
 
-// patience is how long nothing may happen, beyond the TTL, until the program calls it a failure.
+// patience is the time without events, beyond the TTL, after which the program reports a failure.
 const patience = 30 * time.Second
 
-// runPhase starts the servers, lets them begin together, and counts what they report until the last
+// runPhase starts the servers, lets them begin together, and counts their reports until the last
 // has ended.
 func runPhase(ctx context.Context, p phase, db store, accounts accounts) (result, error) {
 	if !p.locked {
@@ -115,7 +115,7 @@ func (r *phaseRun) run(ctx context.Context) (err error) {
 		if kill == nil {
 			kill = time.After(endTimeout)
 			for _, p := range r.processes {
-				_ = resume(p.cmd.Process) // a server that is stopped cannot go
+				_ = resume(p.cmd.Process) // a stopped server cannot end
 				p.end()
 			}
 		}
@@ -188,7 +188,7 @@ func (r *phaseRun) handle(ctx context.Context, e event) error {
 	return r.watch(ctx, e)
 }
 
-// wait is the pth percentile of how long the server waited for the lock; 1 to 100.
+// wait returns the pth percentile of the server's waits for the lock; 1 to 100.
 func (t tally) wait(p int) time.Duration {
 	if len(t.waits) == 0 {
 		return 0

@@ -19,7 +19,7 @@ type process struct {
 	log    tail
 }
 
-// event is a report, and which server it is from.
+// event is a report with its server.
 type event struct {
 	from *process
 	report
@@ -70,10 +70,11 @@ func startProcess(number int, j job, verbose bool, events chan<- event) (*proces
 	return p, nil
 }
 
-// signal sends the server a line. That it is gone is known from its last report, not from here.
+// signal sends the server a line. Errors are ignored: a server that is gone is noticed by its last
+// report.
 func (p *process) signal() { _, _ = p.input.Write([]byte{'\n'}) }
 
-// end asks the server to stop what it does and go.
+// end asks the server to stop.
 func (p *process) end() { _ = p.input.Close() }
 
 func (p *process) kill() error {
@@ -83,9 +84,9 @@ func (p *process) kill() error {
 	return nil
 }
 
-// tail keeps the end of what a server logs, for the case that it fails.
+// tail keeps the end of a server's log, for the case that the server fails.
 type tail struct {
-	mu   sync.Mutex // protects text
+	mu   sync.Mutex // guards text
 	text []byte
 }
 

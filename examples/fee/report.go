@@ -15,7 +15,7 @@ func printIntroduction(o options, db store) {
 		count(o.servers, "server"), count(o.workers, "worker"), count(o.rounds, "time"), money(deposit), db.Place)
 }
 
-// printServers is a table of what each server got.
+// printServers prints a table of the servers' results.
 func printServers(r result) {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
@@ -38,7 +38,7 @@ func printServers(r result) {
 	t.Render()
 }
 
-// printOutcome says in a sentence or two whether the account is right.
+// printOutcome reports in one or two sentences whether the account is correct.
 func printOutcome(r result) {
 	took := rounded(r.took)
 	switch {

@@ -22,8 +22,9 @@ import (
 const serveCommand = "serve"
 
 const (
-	closeTimeout = 10 * time.Second // to give back what it has, after its job
-	// to be gone, when its input has ended: what it has not given back is free after the TTL
+	closeTimeout = 10 * time.Second // to release its locks, after its job
+	// endTimeout bounds the end of a server after its input has ended: locks that it has not
+	// released are free after the TTL.
 	endTimeout = 3 * time.Second
 )
 
@@ -65,12 +66,12 @@ func serveMain() int {
 
 // teller writes reports to the standard output, one line each.
 func teller() func(report) {
-	var mu sync.Mutex // protects encoder
+	var mu sync.Mutex // guards encoder
 	encoder := json.NewEncoder(os.Stdout)
 	return func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = encoder.Encode(r) // the program is gone, and our input ends in this moment
+		_ = encoder.Encode(r) // an error: the program is gone, and our input ends in this moment
 	}
 }
 
@@ -92,7 +93,7 @@ func serve(ctx context.Context, j job, tell func(report), signals <-chan struct{
 	}
 }
 
-// do does a job: half of it, then what the accident asks for, then the rest.
+// do does a job: half of it, then the accident, then the rest.
 func do[TX any](
 	ctx context.Context, engine dblock.Engine[TX], accounts accounts, j job, tell func(report), signals <-chan struct{},
 ) (err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// lockName is what the servers agree upon: any string, the same in all of them.
+// lockName is the common name of the lock: any string, the same in all servers.
 const lockName = "dblock_example_fee/account/1"
 
 // server is a service server. TX is the type of a transaction of the application's driver: pgx.Tx
@@ -26,15 +26,15 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 	asked, written := time.Now(), false
 
 	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock) error {
-		// As long as ctx lives, no other process is in here.
+		// While ctx lives, no other process is in here.
 		got := time.Now()
 		account, err := s.accounts.read(ctx)
 		if err != nil {
 			return err
 		}
 		account = account.afterFee()
-		// The token, not ctx, decides over the write: if it were cancelled, we could not tell
-		// whether it happened.
+		// The write is decided by the token, not by ctx: after a cancellation the outcome would be
+		// unknown.
 		if err := s.accounts.write(context.WithoutCancel(ctx), account, lock.Token()); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 		return nil
 	})
 
-	switch lost := errors.Is(err, dblock.ErrLost); { // we were away for longer than the TTL
+	switch lost := errors.Is(err, dblock.ErrLost); { // the server was away for longer than the TTL
 	case lost && written:
 		return nil // in time: the token was let through
 	case lost:
@@ -52,8 +52,8 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 	return err
 }
 
-// deductUnlocked is the same without the lock: it overwrites what another server writes between its
-// read and its write.
+// deductUnlocked is deduct without the lock: it overwrites another server's write between its read
+// and its write.
 func (s *server[TX]) deductUnlocked(ctx context.Context) error {
 	account, err := s.accounts.read(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *server[TX]) deductUnlocked(ctx context.Context) error {
 	return nil
 }
 
-// stay is deduct as it goes when the worst happens in the middle. With -crash the server is killed
-// while it waits here. With -pause it is stopped, and when it wakes up, the lock is another's.
+// stay is deduct with the accident in the middle. With -crash the server is killed while it waits
+// here. With -pause it is stopped, and when it wakes up, another server has the lock.
 func (s *server[TX]) stay(ctx context.Context) error {
 	asked := time.Now()
 	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock) error {
@@ -84,8 +84,7 @@ func (s *server[TX]) stay(ctx context.Context) error {
 			return cause
 		}
 		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now(), Text: cause.Error()}
-		// A good program stops here. This one writes what it has computed from a balance of long
-		// ago.
+		// A good program stops here. This one writes the result of an outdated balance.
 		err = s.accounts.write(context.WithoutCancel(ctx), account.afterFee(), lock.Token())
 		woken.Refused = errors.Is(err, errRefused)
 		s.tell(woken)

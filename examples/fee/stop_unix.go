@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// suspend stops a process where it is; resume lets it go on.
+// suspend stops a process; resume continues it.
 func suspend(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -1,14 +1,14 @@
 // Command guard shows long work under a lease, with a result that cannot be written too late. A
-// worker takes a lock, works for a while without a transaction, and then writes in one transaction
-// that begins with Guard, which makes sure that the lock is still the worker's, and ends with
-// UnlockTx, which gives the lock on with the commit.
+// worker takes a lock, works for a while without a transaction, and then writes in one transaction.
+// The transaction begins with Guard, which ensures that the lock is still the worker's, and ends
+// with UnlockTx, which releases the lock with the commit.
 //
 //	go run ./examples/guard                                      on an SQLite file of its own
 //	go run ./examples/guard -pause                               a worker is stopped past its TTL and wakes up too late
 //	go run ./examples/guard -dsn postgres://user:pass@host/db    on PostgreSQL
 //	go run ./examples/guard -dsn mysql://user:pass@host/db       on MySQL or MariaDB
 //
-// How dblock is used stands in worker.go.
+// worker.go shows the use of dblock.
 package main
 
 import (

@@ -15,23 +15,23 @@ import (
 	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
-// lateWorker is the environment variable that makes this program the worker that is stopped.
+// lateWorker is the environment variable that makes this program the stopped worker.
 const lateWorker = "DBLOCK_EXAMPLE_GUARD_LATE"
 
-// assignment is what that worker must know.
+// assignment is the configuration of that worker.
 type assignment struct {
 	Source database.Source
 	TTL    time.Duration
 }
 
-// stopped has a second process take the lock, stops it, takes the lock over when its TTL is over,
-// and lets it go on.
+// stopped lets a second process take the lock, stops it, takes the lock over after the TTL, and
+// lets the process continue.
 func stopped(ctx context.Context, w worker, ttl time.Duration) error {
 	late, says, err := start(ctx, assignment{w.db.Source, ttl})
 	if err != nil {
 		return err
 	}
-	defer func() { // where it has not ended by itself
+	defer func() { // if it has not ended by itself
 		_ = late.Process.Kill()
 		_ = late.Wait()
 	}()
@@ -59,7 +59,8 @@ func stopped(ctx context.Context, w worker, ttl time.Duration) error {
 	return late.Wait()
 }
 
-// start starts the late worker. says waits for a line of its that contains a word, and shows it.
+// start starts the late worker. says waits for a line of the worker that contains a word, and
+// prints it.
 func start(ctx context.Context, a assignment) (cmd *exec.Cmd, says func(word string) error, err error) {
 	source, err := json.Marshal(a)
 	if err != nil {
@@ -89,8 +90,8 @@ func start(ctx context.Context, a assignment) (cmd *exec.Cmd, says func(word str
 	return cmd, says, cmd.Start()
 }
 
-// beLate is the worker that is stopped: it works until its lock is lost, and then writes all the
-// same.
+// beLate is the stopped worker: it works until its lock is lost, and then tries to write
+// nevertheless.
 func beLate(ctx context.Context, source string) (err error) {
 	var a assignment
 	if err := json.Unmarshal([]byte(source), &a); err != nil {

@@ -32,14 +32,15 @@ func (w worker) work(ctx context.Context, author string, work func(ctx context.C
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock(ctx) // wakes the next at once after the commit, and releases the lock where there was none
+	// wakes the next waiter after the commit, and releases the lock if there was none
+	defer lock.Unlock(ctx)
 	fmt.Printf("%s holds %s, token %d.\n", author, name, lock.Token())
 	work(lock.Context())
 	return w.write(ctx, lock, author)
 }
 
-// write is the transaction: it is the holder's, or it is not at all, and with it the lock goes on
-// to the next.
+// write is the transaction: it commits only while the worker holds the lock, and its commit hands
+// the lock to the next waiter.
 func (w worker) write(ctx context.Context, lock *dblock.Lock, author string) error {
 	tx, err := w.db.SQL.BeginTx(ctx, nil)
 	if err != nil {

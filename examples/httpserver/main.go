@@ -1,5 +1,5 @@
-// Command httpserver shows a server that answers requests under locks, says in the status what went
-// wrong with a lock, and shuts down in the right order.
+// Command httpserver shows a server that answers requests under locks, reports failures of a lock
+// in the status, and shuts down in the right order.
 //
 //	go run ./examples/httpserver                                    on an SQLite file of its own
 //	go run ./examples/httpserver -dsn postgres://user:pass@host/db  on PostgreSQL
@@ -7,7 +7,7 @@
 //
 // Then, in two terminals: curl -i -X POST http://localhost:8080/invoices/42
 //
-// How dblock is used stands in server.go.
+// server.go shows the use of dblock.
 package main
 
 import (
@@ -47,7 +47,7 @@ func run(ctx context.Context, dsn string, listener net.Listener, work work) erro
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	defer db.Close() // the pool goes last
+	defer db.Close() // the pool is closed last
 	if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
 		return errors.Join(err, listener.Close())
 	}

@@ -14,10 +14,10 @@ import (
 const (
 	lockTimeout     = 2 * time.Second  // how long a request waits for its lock
 	shutdownTimeout = 20 * time.Second // how long requests may take to end
-	closeTimeout    = 5 * time.Second  // how long the client may take to give its locks back
+	closeTimeout    = 5 * time.Second  // how long the client may take to release its locks
 )
 
-// work is what a request does under the lock of its invoice.
+// work handles a request under the lock of its invoice.
 type work func(ctx context.Context, invoice string, lock *dblock.Lock) error
 
 // handler works on one request for an invoice at a time, over all servers.
@@ -43,10 +43,10 @@ func underLock(request context.Context, client *dblock.Client[*sql.Tx], invoice 
 	}, dblock.WaitAtMost(lockTimeout))
 }
 
-// status is the status of an answer for an error of dblock's.
+// status returns the HTTP status for an error of dblock.
 func status(err error) int {
 	switch {
-	case errors.Is(err, dblock.ErrNotAcquired): // somebody was seen to have it
+	case errors.Is(err, dblock.ErrNotAcquired): // a holder was seen
 		return http.StatusLocked
 	case errors.Is(err, dblock.ErrDeadlock), errors.Is(err, dblock.ErrLost): // all of it may be tried again
 		return http.StatusConflict
@@ -56,8 +56,8 @@ func status(err error) int {
 	return http.StatusInternalServerError
 }
 
-// serve answers until ctx ends. Then it stops taking requests, lets those go on that are under way,
-// and closes the client once no request needs it any more. The pool is closed after that.
+// serve answers until ctx ends. Then it takes no new requests, lets those in flight continue, and
+// closes the client once no request needs it any more. The pool is closed after that.
 func serve(ctx context.Context, listener net.Listener, client *dblock.Client[*sql.Tx], h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
@@ -72,6 +72,6 @@ func serve(ctx context.Context, listener net.Listener, client *dblock.Client[*sq
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout) // Shutdown may have used up its own
 	defer cancel()
-	// What Shutdown did not wait for loses its lock here: its context ends with ErrClosed.
+	// Requests that are still running lose their locks here: their contexts end with ErrClosed.
 	return errors.Join(err, client.Close(within), server.Close())
 }

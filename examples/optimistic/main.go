@@ -1,13 +1,13 @@
 // Command optimistic sells the tickets of one concert from several counters at once, without a
-// lock. Each counter reads how many are left, thinks, and writes one less: first just like that,
-// and tickets are sold twice; then with a version, which is bumped in the transaction that writes,
-// and a counter that was overtaken begins again.
+// lock. Each counter reads the number of tickets left, thinks, and writes one less. First it does
+// just that, and tickets are sold twice. Then it uses a version, which is bumped in the transaction
+// that writes, and a counter that was overtaken begins again.
 //
 //	go run ./examples/optimistic                                      on an SQLite file of its own
 //	go run ./examples/optimistic -dsn postgres://user:pass@host/db    on PostgreSQL
 //	go run ./examples/optimistic -dsn mysql://user:pass@host/db       on MySQL or MariaDB
 //
-// How package optimistic is used stands in sale.go.
+// sale.go shows the use of package optimistic.
 package main
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// cleanupTimeout bounds what is tidied up after the run, or after Ctrl-C.
+// cleanupTimeout bounds the clean-up after the run, or after Ctrl-C.
 const cleanupTimeout = 5 * time.Second
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	dsn      string
 	counters int

@@ -16,10 +16,10 @@ import (
 // tableName is the program's own table.
 const tableName = "dblock_example_tickets"
 
-// errSoldOut is no race that was lost: Retry returns it as it is.
+// errSoldOut is not a lost race: Retry returns it unchanged.
 var errSoldOut = errors.New("sold out")
 
-// sale is one concert's.
+// sale is the sale of one concert.
 type sale struct {
 	options
 	database.Database
@@ -27,8 +27,8 @@ type sale struct {
 	took            time.Duration
 }
 
-// bump is how package optimistic is used: read the version and then the data, take as long as it
-// takes, and bump the version in the transaction that writes. It is one attempt.
+// bump shows the use of package optimistic: read the version and then the data, take any time, and
+// bump the version in the transaction that writes. It is one attempt.
 func (s *sale) bump(ctx context.Context) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		version, err := optimistic.Read(ctx, tx, tableName)
@@ -46,7 +46,7 @@ func (s *sale) bump(ctx context.Context) error {
 	})
 }
 
-// overwrite is the same without a version.
+// overwrite is bump without a version.
 func (s *sale) overwrite(ctx context.Context) error {
 	var left int
 	err := s.inTx(ctx, func(tx *sql.Tx) (err error) {
@@ -59,7 +59,7 @@ func (s *sale) overwrite(ctx context.Context) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error { return s.write(ctx, tx, left-1) })
 }
 
-// left returns how many tickets there are. The customer thinks after reading it.
+// left returns the number of tickets. The customer thinks after reading it.
 func (s *sale) left(ctx context.Context, tx *sql.Tx) (n int, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT n FROM "+tableName).Scan(&n); err != nil {
 		return 0, err
@@ -92,8 +92,8 @@ func (s *sale) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// sellOut has every counter sell until there is nothing left. In the version without a version the
-// number goes up again now and then; it ends all the same, when somebody has written 0.
+// sellOut lets every counter sell until there is nothing left. Without a version the number
+// sometimes goes up again; the sale still ends, when a counter has written 0.
 func (s *sale) sellOut(ctx context.Context, sell func(context.Context) error) error {
 	s.sold.Store(0)
 	s.overtaken.Store(0)

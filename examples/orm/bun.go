@@ -35,7 +35,7 @@ func (b Bun) Withdraw(ctx context.Context, client *Client, id string, amount int
 	})
 }
 
-// SetBalance writes the result of long work that was done under the lock.
+// SetBalance writes the result of long work done under the lock.
 func (b Bun) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	return b.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if err := client.Guard(ctx, tx.Tx, lock); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Ent is an application on ent. What ent generates stands on this driver; there is no generated
-// code here.
+// Ent is an application on ent. ent's generated code uses this driver; there is no generated code
+// here.
 type Ent struct{ Driver *entsql.Driver }
 
 // Client makes a client on ent's pool.
@@ -18,8 +18,8 @@ func (e Ent) Client(engine Engine) (*Client, error) {
 	return dblock.New(engine(e.Driver.DB()))
 }
 
-// in is ent's driver in a transaction: ent.NewClient(ent.Driver(e.in(tx))) is a client whose
-// queries are part of it.
+// in returns ent's driver in a transaction: the queries of ent.NewClient(ent.Driver(e.in(tx))) are
+// part of it.
 func (e Ent) in(tx *sql.Tx) *entsql.Driver {
 	return entsql.NewDriver(e.Driver.Dialect(), entsql.Conn{ExecQuerier: tx})
 }
@@ -48,7 +48,7 @@ func (e Ent) Withdraw(ctx context.Context, client *Client, id string, amount int
 	return tx.Commit()
 }
 
-// SetBalance writes the result of long work that was done under the lock.
+// SetBalance writes the result of long work done under the lock.
 func (e Ent) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	tx, err := e.Driver.DB().BeginTx(ctx, nil)
 	if err != nil {
@@ -64,7 +64,7 @@ func (e Ent) SetBalance(ctx context.Context, client *Client, lock *Lock, id stri
 	return tx.Commit()
 }
 
-// balanceOf and setBalance are what generated code does.
+// balanceOf and setBalance stand for generated code.
 func balanceOf(ctx context.Context, within *entsql.Driver, id string) (int64, error) {
 	build := entsql.Dialect(within.Dialect())
 	query, args := build.Select("balance").From(build.Table("accounts")).Where(entsql.EQ("id", id)).Query()

@@ -55,7 +55,7 @@ func (g Gorm) Withdraw(ctx context.Context, client *Client, id string, amount in
 	})
 }
 
-// SetBalance writes the result of long work that was done under the lock.
+// SetBalance writes the result of long work done under the lock.
 func (g Gorm) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	return g.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		below, err := gormTx(tx)

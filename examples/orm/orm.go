@@ -1,6 +1,6 @@
 // Package orm shows dblock beside gorm, bun, sqlx, ent and lib/pq: how a client gets the library's
-// *sql.DB, and how LockTx and Guard get its *sql.Tx. It is what docs/orm.md quotes. The tests run
-// it on SQLite, and on PostgreSQL where DBLOCK_TEST_POSTGRES_DSN names a server.
+// *sql.DB, and how LockTx and Guard get its *sql.Tx. docs/orm.md quotes it. The tests run it on
+// SQLite, and on PostgreSQL if DBLOCK_TEST_POSTGRES_DSN names a server.
 package orm
 
 import (
@@ -19,11 +19,11 @@ type (
 	Lock   = dblock.Lock
 )
 
-// Account is a row of the application's.
+// Account is a row of the application.
 type Account struct {
 	ID      string `gorm:"primaryKey" bun:",pk"`
 	Balance int64
 }
 
-// ErrFunds is the error of a withdrawal of more than there is.
+// ErrFunds is the error of a withdrawal that exceeds the balance.
 var ErrFunds = errors.New("not enough money")

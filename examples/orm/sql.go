@@ -38,7 +38,7 @@ func (s SQL) Withdraw(ctx context.Context, client *Client, id string, amount int
 	return tx.Commit()
 }
 
-// SetBalance writes the result of long work that was done under the lock.
+// SetBalance writes the result of long work done under the lock.
 func (s SQL) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s Sqlx) Withdraw(ctx context.Context, client *Client, id string, amount in
 	return tx.Commit()
 }
 
-// SetBalance writes the result of long work that was done under the lock.
+// SetBalance writes the result of long work done under the lock.
 func (s Sqlx) SetBalance(ctx context.Context, client *Client, lock *Lock, id string, balance int64) error {
 	tx, err := s.DB.BeginTxx(ctx, nil)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Command quorum keeps one lock in three databases, each an SQLite file of its own, and takes them
-// away: with one gone the lock goes on, with two it is lost and nobody gets it, and when they come
-// back so does the lock, with a higher token.
+// Command quorum keeps one lock in three databases, each an SQLite file of its own, and removes
+// them one by one. Without one database the lock continues. Without two it is lost, and no client
+// gets it. When they return, the lock can be taken again, with a higher token.
 //
 //	go run ./examples/quorum
 //
-// How package quorum is used stands in steps.go.
+// steps.go shows the use of package quorum.
 package main
 
 import (

@@ -51,12 +51,12 @@ func (s *site) repair() { s.gone.Store(false) }
 func (s *site) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	s.repair() // so that the client can leave in good order
+	s.repair() // so that the client can close regularly
 	_ = s.client.Close(ctx)
 	_ = s.db.Close()
 }
 
-// Connect makes a site a driver.Connector: that of SQLite, as long as the place is there.
+// Connect makes a site a driver.Connector: that of SQLite, while the site is there.
 func (s *site) Connect(context.Context) (driver.Conn, error) {
 	if s.gone.Load() {
 		return nil, errors.New("the place does not answer")

@@ -13,7 +13,7 @@ import (
 
 const name = "invoice/42" // of the lock
 
-// play is what happens to the three databases.
+// play is a run with the three databases.
 type play struct {
 	ttl    time.Duration
 	sites  []*site
@@ -66,7 +66,7 @@ func (p play) run(ctx context.Context) error {
 	})
 }
 
-// first waits for the end of the quarantine, which is longer than anybody has to be patient later.
+// first waits for the end of the quarantine, which is longer than any later wait.
 func (p play) first(ctx context.Context) (*quorum.Lock, error) {
 	for {
 		lock, err := p.client.Lock(ctx, name)

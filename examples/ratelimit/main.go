@@ -1,13 +1,13 @@
-// Command ratelimit shows permits: an API that tolerates three calls at once is called by many
-// workers in several processes' stead, each with a client of its own. A bulk export, which needs
-// all three permits, stands in the same queue: it is not overtaken by the small calls that come
-// after it, however many they are.
+// Command ratelimit shows permits. An API that tolerates three calls at once is called by many
+// workers, each with a client of its own, as if in several processes. A bulk export, which needs
+// all three permits, joins the same queue: later small calls do not overtake it, however many they
+// are.
 //
 //	go run ./examples/ratelimit                                    on an SQLite file of its own
 //	go run ./examples/ratelimit -dsn postgres://user:pass@host/db  on PostgreSQL
 //	go run ./examples/ratelimit -dsn mysql://user:pass@host/db     on MySQL or MariaDB
 //
-// How dblock is used stands in worker.go.
+// worker.go shows the use of dblock.
 package main
 
 import (
@@ -55,7 +55,7 @@ func run(ctx context.Context, dsn string, clients, workers, calls int) (err erro
 	var remote api
 	work, working := errgroup.WithContext(ctx)
 	for range clients {
-		var client *dblock.Client[*sql.Tx] // err is not declared anew: Close adds to it
+		var client *dblock.Client[*sql.Tx] // err is not declared again: Close adds to it
 		if client, err = dblock.New(db.EngineOverSQL()); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func run(ctx context.Context, dsn string, clients, workers, calls int) (err erro
 
 // api counts its callers.
 type api struct {
-	mu                sync.Mutex // protects what follows
+	mu                sync.Mutex // guards the fields below
 	now, most         int
 	smallDone, allBig int
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// limit is how many calls the API tolerates at once, from all processes together.
+// limit is the number of calls that the API tolerates at once, from all processes together.
 const limit = 3
 
-// call makes one call that counts as so many. Permits of a process that dies come back with the end
-// of its session.
+// call makes one call that takes units permits. Permits of a process that dies are released with
+// the end of its session.
 func call(ctx context.Context, client *dblock.Client[*sql.Tx], remote *api, units int) error {
 	permit, err := client.Lock(ctx, "api.example.com", dblock.Permits(units, limit))
 	if err != nil {

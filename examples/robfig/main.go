@@ -1,11 +1,11 @@
-// Command robfig shows a job of robfig/cron v3 that runs once each time that it is due, whatever
-// number of servers has it in its crontab:
+// Command robfig shows a job of robfig/cron v3 that runs once each time that it is due, however
+// many servers have it in their crontabs:
 //
 //	go run .
 //
-// Each server calls OnceAt when its own cron says so, and names the time that was planned: all
-// servers name the same one, whatever their clocks say. The recipe is the function once. A program
-// without a cron of its own has EveryAt of package jobs.
+// Each server calls OnceAt when its own cron triggers, with the planned time: all servers name the
+// same time, whatever their clocks. The recipe is the function once. A program without a cron of
+// its own has EveryAt of package jobs.
 package main
 
 import (
@@ -49,12 +49,12 @@ func main() {
 
 type job = func(ctx context.Context, l *dblock.Lock, due time.Time) error
 
-// once adds a job to the crontab of this server that one of all servers runs each time that it is
-// due. Add it before the cron is started. The context of the job ends when its lock is lost.
+// once adds a job to the crontab of this server. One of all servers runs it each time that it is
+// due. Add the job before the cron is started. The context of the job ends when its lock is lost.
 //
-// spec: a cron expression with seconds, in the zone. A night without 2:30 has its job of 2:30, and
-// a night with two has one. Servers do not agree on the times of "@every 5m", which begin with each
-// server: NewSchedule refuses those, and there is OncePer.
+// spec is a cron expression with seconds, in the zone. A night without 2:30 has its job of 2:30,
+// and a night with two has one. Servers do not agree on the times of "@every 5m", which begin with
+// each server: NewSchedule refuses those; use OncePer.
 func once(
 	ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], name string, zone *time.Location, spec string,
 	run job,
@@ -69,7 +69,7 @@ func once(
 	}
 	var id cron.EntryID
 	id = c.Schedule(schedule, cron.FuncJob(func() {
-		due := c.Entry(id).Prev // the time that was planned, not that at which it began
+		due := c.Entry(id).Prev // the planned time, not the time when it began
 		if _, err := jobs.New(client).OnceAt(ctx, name, due, run); err != nil {
 			log.Printf("job %s, due at %v: %v", name, due, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// deadlock has two processes each hold what the other wants. The owner travels in the context of
-// the first lock: that is how the database knows which owner waits for which.
+// deadlock lets two processes each wait for the other's lock. The owner travels in the context of
+// the first lock, so the database knows which owner waits for which.
 func deadlock(ctx context.Context, a, b client) error {
 	left, err := a.Lock(ctx, "left")
 	if err != nil {

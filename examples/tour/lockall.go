@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// lockAll takes several names as one, whatever the order in which they are named.
+// lockAll takes several names together, in any order of the arguments.
 func lockAll(ctx context.Context, a, b client) error {
 	all, err := a.LockAll(ctx, []string{"stock/bolts", "orders/7", "tax rates"},
 		dblock.For("tax rates", dblock.Shared()))

@@ -48,7 +48,7 @@ func look(ctx context.Context, a, b client) error {
 	return events(ctx, inspector)
 }
 
-// events waits until the history has it all, and prints it.
+// events waits until the history is complete, and prints it.
 func events(ctx context.Context, i *inspect.Inspector) error {
 	for {
 		var lines []inspect.Event

@@ -1,6 +1,6 @@
-// Command tour shows, one after the other, what a lock in a table can do beside being a mutex:
-// readers and writers, many names at once, deadlocks that are found, holders that are asked and
-// broken, and looking at all of it. Each stop is a file.
+// Command tour shows, one after the other, the abilities of a lock in a table beyond those of a
+// mutex: readers and writers, many names at once, detected deadlocks, requests to holders and
+// revocation, and inspection. Each stop is a file.
 //
 //	go run ./examples/tour                                    on an SQLite file of its own
 //	go run ./examples/tour -stop deadlock                     one stop only
@@ -23,7 +23,7 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// client is one of two that stand for two processes: neither knows of the other.
+// client is one of two clients that stand for two processes: neither knows of the other.
 type client = *dblock.Client[*sql.Tx]
 
 var stops = []struct {
@@ -60,7 +60,7 @@ func run(ctx context.Context, dsn, only string) (err error) {
 	}
 	var clients [2]client
 	for i := range clients {
-		quiet := slog.New(slog.DiscardHandler) // what is lost here is lost on purpose
+		quiet := slog.New(slog.DiscardHandler) // losses are intended here
 		if clients[i], err = dblock.New(db.EngineOverSQL(), dblock.WithApp(fmt.Sprint("process ", i+1)),
 			dblock.WithEvents(), dblock.WithLogger(quiet)); err != nil {
 			return err

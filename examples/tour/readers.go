@@ -8,8 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// readers share a name; a writer has it alone; a reader can become a writer, and the other way
-// round.
+// readers share a name; a writer has it alone; a reader can become a writer, and a writer a reader.
 func readers(ctx context.Context, a, b client) error {
 	first, err := a.Lock(ctx, "price list", dblock.Shared())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// revoke asks a holder to let go, and then takes the name away.
+// revoke asks a holder to release a name, and then revokes the name.
 func revoke(ctx context.Context, a, b client) error {
 	polite, err := a.Lock(ctx, "the printer")
 	if err != nil {

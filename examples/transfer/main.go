@@ -1,14 +1,14 @@
-// Command transfer shows a lock inside a transaction that the application has anyway: clerks move
-// money between accounts, and each transfer locks its two accounts by name, in the transaction that
-// changes them. There is nothing to unlock and nothing to renew: the lock ends with the
-// transaction, whichever way that ends.
+// Command transfer shows a lock inside a transaction of the application. Clerks move money between
+// accounts, and each transfer locks its two accounts by name, in the transaction that changes them.
+// There is nothing to unlock and nothing to renew: the lock ends with the transaction, committed or
+// rolled back.
 //
 //	go run ./examples/transfer                                      on an SQLite file of its own
 //	go run ./examples/transfer -dsn postgres://user:pass@host/db    on PostgreSQL, over pgx
 //	go run ./examples/transfer -dsn postgres://… -sql               on PostgreSQL, over database/sql
 //	go run ./examples/transfer -dsn mysql://user:pass@host/db       on MySQL or MariaDB
 //
-// How dblock is used stands in pgx.go and sql.go.
+// pgx.go and sql.go show the use of dblock.
 package main
 
 import (
@@ -109,7 +109,7 @@ func bankOn(db database.Database, overSQL bool) (bank, error) {
 	return sqlBank{db, client}, err
 }
 
-// open makes the accounts anew.
+// open makes new accounts.
 func open(ctx context.Context, db *sql.DB) error {
 	statements := []string{
 		"DROP TABLE IF EXISTS " + table,
@@ -156,5 +156,5 @@ func report(ctx context.Context, db *sql.DB, made []int) error {
 	return errors.Join(err, rows.Err())
 }
 
-// account is the lock of an account.
+// account returns the lock's name for an account.
 func account(id int) string { return fmt.Sprintf("account/%d", id) }

@@ -17,8 +17,8 @@ type pgxBank struct {
 
 func (b pgxBank) close(ctx context.Context) error { return b.client.Close(ctx) }
 
-// transfer reads two balances, computes, and writes: without the lock, two transfers at once would
-// lose one.
+// transfer reads two balances, computes, and writes: without the lock, one of two simultaneous
+// transfers would be lost.
 func (b pgxBank) transfer(ctx context.Context, from, to int, amount int64) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		if err := b.client.LockTx(ctx, tx, account(from), account(to)); err != nil {

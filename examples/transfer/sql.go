@@ -16,9 +16,9 @@ type sqlBank struct {
 
 func (b sqlBank) close(ctx context.Context) error { return b.client.Close(ctx) }
 
-// transfer reads two balances, computes, and writes: without the lock, two transfers at once would
-// lose one. LockTx comes first: at REPEATABLE READ, MySQL's default, the first SELECT decides what
-// all of them see.
+// transfer reads two balances, computes, and writes: without the lock, one of two simultaneous
+// transfers would be lost. LockTx comes first: at REPEATABLE READ, MySQL's default, the first
+// SELECT determines the snapshot of all of them.
 func (b sqlBank) transfer(ctx context.Context, from, to int, amount int64) (done bool, err error) {
 	tx, err := b.db.SQL.BeginTx(ctx, nil)
 	if err != nil {

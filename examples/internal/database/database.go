@@ -1,4 +1,4 @@
-// Package database opens what an example's -dsn names, or makes it an SQLite file of its own.
+// Package database opens the database of an example's -dsn, or an SQLite file of its own.
 package database
 
 import (
@@ -28,10 +28,10 @@ import (
 const Usage = "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite " +
 	"file of its own)"
 
-// connectTimeout is how long a server may take to answer for the first time.
+// connectTimeout bounds the wait for a server's first answer.
 const connectTimeout = 10 * time.Second
 
-// mostConns is room for some clients in one process, as examples have them. pgxpool's default is
+// mostConns is enough for some clients in one process, as examples have them. pgxpool's default is
 // four on a small machine, and over database/sql each client keeps two.
 const mostConns = 32
 
@@ -41,10 +41,11 @@ type Database struct {
 	SQL  *sql.DB
 	Pool *pgxpool.Pool // PostgreSQL only; SQL goes through it
 
-	folder string // of the SQLite file, to be removed; "" where there is none
+	folder string // of the SQLite file, to be removed; "": none
 }
 
-// Open opens what dsn names, or makes an SQLite file that Close removes. name is the example's.
+// Open opens the database of dsn, or makes an SQLite file that Close removes. name is the
+// example's.
 func Open(ctx context.Context, dsn, name string) (Database, error) {
 	if dsn != "" {
 		s, err := Parse(dsn)
@@ -58,7 +59,7 @@ func Open(ctx context.Context, dsn, name string) (Database, error) {
 		return Database{}, err
 	}
 	file := filepath.Join(folder, name+".db")
-	// SQLite has one writer at a time: the others wait for it, for up to 10 s, and with WAL they
+	// SQLite has one writer at a time: the others wait for it, for up to 10 s, and in WAL mode they
 	// can read meanwhile.
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file),
 		RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}
@@ -111,7 +112,7 @@ func (d Database) Close() {
 	}
 }
 
-// Bind writes the parameters of a query, given as ?, the way the engine wants them.
+// Bind writes the parameters of a query, given as ?, in the engine's form.
 func (s Source) Bind(query string) string {
 	for n := 1; s.Engine == migrate.Postgres && strings.Contains(query, "?"); n++ {
 		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
@@ -119,9 +120,9 @@ func (s Source) Bind(query string) string {
 	return query
 }
 
-// WhileNobodyWrites calls f at a moment at which no process is in the middle of writing to an
-// SQLite file. SQLite has one write lock for the whole file: a process that is stopped while it has
-// that stops everybody, whatever else they lock.
+// WhileNobodyWrites calls f at a moment when no process is writing to an SQLite file. SQLite has
+// one write lock for the whole file: a process that is stopped while it has that lock blocks all
+// others, whatever they lock.
 func (d Database) WhileNobodyWrites(ctx context.Context, f func() error) error {
 	if d.Engine != migrate.SQLite {
 		return f()
@@ -139,7 +140,7 @@ func (d Database) WhileNobodyWrites(ctx context.Context, f func() error) error {
 	return errors.Join(err, rollbackErr)
 }
 
-// EngineOverSQL is the engine of locks in tables, over database/sql.
+// EngineOverSQL returns the engine of locks in tables, over database/sql.
 func (d Database) EngineOverSQL() dblock.Engine[*sql.Tx] {
 	switch d.Engine {
 	case migrate.Postgres:
