@@ -28,11 +28,12 @@ type paper struct {
 	names memory.Names
 
 	statements, opened, ended int
-	attending                 int // clients
+	attending                 int             // clients
+	dead                      map[string]bool // sessions that have ended
 }
 
 func newPaper() *paper {
-	p := &paper{why: errAway, away: make(chan struct{}), names: memory.Names{
+	p := &paper{why: errAway, away: make(chan struct{}), dead: map[string]bool{}, names: memory.Names{
 		Alive: func(string) bool { return true }, Expire: func(string) bool { return false },
 	}}
 	p.names.Now = func() (token int64) { // of the next grant, whatever its name
@@ -148,10 +149,11 @@ func (p *paper) OpenSession(context.Context, driver.Session) error {
 	return p.reached()
 }
 
-func (p *paper) EndSession(context.Context, string) error {
+func (p *paper) EndSession(_ context.Context, session string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended++
+	p.dead[session] = true
 	return p.reached()
 }
 
@@ -165,14 +167,14 @@ func (p *paper) Beat(context.Context, string, time.Duration) (alive bool, err er
 	return true, p.reach()
 }
 
-// Claims lists nothing of sessions that have ended.
+// Claims lists nothing of a session that has ended.
 func (p *paper) Claims(_ context.Context, session string, _ int) (claims []driver.Claim, err error) {
 	if err := p.reach(); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended > 0 {
+	if p.dead[session] {
 		return nil, nil
 	}
 	for _, name := range p.names.All() {
