@@ -103,7 +103,7 @@ func reason(q query) (string, error) {
 	text := strings.TrimSpace(q.get("reason"))
 	switch {
 	case text == "":
-		return "", badRequest("There is no reason: it is written into the history, and the holder is told. Nothing " +
+		return "", badRequest("There is no reason: it is written into the history, and sent to the holder. Nothing " +
 			"was done.")
 	case q.access.By != "":
 		return q.access.By + ": " + text, nil
@@ -119,7 +119,7 @@ func postAsk(ctx context.Context, q query) (outcome, error) {
 	err = q.of.Ask(ctx, q.get("name"), why)
 	switch {
 	case errors.Is(err, dblock.ErrNotHeld):
-		return outcome{q.get("name"), "Nobody holds this lock any more: there was nobody to ask.", http.StatusConflict},
+		return outcome{q.get("name"), "This lock has no holder any more: there was none to ask.", http.StatusConflict},
 			nil
 	case err != nil:
 		return outcome{Text: unconfirmed(ctx, err, "the holder may have been asked")}, err
@@ -139,18 +139,18 @@ func postBreak(ctx context.Context, q query) (outcome, error) {
 	holders, err := q.of.Break(ctx, q.get("name"), why, token)
 	switch {
 	case err != nil && holders > 0:
-		return outcome{Text: fmt.Sprintf("The lock was taken away from the holder with token %d. What comes after "+
-			"that is not confirmed: look at the lock.", token)}, err
+		return outcome{Text: fmt.Sprintf("The lock was revoked from the holder with token %d. The rest is not "+
+			"confirmed: look at the lock.", token)}, err
 	case err != nil:
-		text := unconfirmed(ctx, err, "the lock may have been taken away")
+		text := unconfirmed(ctx, err, "the lock may have been revoked")
 		if ctx.Err() != nil {
 			text += " A transaction that the holder guards can be the cause, or a slow database."
 		}
 		return outcome{Text: text}, err
 	case holders == 0:
 		return outcome{q.get("name"), fmt.Sprintf("The holder with token %d does not have this lock any more. "+
-			"Nothing was taken away.", token), http.StatusConflict}, nil
+			"Nothing was revoked.", token), http.StatusConflict}, nil
 	}
-	return outcome{q.get("name"), fmt.Sprintf("The lock was taken away from the holder with token %d. It is told, "+
+	return outcome{q.get("name"), fmt.Sprintf("The lock was revoked from the holder with token %d. It is notified, "+
 		"and the next waiter has the lock.", token), http.StatusOK}, nil
 }

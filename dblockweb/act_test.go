@@ -28,7 +28,7 @@ func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
 	next := w.lock("n")
 	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(seen.Token())}, "reason": {"it looked dead"}}
 	a := w.do("POST", "break", form)
-	w.contains(a.body, "does not have this lock any more. Nothing was taken away")
+	w.contains(a.body, "does not have this lock any more. Nothing was revoked")
 	if err := context.Cause(next.Context()); a.status != http.StatusConflict || err != nil {
 		t.Errorf("%d; the next holder: %v", a.status, err)
 	}
@@ -36,13 +36,13 @@ func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
 
 	form.Set("token", fmt.Sprint(next.Token()))
 	a = w.do("POST", "break", form)
-	w.contains(a.body, "was taken away from the holder with token "+fmt.Sprint(next.Token()))
+	w.contains(a.body, "was revoked from the holder with token "+fmt.Sprint(next.Token()))
 	<-next.Context().Done()
 	if err := context.Cause(next.Context()); a.status != http.StatusOK || !errors.Is(err, dblock.ErrLost) {
 		t.Errorf("%d; the holder: %v", a.status, err)
 	}
 	w.contains(w.get("events?kind=broken"), "alice: it looked dead")
-	w.contains(w.do("POST", "break", form).body, "Nothing was taken away")
+	w.contains(w.do("POST", "break", form).body, "Nothing was revoked")
 }
 
 func TestBreakNeedsATokenAndAReason(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAnInterventionWhileTheDatabaseIsAwaySaysSo(t *testing.T) {
 	w.Down()
 	a := w.do("POST", "break", url.Values{"name": {"n"}, "token": {fmt.Sprint(held.Token())}, "reason": {"why not"}})
 	w.Up()
-	w.lacks(a.body, "was taken away from", "does not have this lock")
+	w.lacks(a.body, "was revoked from", "does not have this lock")
 	assert.Equal(t, a.status, http.StatusServiceUnavailable, a.body)
 }
 
@@ -130,15 +130,15 @@ func TestAnInterventionThatFailsClaimsNoMoreThanIsKnown(t *testing.T) {
 		page, says, lacks string
 		act               func(ctx context.Context) (int, error)
 	}{
-		{"break", "Not confirmed within 15s: the lock may have been taken away, or not. Look at the lock.",
-			"was not taken away", ended},
+		{"break", "Not confirmed within 15s: the lock may have been revoked, or not. Look at the lock.",
+			"was not revoked", ended},
 		{"break", "can be the cause, or a slow database", "did not end", ended},
-		{"break", "Not confirmed: the lock may have been taken away", "within", func(context.Context) (int,
+		{"break", "Not confirmed: the lock may have been revoked", "within", func(context.Context) (int,
 			error) {
 			return 0, dblock.ErrUnavailable
 		}},
 		{
-			"break", "was taken away from the holder with token 7. What comes after that is not confirmed",
+			"break", "was revoked from the holder with token 7. The rest is not confirmed",
 			"may have been",
 			func(context.Context) (int, error) { return 1, dblock.ErrNotAcquired },
 		},

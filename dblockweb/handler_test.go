@@ -344,6 +344,6 @@ func TestAPageSaysSoonThatTheDatabaseDoesNotAnswer(t *testing.T) {
 			t.Errorf("%d after %v", w.Code, took)
 		}
 		(&world{T: t}).contains(w.Body.String(),
-			"No answer within 3s: a failover may be under way. connecting: first: context deadline exceeded")
+			"No answer within 3s: a failover may be in progress. connecting: first: context deadline exceeded")
 	})
 }

@@ -104,7 +104,7 @@ func (p *page) read(ctx context.Context, q query) (view, error) {
 	if err != nil {
 		v.Problem = err.Error()
 		if ctx.Err() == context.DeadlineExceeded {
-			v.Problem = fmt.Sprintf("No answer within %v: a failover may be under way. %s", loadTime,
+			v.Problem = fmt.Sprintf("No answer within %v: a failover may be in progress. %s", loadTime,
 				strings.Join(strings.Fields(v.Problem), " "))
 		}
 		// Waiting does not mend any other error.

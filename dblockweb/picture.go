@@ -73,7 +73,7 @@ func pictureOf(i inspect.Info) picture {
 		add(class, 0, process(h), fmt.Sprintf("%s, token %d", claim(h, i.Capacity), h.Token))
 	}
 	if len(i.Holders) == 0 {
-		add("free", 0, "nobody holds it", rests(i))
+		add("free", 0, "no holder", rests(i))
 	}
 	if i.Capacity > 0 {
 		used := 0
@@ -107,7 +107,7 @@ func pictureOf(i inspect.Info) picture {
 
 func rests(i inspect.Info) string {
 	if i.Rests > 0 {
-		return "it cools down (MinHold)"
+		return "it rests (MinHold)"
 	}
 	return "it is free"
 }

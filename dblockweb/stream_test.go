@@ -21,7 +21,7 @@ func TestAStreamSendsWhatHasChanged(t *testing.T) {
 	w := newWorld(t)
 	lock, _ := w.stream("lock?name=n")
 	overview, _ := w.stream("")
-	w.until(lock, "main", "Nobody holds it")
+	w.until(lock, "main", "It has no holder")
 	w.until(overview, "main", "No other lock is held")
 	held := w.lock("n")
 	w.until(lock, "main", "0 waiters")
@@ -30,7 +30,7 @@ func TestAStreamSendsWhatHasChanged(t *testing.T) {
 	w.until(lock, "main", "1 waiter")
 	w.until(overview, "main", "1 name,")
 	require.NoError(t, held.Unlock(t.Context()))
-	w.until(overview, "main", "Nobody waits")
+	w.until(overview, "main", "No lock has waiters")
 }
 
 func TestAStreamGoesOnWhenTheDatabaseIsBack(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAStreamEndsWhenItsViewerMayNotLookAnyMore(t *testing.T) {
 	w := newWorld(t,
 		dblockweb.Authorize(func(*http.Request) dblockweb.Access { return dblockweb.Access{Look: may.Load()} }))
 	next, _ := w.stream("lock?name=n")
-	w.until(next, "main", "Nobody")
+	w.until(next, "main", "It has no holder")
 	may.Store(false)
 	w.lock("n")
 	for {
@@ -115,7 +115,7 @@ func TestAStreamOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	t.Cleanup(server.Close)
 	w.server = server
 	next, _ := w.stream("lock?name=n")
-	w.until(next, "main", "Nobody")
+	w.until(next, "main", "It has no holder")
 	<-time.After(3 * time.Second) // for what must not happen meanwhile
 	w.lock("n")
 	w.until(next, "main", "1 holder")

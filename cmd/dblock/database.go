@@ -226,7 +226,7 @@ func (o *options) looking(ctx context.Context, f func(d database) error) error {
 		limited, cancel := o.withinFirstSign(ctx)
 		defer cancel()
 		if err := d.PingContext(limited); errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%v cannot be reached: %w; a failover may be under way: try again, or wait for longer "+
+			return fmt.Errorf("%v cannot be reached: %w; a failover may be in progress: try again, or wait for longer "+
 				"with --timeout", d, because(limited, err))
 		}
 		return f(d)

@@ -25,7 +25,7 @@ var byPatroni = failover{30 * time.Second,
 func ofGroup(expelTimeout int) failover {
 	takes := 5*time.Second + time.Duration(expelTimeout)*time.Second
 	return failover{takes, fmt.Sprintf("the group expels a silent member after 5s and "+
-		"group_replication_member_expel_timeout, %v in all, and then goes on", takes)}
+		"group_replication_member_expel_timeout, %v in all, and then continues", takes)}
 }
 
 // ofGalera returns the failover of a node with these wsrep_provider_options.
@@ -38,7 +38,7 @@ func ofGalera(options string) failover {
 		takes, err := time.ParseDuration(strings.ToLower(strings.TrimPrefix(strings.TrimSpace(value), "PT")))
 		if err == nil {
 			return failover{takes, fmt.Sprintf("the cluster leaves a silent node behind after evs.suspect_timeout, "+
-				"%v, and then goes on", takes)}
+				"%v, and then continues", takes)}
 		}
 	}
 	return failover{}

@@ -398,8 +398,8 @@ func mysqlDurability(ctx context.Context, e *examination) ([]finding, error) {
 // innodb_flush_log_at_trx_commit=3 waits for the disk, too.
 func durable(is map[string]string) (made []finding) {
 	if flush := is["innodb_flush_log_at_trx_commit"]; flush == "0" || flush == "2" {
-		made = append(made, problem("innodb_flush_log_at_trx_commit is "+flush+": a crash of the machine takes back "+
-			"grants that their holders believe in", "set it to 1"))
+		made = append(made, problem("innodb_flush_log_at_trx_commit is "+flush+": a crash of the machine can undo "+
+			"grants on which holders rely", "set it to 1"))
 	}
 	if isOn(is["log_bin"]) && is["sync_binlog"] != "1" {
 		made = append(made, note("sync_binlog is "+is["sync_binlog"]+": after a crash of the machine replicas may "+

@@ -168,8 +168,8 @@ func postgresDurability(ctx context.Context, e *examination) (made []finding, er
 		return nil, err
 	}
 	if !fsync {
-		made = append(made, problem("fsync is off: a crash of the machine takes back grants that their holders "+
-			"believe in, and may destroy the database", "set fsync = on"))
+		made = append(made, problem("fsync is off: a crash of the machine can undo grants on which holders "+
+			"rely, and may destroy the database", "set fsync = on"))
 	}
 	if !pages {
 		made = append(made, note("full_page_writes is off: a crash of the machine may destroy the database, unless "+

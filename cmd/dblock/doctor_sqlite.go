@@ -175,5 +175,5 @@ func sqliteTransactions(_ context.Context, e *examination) ([]finding, error) {
 // sqliteSettings names the settings that cannot be seen from here.
 func sqliteSettings(context.Context, *examination) ([]finding, error) {
 	return found(unknown("synchronous and busy_timeout are settings of the application's own connections",
-		"leave synchronous at NORMAL or above: with OFF a crash of the machine can take back grants"))
+		"leave synchronous at NORMAL or above: with OFF a crash of the machine can undo grants"))
 }

@@ -144,7 +144,7 @@ func (o *options) repeat(
 			return err
 		}
 		if err != nil {
-			complain(o.stderr, fmt.Errorf("%w; a failover may be under way: the watch goes on",
+			complain(o.stderr, fmt.Errorf("%w; a failover may be in progress: the watch continues",
 				because(limited, advised(err))))
 		}
 		select {

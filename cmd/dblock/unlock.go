@@ -98,8 +98,8 @@ func ask(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ask NAME --reason TEXT",
 		Short: "Ask the holder of a lock to release it",
-		Long: `ask tells the holders of a name that somebody wants it. It takes nothing away: an application sees it in Lock.Asked, and releases the
-lock when that suits it.`,
+		Long: `ask asks the holders of a name to release it. It revokes nothing: an application gets the request in Lock.Asked, and releases the lock
+when it can.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {

@@ -127,7 +127,7 @@ func (p *press) read() (err error) {
 	case err != nil:
 		return err
 	case l.Token == 0:
-		fmt.Println("  nobody leads")
+		fmt.Println("  no leader")
 		return nil
 	case l.Token <= p.token:
 		return fmt.Errorf("token %d after %d", l.Token, p.token)

@@ -60,7 +60,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 			return nil
 		}
 		r.bars.say("  with the higher token %d, and wrote", e.Token)
-		r.bars.say("server %d goes on, by SIGCONT", s.victim.number)
+		r.bars.say("server %d continues, by SIGCONT", s.victim.number)
 		s.resumed = time.Now()
 		return resume(s.victim.cmd.Process)
 

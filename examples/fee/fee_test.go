@@ -134,7 +134,7 @@ func TestAStoppedServerWakesUpAndItsStaleWriteIsRefused(t *testing.T) {
 		o.check(t, 2*testRounds)
 		scene := o.match(t, `server 1 is inside, with token (\d+): stopped with SIGSTOP\n +(\S+) later \(TTL `+
 			testTTL.String()+
-			` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+), and wrote\n +server 1 goes on, by SIGCONT\n +(\S+) later its context has ended:\n +lost: `)
+			` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+), and wrote\n +server 1 continues, by SIGCONT\n +(\S+) later its context has ended:\n +lost: `)
 		if scene[2] <= scene[0] {
 			t.Errorf("token %d after %d", scene[2], scene[0])
 		}

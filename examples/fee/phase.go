@@ -82,7 +82,7 @@ func runPhase(ctx context.Context, p phase, db store, accounts accounts) (result
 		done.fees += t.fees
 	}
 	if final != replay(final.deductions) {
-		return done, fmt.Errorf("%s: the balance is %s after %d fees; nobody writes that", p.title,
+		return done, fmt.Errorf("%s: the balance is %s after %d fees; no server writes that", p.title,
 			money(final.balance), final.deductions)
 	}
 	return done, nil

@@ -52,7 +52,7 @@ func stopped(ctx context.Context, w worker, ttl time.Duration) error {
 	if err := resume(late.Process); err != nil {
 		return err
 	}
-	fmt.Println("The late worker goes on, and does not look at its context.")
+	fmt.Println("The late worker continues, and does not check its context.")
 	if err := says("refused"); err != nil {
 		return err
 	}

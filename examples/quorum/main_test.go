@@ -23,7 +23,7 @@ func TestTheLockOutlivesOneDatabaseAndComesBackAfterTwo(t *testing.T) {
 	for _, line := range []string{
 		"We hold invoice/42, token ", "Two TTLs later we still hold the lock",
 		"The lock says so: quorum: \"invoice/42\": lost",
-		"nobody has it again: quorum: lock \"invoice/42\": ", "node 1 (berlin): ", "node 2 (paris): ",
+		"it is held again by none: quorum: lock \"invoice/42\": ", "node 1 (berlin): ", "node 2 (paris): ",
 		"We hold invoice/42 again, token ",
 	} {
 		if !strings.Contains(out.String(), line) {

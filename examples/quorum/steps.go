@@ -22,7 +22,7 @@ type play struct {
 }
 
 func (p play) run(ctx context.Context) error {
-	fmt.Fprintf(p.out, "Three databases are new. They count when their quarantine of %v is over.\n", 2*p.ttl)
+	fmt.Fprintf(p.out, "Three databases are new. They count when their quarantine of %v has passed.\n", 2*p.ttl)
 	lock, err := p.first(ctx)
 	if err != nil {
 		return err
@@ -46,14 +46,14 @@ func (p play) run(ctx context.Context) error {
 	case <-lock.Context().Done():
 		fmt.Fprintf(p.out, "The lock says so: %v\n", context.Cause(lock.Context()))
 	case <-time.After(2 * p.ttl):
-		return errors.New("the lock goes on without a majority")
+		return errors.New("the lock continues without a majority")
 	}
 	began := time.Now()
 	_, err = p.client.Lock(ctx, name)
 	if !errors.Is(err, dblock.ErrUnavailable) {
 		return fmt.Errorf("a lock without a majority: %w", err)
 	}
-	fmt.Fprintf(p.out, "After %.1f s nobody has it again: %v\n", time.Since(began).Seconds(), err)
+	fmt.Fprintf(p.out, "After %.1f s it is held again by none: %v\n", time.Since(began).Seconds(), err)
 
 	p.sites[0].repair()
 	fmt.Fprintln(p.out, "berlin is back.")

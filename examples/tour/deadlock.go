@@ -29,7 +29,7 @@ func deadlock(ctx context.Context, a, b client) error {
 			l, err := c.Lock(held.Context(), name)
 			if errors.Is(err, dblock.ErrDeadlock) {
 				gaveUp <- err
-				return held.Unlock(ctx) // let the other go on
+				return held.Unlock(ctx) // let the other continue
 			}
 			if err != nil {
 				return err
@@ -45,7 +45,7 @@ func deadlock(ctx context.Context, a, b client) error {
 	if len(gaveUp) != 1 {
 		return fmt.Errorf("%d gave up", len(gaveUp))
 	}
-	say("after a second one of them is told, and the other goes on:")
+	say("after a second one of them gets ErrDeadlock, and the other continues:")
 	say("%v", <-gaveUp)
 	return nil
 }

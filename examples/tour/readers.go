@@ -22,14 +22,14 @@ func readers(ctx context.Context, a, b client) error {
 	if err := first.TryUpgrade(ctx); !errors.Is(err, dblock.ErrNotAcquired) {
 		return fmt.Errorf("upgraded beside another reader: %w", err)
 	}
-	say("the first cannot become a writer while the second reads: it is told at once, and goes on reading")
+	say("the first cannot become a writer while the second reads: it fails at once, and continues to read")
 	if err := second.Unlock(ctx); err != nil {
 		return err
 	}
 	if err := first.TryUpgrade(ctx); err != nil {
 		return err
 	}
-	say("the second has left: now it can, under token %d, with nobody in between", first.Token())
+	say("the second has left: now it can, under token %d, with none in between", first.Token())
 	if err := first.Downgrade(ctx); err != nil {
 		return err
 	}

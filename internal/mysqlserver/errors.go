@@ -65,7 +65,7 @@ func Interpret(err error) error {
 	case errText:
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: %w", errText, err))
 	case driver.ErrReadOnly:
-		err = fmt.Errorf("a failover may be under way; connect to the primary: %w", err)
+		err = fmt.Errorf("a failover may be in progress; connect to the primary: %w", err)
 	}
 	if err = driver.Fail(kind, err); lacksRoom(n) {
 		err = driver.Refused(err)

@@ -58,7 +58,7 @@ func TestInterpret(t *testing.T) {
 		assert.Equal(t, Interpret(got), got, "said twice")
 	}
 	if text := Interpret(server(1290)).Error(); !strings.HasPrefix(text,
-		"the database is read-only: a failover may be under way; connect to the primary: at work: ") {
+		"the database is read-only: a failover may be in progress; connect to the primary: at work: ") {
 		t.Errorf("a read-only server: %q", text)
 	}
 	for _, ofNoKind := range []error{

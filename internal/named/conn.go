@@ -19,9 +19,8 @@ var wanted = append([]string{"version", "hostname", "port", "server_id", "server
 	"max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
 var (
-	errReplica = errors.New("read_only is ON: named locks that are taken on a replica are nothing to the primary; a " +
-		"failover may be " +
-		"under way; connect to the primary")
+	errReplica = errors.New("read_only is ON: named locks of a replica do not exclude clients of the primary; a " +
+		"failover may be in progress; connect to the primary")
 	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by " +
 		"CONNECTION_ID()), where a named lock would " +
 		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in " +

@@ -69,7 +69,7 @@ func inDoubt(state string) bool {
 func explained(state string, err error) error {
 	switch {
 	case state == readOnly:
-		return fmt.Errorf("a failover may be under way; connect to the primary (target_session_attrs=read-write): %w",
+		return fmt.Errorf("a failover may be in progress; connect to the primary (target_session_attrs=read-write): %w",
 			err)
 	case state == protocolViolation && strings.Contains(err.Error(), "server_login_retry"):
 		return fmt.Errorf("PgBouncer cannot reach the server, and repeats its last failure for server_login_retry "+

@@ -30,7 +30,7 @@ func TestInterpret(t *testing.T) {
 		says      string
 	}{
 		{server("25006", "cannot execute INSERT in a read-only transaction"), driver.ErrReadOnly,
-			"the database is read-only: a failover may be under way; connect to the primary " +
+			"the database is read-only: a failover may be in progress; connect to the primary " +
 				"(target_session_attrs=read-write): at work: FATAL: cannot execute INSERT"},
 		{server("08P01", "server login has been failing, cached error: connect failed (server_login_retry)"),
 			driver.ErrUnavailable,

@@ -74,7 +74,7 @@ func TestABreakNeedsConfirmationAndTakesFromWhoWasSeen(t *testing.T) {
 	x.open(w.url)
 	confirm()
 	x.submits(`button.danger`)
-	x.shows(fmt.Sprintf("was taken away from the holder with token %d", next.Token()))
+	x.shows(fmt.Sprintf("was revoked from the holder with token %d", next.Token()))
 	<-next.Context().Done()
 	assert.ErrorIs(t, context.Cause(next.Context()), dblock.ErrLost, "the holder")
 }
@@ -89,7 +89,7 @@ func TestABreakWithAStaleTokenIsRefused(t *testing.T) {
 	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
 	x.submits(`button.danger`)
-	x.shows("does not have this lock any more. Nothing was taken away")
+	x.shows("does not have this lock any more. Nothing was revoked")
 	assert.NoError(t, context.Cause(next.Context()), "the next holder")
 }
 
