@@ -37,7 +37,7 @@ func run(ctx context.Context, dsn string) error {
 	}
 	defer client.Close(ctx)
 	return client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock) error {
-		fmt.Println("nobody else has invoice/42; token", l.Token())
+		fmt.Println("no other client has invoice/42; token", l.Token())
 		return nil
 	})
 }
