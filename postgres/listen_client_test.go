@@ -14,27 +14,25 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// counted is an engine that counts its looks, and the hints that it hears.
-type counted struct {
-	driver.Backend
-	looks, hints, ups atomic.Int64
-}
+// counted counts the looks at an engine, and the hints that are heard.
+type counted struct{ looks, hints, ups atomic.Int64 }
 
-func (c *counted) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	c.looks.Add(1)
-	return c.Backend.Read(ctx, session, names, waiters)
-}
-
-func (c *counted) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	up, err := c.Backend.Upkeep(ctx, session)
-	return drivertest.Ear{Upkeep: up, Ready: func() { c.ups.Add(1) }, Hear: func(_ string, h driver.Hint) driver.Hint {
-		c.hints.Add(1)
-		return h
-	}}, err
+func (n *counted) hook(ctx context.Context, c *fakedb.Call) error {
+	switch c.Method {
+	case "Read":
+		n.looks.Add(1)
+	case "Listen":
+		c.Ready = func() { n.ups.Add(1) }
+		c.Hear = func(h driver.Hint) driver.Hint {
+			n.hints.Add(1)
+			return h
+		}
+	}
+	return c.Do(ctx)
 }
 
 // logged keeps what is logged, at every level.
@@ -87,8 +85,8 @@ func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
 	}
 	d.first = open(NewSQL(db.SQL(t)), slog.DiscardHandler)
 	engine := NewSQL(pool)
-	d.count = &counted{Backend: engine.Backend}
-	engine.Backend = d.count
+	d.count = &counted{}
+	engine.Backend = fakedb.Hooked(engine.Backend, d.count.hook)
 	d.second = open(engine, d.log)
 	return d
 }

@@ -150,6 +150,8 @@ var layers = []layer{
 	{name: "internal/testing/contracts", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/testing/drivertest", not: [][]string{{module}},
 		but: below("internal/driver", "internal/protocol")},
+	{name: "internal/testing/fakedb", not: [][]string{{module}},
+		but: below("internal/driver", "internal/protocol")},
 	{name: "internal/testing/suite", not: [][]string{engines, sqliteDriver}, but: below("gen/fences", "gen/versions")},
 	{name: "internal/testing/assert", not: [][]string{anything}},
 	{name: "internal/testing/require", not: [][]string{anything}, but: below("internal/testing/assert")},

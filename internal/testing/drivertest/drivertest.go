@@ -91,45 +91,6 @@ func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest [
 	return rest, err
 }
 
-// Ways are funcs that run ops of a kind, in front of an engine. An op without a func goes to the
-// engine, and so do several ops at once.
-type Ways struct {
-	Take   func(ctx context.Context, r driver.Request) (driver.Grant, bool, error)
-	Join   func(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error)
-	Remove func(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error)
-	Other  func(ctx context.Context, op protocol.Op) (protocol.Result, error)
-}
-
-// Run is as of driver.Names, in front of an engine.
-func (w Ways) Run(ctx context.Context, engine driver.Names, ops ...protocol.Op) (results []protocol.Result, err error) {
-	var result protocol.Result
-	take, takes := ops[0].(protocol.Take)
-	join, joins := ops[0].(protocol.Join)
-	removal, removes := ops[0].(protocol.Removal)
-	var done bool
-	switch {
-	case len(ops) > 1:
-		return engine.Run(ctx, ops...)
-	case takes && w.Take != nil:
-		result.Grant, done, err = w.Take(ctx, take.Request)
-	case joins && w.Join != nil:
-		result.Grant, result.Outcome, err = w.Join(ctx, join.Request)
-	case removes && w.Remove != nil:
-		result.Next, done, err = w.Remove(ctx, removal)
-	case !takes && !joins && !removes && w.Other != nil:
-		result, err = w.Other(ctx, ops[0])
-	default:
-		return engine.Run(ctx, ops...)
-	}
-	if done {
-		result.Outcome = protocol.Done
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []protocol.Result{result}, nil
-}
-
 // General is an op that an engine runs the general way: it has a short way for no such type.
 type General struct{ protocol.Op }
 
@@ -162,21 +123,4 @@ func Listen(ctx context.Context, b driver.Backend, session string, ready func(),
 	}
 	defer up.Close()
 	return up.Listen(ctx, session, ready, wake)
-}
-
-// Ear is a connection for heartbeats that passes on what its listener hears.
-type Ear struct {
-	driver.Upkeep
-	Ready func()                                             // called when it is ready; nil: nothing
-	Hear  func(session string, hint driver.Hint) driver.Hint // what is passed on of a hint
-}
-
-// Listen is as of driver.Upkeep.
-func (e Ear) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return e.Upkeep.Listen(ctx, session, func() {
-		if e.Ready != nil {
-			e.Ready()
-		}
-		ready()
-	}, func(h driver.Hint) { wake(e.Hear(session, h)) })
 }

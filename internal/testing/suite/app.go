@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -31,6 +32,9 @@ type App struct {
 	// begin opens a transaction of the application's.
 	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
 }
+
+// hook has the calls of the engine go through a hook.
+func (a *App) hook(h fakedb.Hook) { a.Backend = fakedb.Hooked(a.Backend, h) }
 
 // idleSessions calls look for each connection of the pool that is idle, once the one of a spied
 // transaction is, or has been closed.

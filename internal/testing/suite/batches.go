@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -33,42 +34,33 @@ var batches = inPlaces(own{
 // crowded is a database that answers single requests for some names late, so that other requests
 // pile up behind them.
 type crowded struct {
-	driver.Backend
 	late  chan struct{} // closed when the late ones are answered
 	batch func(do func() error) error
 
 	singles, batches, changes, undone atomic.Int64
 }
 
-func (c *crowded) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
-	if len(ops) > 1 {
+func (c *crowded) hook(ctx context.Context, call *fakedb.Call) error {
+	if len(call.Ops) > 1 {
 		c.batches.Add(1)
-		c.changes.Add(int64(len(ops)))
-		err = c.batch(func() error {
-			results, err = c.Backend.Run(ctx, ops...)
-			return err
-		})
-		return results, err
+		c.changes.Add(int64(len(call.Ops)))
+		return c.batch(func() error { return call.Do(ctx) })
 	}
-	switch op := ops[0].(type) {
-	case protocol.Take:
-		if strings.HasPrefix(op.Name, "late ") {
-			c.singles.Add(1)
-			<-c.late
-		}
-	case protocol.Removal:
-		if op.Cause == driver.ByAttempt {
-			c.undone.Add(1)
-		}
+	if take, is := call.Op().(protocol.Take); is && strings.HasPrefix(take.Name, "late ") {
+		c.singles.Add(1)
+		<-c.late
 	}
-	return c.Backend.Run(ctx, ops...)
+	if call.Removes(driver.ByAttempt) {
+		c.undone.Add(1)
+	}
+	return call.Do(ctx)
 }
 
 // crowd makes a client whose batches run through a function.
 func (e *env) crowd(t *testing.T, batch func(do func() error) error) (*crowded, Client) {
 	a := e.app(t, 5)
-	c := &crowded{Backend: a.Backend, late: make(chan struct{}), batch: batch}
-	a.Backend = c
+	c := &crowded{late: make(chan struct{}), batch: batch}
+	a.hook(c.hook)
 	return c, e.clientOf(t, a)
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -243,8 +243,8 @@ func nothingLeft(t *testing.T, e *env) {
 // Broken by a time that counts from the first try.
 func detachedLate(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	u := &unheardOf{Backend: a.Backend}
-	a.Backend = u
+	u := &unheardOf{}
+	a.hook(u.hook)
 	l := lock(t, e.clientOf(t, a, dblock.WithoutReaper()), "n")
 	u.busy.Store(true)
 	done := make(chan error, 1)
@@ -260,45 +260,39 @@ func detachedLate(t *testing.T, e *env) {
 // unheardOf is a database. While deaf is set, the answers to its changes are lost, or with unsent
 // the changes themselves; while busy is, they are refused.
 type unheardOf struct {
-	driver.Backend
 	deaf            atomic.Pointer[func()] // called with each lost answer
 	unsent, busy    atomic.Bool
 	changed, opened atomic.Int64
 }
 
-func (u *unheardOf) OpenSession(ctx context.Context, s driver.Session) error {
-	err := u.Backend.OpenSession(ctx, s)
-	u.opened.Add(1)
-	return err
-}
-
-func (u *unheardOf) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	switch ops[0].(type) {
-	case protocol.Take, protocol.Join, protocol.Removal:
-		return u.Backend.Run(ctx, ops...)
-	}
-	if u.busy.Load() {
+func (u *unheardOf) hook(ctx context.Context, c *fakedb.Call) (err error) {
+	switch {
+	case c.Method == "OpenSession":
+		err = c.Do(ctx)
+		u.opened.Add(1)
+		return err
+	case !c.Moves():
+		return c.Do(ctx)
+	case u.busy.Load():
 		u.changed.Add(1)
-		return nil, driver.ErrBusy
+		return driver.ErrBusy
 	}
 	lost := u.deaf.Load()
-	var results []protocol.Result
-	var err error
 	if lost == nil || !u.unsent.Load() {
-		results, err = u.Backend.Run(ctx, ops...)
+		err = c.Do(ctx)
 	}
 	u.changed.Add(1)
 	if lost != nil {
 		(*lost)()
-		return nil, driver.Fail(driver.ErrUnavailable, errors.New("the answer is lost"))
+		return fakedb.ErrLost
 	}
-	return results, err
+	return err
 }
 
 func movedWithoutAnswer(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	u := &unheardOf{Backend: a.Backend}
-	a.Backend = u
+	u := &unheardOf{}
+	a.hook(u.hook)
 	c, other := e.clientOf(t, a), e.client(t)
 	during := func(call func(ctx context.Context) error) {
 		t.Helper()
@@ -339,8 +333,8 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 func detachedBehindGuards(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
-	u := &unheardOf{Backend: a.Backend}
-	a.Backend = u
+	u := &unheardOf{}
+	a.hook(u.hook)
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, sql.LevelDefault)

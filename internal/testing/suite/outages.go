@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 var outages = inPlaces(own{
@@ -35,7 +36,6 @@ var outages = inPlaces(own{
 
 // troubled is a server that answers some statements with an error.
 type troubled struct {
-	driver.Backend
 	trouble atomic.Pointer[error] // nil: none
 	met     atomic.Int64          // how many statements met it
 	only    string                // the name that it is with; "": any
@@ -43,8 +43,8 @@ type troubled struct {
 
 // troubled makes clients of an App whose server will have trouble.
 func (a *App) troubled() *troubled {
-	b := &troubled{Backend: a.Backend}
-	a.Backend = b
+	b := &troubled{}
+	a.hook(b.hook)
 	return b
 }
 
@@ -74,22 +74,17 @@ func (b *troubled) now(name string) error {
 	return *err
 }
 
-func (b *troubled) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := b.now(""); err != nil {
-		return err
+func (b *troubled) hook(ctx context.Context, c *fakedb.Call) error {
+	name := ""
+	if op := c.Op(); op != nil {
+		name = op.On()
 	}
-	return b.Backend.OpenSession(ctx, s)
-}
-
-func (b *troubled) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	name := ops[0].On()
-	if len(ops) > 1 {
-		name = ""
+	if c.Method == "OpenSession" || c.Method == "Run" {
+		if err := b.now(name); err != nil {
+			return err
+		}
 	}
-	if err := b.now(name); err != nil {
-		return nil, err
-	}
-	return b.Backend.Run(ctx, ops...)
+	return c.Do(ctx)
 }
 
 // unlocking unlocks in the background.
@@ -294,31 +289,23 @@ func sessionEndsInUnlock(t *testing.T, e *env) {
 	unlock(t, l) // nothing is left of it
 }
 
-// stuck is a server that does not answer when a lock is changed.
-type stuck struct {
-	driver.Backend
-	asked chan struct{}
-}
-
-func (b stuck) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	if _, records := ops[0].(protocol.Announce); !records {
-		return b.Backend.Run(ctx, ops...)
-	}
-	b.asked <- struct{}{}
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // Broken by an Unlock that waits for what else is under way with the lock, for up to a TTL.
 func lostBesideStatement(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	server := stuck{a.Backend, make(chan struct{}, 1)}
-	a.Backend = server
+	asked := make(chan struct{}, 1)
+	a.hook(func(ctx context.Context, c *fakedb.Call) error {
+		if _, records := c.Op().(protocol.Announce); !records {
+			return c.Do(ctx)
+		}
+		asked <- struct{}{} // and the server does not answer
+		<-ctx.Done()
+		return ctx.Err()
+	})
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	recorded := make(chan error, 1)
 	go func() { recorded <- l.Record(t.Context(), "note", "") }()
-	within(t, soon, "an event is being recorded", server.asked)
+	within(t, soon, "an event is being recorded", asked)
 	e.end(t, e.session(t, "n"))
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, within(t, soon, "Unlock returns", unlocking(l)), dblock.ErrLost)

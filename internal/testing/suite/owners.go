@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -292,32 +291,16 @@ func ownerTwice(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
-// listed counts what is sent of names.
-type listed struct {
-	driver.Backend
-	sent atomic.Int64
-}
-
-func (l *listed) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	l.sent.Add(1)
-	return l.Backend.Run(ctx, ops...)
-}
-
-func (l *listed) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	l.sent.Add(1)
-	return l.Backend.Read(ctx, session, names, waiters)
-}
-
 func silentAgain(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	sent := &listed{Backend: a.Backend}
-	a.Backend = sent
+	var sent atomic.Int64
+	a.hook(fakedb.Count(&sent, func(c *fakedb.Call) bool { return c.Method == "Run" || c.Method == "Read" }))
 	c := e.clientOf(t, a)
 	for what, options := range map[string][]dblock.LockOption{
 		"whole": nil, "shared": {dblock.Shared()}, "named": {dblock.Owner("host", "thread")},
 	} {
 		outer := lock(t, c, what, options...)
-		before := sent.sent.Load()
+		before := sent.Load()
 		if before == 0 {
 			t.Fatal("the statements are not counted")
 		}
@@ -327,7 +310,7 @@ func silentAgain(t *testing.T, e *env) {
 			require.NoError(t, err)
 			unlock(t, again)
 		}
-		if n := sent.sent.Load() - before; n != 0 {
+		if n := sent.Load() - before; n != 0 {
 			t.Errorf("%s: %d statements to lock again", what, n)
 		}
 		live(t, outer)

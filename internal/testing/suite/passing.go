@@ -11,8 +11,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -210,18 +210,8 @@ func brokenAfterPassing(t *testing.T, e *env) {
 	r.anew(t, e, l, r.waiters[2:]...)
 }
 
-// describing does something after each read of all holders of names.
-type describing struct {
-	driver.Backend
-	after func()
-}
-
-func (d describing) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	if waiters > 0 {
-		defer d.after()
-	}
-	return d.Backend.Read(ctx, session, names, waiters)
-}
+// describes reports whether a call reads all holders of names.
+func describes(c *fakedb.Call) bool { return c.Method == "Read" && c.Waiters > 0 }
 
 func brokenWhileDetached(t *testing.T, e *env) {
 	for how, tokens := range map[string]func(l *dblock.Lock) []int64{
@@ -232,9 +222,9 @@ func brokenWhileDetached(t *testing.T, e *env) {
 		r := e.relay(t, how, 4)
 		l := r.second(t)
 		a := e.app(t, 5)
-		a.Backend = describing{a.Backend, sync.OnceFunc(func() {
+		a.hook(fakedb.After(describes, sync.OnceFunc(func() {
 			assert.NoError(t, l.Record(t.Context(), "note", ""))
-		})}
+		})))
 		if n, err := e.clientOf(t, a).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
 			t.Fatal(how, n, err)
 		}
@@ -256,17 +246,6 @@ func brokenByToken(t *testing.T, e *env) {
 	}
 	ended(t, soon, l, dblock.ErrLost)
 	r.anew(t, e, l, r.waiters[2:]...)
-}
-
-// afterLook does something after each read of the state of names.
-type afterLook struct {
-	driver.Backend
-	after func()
-}
-
-func (l afterLook) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	defer l.after()
-	return l.Backend.Read(ctx, session, names, waiters)
 }
 
 func diedWhilePassing(t *testing.T, e *env) {

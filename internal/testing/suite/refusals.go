@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -59,8 +60,8 @@ func isRefused(t testing.TB, err error) {
 // Broken by the error of a shared statement that is told to all.
 func refusedAlone(t *testing.T, e *env) {
 	a := e.app(t, 6)
-	server := &sharing64{Backend: a.Backend}
-	a.Backend = server
+	server := &sharing64{}
+	a.hook(server.hook)
 	c := e.clientOf(t, a)
 	bad := e.refuseName(t)
 	unlock(t, lock(t, c, "to have a session"))
@@ -100,21 +101,20 @@ func refusedAlone(t *testing.T, e *env) {
 // sharing64 keeps those waiting for an answer whose names begin with slow, and counts the shared
 // statements that the database refuses.
 type sharing64 struct {
-	driver.Backend
 	answer        atomic.Pointer[chan struct{}]
 	slow, refused atomic.Int32
 }
 
-func (b *sharing64) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	if take, takes := ops[0].(protocol.Take); takes && len(ops) == 1 && strings.HasPrefix(take.Name, "slow") {
+func (b *sharing64) hook(ctx context.Context, c *fakedb.Call) error {
+	if take, takes := c.Op().(protocol.Take); takes && strings.HasPrefix(take.Name, "slow") {
 		b.slow.Add(1)
 		<-*b.answer.Load()
 	}
-	results, err := b.Backend.Run(ctx, ops...)
-	if err != nil && !driver.InDoubt(err) && len(ops) > 1 {
+	err := c.Do(ctx)
+	if err != nil && !driver.InDoubt(err) && len(c.Ops) > 1 {
 		b.refused.Add(1)
 	}
-	return results, err
+	return err
 }
 
 func refusedAmongMany(t *testing.T, e *env) {
@@ -131,24 +131,11 @@ func refusedAmongMany(t *testing.T, e *env) {
 	}
 }
 
-// undoing counts what a client sends to undo an attempt.
-type undoing struct {
-	driver.Backend
-	undone atomic.Int32
-}
-
-func (b *undoing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	if r, removes := ops[0].(protocol.Removal); removes && r.Cause == protocol.ByAttempt {
-		b.undone.Add(1)
-	}
-	return b.Backend.Run(ctx, ops...)
-}
-
 // Broken by taking a refusal for a lost answer.
 func refusedForGood(t *testing.T, e *env) {
 	a := e.app(t, 6)
-	server := &undoing{Backend: a.Backend}
-	a.Backend = server
+	var undone atomic.Int64
+	a.hook(fakedb.Count(&undone, func(c *fakedb.Call) bool { return c.Removes(protocol.ByAttempt) }))
 	c := e.clientOf(t, a)
 	bad := e.refuseName(t)
 	for range 20 {
@@ -158,7 +145,7 @@ func refusedForGood(t *testing.T, e *env) {
 		isRefused(t, err)
 	}
 	is(t, c.Close(brief(t)), nil)
-	if n := server.undone.Load(); n > 0 {
+	if n := undone.Load(); n > 0 {
 		t.Errorf("%d statements undid what was never done", n)
 	}
 }

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 // counting counts what is sent of a lock. A request that joins waits while the gate is shut.
 type counting struct {
-	driver.Backend
 	gate chan struct{} // closed: open
 
 	came, removed, changed atomic.Int64 // came: to the gate
@@ -22,15 +21,18 @@ type counting struct {
 	answer                 chan struct{} // not nil: answers about other ops are held back until it is closed
 }
 
-func (c *counting) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	switch op := ops[0].(type) {
+func (c *counting) hook(ctx context.Context, call *fakedb.Call) error {
+	if call.Method != "Run" {
+		return call.Do(ctx)
+	}
+	switch op := call.Ops[0].(type) {
 	case protocol.Take:
 	case protocol.Join:
 		c.came.Add(1)
 		select {
 		case <-c.gate:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		c.mu.Lock()
 		c.joined = append(c.joined, max(op.Members, 1))
@@ -38,14 +40,14 @@ func (c *counting) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Resu
 	case protocol.Removal:
 		c.removed.Add(1)
 	default:
-		results, err := c.Backend.Run(ctx, ops...)
+		err := call.Do(ctx)
 		c.changed.Add(1)
 		if c.answer != nil {
 			<-c.answer
 		}
-		return results, err
+		return err
 	}
-	return c.Backend.Run(ctx, ops...)
+	return call.Do(ctx)
 }
 
 // relay is a client of which some goroutines are about to get a lock as a cohort.
@@ -63,10 +65,10 @@ type relay struct {
 func (e *env) relay(t *testing.T, name string, n int, options ...dblock.Option) *relay {
 	t.Helper()
 	a := e.app(t, 5)
-	r := &relay{app: a, counting: &counting{Backend: a.Backend, gate: make(chan struct{})}}
+	r := &relay{app: a, counting: &counting{gate: make(chan struct{})}}
 	open := sync.OnceFunc(func() { close(r.gate) })
 	t.Cleanup(open)
-	a.Backend = (r.counting)
+	a.hook(r.counting.hook)
 	r.client = e.clientOf(t, a, options...)
 	r.before = lock(t, e.client(t), name)
 	ask := func() (<-chan outcome, context.CancelFunc) {

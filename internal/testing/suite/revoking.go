@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -214,10 +215,10 @@ func breakTokens(t *testing.T, e *env) {
 	// It goes to the next between the look and the theft.
 	var next *dblock.Lock
 	app := e.app(t, 5)
-	app.Backend = describing{app.Backend, sync.OnceFunc(func() {
+	app.hook(fakedb.After(describes, sync.OnceFunc(func() {
 		unlock(t, l)
 		next = lock(t, b, "n")
-	})}
+	})))
 	breaks(e.clientOf(t, app), 0, l.Token())
 	live(t, next)
 	refused(t, a, "n")

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -28,54 +29,25 @@ var schedules = inPlaces(own{
 
 // failing is a server that answers one kind of statement with an error, some times.
 type failing struct {
-	driver.Backend
 	kind  string
 	after bool // the statement has done its work
 	left  atomic.Int64
 }
 
-// step runs a statement, or has it fail.
-func (b *failing) step(kind string, do func() error) error {
-	if kind != b.kind || b.left.Add(-1) < 0 {
-		return do()
+func (f *failing) hook(ctx context.Context, c *fakedb.Call) error {
+	_, takes := c.Op().(protocol.Take)
+	kind := map[string]string{
+		"OpenSession": "opening a session", "Read": "looking", "BeginRun": "claiming", "EndRun": "writing the outcome",
+	}[c.Method]
+	if (kind != f.kind && !(takes && f.kind == "taking")) || f.left.Add(-1) < 0 {
+		return c.Do(ctx)
 	}
-	if b.after {
-		if err := do(); err != nil {
+	if f.after {
+		if err := c.Do(ctx); err != nil {
 			return err
 		}
 	}
 	return driver.Fail(driver.ErrUnavailable, driver.Fail(driver.ErrInDoubt, errors.New("a test says so")))
-}
-
-func (b *failing) OpenSession(ctx context.Context, s driver.Session) error {
-	return b.step("opening a session", func() error { return b.Backend.OpenSession(ctx, s) })
-}
-
-func (b *failing) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
-	kind := ""
-	if _, takes := ops[0].(protocol.Take); takes && len(ops) == 1 {
-		kind = "taking"
-	}
-	err = b.step(kind, func() error { results, err = b.Backend.Run(ctx, ops...); return err })
-	return results, err
-}
-
-func (b *failing) Read(
-	ctx context.Context, session string, names []string, waiters int,
-) (states []driver.State, err error) {
-	err = b.step("looking", func() error { states, err = b.Backend.Read(ctx, session, names, waiters); return err })
-	return states, err
-}
-
-func (b *failing) BeginRun(
-	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
-) (run driver.Run, ours bool, err error) {
-	err = b.step("claiming", func() error { run, ours, err = b.Backend.BeginRun(ctx, r, slot, retry); return err })
-	return run, ours, err
-}
-
-func (b *failing) EndRun(ctx context.Context, r driver.Run) error {
-	return b.step("writing the outcome", func() error { return b.Backend.EndRun(ctx, r) })
 }
 
 // Broken by giving up after a few tries, or at once in a client that never had a session, and by a
@@ -88,8 +60,8 @@ func momentsOutage(t *testing.T, e *env) {
 	}{{"opening a session", false}, {"taking", false}, {"taking", true}, {"claiming", false}, {"claiming", true},
 		{"looking", false}, {"writing the outcome", false}, {"writing the outcome", true}} {
 		a := e.app(t, 5)
-		server := &failing{Backend: a.Backend, kind: c.kind, after: c.after}
-		a.Backend = server
+		server := &failing{kind: c.kind, after: c.after}
+		a.hook(server.hook)
 		for _, by := range []string{"OnceAt", "OncePer"} {
 			name, ran := c.kind+by, 0
 			if c.after {
@@ -116,8 +88,8 @@ func momentsOutage(t *testing.T, e *env) {
 		}
 	}
 	a := e.app(t, 5)
-	server := &failing{Backend: a.Backend, kind: "taking"}
-	a.Backend = server
+	server := &failing{kind: "taking"}
+	a.hook(server.hook)
 	c := e.clientOf(t, a)
 	unlock(t, lock(t, c, "to have a session"))
 	server.left.Store(fails)

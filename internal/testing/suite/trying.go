@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -20,20 +20,6 @@ var trying = inPlaces(own{
 	{"TryLock does not refuse a name that another has taken from a dead holder since it looked", freedByAnother},
 })
 
-// meeting tells when a statement finds a row locked.
-type meeting struct {
-	driver.Backend
-	met func()
-}
-
-func (m meeting) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	results, err := m.Backend.Run(ctx, ops...)
-	if errors.Is(err, driver.ErrBusy) {
-		m.met()
-	}
-	return results, err
-}
-
 // meet makes a client, and a transaction that ends when a statement of the client finds a row
 // locked.
 func (e *env) meet(t *testing.T) (Client, Tx) {
@@ -41,7 +27,14 @@ func (e *env) meet(t *testing.T) (Client, Tx) {
 	e.needsSQL(t)
 	tx := beginTx(t, e.app(t, 2), e.readCommitted())
 	a := e.app(t, 5)
-	a.Backend = (meeting{a.Backend, sync.OnceFunc(func() { rollback(t, tx) })})
+	met := sync.OnceFunc(func() { rollback(t, tx) })
+	a.hook(func(ctx context.Context, c *fakedb.Call) error {
+		err := c.Do(ctx)
+		if c.Method == "Run" && errors.Is(err, driver.ErrBusy) {
+			met()
+		}
+		return err
+	})
 	return e.clientOf(t, a, dblock.WithoutReaper()), tx
 }
 
@@ -80,10 +73,11 @@ func endedByAnother(t *testing.T, e *env) {
 func freedByAnother(t *testing.T, e *env) {
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
 	a := e.app(t, 5)
-	a.Backend = (afterLook{a.Backend, sync.OnceFunc(func() {
+	sweep := sync.OnceFunc(func() {
 		if report, err := reaper.Sweep(t.Context(), a.Backend); err != nil || report.Freed != 1 {
 			t.Errorf("swept: %v, %v", report, err)
 		}
-	})})
+	})
+	a.hook(fakedb.After(func(c *fakedb.Call) bool { return c.Method == "Read" }, sweep))
 	try(t, e.clientOf(t, a, dblock.WithoutReaper()), "orphaned")
 }

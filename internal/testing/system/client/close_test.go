@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -22,77 +22,64 @@ import (
 // late is an engine one of whose statements waits to be answered, and which, where it is cut off,
 // runs all the same: after the client has looked for what came of it.
 type late struct {
-	driver.Backend
-	began  chan struct{}
-	answer chan struct{}
-	cut    chan struct{}
-	ran    chan struct{}
-	looked sync.Once
+	began   chan struct{}
+	answer  chan struct{}
+	cut     chan struct{}
+	ran     chan struct{}
+	looked  sync.Once
+	request protocol.Take
 }
 
-func newLate(of driver.Backend) *late {
-	return &late{Backend: of, began: make(chan struct{}), answer: make(chan struct{}), cut: make(chan struct{}),
+func newLate() *late {
+	return &late{began: make(chan struct{}), answer: make(chan struct{}), cut: make(chan struct{}),
 		ran: make(chan struct{})}
 }
 
-func (l *late) wait(ctx context.Context, run func(ctx context.Context) error) error {
+func (l *late) wait(ctx context.Context, c *fakedb.Call) error {
 	close(l.began)
 	select {
 	case <-l.answer:
-		return run(ctx)
+		return c.Do(ctx)
 	case <-ctx.Done():
 	}
 	close(l.cut)
 	return ctx.Err()
 }
 
-type lateTake struct {
-	*late
-	request driver.Request
-}
-
-func (l *lateTake) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: l.take, Remove: l.remove}.Run(ctx, l.Backend, ops...)
-}
-
-func (l *lateTake) take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
-	l.request = r
-	err = l.wait(ctx, func(ctx context.Context) error {
-		g, taken, err = drivertest.Take(ctx, l.Backend, r)
+// take is the hook of an engine whose Take is late.
+func (l *late) take(ctx context.Context, c *fakedb.Call) (err error) {
+	if take, is := c.Op().(protocol.Take); is {
+		l.request = take
+		return l.wait(ctx, c)
+	}
+	err = c.Do(ctx)
+	if !c.Removes(driver.ByAttempt) {
 		return err
-	})
-	return g, taken, err
-}
-
-func (l *lateTake) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := drivertest.Remove(ctx, l.Backend, r)
-	if r.Cause != driver.ByAttempt {
-		return next, left, err
 	}
 	l.looked.Do(func() {
 		select {
 		case <-l.cut:
-			_, _, err := drivertest.Take(context.Background(), l.Backend, l.request)
-			if err == nil {
+			if _, err := driver.Do(context.Background(), c.Engine, l.request); err == nil {
 				close(l.ran)
 			}
 		default:
 		}
 	})
-	return next, left, err
+	return err
 }
 
-type lateOpen struct{ *late }
-
-func (l *lateOpen) OpenSession(ctx context.Context, s driver.Session) error {
-	return l.wait(ctx, func(ctx context.Context) error { return l.Backend.OpenSession(ctx, s) })
+// open is the hook of an engine whose OpenSession is late.
+func (l *late) open(ctx context.Context, c *fakedb.Call) error {
+	if c.Method == "OpenSession" {
+		return l.wait(ctx, c)
+	}
+	return c.Do(ctx)
 }
 
 // Broken by cutting off what is under way when Close begins: what it does then comes after Close.
 func TestCloseWaitsForTheAnswersOfStatementsUnderWay(t *testing.T) {
-	for name, of := range map[string]func(*late) driver.Backend{
-		"the first lock": func(l *late) driver.Backend { return &lateTake{late: l} },
-		"the session":    func(l *late) driver.Backend { return &lateOpen{l} },
+	for name, of := range map[string]func(l *late, ctx context.Context, c *fakedb.Call) error{
+		"the first lock": (*late).take, "the session": (*late).open,
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := dbtest.SQLite(t).SQL(t)
@@ -113,7 +100,7 @@ func TestCloseWaitsForTheAnswersOfStatementsUnderWay(t *testing.T) {
 // Broken by not looking again once the session is dead.
 func TestCloseGivesBackWhatAStatementTookAfterItWasCutOff(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
-	l, closed := closeWhile(t, db, func(l *late) driver.Backend { return &lateTake{late: l} })
+	l, closed := closeWhile(t, db, (*late).take)
 	assert.NoError(t, <-closed)
 	select {
 	case <-l.ran:
@@ -124,10 +111,9 @@ func TestCloseGivesBackWhatAStatementTookAfterItWasCutOff(t *testing.T) {
 }
 
 // closeWhile begins to close a client while its first lock waits for an answer.
-func closeWhile(t *testing.T, db *sql.DB, of func(*late) driver.Backend) (*late, <-chan error) {
-	engine := sqlite.New(db)
-	l := newLate(engine.Backend)
-	client := newClient(t, driver.Engine[*sql.Tx]{Backend: of(l), Transactions: engine.Transactions})
+func closeWhile(t *testing.T, db *sql.DB, hook func(*late, context.Context, *fakedb.Call) error) (*late, <-chan error) {
+	l := newLate()
+	client := hookedClient(t, db, func(ctx context.Context, c *fakedb.Call) error { return hook(l, ctx, c) })
 	locked, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := client.Lock(t.Context(), "n")
@@ -155,43 +141,29 @@ func nothingIsLeft(t *testing.T, db *sql.DB) {
 
 // awkward is an engine that makes Close's work harder.
 type awkward struct {
-	driver.Backend
 	entering, enter chan struct{} // a conversion, or the like, says that it is called, and waits
 	retry, busy     atomic.Bool   // what EndSession says once; what Release says
 }
 
-func (a *awkward) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Other: a.other, Remove: a.remove}.Run(ctx, a.Backend, ops...)
-}
-
-func (a *awkward) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	if a.enter != nil {
+func (a *awkward) hook(ctx context.Context, c *fakedb.Call) error {
+	switch {
+	case c.Moves() && a.enter != nil:
 		a.entering <- struct{}{}
 		<-a.enter
-	}
-	return driver.Do(ctx, a.Backend, op)
-}
-
-func (a *awkward) EndSession(ctx context.Context, session string) error {
-	if a.retry.Swap(false) {
+	case c.Method == "EndSession" && a.retry.Swap(false):
 		return driver.ErrRetry
+	case c.Removes(driver.ByHolder) && a.busy.Load():
+		return driver.ErrBusy
 	}
-	return a.Backend.EndSession(ctx, session)
-}
-
-func (a *awkward) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	if r.Cause == driver.ByHolder && a.busy.Load() {
-		return nil, false, driver.ErrBusy
-	}
-	return drivertest.Remove(ctx, a.Backend, r)
+	return c.Do(ctx)
 }
 
 func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {
 	t.Helper()
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
-	a.Backend = engine.Backend
-	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: a, Transactions: engine.Transactions})
+	engine.Backend = fakedb.Hooked(engine.Backend, a.hook)
+	client, err := dblock.New(engine)
 	require.NoError(t, err)
 	return client, db
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	core "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -23,34 +22,25 @@ import (
 // deaf is an engine whose answers to changes of a lock's standing are lost on request, after the
 // change was made.
 type deaf struct {
-	driver.Backend
 	lost atomic.Pointer[context.CancelFunc]
 }
 
-func (d *deaf) answer(err error) error {
-	if end := d.lost.Swap(nil); end != nil {
-		(*end)()
-		return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+func (d *deaf) hook(ctx context.Context, c *fakedb.Call) error {
+	err := c.Do(ctx)
+	if c.Moves() {
+		if end := d.lost.Swap(nil); end != nil {
+			(*end)()
+			return fakedb.ErrLost
+		}
 	}
 	return err
-}
-
-func (d *deaf) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Other: d.other}.Run(ctx, d.Backend, ops...)
-}
-
-func (d *deaf) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	result, err := driver.Do(ctx, d.Backend, op)
-	return result, d.answer(err)
 }
 
 // After a change whose outcome is not known, whatever comes next finds out what the lock is.
 func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	d := &deaf{Backend: engine.Backend}
-	client, other := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}),
-		newClient(t, sqlite.New(db))
+	d := &deaf{}
+	client, other := hookedClient(t, db, d.hook), newClient(t, sqlite.New(db))
 	type lock = *dblock.Lock
 	changes := map[string]struct {
 		options []dblock.LockOption
@@ -113,10 +103,8 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 // While its context lives, a change is asked for again until its outcome is known, with readers of
 // the same client in the queue.
 func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
-	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	d := &deaf{Backend: engine.Backend}
-	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	d := &deaf{}
+	client := hookedClient(t, dbtest.SQLite(t).SQL(t), d.hook)
 	nobody := context.CancelFunc(func() {})
 	for range 4 {
 		l, err := client.Lock(t.Context(), "n")
@@ -154,10 +142,8 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 
 // The client goes by what it was told. Nothing waits for a lease that the database has for longer.
 func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
-	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	d := &deaf{Backend: engine.Backend}
-	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	d := &deaf{}
+	client := hookedClient(t, dbtest.SQLite(t).SQL(t), d.hook)
 	const lease = time.Second
 	l, err := client.Lock(t.Context(), "n", dblock.Lease(lease))
 	require.NoError(t, err)
@@ -183,36 +169,33 @@ func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
 	assert.NoError(t, l.Unlock(t.Context()))
 }
 
-// answeredLate is an engine whose answer to an Extend comes when the lock has ended.
-type answeredLate struct {
-	driver.Backend
-	until <-chan struct{}
-	sent  atomic.Int64
-}
-
-func (d *answeredLate) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Other: d.other}.Run(ctx, d.Backend, ops...)
-}
-
-func (d *answeredLate) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	d.sent.Add(1)
-	result, err := driver.Do(ctx, d.Backend, op)
-	<-d.until
-	return result, err
-}
-
 func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
-	engine := sqlite.New(dbtest.SQLite(t).SQL(t))
-	d := &answeredLate{Backend: engine.Backend}
-	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	var until <-chan struct{}
+	var sent atomic.Int64
+	client := hookedClient(t, dbtest.SQLite(t).SQL(t), func(ctx context.Context, c *fakedb.Call) error {
+		err := c.Do(ctx)
+		if c.Moves() {
+			sent.Add(1)
+			<-until
+		}
+		return err
+	})
 	l, err := client.Lock(t.Context(), "n", dblock.Lease(300*time.Millisecond))
 	require.NoError(t, err)
-	d.until = l.Context().Done()
+	until = l.Context().Done()
 	for range 2 { // the second is not sent: the database would keep the name for longer
 		assert.ErrorIs(t, l.Extend(t.Context(), time.Second), dblock.ErrLost, "extended")
 	}
-	assert.Equal(t, d.sent.Load(), 1, "were sent")
+	assert.Equal(t, sent.Load(), 1, "were sent")
 	assert.ErrorIs(t, l.Unlock(t.Context()), dblock.ErrLost, "unlocked")
+}
+
+// hookedClient makes a client whose calls of the engine go through a hook.
+func hookedClient(t *testing.T, db *sql.DB, hook fakedb.Hook, options ...dblock.Option) sqlClient {
+	t.Helper()
+	engine := sqlite.New(db)
+	engine.Backend = fakedb.Hooked(engine.Backend, hook)
+	return newClient(t, engine, options...)
 }
 
 func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {

@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 	"github.com/dblock-go/dblock/sqlite"
@@ -23,53 +23,25 @@ import (
 // doubtful is an engine whose answer to one call is lost: after it was done, or, of a downgrade,
 // before.
 type doubtful struct {
-	driver.Backend
 	leave, breaks, begin, downgrade atomic.Bool
-	end                             context.CancelFunc // of whoever called BeginRun
+	end                             context.CancelFunc // of the caller of BeginRun
+	engine                          driver.Names
 }
 
-func (d *doubtful) lost(which *atomic.Bool, err error) error {
-	if which.Swap(false) {
-		return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+func (d *doubtful) hook(ctx context.Context, c *fakedb.Call) error {
+	if c.Moves() && d.downgrade.Swap(false) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	err := c.Do(ctx)
+	switch {
+	case c.Removes(driver.ByAttempt) && d.leave.Swap(false), c.Removes(driver.ByForce) && d.breaks.Swap(false):
+		return fakedb.ErrLost
+	case c.Method == "BeginRun" && d.begin.Swap(false):
+		d.end()
+		return ctx.Err()
 	}
 	return err
-}
-
-func (d *doubtful) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: d.remove, Other: d.other}.Run(ctx, d.Backend, ops...)
-}
-
-func (d *doubtful) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := drivertest.Remove(ctx, d.Backend, r)
-	switch r.Cause {
-	case driver.ByAttempt:
-		err = d.lost(&d.leave, err)
-	case driver.ByForce:
-		err = d.lost(&d.breaks, err)
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	return next, left, nil
-}
-
-func (d *doubtful) BeginRun(
-	ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry,
-) (driver.Run, bool, error) {
-	run, ours, err := d.Backend.BeginRun(ctx, r, of, retry)
-	if d.begin.Swap(false) {
-		d.end()
-		return driver.Run{}, false, ctx.Err()
-	}
-	return run, ours, err
-}
-
-func (d *doubtful) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	if d.downgrade.Swap(false) {
-		<-ctx.Done()
-		return protocol.Result{}, ctx.Err()
-	}
-	return driver.Do(ctx, d.Backend, op)
 }
 
 type sqlClient = *dblock.Client[*sql.Tx]
@@ -78,9 +50,8 @@ func doubt(t *testing.T) (d *doubtful, client, other sqlClient) {
 	t.Helper()
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
-	d = &doubtful{Backend: engine.Backend}
-	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}),
-		newClient(t, sqlite.New(db))
+	d = &doubtful{engine: engine}
+	return d, hookedClient(t, db, d.hook), newClient(t, engine)
 }
 
 func queued(t *testing.T, c sqlClient, name string, n int) {
@@ -111,7 +82,7 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() { // finds out what it is
 		t.Fatal(err)
 	}
-	assert.ErrorIs(t, assert.ErrOf(d.Backend.Run(t.Context(), protocol.Downgrade{Held: held})), driver.ErrNotHeld,
+	assert.ErrorIs(t, assert.ErrOf(d.engine.Run(t.Context(), protocol.Downgrade{Held: held})), driver.ErrNotHeld,
 		"the late one")
 	assert.ErrorIs(t, assert.ErrOf(other.TryLock(t.Context(), "n", dblock.Shared())), dblock.ErrNotAcquired,
 		"a reader beside a writer")

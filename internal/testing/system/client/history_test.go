@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,29 +13,41 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
 // forgetful is an engine that cannot write events for so many calls.
 type forgetful struct {
-	driver.Backend
 	away  atomic.Int64
 	wrote chan struct{}
 }
 
-func (f *forgetful) Record(ctx context.Context, events []driver.Event) error {
-	if f.away.Add(-1) >= 0 {
-		return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+func (f *forgetful) hook(ctx context.Context, c *fakedb.Call) error {
+	if c.Method != "Record" {
+		return c.Do(ctx)
 	}
-	err := f.Backend.Record(ctx, events)
+	if f.away.Add(-1) >= 0 {
+		return fakedb.ErrLost
+	}
+	err := c.Do(ctx)
 	select {
 	case f.wrote <- struct{}{}:
 	default:
 	}
 	return err
+}
+
+// client makes a client that logs to log, and that the test closes.
+func (f *forgetful) client(t *testing.T, db *sql.DB, log *journal) sqlClient {
+	t.Helper()
+	engine := sqlite.New(db)
+	engine.Backend = fakedb.Hooked(engine.Backend, f.hook)
+	client, err := dblock.New(engine, dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	require.NoError(t, err)
+	return client
 }
 
 // journal is a log that can be read while it is written.
@@ -61,13 +72,10 @@ func (j *journal) count(what string) int {
 func TestAnOutageIsNoFloodOfLinesAboutEvents(t *testing.T) {
 	const tries = 6
 	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	f := &forgetful{Backend: engine.Backend, wrote: make(chan struct{}, 1)}
+	f := &forgetful{wrote: make(chan struct{}, 1)}
 	f.away.Store(tries)
 	log := &journal{}
-	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: f, Transactions: engine.Transactions},
-		dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	require.NoError(t, err)
+	client := f.client(t, db, log)
 	began := time.Now()
 	require.NoError(t, client.Do(t.Context(), "n", func(context.Context, *dblock.Lock) error { return nil }))
 	<-f.wrote
@@ -89,13 +97,10 @@ func TestAnOutageIsNoFloodOfLinesAboutEvents(t *testing.T) {
 // What is not kept for a database that is away is counted, and the log says how much it is.
 func TestEventsThatAreLostAreCounted(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	f := &forgetful{Backend: engine.Backend, wrote: make(chan struct{}, 1)}
+	f := &forgetful{wrote: make(chan struct{}, 1)}
 	f.away.Store(1 << 30)
 	log := &journal{}
-	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: f, Transactions: engine.Transactions},
-		dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	require.NoError(t, err)
+	client := f.client(t, db, log)
 	for i := range 3 {
 		require.NoError(t, client.Do(t.Context(), fmt.Sprint(i),
 			func(context.Context, *dblock.Lock) error { return nil }))

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -30,15 +30,13 @@ func TestAPingOpensNoSession(t *testing.T) {
 	assert.ErrorIs(t, client.Ping(t.Context()), dblock.ErrClosed, "after Close")
 }
 
-// full is an engine that has lost its connection to write events.
-type full struct{ driver.Backend }
-
-func (full) Record(context.Context, []driver.Event) error { return errors.New("no space left") }
-
 func TestStatsCountTheEventsThatWereDropped(t *testing.T) {
-	engine := sqlite.New(dbtest.SQLite(t).SQL(t))
-	engine.Backend = full{engine.Backend}
-	client := newClient(t, engine, dblock.WithEvents())
+	client := hookedClient(t, dbtest.SQLite(t).SQL(t), func(ctx context.Context, c *fakedb.Call) error {
+		if c.Method == "Record" {
+			return errors.New("no space left")
+		}
+		return c.Do(ctx)
+	}, dblock.WithEvents())
 	for end := time.Now().Add(10 * time.Second); client.Stats().EventsDropped < 4; {
 		l, err := client.Lock(t.Context(), "n")
 		require.NoError(t, err)

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -11,10 +10,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -22,51 +20,33 @@ import (
 // tardy is an engine whose answers to Take come late, or are lost, and that can be held up when it
 // is to undo them.
 type tardy struct {
-	driver.Backend
 	late, lost atomic.Int64 // so many answers are
 	undo       chan struct{}
 	looks      atomic.Int64
 	answer     time.Duration // of the first look
 }
 
-func (d *tardy) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: d.take, Remove: d.remove}.Run(ctx, d.Backend, ops...)
-}
-
-func (d *tardy) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, d.Backend, r)
-	switch {
+func (d *tardy) hook(ctx context.Context, c *fakedb.Call) error {
+	if c.Removes(driver.ByAttempt) && d.undo != nil {
+		<-d.undo
+	}
+	err := c.Do(ctx)
+	switch r, taken := c.Taken(); {
 	case taken && d.late.Add(-1) >= 0:
 		time.Sleep(r.Lease) // not a wait for anything: this is the fault
 	case taken && d.lost.Add(-1) >= 0:
-		return driver.Grant{}, false, driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
-	}
-	return g, taken, err
-}
-
-func (d *tardy) remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	if r.Cause == driver.ByAttempt && d.undo != nil {
-		<-d.undo
-	}
-	return drivertest.Remove(ctx, d.Backend, r)
-}
-
-func (d *tardy) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	states, err := d.Backend.Read(ctx, session, names, waiters)
-	if d.undo != nil && d.looks.Add(1) == 1 { // whoever looked has seen the attempt that is to be undone
+		return fakedb.ErrLost
+	case c.Method == "Read" && d.undo != nil && d.looks.Add(1) == 1: // the look shows the attempt that is to be undone
 		close(d.undo)
 		time.Sleep(d.answer)
 	}
-	return states, err
+	return err
 }
 
 func slowClient(t *testing.T) (*tardy, sqlClient, sqlClient) {
 	t.Helper()
-	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	d := &tardy{Backend: engine.Backend}
-	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}),
-		newClient(t, sqlite.New(db))
+	db, d := dbtest.SQLite(t).SQL(t), &tardy{}
+	return d, hookedClient(t, db, d.hook), newClient(t, sqlite.New(db))
 }
 
 // Broken by trying again at once: the next attempt finds the one before it, which is being undone,

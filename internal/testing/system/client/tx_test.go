@@ -6,12 +6,12 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -19,31 +19,23 @@ import (
 // dying is an engine that works in the caller's transactions as MySQL's does, with a look beside
 // them, and on request is told during that look that its session is dead.
 type dying struct {
-	driver.Backend
 	driver.Transactions[*sql.Tx]
 	due  atomic.Bool
 	dies atomic.Bool // the session of the next heartbeat is dead
 	dead atomic.Value
 }
 
-type dyingUpkeep struct {
-	driver.Upkeep
-	of *dying
-}
-
-func (d *dying) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	up, err := d.Backend.Upkeep(ctx, session)
-	return dyingUpkeep{up, d}, err
-}
-
-func (u dyingUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	if u.of.dies.CompareAndSwap(true, false) {
-		u.of.dead.Store(session)
+func (d *dying) hook(ctx context.Context, c *fakedb.Call) error {
+	if c.Method != "Heartbeat" {
+		return c.Do(ctx)
 	}
-	if u.of.dead.Load() == session { // it is asked twice
-		return false, nil
+	if d.dies.CompareAndSwap(true, false) {
+		d.dead.Store(c.Session)
 	}
-	return u.Upkeep.Heartbeat(ctx, session, ttl)
+	if d.dead.Load() == c.Session { // it is asked twice
+		return nil // not alive
+	}
+	return c.Do(ctx)
 }
 
 func (d *dying) look(ctx context.Context, aside driver.OnSideConn) error {
@@ -76,8 +68,10 @@ func (d *dying) LockTx(
 func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
-	d := &dying{Backend: engine.Backend, Transactions: engine.Transactions}
-	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: d, Transactions: d})
+	d := &dying{Transactions: engine.Transactions}
+	client, err := dblock.New(driver.Engine[*sql.Tx]{
+		Backend: fakedb.Hooked(engine.Backend, d.hook), Transactions: d,
+	})
 	require.NoError(t, err)
 	defer func() {
 		assert.NoError(t, client.Close(context.Background()))

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -67,7 +68,7 @@ func (w world) party(options ...dblock.Option) party {
 	switch w.db.Kind {
 	case dbtest.KindSQLite:
 		engine = sqlite.New(p.pool)
-		engine.Backend = unreliable{engine.Backend, p.away}
+		engine.Backend = fakedb.Hooked(engine.Backend, p.hook)
 	case dbtest.KindPostgres:
 		engine = postgres.NewSQL(p.pool)
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -208,19 +209,13 @@ func (a *actor) newClient() (*client, error) {
 		return nil, err
 	}
 	if bug := bugs[a.config.Bug]; bug != nil { // others are in what the actor does
-		backend = bug(backend, a.db)
+		backend = fakedb.Hooked(backend, bug(a.db))
 	}
 	if a.config.Lose != "" {
-		backend = &losing{Backend: backend, call: a.config.Lose}
+		backend = fakedb.Hooked(backend, (&losing{call: a.config.Lose}).hook)
 	}
-	r := &recorder{Backend: backend, report: a.reporter, db: a.db, sessions: map[string]bool{}}
-	backend = beats{r, func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error) {
-		alive, err := u.Heartbeat(ctx, session, ttl)
-		if err == nil && !alive {
-			r.wronged(ctx, session)
-		}
-		return alive, err
-	}, false}
+	r := &recorder{report: a.reporter, db: a.db, sessions: map[string]bool{}}
+	backend = fakedb.Hooked(backend, r.hook)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	options := []dblock.Option{dblock.WithTTL(a.config.TTL), dblock.WithLogger(log)}
 	if a.config.Deadlock != 0 {

@@ -7,9 +7,8 @@ import (
 	"database/sql"
 	"sync"
 
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -31,33 +30,29 @@ var borrowed = map[string]string{
 }
 
 func init() {
-	bugs[bugSharesFate] = func(b driver.Backend, _ *sql.DB) driver.Backend { return &sharesFate{Backend: b} }
-	bugs[bugForgetsRows] = func(b driver.Backend, db *sql.DB) driver.Backend { return forgetsUnits{b, db} }
+	bugs[bugSharesFate] = func(*sql.DB) fakedb.Hook { return (&sharesFate{}).hook }
+	bugs[bugForgetsRows] = bugs[bugForgetsUnits]
 }
 
 // sharesFate returns the error of a refused request to the next one, too.
 type sharesFate struct {
-	driver.Backend
-
 	mu  sync.Mutex // protects err
 	err error
 }
 
-func (b *sharesFate) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take}.Run(ctx, b.Backend, ops...)
-}
-
-func (b *sharesFate) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, b.Backend, r)
+func (b *sharesFate) hook(ctx context.Context, c *fakedb.Call) error {
+	err := c.Do(ctx)
+	take, takes := c.Op().(protocol.Take)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case r.Name == refused:
+	case !takes:
+	case take.Name == refused:
 		b.err = err
-	case b.err != nil && err == nil && !taken:
+	case b.err != nil && err == nil && !c.Results[0].Done():
 		err, b.err = b.err, nil
 	}
-	return g, taken, err
+	return err
 }
 
 // believe is of the judge, with a context that ends as the employee's bug has it.

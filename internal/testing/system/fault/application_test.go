@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -93,7 +94,7 @@ func newApplication(w *world) *application {
 		b.pool.SetMaxIdleConns(conns)
 		engine := engineOf(db.Kind, b.pool)
 		if bug := bugs[w.bug]; bug != nil {
-			engine.Backend = bug(engine.Backend, w.sql)
+			engine.Backend = fakedb.Hooked(engine.Backend, bug(w.sql))
 		}
 		observer := observe.Observer{HoldEnd: func(observe.HoldResult) { b.log.pass() }}
 		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)),

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -72,7 +72,6 @@ func openSQL(kind, dsn string) (*sql.DB, error) {
 // recorder tells of the places in queues that this client has, and which of them it gives up of its
 // own will: in the database, that looks the same as a waiter that was passed over.
 type recorder struct {
-	driver.Backend
 	report *reporter
 	db     *sql.DB
 
@@ -80,38 +79,57 @@ type recorder struct {
 	sessions map[string]bool
 }
 
-func (r *recorder) OpenSession(ctx context.Context, s driver.Session) error {
-	r.mu.Lock()
-	r.sessions[s.ID] = true
-	r.mu.Unlock()
-	return r.Backend.OpenSession(ctx, s)
-}
-
-func (r *recorder) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: r.remove, Join: r.join, Other: r.other}.Run(ctx, r.Backend, ops...)
-}
-
-func (r *recorder) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	r.mu.Lock()
-	own := r.sessions[m.Session]
-	r.mu.Unlock()
-	if own && m.Cause == driver.ByAttempt {
-		r.report.report(event{What: evLeave, Name: m.Name, Attempt: m.Attempt})
+func (r *recorder) hook(ctx context.Context, c *fakedb.Call) error {
+	at := session.Boottime()
+	switch {
+	case c.Method == "OpenSession":
+		r.mu.Lock()
+		r.sessions[c.Session] = true
+		r.mu.Unlock()
+	case c.Method == "Listen":
+		c.Hear = func(h driver.Hint) driver.Hint {
+			if h.Grant.Token != 0 {
+				r.granted("", c.Session, h.Attempt, h.Grant)
+			}
+			return h
+		}
+	case c.Removes(driver.ByAttempt):
+		if m := c.Op().(protocol.Removal); r.own(m.Session) {
+			r.report.report(event{What: evLeave, Name: m.Name, Attempt: m.Attempt})
+		}
 	}
-	next, left, err := drivertest.Remove(ctx, r.Backend, m)
-	r.handed(m.Name, next)
-	return next, left, err
+	err := c.Do(ctx)
+	if op := c.Op(); op != nil && err == nil {
+		if join, joins := op.(protocol.Join); joins && c.Results[0].Outcome == protocol.Queued {
+			r.queued(ctx, at, join.Request)
+		}
+		for _, n := range c.Results[0].Next {
+			r.granted(op.On(), n.Session, n.Attempt, n.Grant)
+		}
+	}
+	for _, s := range c.States {
+		for _, own := range s.Granted {
+			r.granted(s.Name, c.Session, own.Attempt, own.Grant)
+		}
+	}
+	if c.Beats() && err == nil && !c.Alive {
+		r.wronged(ctx, c.Session)
+	}
+	return err
+}
+
+// own reports whether a session is this client's.
+func (r *recorder) own(session string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions[session]
 }
 
 // ticketLimit is how long a ticket is looked for. Not to know it is no failure.
 const ticketLimit = 100 * time.Millisecond
 
-func (r *recorder) join(ctx context.Context, q driver.Request) (driver.Grant, protocol.Outcome, error) {
-	at := session.Boottime()
-	g, outcome, err := drivertest.Join(ctx, r.Backend, q)
-	if err != nil || outcome != protocol.Queued {
-		return g, outcome, err
-	}
+// queued tells of the ticket of a request that has joined a queue.
+func (r *recorder) queued(ctx context.Context, at time.Duration, q driver.Request) {
 	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
 	defer cancel()
 	var ticket int64
@@ -120,49 +138,13 @@ func (r *recorder) join(ctx context.Context, q driver.Request) (driver.Grant, pr
 		r.report.report(event{What: evQueued, At: at, Name: q.Name, Session: q.Session, Attempt: q.Attempt,
 			Ticket: ticket})
 	}
-	return g, outcome, nil
 }
 
 // granted tells of a grant to an attempt that may have waited.
 func (r *recorder) granted(name, session, attempt string, g driver.Grant) {
-	r.mu.Lock()
-	own := r.sessions[session]
-	r.mu.Unlock()
-	if own {
+	if r.own(session) {
 		r.report.report(event{What: evGranted, Name: name, Session: session, Attempt: attempt, Token: g.Token})
 	}
-}
-
-func (r *recorder) handed(name string, next []driver.Handoff) {
-	for _, n := range next {
-		r.granted(name, n.Session, n.Attempt, n.Grant)
-	}
-}
-
-func (r *recorder) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	states, err := r.Backend.Read(ctx, session, names, waiters)
-	for _, s := range states {
-		for _, own := range s.Granted {
-			r.granted(s.Name, session, own.Attempt, own.Grant)
-		}
-	}
-	return states, err
-}
-
-func (r *recorder) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	result, err := driver.Do(ctx, r.Backend, op)
-	r.handed(op.On(), result.Next)
-	return result, err
-}
-
-func (r *recorder) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	up, err := r.Backend.Upkeep(ctx, session)
-	return drivertest.Ear{Upkeep: up, Hear: func(session string, h driver.Hint) driver.Hint {
-		if h.Grant.Token != 0 {
-			r.granted("", session, h.Attempt, h.Grant)
-		}
-		return h
-	}}, err
 }
 
 // wronged tells where a session is told that it is dead, and the database has it alive.

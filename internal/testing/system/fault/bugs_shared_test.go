@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 // Engines that are broken where names are shared.
@@ -26,67 +26,49 @@ const (
 	bugLeavesRoom          = "lets nobody in when there is room again"
 )
 
-// unseen grants some of what is not free.
-type unseen struct {
-	driver.Backend
-	grants func(r driver.Request, s driver.State) bool
+// unseen is the bug of granting some of what is not free.
+func unseen(grants func(r driver.Request, s driver.State) bool) func(*sql.DB) fakedb.Hook {
+	return alone(func(ctx context.Context, c *fakedb.Call) error {
+		var r driver.Request
+		take, takes := c.Op().(protocol.Take)
+		join, joins := c.Op().(protocol.Join)
+		switch {
+		case takes:
+			if err := c.Do(ctx); err != nil || c.Results[0].Done() {
+				return err
+			}
+			r = take.Request
+		case joins:
+			r = join.Request
+		default:
+			return c.Do(ctx)
+		}
+		states, err := c.Engine.Read(ctx, r.Session, []string{r.Name}, 0)
+		switch {
+		case err != nil:
+			return err
+		case len(states) > 0 && grants(r, states[0]):
+			c.Grant(madeUp(r))
+		case joins:
+			return c.Do(ctx)
+		}
+		return nil
+	})
 }
 
-func (b unseen) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take, Join: b.join}.Run(ctx, b.Backend, ops...)
-}
-
-func (b unseen) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, b.Backend, r)
-	if err != nil || taken {
-		return g, taken, err
+func countsOne(ctx context.Context, c *fakedb.Call) error {
+	switch op := c.Op().(type) {
+	case protocol.Take:
+		op.Units = min(op.Units, 1)
+		c.Ops = []protocol.Op{op}
+	case protocol.Join:
+		op.Units = min(op.Units, 1)
+		c.Ops = []protocol.Op{op}
 	}
-	return b.look(ctx, r)
+	return c.Do(ctx)
 }
 
-func (b unseen) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
-	if g, granted, err := b.look(ctx, r); granted || err != nil {
-		return g, protocol.Done, err
-	}
-	return drivertest.Join(ctx, b.Backend, r)
-}
-
-func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	states, err := b.Read(ctx, r.Session, []string{r.Name}, 0)
-	if err == nil && len(states) > 0 && b.grants(r, states[0]) {
-		return madeUp(r), true, nil
-	}
-	return driver.Grant{}, false, err
-}
-
-type countsOne struct{ driver.Backend }
-
-func (b countsOne) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take, Join: b.join}.Run(ctx, b.Backend, ops...)
-}
-
-func (b countsOne) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	r.Units = min(r.Units, 1)
-	return drivertest.Take(ctx, b.Backend, r)
-}
-
-func (b countsOne) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
-	r.Units = min(r.Units, 1)
-	return drivertest.Join(ctx, b.Backend, r)
-}
-
-// upgradesBeside has each transition see one reader alone. What drops its share has made a writer
-// of it.
-type upgradesBeside struct{ driver.Backend }
-
-func (b upgradesBeside) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Other: b.other}.Run(ctx, b.Backend, ops...)
-}
-
-func (b upgradesBeside) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	return driver.Do(ctx, b.Backend, besideOp{op})
-}
-
+// besideOp sees one reader alone. An op that drops its share has made a writer of it.
 type besideOp struct{ protocol.Op }
 
 func (b besideOp) Run(n *protocol.Name) (protocol.Result, error) {
@@ -99,17 +81,7 @@ func (b besideOp) Run(n *protocol.Name) (protocol.Result, error) {
 	return result, err
 }
 
-// downgradesToNothing drops the share that a downgrade has made.
-type downgradesToNothing struct{ driver.Backend }
-
-func (b downgradesToNothing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Other: b.other}.Run(ctx, b.Backend, ops...)
-}
-
-func (b downgradesToNothing) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	return driver.Do(ctx, b.Backend, toNothing{op})
-}
-
+// toNothing drops the share that a downgrade has made.
 type toNothing struct{ protocol.Op }
 
 func (t toNothing) Run(n *protocol.Name) (protocol.Result, error) {
@@ -125,99 +97,62 @@ func (t toNothing) Run(n *protocol.Name) (protocol.Result, error) {
 	return result, err
 }
 
-type letsSmallPass struct {
-	driver.Backend
-	db *sql.DB
+func letSmallPass(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+	return passOver(ctx, db, c, m,
+		"AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
 }
 
-func (b letsSmallPass) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b letsSmallPass) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause == driver.ByHolder {
-		err := putBack(ctx, b.db, m.Name,
-			"AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
-		if err != nil {
-			return nil, false, err
+func letsReadersPass(db *sql.DB) fakedb.Hook {
+	return func(ctx context.Context, c *fakedb.Call) error {
+		take, takes := c.Op().(protocol.Take)
+		if err := c.Do(ctx); err != nil || !takes || c.Results[0].Done() || take.Units == 0 {
+			return err
 		}
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		var g driver.Grant
+		err = tx.QueryRowContext(ctx, fmt.Sprintf(`UPDATE dblock_locks SET token = token + 1, shared_units = shared_units + 1
+			WHERE name = '%s' AND session_id IS NULL AND shared_units > 0 AND waiters > 0 RETURNING token`, take.Name)).Scan(&g.Token)
+		g.First = g.Token
+		if err == nil {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at)
+				VALUES ('%s', %d, '%s', '%s', '%s', '%s', 1, 0)`, take.Name, g.Token, take.Session, take.Host, take.Thread, take.Attempt))
+		}
+		if err == nil {
+			err = tx.Commit()
+		}
+		if err == nil { // an error is mostly that there is no reader, or no waiter
+			c.Grant(g)
+		}
+		return nil
 	}
-	return drivertest.Remove(ctx, b.Backend, m)
 }
 
-type letsReadersPass struct {
-	driver.Backend
-	db *sql.DB
-}
-
-func (b letsReadersPass) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take}.Run(ctx, b.Backend, ops...)
-}
-
-func (b letsReadersPass) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, b.Backend, r)
-	if err != nil || taken || r.Units == 0 {
-		return g, taken, err
+func forgetUnits(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+	if !m.Shared {
+		return c.Do(ctx)
 	}
-	tx, err := b.db.BeginTx(ctx, nil)
-	if err != nil {
-		return g, false, err
-	}
-	defer tx.Rollback()
-	err = tx.QueryRowContext(ctx, fmt.Sprintf(`UPDATE dblock_locks SET token = token + 1, shared_units = shared_units + 1
-		WHERE name = '%s' AND session_id IS NULL AND shared_units > 0 AND waiters > 0 RETURNING token`, r.Name)).Scan(&g.Token)
-	g.First = g.Token
-	if err == nil {
-		_, err = tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at)
-			VALUES ('%s', %d, '%s', '%s', '%s', '%s', 1, 0)`, r.Name, g.Token, r.Session, r.Host, r.Thread, r.Attempt))
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil { // mostly, that there is no reader, or no waiter
-		return driver.Grant{}, false, nil
-	}
-	return g, true, nil
-}
-
-type forgetsUnits struct {
-	driver.Backend
-	db *sql.DB
-}
-
-func (b forgetsUnits) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b forgetsUnits) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause != driver.ByHolder || !m.Shared {
-		return drivertest.Remove(ctx, b.Backend, m)
-	}
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name,
+	_, err := db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name,
 		m.Token))
-	return nil, true, err
+	c.Outcome(protocol.Done)
+	return err
 }
 
-// leavesRoom releases units, and does not serve their waiters.
-type leavesRoom struct {
-	driver.Backend
-	db *sql.DB
-}
-
-func (b leavesRoom) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b leavesRoom) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause != driver.ByHolder || !m.Shared {
-		return drivertest.Remove(ctx, b.Backend, m)
+// leaveRoom releases units, and does not serve their waiters.
+func leaveRoom(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+	if !m.Shared {
+		return c.Do(ctx)
 	}
 	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token)
-	_, err := b.db.ExecContext(ctx,
+	_, err := db.ExecContext(ctx,
 		fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE "+
 			"name = '%s'", share, m.Name))
 	if err == nil {
-		_, err = b.db.ExecContext(ctx, "DELETE "+share)
+		_, err = db.ExecContext(ctx, "DELETE "+share)
 	}
-	return nil, true, err
+	c.Outcome(protocol.Done)
+	return err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 // Engines that are broken, each in one way.
@@ -29,59 +29,85 @@ const (
 // slowBugs show in a holder at some heartbeat: work under locks is long with them.
 var slowBugs = []string{bugNeverDies, bugDiesTooSoon}
 
-var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
-	bugGrantsUnseen: func(b driver.Backend, _ *sql.DB) driver.Backend { return grantsUnseen{b} },
-	bugReusesTokens: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return &reusesTokens{Backend: b, real: map[string]int64{}, sessions: map[string]bool{}}
+// bugs are the hooks of broken engines.
+var bugs = map[string]func(db *sql.DB) fakedb.Hook{
+	bugGrantsUnseen: alone(grantsUnseen),
+	bugReusesTokens: func(*sql.DB) fakedb.Hook {
+		return (&reusesTokens{real: map[string]int64{}, sessions: map[string]bool{}}).hook
 	},
-	bugNeverDies: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil },
-			true}
-	},
-	bugDropsHandOffs: func(b driver.Backend, db *sql.DB) driver.Backend { return dropsHandOffs{b, db} },
-	bugServesSecond:  func(b driver.Backend, db *sql.DB) driver.Backend { return servesSecond{b, db} },
-	bugDiesTooSoon: func(b driver.Backend, _ *sql.DB) driver.Backend {
+	bugNeverDies: alone(beats(func(_ context.Context, c *fakedb.Call) error {
+		c.Alive = true
+		return nil
+	})),
+	bugDropsHandOffs: released(dropHandOffs),
+	bugServesSecond: released(func(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+		return passOver(ctx, db, c, m, "")
+	}),
+	bugDiesTooSoon: func(*sql.DB) fakedb.Hook {
 		var n atomic.Int64
-		return beats{b, func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error) {
+		return beats(func(ctx context.Context, c *fakedb.Call) error {
 			if n.Add(1)%4 == 0 {
-				return false, nil
+				return nil // not alive
 			}
-			return u.Heartbeat(ctx, session, ttl)
-		}, true}
+			return c.Do(ctx)
+		})
 	},
-	bugOneTooMany: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }}
-	},
-	bugWriterBeside: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units == 0 && s.Sharing > 0 }}
-	},
-	bugReaderBeside: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return unseen{b, func(r driver.Request, s driver.State) bool {
-			return r.Units > 0 && s.Holder.Session != "" && s.Sharing == 0
-		}}
-	},
-	bugCountsOne:           func(b driver.Backend, _ *sql.DB) driver.Backend { return countsOne{b} },
-	bugUpgradesBeside:      func(b driver.Backend, _ *sql.DB) driver.Backend { return upgradesBeside{b} },
-	bugDowngradesToNothing: func(b driver.Backend, _ *sql.DB) driver.Backend { return downgradesToNothing{b} },
-	bugLetsSmallPass:       func(b driver.Backend, db *sql.DB) driver.Backend { return letsSmallPass{b, db} },
-	bugLetsReadersPass:     func(b driver.Backend, db *sql.DB) driver.Backend { return letsReadersPass{b, db} },
-	bugLeavesRoom:          func(b driver.Backend, db *sql.DB) driver.Backend { return leavesRoom{b, db} },
-	bugForgetsUnits:        func(b driver.Backend, db *sql.DB) driver.Backend { return forgetsUnits{b, db} },
-	bugNeverGivesBack:      func(b driver.Backend, _ *sql.DB) driver.Backend { return neverGivesBack{b} },
+	bugOneTooMany:   unseen(func(r driver.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }),
+	bugWriterBeside: unseen(func(r driver.Request, s driver.State) bool { return r.Units == 0 && s.Sharing > 0 }),
+	bugReaderBeside: unseen(func(r driver.Request, s driver.State) bool {
+		return r.Units > 0 && s.Holder.Session != "" && s.Sharing == 0
+	}),
+	bugCountsOne:           alone(countsOne),
+	bugUpgradesBeside:      moved(func(op protocol.Op) protocol.Op { return besideOp{op} }),
+	bugDowngradesToNothing: moved(func(op protocol.Op) protocol.Op { return toNothing{op} }),
+	bugLetsSmallPass:       released(letSmallPass),
+	bugLetsReadersPass:     letsReadersPass,
+	bugLeavesRoom:          released(leaveRoom),
+	bugForgetsUnits:        released(forgetUnits),
+	bugNeverGivesBack: alone(func(ctx context.Context, c *fakedb.Call) error {
+		if c.Removes(driver.ByAttempt) {
+			c.Outcome(protocol.Undone)
+			return nil
+		}
+		return c.Do(ctx)
+	}),
 }
 
-type grantsUnseen struct{ driver.Backend }
-
-func (b grantsUnseen) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take}.Run(ctx, b.Backend, ops...)
+// alone is a bug that needs no access to the database.
+func alone(hook fakedb.Hook) func(*sql.DB) fakedb.Hook {
+	return func(*sql.DB) fakedb.Hook { return hook }
 }
 
-func (b grantsUnseen) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, b.Backend, r)
-	if err == nil && !taken {
-		return madeUp(r), true, nil
+// released is a bug in the release of a lock.
+func released(
+	release func(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error,
+) func(*sql.DB) fakedb.Hook {
+	return func(db *sql.DB) fakedb.Hook {
+		return func(ctx context.Context, c *fakedb.Call) error {
+			if m, is := c.Op().(protocol.Removal); is && m.Cause == driver.ByHolder {
+				return release(ctx, db, c, m)
+			}
+			return c.Do(ctx)
+		}
 	}
-	return g, taken, err
+}
+
+// moved is a bug in what changes a lock that is held.
+func moved(broken func(op protocol.Op) protocol.Op) func(*sql.DB) fakedb.Hook {
+	return alone(func(ctx context.Context, c *fakedb.Call) error {
+		if c.Moves() {
+			c.Ops = []protocol.Op{broken(c.Op())}
+		}
+		return c.Do(ctx)
+	})
+}
+
+func grantsUnseen(ctx context.Context, c *fakedb.Call) error {
+	err := c.Do(ctx)
+	if take, is := c.Op().(protocol.Take); is && err == nil && !c.Results[0].Done() {
+		c.Grant(madeUp(take.Request))
+	}
+	return err
 }
 
 // madeUp is a grant that no database has made.
@@ -92,18 +118,9 @@ func madeUp(r driver.Request) driver.Grant {
 
 // reusesTokens rounds them, to the half second.
 type reusesTokens struct {
-	driver.Backend
-
 	mu       sync.Mutex // protects what follows
 	real     map[string]int64
 	sessions map[string]bool
-}
-
-func (b *reusesTokens) OpenSession(ctx context.Context, s driver.Session) error {
-	b.mu.Lock()
-	b.sessions[s.ID] = true
-	b.mu.Unlock()
-	return b.Backend.OpenSession(ctx, s)
 }
 
 func (b *reusesTokens) round(name, session string, g *driver.Grant) {
@@ -123,137 +140,63 @@ func (b *reusesTokens) held(h driver.Held) driver.Held {
 	return h
 }
 
-func (b *reusesTokens) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take, Join: b.join, Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b *reusesTokens) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, b.Backend, r)
-	b.round(r.Name, r.Session, &g)
-	return g, taken, err
-}
-
-func (b *reusesTokens) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
-	g, outcome, err := drivertest.Join(ctx, b.Backend, r)
-	b.round(r.Name, r.Session, &g)
-	return g, outcome, err
-}
-
-func (b *reusesTokens) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
-	states, err := b.Backend.Read(ctx, session, names, waiters)
-	for i := range states {
-		b.round(states[i].Name, states[i].Holder.Session, &states[i].Holder.Grant)
-		for j := range states[i].Granted {
-			b.round(states[i].Name, session, &states[i].Granted[j].Grant)
+func (b *reusesTokens) hook(ctx context.Context, c *fakedb.Call) error {
+	switch c.Method {
+	case "OpenSession":
+		b.mu.Lock()
+		b.sessions[c.Session] = true
+		b.mu.Unlock()
+	case "Listen": // grants are taken from the hints, so that they are read, and rounded
+		c.Hear = func(h driver.Hint) driver.Hint { return driver.Hint{Attempt: h.Attempt} }
+	}
+	if m, is := c.Op().(protocol.Removal); is && m.Cause == driver.ByHolder {
+		m.Token = b.held(m.Held()).Token
+		c.Ops = []protocol.Op{m}
+	}
+	err := c.Do(ctx)
+	if op := c.Op(); op != nil && len(c.Results) == 1 && !c.Moves() {
+		b.round(op.On(), op.By(), &c.Results[0].Grant)
+		for i, next := range c.Results[0].Next {
+			b.round(op.On(), next.Session, &c.Results[0].Next[i].Grant)
 		}
 	}
-	return states, err
+	for i, s := range c.States {
+		b.round(s.Name, s.Holder.Session, &c.States[i].Holder.Grant)
+		for j := range s.Granted {
+			b.round(s.Name, c.Session, &s.Granted[j].Grant)
+		}
+	}
+	return err
 }
 
-func (b *reusesTokens) roundAll(name string, next []driver.Handoff) {
-	for i := range next {
-		b.round(name, next[i].Session, &next[i].Grant)
+// beats is a bug in heartbeats. Claims, which would find out, fail.
+func beats(beat fakedb.Hook) fakedb.Hook {
+	return func(ctx context.Context, c *fakedb.Call) error {
+		switch {
+		case c.Beats():
+			return beat(ctx, c)
+		case c.Method == "Upkeep.Claims":
+			return driver.ErrRetry
+		}
+		return c.Do(ctx)
 	}
 }
 
-func (b *reusesTokens) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause == driver.ByHolder {
-		m.Token = b.held(m.Held()).Token
-	}
-	next, left, err := drivertest.Remove(ctx, b.Backend, m)
-	b.roundAll(m.Name, next)
-	return next, left, err
-}
-
-// Upkeep takes the grants from the hints, so that they are looked up, and rounded.
-func (b *reusesTokens) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	up, err := b.Backend.Upkeep(ctx, session)
-	return drivertest.Ear{Upkeep: up,
-		Hear: func(_ string, h driver.Hint) driver.Hint { return driver.Hint{Attempt: h.Attempt} }}, err
-}
-
-// beats has heartbeats of another kind.
-type beats struct {
-	driver.Backend
-	beat func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error)
-	mute bool // nor are there claims, which would find out
-}
-
-type beatsUpkeep struct {
-	driver.Upkeep
-	beats
-}
-
-func (b beats) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	u, err := b.Backend.Upkeep(ctx, session)
-	return &beatsUpkeep{u, b}, err
-}
-
-func (u *beatsUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return u.beat(u.Upkeep, ctx, session, ttl)
-}
-
-func (b beats) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return b.beat(overPool{Backend: b.Backend}, ctx, session, ttl)
-}
-
-// overPool beats where there is no reserved connection.
-type overPool struct {
-	driver.Upkeep
-	driver.Backend
-}
-
-func (o overPool) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return o.Beat(ctx, session, ttl)
-}
-
-func (o overPool) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return o.Backend.Claims(ctx, session, limit)
-}
-
-func (u *beatsUpkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	if u.mute {
-		return nil, driver.ErrRetry
-	}
-	return u.Upkeep.Claims(ctx, session, limit)
-}
-
-// dropsHandOffs also forgets that others wait: else one of them would hand the lock on.
-type dropsHandOffs struct {
-	driver.Backend
-	db *sql.DB
-}
-
-func (b dropsHandOffs) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b dropsHandOffs) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause != driver.ByHolder {
-		return drivertest.Remove(ctx, b.Backend, m)
-	}
-	_, err := b.db.ExecContext(ctx,
+// dropHandOffs also forgets that others wait: else one of them would hand the lock on.
+func dropHandOffs(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+	_, err := db.ExecContext(ctx,
 		fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '', waiters = 0 "+
 			"WHERE name = '%s' AND session_id = '%s' AND token = %d", m.Name, m.Session, m.Token))
-	return nil, true, err
+	c.Outcome(protocol.Done)
+	return err
 }
 
-type servesSecond struct {
-	driver.Backend
-	db *sql.DB
-}
-
-func (b servesSecond) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b servesSecond) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause == driver.ByHolder {
-		if err := putBack(ctx, b.db, m.Name, ""); err != nil {
-			return nil, false, err
-		}
+// passOver puts the first place of a queue back before a release, if it fits a condition.
+func passOver(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal, condition string) error {
+	if err := putBack(ctx, db, m.Name, condition); err != nil {
+		return err
 	}
-	return drivertest.Remove(ctx, b.Backend, m)
+	return c.Do(ctx)
 }
 
 // putBack gives the first place of a queue the next ticket, if it fits a condition.
@@ -273,17 +216,4 @@ func putBack(ctx context.Context, db *sql.DB, name, condition string) error {
 		}
 	}
 	return tx.Commit()
-}
-
-type neverGivesBack struct{ driver.Backend }
-
-func (b neverGivesBack) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b neverGivesBack) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	if m.Cause == driver.ByAttempt {
-		return nil, false, nil
-	}
-	return drivertest.Remove(ctx, b.Backend, m)
 }

@@ -4,34 +4,29 @@ package fault
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 const bugTwoLeaders = "elects without looking whether another leads"
 
-func init() {
-	bugs[bugTwoLeaders] = func(b driver.Backend, _ *sql.DB) driver.Backend { return recordsUnseen{grantsUnseen{b}} }
-}
+func init() { bugs[bugTwoLeaders] = alone(recordsUnseen) }
 
-// recordsUnseen lets pass what only a holder may do. Without it a lock that was granted wrongly is
-// found out before the term begins.
-type recordsUnseen struct{ driver.Backend }
-
-func (b recordsUnseen) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Other: b.other}.Run(ctx, b.Backend, ops...)
-}
-
-func (b recordsUnseen) other(ctx context.Context, op protocol.Op) (protocol.Result, error) {
-	result, err := driver.Do(ctx, b.Backend, op)
-	if errors.Is(err, driver.ErrNotHeld) {
-		err = nil
+// recordsUnseen grants locks unseen, and lets pass what only a holder may do. Without that a lock
+// that was granted wrongly is found out before the term begins.
+func recordsUnseen(ctx context.Context, c *fakedb.Call) error {
+	if !c.Moves() {
+		return grantsUnseen(ctx, c)
 	}
-	return result, err
+	err := c.Do(ctx)
+	if errors.Is(err, driver.ErrNotHeld) {
+		c.Outcome(protocol.Undone)
+		return nil
+	}
+	return err
 }
 
 // twoLeaders has two candidates, who both lead.

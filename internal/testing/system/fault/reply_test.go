@@ -5,14 +5,13 @@ package fault
 import (
 	"bytes"
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 // loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a
@@ -224,42 +223,21 @@ func lostHandOff(w *world) {
 
 // losing does what it is told and says that it failed, the first time that a call is made.
 type losing struct {
-	driver.Backend
 	call string
 	done sync.Once
 }
 
-var errReplyLost = driver.Fail(driver.ErrUnavailable, errors.New("the reply was lost"))
-
-// lose turns success into a loss.
-func (b *losing) lose(call string, err error) error {
-	if err == nil && b.call == call {
-		b.done.Do(func() { err = errReplyLost })
+func (l *losing) hook(ctx context.Context, c *fakedb.Call) error {
+	err, call := c.Do(ctx), ""
+	if _, taken := c.Taken(); taken {
+		call = "Take"
+	} else if _, joins := c.Op().(protocol.Join); joins {
+		call = "Join"
+	} else if c.Removes(driver.ByHolder) {
+		call = "Release"
+	}
+	if err == nil && call == l.call {
+		l.done.Do(func() { err = fakedb.ErrLost })
 	}
 	return err
-}
-
-func (b *losing) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return drivertest.Ways{Take: b.take, Join: b.join, Remove: b.remove}.Run(ctx, b.Backend, ops...)
-}
-
-func (b *losing) take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := drivertest.Take(ctx, b.Backend, r)
-	if taken {
-		err = b.lose("Take", err)
-	}
-	return g, taken && err == nil, err
-}
-
-func (b *losing) join(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
-	g, outcome, err := drivertest.Join(ctx, b.Backend, r)
-	return g, outcome, b.lose("Join", err)
-}
-
-func (b *losing) remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
-	next, left, err := drivertest.Remove(ctx, b.Backend, m)
-	if m.Cause == driver.ByHolder {
-		err = b.lose("Release", err)
-	}
-	return next, left, err
 }

@@ -4,14 +4,13 @@ package fault
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
 // ringInterval is when the actors check for deadlocks.
@@ -52,19 +51,17 @@ func ringRound(w *world) {
 const bugOldest = "shows the oldest waiter as the youngest"
 
 func init() {
-	bugs[bugOldest] = func(b driver.Backend, _ *sql.DB) driver.Backend { return showsOldest{b} }
+	bugs[bugOldest] = alone(showsOldest)
 }
 
-type showsOldest struct{ driver.Backend }
-
-func (b showsOldest) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
-	waits, err := b.Backend.WaitGraph(ctx, attempts)
-	for i := range waits {
-		if !waits[i].Holds {
-			waits[i].Since = time.UnixMicro(-waits[i].Since.UnixMicro())
+func showsOldest(ctx context.Context, c *fakedb.Call) error {
+	err := c.Do(ctx)
+	for i := range c.Waits {
+		if !c.Waits[i].Holds {
+			c.Waits[i].Since = time.UnixMicro(-c.Waits[i].Since.UnixMicro())
 		}
 	}
-	return waits, err
+	return err
 }
 
 // ring has each of n owners hold a name, and request the next one's. The one that begins to wait
