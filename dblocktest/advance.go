@@ -5,8 +5,34 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/session"
 )
+
+// database is one in memory, with the clients that use it.
+type database struct {
+	*memory.DB
+	advancing chan struct{}       // a token: one Advance at a time
+	clients   map[string]*watched // by session, while it lives; the mutex of DB protects them
+}
+
+func newDatabase() *database {
+	return &database{DB: memory.NewDB(), advancing: make(chan struct{}, 1), clients: map[string]*watched{}}
+}
+
+// inBubble reports whether the clock is that of a bubble of testing/synctest, whose time begins
+// with the year 2000.
+func (d *database) inBubble() bool { return d.Began().Year() < 2020 }
+
+// line is how one process reaches the database. It is the engine of that process.
+type line struct {
+	*memory.Line
+	of   *database
+	core *client.Client // of the process
+}
+
+func newLine(d *database) *line { return &line{Line: memory.NewLine(d.DB), of: d} }
 
 // watched is a session that a client has opened.
 type watched struct {
@@ -18,13 +44,13 @@ type watched struct {
 // opened is called with each session of the process.
 func (l *line) opened(s *session.Session) (lost func()) {
 	w := &watched{Session: s, line: l, lost: make(chan struct{})}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.clients[s.ID] = w
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	l.of.clients[s.ID] = w
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.clients, s.ID)
+		l.Mu.Lock()
+		defer l.Mu.Unlock()
+		delete(l.of.clients, s.ID)
 		close(w.lost)
 	}
 }
@@ -51,27 +77,24 @@ func (d *database) advance(by time.Duration) {
 		for _, w := range connected {
 			w.beat()
 		}
-		d.mu.Lock()
-		d.reap()
-		d.mu.Unlock()
+		d.Mu.Lock()
+		d.Reap()
+		d.Mu.Unlock()
 	}
 }
 
 // Advance implements Fake.Advance.
-func (l *line) Advance(by time.Duration) { l.advance(by) }
-
-// Micros returns the time of the database's clock.
-func (l *line) Micros() int64 { return l.now() }
+func (l *line) Advance(by time.Duration) { l.of.advance(by) }
 
 // stride returns how far the clock may move at once: to the next alarm, to the end of the trust in
 // a session without a connection, and to the next heartbeat of one with a connection.
 func (d *database) stride(most time.Duration) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	most = min(most, d.NextAlarm())
 	for _, w := range d.clients {
 		left := w.Deadline() - d.Now()
-		if s := d.sessions[w.ID]; s != nil && !w.line.down() {
+		if s := d.SessionRows[w.ID]; s != nil && !w.line.Down() {
 			left = max(left*4/5, s.TTL/100)
 		}
 		most = min(most, left)
@@ -81,13 +104,13 @@ func (d *database) stride(most time.Duration) time.Duration {
 
 // living returns the sessions with a connection, and those that have expired.
 func (d *database) living() (connected, over []*watched) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	for _, w := range d.clients {
 		switch {
 		case w.Deadline() <= d.Now():
 			over = append(over, w)
-		case !w.line.down():
+		case !w.line.Down():
 			connected = append(connected, w)
 		}
 	}

@@ -2,6 +2,7 @@ package dblocktest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 )
+
+var errDown = driver.Fail(driver.ErrUnavailable, errors.New("dblocktest: the database is away: Down was called"))
 
 // closeLimit bounds how long the end of a test waits for a client to be closed.
 const closeLimit = 10 * time.Second
@@ -39,7 +42,7 @@ func New[TX any](t testing.TB, options ...dblock.Option) *Fake[TX] {
 // ends with its test, which may be a subtest.
 func (f *Fake[TX]) Another(t testing.TB, options ...dblock.Option) *Fake[TX] {
 	t.Helper()
-	return process[TX](t, f.line.database, f.others, options)
+	return process[TX](t, f.line.of, f.others, options)
 }
 
 func process[TX any](t testing.TB, d *database, o *other, options []dblock.Option) *Fake[TX] {
@@ -54,7 +57,7 @@ func clientOn[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.Cl
 	c := newClient(t, driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(slices.Clone(options),
 		l.Timed))
 	l.core = c.Core()
-	t.Cleanup(l.reconnect) // before the client is closed, which then need not wait for a database that is away
+	t.Cleanup(l.Reconnect) // before the client is closed, which need not wait for a database that is away
 	return c
 }
 
@@ -89,14 +92,14 @@ func (l *line) Timed(c *client.Config) { c.Clock, c.Opened = l.Movable, l.opened
 // The goroutines of the test run on: one that waits for a lock is granted it as soon as the lock is
 // released, and none of them stops for d. A day takes less than a second with the default TTL. In a
 // bubble of testing/synctest Advance is time.Sleep(d) and synctest.Wait. d ≤ 0 does nothing.
-func (f *Fake[TX]) Advance(d time.Duration) { f.line.advance(d) }
+func (f *Fake[TX]) Advance(d time.Duration) { f.line.Advance(d) }
 
 // Down cuts this process from the database, as a network does. Every request of it fails with
 // dblock.ErrUnavailable at once. Waiters wait on, holders keep their locks until the TTL has passed
 // (Advance), and the first call of a client fails with ErrUnavailable. Other processes go on; call
 // Down of each for a database that is away.
-func (f *Fake[TX]) Down() { f.line.disconnect() }
+func (f *Fake[TX]) Down() { f.line.Disconnect(errDown) }
 
 // Up ends Down. The client reconnects by itself, after a pause of up to some seconds: a call that
 // waits goes on then. A new call works at once.
-func (f *Fake[TX]) Up() { f.line.reconnect() }
+func (f *Fake[TX]) Up() { f.line.Reconnect() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -23,7 +24,7 @@ import (
 // The test fails if the lock is not held, and if its process is Down: there, use Advance.
 func (f *Fake[TX]) Lose(t testing.TB, lock dblock.Handle) {
 	t.Helper()
-	if err := f.line.lose(held{lock.Name(), lock.Token(), lock.Context()}); err != nil {
+	if err := f.line.of.lose(held{lock.Name(), lock.Token(), lock.Context()}); err != nil {
 		t.Fatalf("dblocktest: Lose %q: %v", lock.Name(), err)
 	}
 }
@@ -32,9 +33,9 @@ func (f *Fake[TX]) Lose(t testing.TB, lock dblock.Handle) {
 // test also fails if several holders share the name.
 func (f *Fake[TX]) LoseName(t testing.TB, name string) {
 	t.Helper()
-	lock, err := f.line.heldAs(name)
+	lock, err := f.line.of.heldAs(name)
 	if err == nil {
-		err = f.line.lose(lock)
+		err = f.line.of.lose(lock)
 	}
 	if err != nil {
 		t.Fatalf("dblocktest: LoseName %q: %v", name, err)
@@ -50,9 +51,9 @@ type held struct {
 
 // heldAs returns the lock of a name, if its holder is the only one.
 func (d *database) heldAs(name string) (held, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := d.holders(name)
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	all := d.Holders(name)
 	if len(all) > 1 {
 		return held{}, errShared
 	}
@@ -90,20 +91,20 @@ func (d *database) lose(lock held) error {
 			return errors.New("its client has not noticed")
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, err = d.run(protocol.Release(took, true, false))
-	delete(d.sessions, took.Session)
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	_, err = d.Apply(protocol.Release(took, true, false))
+	delete(d.SessionRows, took.Session)
 	return err
 }
 
 // seize confiscates a lock if its client can notice that.
 func (d *database) seize(name string, token int64) (took driver.Held, w *watched, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, h := range d.holders(name) {
-		if h.first <= token && token <= h.Token {
-			if w = d.clients[h.Session]; w == nil || w.line.down() {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	for _, h := range d.Holders(name) {
+		if h.First <= token && token <= h.Token {
+			if w = d.clients[h.Session]; w == nil || w.line.Down() {
 				return took, nil, errDown
 			}
 			return d.confiscate(name, h), w, nil
@@ -113,11 +114,11 @@ func (d *database) seize(name string, token int64) (took driver.Held, w *watched
 }
 
 // confiscate transfers the lock of a holder to a session without a client, with a new token.
-func (d *database) confiscate(name string, h holder) driver.Held {
-	nobody := &sessionRow{Session: driver.Session{ID: rand.Text()}, started: d.now(), expires: math.MaxInt64}
-	d.sessions[nobody.ID] = nobody
+func (d *database) confiscate(name string, h memory.Holder) driver.Held {
+	nobody := &memory.SessionRow{Session: driver.Session{ID: rand.Text()}, Started: d.Micros(), Expires: math.MaxInt64}
+	d.SessionRows[nobody.ID] = nobody
 	took := driver.Held{Name: name, Session: nobody.ID, Shared: h.Units > 0}
-	result, _ := d.run(confiscation{took, h})
+	result, _ := d.Apply(confiscation{took, h})
 	took.Token = result.Grant.Token
 	return took
 }
@@ -125,7 +126,7 @@ func (d *database) confiscate(name string, h holder) driver.Held {
 // confiscation transfers the lock of a holder to another session.
 type confiscation struct {
 	driver.Held
-	from holder
+	from memory.Holder
 }
 
 func (c confiscation) Run(n *protocol.Name) (protocol.Result, error) {

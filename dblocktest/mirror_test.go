@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -23,8 +24,8 @@ type mirror struct {
 // through shows the tables while do runs, and takes over what do has changed.
 func (d *database) through(t testing.TB, look *sql.DB, change bool, do func()) {
 	t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	m := &mirror{database: d, t: t}
 	m.in(look, m.write)
 	do()
@@ -47,43 +48,43 @@ func (m *mirror) write() {
 		"runs"} {
 		m.exec("DELETE FROM dblock_" + table)
 	}
-	for _, s := range m.sessions {
-		m.insert("sessions (id, host, pid, app, started_at, dead)", s.ID, s.Host, s.PID, s.App, s.started, s.dead)
-		if !s.dead && s.expires > 0 {
-			m.insert("heartbeats (session_id, expires_at)", s.ID, s.expires)
+	for _, s := range m.SessionRows {
+		m.insert("sessions (id, host, pid, app, started_at, dead)", s.ID, s.Host, s.PID, s.App, s.Started, s.Dead)
+		if !s.Dead && s.Expires > 0 {
+			m.insert("heartbeats (session_id, expires_at)", s.ID, s.Expires)
 		}
 	}
-	for _, name := range m.names.All() {
-		row, _ := m.names.Row(name)
+	for _, name := range m.Locks.All() {
+		row, _ := m.Locks.Row(name)
 		m.insert(`locks (name, session_id, host, thread, attempt, token, acquired_at, expires_at, waiters, next_ticket, metadata,
 			shared_units, capacity, mixed, rests_until, asked, first_token, last_token)`,
 			name, sql.NullString{String: row.Session, Valid: row.Session != ""}, row.Host, row.Thread, row.Attempt,
 			row.Token, row.Since,
 			orNull(row.Ends), row.Waiters, row.Next, row.Metadata, row.Units, row.Capacity, row.Mixed, row.Rests,
 			row.Asked, row.First, row.Last)
-		for _, s := range m.names.Shares(name) {
+		for _, s := range m.Locks.Shares(name) {
 			m.insert("shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, "+
 				"expires_at, metadata, asked)",
 				name, s.Token, s.Session, s.Host, s.Thread, s.Attempt, s.Units, s.Of, s.Since, orNull(s.Ends),
 				s.Metadata, s.Asked)
 		}
-		for _, p := range m.names.Places(name) {
+		for _, p := range m.Locks.Places(name) {
 			m.insert("waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, "+
 				"units, capacity, min_hold, members)",
-				name, p.Ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.Since, p.Units,
-				p.Of, micros(p.MinHold), max(p.Members, 1))
+				name, p.Ticket, p.Session, p.Host, p.Thread, p.Attempt, p.Lease.Microseconds(), p.Metadata, p.Since,
+				p.Units, p.Of, p.MinHold.Microseconds(), max(p.Members, 1))
 		}
 	}
-	for name, watches := range m.watchers {
+	for name, watches := range m.WatchRows {
 		for watch, session := range watches {
 			m.insert("watchers (name, watch, session_id)", name, watch, session)
 		}
 	}
-	for _, e := range m.events {
+	for _, e := range m.EventRows {
 		m.insert("events (id, at, name, kind, token, session_id, host, thread, detail, metadata)",
 			e.ID, e.At.UnixMicro(), e.Name, e.Kind, e.Token, e.Session, e.Host, e.Thread, e.Detail, e.Metadata)
 	}
-	for _, runs := range m.runs {
+	for _, runs := range m.RunRows {
 		for _, r := range runs {
 			m.insert("runs (name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, "+
 				"slot_ends)",
@@ -95,16 +96,16 @@ func (m *mirror) write() {
 
 func (m *mirror) read() {
 	ttls := map[string]time.Duration{}
-	for id, s := range m.sessions {
+	for id, s := range m.SessionRows {
 		ttls[id] = s.TTL
 	}
-	clear(m.sessions)
-	m.rows(`SELECT s.id, s.host, s.pid, s.app, s.started_at, s.dead, COALESCE(h.expires_at, 0)
+	clear(m.SessionRows)
+	m.rows(`SELECT s.id, s.host, s.pid, s.app, s.Started_at, s.Dead, COALESCE(h.expires_at, 0)
 		FROM dblock_sessions s LEFT JOIN dblock_heartbeats h ON h.session_id = s.id`, func(scan func(...any)) {
-		s := &sessionRow{}
-		scan(&s.ID, &s.Host, &s.PID, &s.App, &s.started, &s.dead, &s.expires)
+		s := &memory.SessionRow{}
+		scan(&s.ID, &s.Host, &s.PID, &s.App, &s.Started, &s.Dead, &s.Expires)
 		s.TTL = ttls[s.ID]
-		m.sessions[s.ID] = s
+		m.SessionRows[s.ID] = s
 	})
 	rows, shares, places := map[string]protocol.Row{}, map[string][]protocol.Share{}, map[string][]protocol.Place{}
 	m.rows(`SELECT name, COALESCE(session_id, ''), host, thread, attempt, token, acquired_at, COALESCE(expires_at, 0), waiters, next_ticket,
@@ -126,41 +127,41 @@ func (m *mirror) read() {
 		p, lease, rest := protocol.Place{}, int64(0), int64(0)
 		scan(&p.Name, &p.Ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.Since, &p.Units,
 			&p.Of, &rest, &p.Members)
-		p.Lease, p.MinHold = duration(lease), duration(rest)
+		p.Lease, p.MinHold = time.Duration(lease)*time.Microsecond, time.Duration(rest)*time.Microsecond
 		places[p.Name] = append(places[p.Name], p)
 	})
-	for _, name := range m.names.All() {
-		m.names.Delete(name)
+	for _, name := range m.Locks.All() {
+		m.Locks.Delete(name)
 	}
 	for name, row := range rows {
-		m.names.Put(row, places[name], shares[name])
+		m.Locks.Put(row, places[name], shares[name])
 	}
-	clear(m.watchers)
+	clear(m.WatchRows)
 	m.rows("SELECT name, watch, session_id FROM dblock_watchers", func(scan func(...any)) {
 		var is, watch, session string
 		scan(&is, &watch, &session)
-		if m.watchers[is] == nil {
-			m.watchers[is] = map[string]string{}
+		if m.WatchRows[is] == nil {
+			m.WatchRows[is] = map[string]string{}
 		}
-		m.watchers[is][watch] = session
+		m.WatchRows[is][watch] = session
 	})
-	m.events = nil
+	m.EventRows = nil
 	m.rows(
 		"SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events ORDER BY id",
 		func(scan func(...any)) {
 			var e driver.Event
 			var at int64
 			scan(&e.ID, &at, &e.Name, &e.Kind, &e.Token, &e.Session, &e.Host, &e.Thread, &e.Detail, &e.Metadata)
-			e.At = timeOf(at)
-			m.events = append(m.events, e)
+			e.At = time.UnixMicro(at)
+			m.EventRows = append(m.EventRows, e)
 		})
-	clear(m.runs)
+	clear(m.RunRows)
 	m.rows(`SELECT name, slot, token, session_id, host, thread, began_at, COALESCE(ended_at, 0), failed, detail, tries, slot_ends
 		FROM dblock_runs`, func(scan func(...any)) {
 		r := &slots.Row{}
 		scan(&r.Name, &r.Slot, &r.Token, &r.SessionID, &r.Host, &r.Thread, &r.BeganAt, &r.EndedAt, &r.Failed, &r.Detail,
 			&r.Tries, &r.SlotEnds)
-		m.runs[r.Name] = append(m.runs[r.Name], r)
+		m.RunRows[r.Name] = append(m.RunRows[r.Name], r)
 	})
 }
 

@@ -66,7 +66,7 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 	f.others.joining.Lock()
 	defer f.others.joining.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &contender{database: f.line.database, name: name, done: make(chan struct{})}
+	p := &contender{database: f.line.of, name: name, done: make(chan struct{})}
 	before := p.attempts(f.others.line)
 	go func() {
 		defer close(p.done)
@@ -114,11 +114,11 @@ func (p *contender) over() bool {
 
 // attempts returns the attempts of a process that have the name or wait for it.
 func (p *contender) attempts(of *line) map[string]bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	attempts := map[string]bool{}
 	for session, w := range p.clients {
-		for _, c := range p.claims(session) {
+		for _, c := range p.ClaimsOf(session) {
 			if w.line == of && c.Name == p.name {
 				attempts[c.Attempt] = true
 			}
@@ -138,16 +138,16 @@ func once(t testing.TB, f func()) func() {
 // that does not happen within 10 s.
 func (f *Fake[TX]) AwaitQueue(t testing.TB, name string, n int) {
 	t.Helper()
-	if !f.line.await(func() bool { return f.line.waiting(name) >= n }) {
-		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.line.waiting(name), name, waitLimit, n)
+	if !f.line.of.await(func() bool { return f.line.of.waiting(name) >= n }) {
+		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.line.of.waiting(name), name, waitLimit, n)
 	}
 }
 
 // waiting returns the number of waiters for a name.
 func (d *database) waiting(name string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	row, _ := d.names.Row(name)
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	row, _ := d.Locks.Row(name)
 	return row.Waiters
 }
 
@@ -156,9 +156,9 @@ func (d *database) waiting(name string) int {
 func (d *database) await(so func() bool) bool {
 	limit := time.After(waitLimit)
 	for {
-		d.mu.Lock()
-		changed := d.changed
-		d.mu.Unlock()
+		d.Mu.Lock()
+		changed := d.Changed
+		d.Mu.Unlock()
 		if so() {
 			return true
 		}

@@ -144,7 +144,7 @@ var layers = []layer{
 		but: below("internal/testing/assert", "internal/testing/require")},
 	{name: "internal/testing/txtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/memory", not: [][]string{{module}, drivers, goose},
-		but: below("internal/driver", "internal/protocol")},
+		but: below("internal/clock", "internal/driver", "internal/inspection", "internal/protocol", "internal/slots")},
 	{name: "internal/testing/swallow", not: [][]string{anything}},
 	{name: "internal/testing/oracle", not: [][]string{engines, drivers, goose}},
 	{name: "internal/testing/contracts", not: [][]string{engines, sqliteDriver}},

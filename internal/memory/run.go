@@ -1,4 +1,4 @@
-package dblocktest
+package memory
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 )
 
 // Run runs the ops one after the other.
-func (l *line) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
+func (l *Line) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
 	err = l.do(ctx, func() error {
 		results = make([]protocol.Result, len(ops))
 		for i, op := range protocol.Together(ops) {
-			result, err := l.run(op)
+			result, err := l.Apply(op)
 			if err != nil && len(ops) == 1 {
 				return err
 			}
@@ -24,7 +24,7 @@ func (l *line) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.
 	return results, err
 }
 
-func (l *line) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+func (l *Line) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	return get(ctx, l, func() []driver.State {
 		var rows []inspection.Row
 		for _, name := range names {
@@ -36,12 +36,12 @@ func (l *line) Read(ctx context.Context, session string, names []string, waiters
 
 // rows returns the rows of a name, of its shares and of its queue, as a session sees them. Without
 // a session ("") no place is its own.
-func (d *database) rows(name, session string) (rows []inspection.Row) {
-	row, there := d.names.Row(name)
+func (d *DB) rows(name, session string) (rows []inspection.Row) {
+	row, there := d.Locks.Row(name)
 	if !there {
 		return nil
 	}
-	add := func(part, place int64, h holder) {
+	add := func(part, place int64, h Holder) {
 		r := d.rowOf(h)
 		r.Name, r.Part, r.Place = name, part, place
 		rows = append(rows, r)
@@ -50,11 +50,11 @@ func (d *database) rows(name, session string) (rows []inspection.Row) {
 	is := &rows[0]
 	is.Units, is.Capacity = int64(row.Units), int64(row.Capacity)
 	is.Waiters, is.RestsUntil = int64(row.Waiters), row.Rests
-	for _, s := range d.names.Shares(name) {
-		add(inspection.Share, s.Token, holder{s, s.Token})
+	for _, s := range d.Locks.Shares(name) {
+		add(inspection.Share, s.Token, Holder{s, s.Token})
 	}
-	for _, p := range d.names.Places(name) {
-		add(inspection.Place, p.Ticket, holder{Share: protocol.Share{
+	for _, p := range d.Locks.Places(name) {
+		add(inspection.Place, p.Ticket, Holder{Share: protocol.Share{
 			Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Of: p.Of,
 			Since: p.Since, Metadata: p.Metadata,
 		}})

@@ -1,4 +1,4 @@
-package dblocktest
+package memory
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 
 // listener is a session that listens.
 type listener struct {
-	line  *line
+	line  *Line
 	hints []driver.Hint // the database's mutex protects them
 	news  chan struct{}
 }
 
-func (l *line) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (l *Line) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	own := &listener{line: l, news: make(chan struct{}, 1)}
 	cut, err := get(ctx, l, func() chan struct{} {
 		l.listeners[session] = own
@@ -23,8 +23,8 @@ func (l *line) Listen(ctx context.Context, session string, ready func(), wake fu
 		return err
 	}
 	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		l.Mu.Lock()
+		defer l.Mu.Unlock()
 		if l.listeners[session] == own {
 			delete(l.listeners, session)
 		}
@@ -35,12 +35,12 @@ func (l *line) Listen(ctx context.Context, session string, ready func(), wake fu
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-cut:
-			return errDown
+			return l.reason()
 		case <-own.news:
-			l.mu.Lock()
+			l.Mu.Lock()
 			hints := own.hints
 			own.hints = nil
-			l.mu.Unlock()
+			l.Mu.Unlock()
 			for _, hint := range hints {
 				wake(hint)
 			}
@@ -48,8 +48,15 @@ func (l *line) Listen(ctx context.Context, session string, ready func(), wake fu
 	}
 }
 
+// reason returns why the line was last down.
+func (l *Line) reason() error {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	return l.why
+}
+
 // tell sends a hint to a session that listens. A dead session gets none.
-func (d *database) tell(session string, hint driver.Hint) {
+func (d *DB) tell(session string, hint driver.Hint) {
 	to := d.listeners[session]
 	if to == nil || d.dead(session) {
 		return

@@ -1,4 +1,4 @@
-package dblocktest
+package memory
 
 import (
 	"cmp"
@@ -11,53 +11,53 @@ import (
 )
 
 // shownRuns returns the runs of a name as an engine's statement reads them.
-func (d *database) shownRuns(name string) []slots.Row {
-	rows := make([]slots.Row, len(d.runs[name]))
-	for i, r := range d.runs[name] {
+func (d *DB) shownRuns(name string) []slots.Row {
+	rows := make([]slots.Row, len(d.RunRows[name]))
+	for i, r := range d.RunRows[name] {
 		rows[i] = *r
-		rows[i].NowUs, rows[i].SessionExpiresAt = d.now(), d.expiry(r.SessionID)
+		rows[i].NowUs, rows[i].SessionExpiresAt = d.Micros(), d.expiry(r.SessionID)
 	}
 	return rows
 }
 
-func (l *line) BeginRun(
+func (l *Line) BeginRun(
 	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
 ) (begun driver.Run, ours bool, err error) {
 	err = l.do(ctx, func() (err error) {
-		begun, ours, err = slots.Begin(runTables{l.database}, r, slot, retry)
+		begun, ours, err = slots.Begin(runTables{l.DB}, r, slot, retry)
 		return err
 	})
 	return begun, ours, err
 }
 
-type runTables struct{ *database }
+type runTables struct{ *DB }
 
-func (d runTables) Clock() (int64, error) { return d.now(), nil }
+func (d runTables) Clock() (int64, error) { return d.Micros(), nil }
 
 func (d runTables) About(a slots.About) ([]slots.Row, error) { return d.shownRuns(a.Name), nil }
 
 func (d runTables) Claim(r slots.Row, _ int64) (bool, error) {
-	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name],
+	d.RunRows[r.Name] = append(slices.DeleteFunc(d.RunRows[r.Name],
 		func(other *slots.Row) bool { return other.Slot == r.Slot }), &r)
 	return true, nil
 }
 
-func (l *line) EndRun(ctx context.Context, r driver.Run) error {
+func (l *Line) EndRun(ctx context.Context, r driver.Run) error {
 	return l.do(ctx, func() error {
-		i := slices.IndexFunc(l.runs[r.Name], func(other *slots.Row) bool {
+		i := slices.IndexFunc(l.RunRows[r.Name], func(other *slots.Row) bool {
 			return other.Slot == r.Slot &&
 				other.Token == r.Token
 		})
 		if i < 0 {
 			return driver.ErrNotHeld
 		}
-		ended := l.runs[r.Name][i]
-		ended.EndedAt, ended.Failed, ended.Detail = l.now(), r.Failed, r.Detail
+		ended := l.RunRows[r.Name][i]
+		ended.EndedAt, ended.Failed, ended.Detail = l.Micros(), r.Failed, r.Detail
 		return nil
 	})
 }
 
-func (l *line) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
+func (l *Line) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
 	return get(ctx, l, func() []driver.Run {
 		var found []slots.Row
 		if f.Name != "" {
@@ -66,7 +66,7 @@ func (l *line) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]drive
 			slices.SortFunc(found, func(a, b slots.Row) int { return byTime(b, a) })
 			return slots.List(found[:min(limit, len(found))])
 		}
-		for _, name := range slices.Sorted(maps.Keys(l.runs)) {
+		for _, name := range slices.Sorted(maps.Keys(l.RunRows)) {
 			if all := l.shownRuns(name); name > f.After && len(all) > 0 {
 				found = append(found, slices.MaxFunc(all, byTime))
 			}

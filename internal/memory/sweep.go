@@ -1,4 +1,4 @@
-package dblocktest
+package memory
 
 import (
 	"context"
@@ -11,18 +11,18 @@ import (
 	"github.com/dblock-go/dblock/internal/slots"
 )
 
-func (l *line) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+func (l *Line) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
 	return get(ctx, l, func() []driver.Claim {
-		claims := l.claims(session)
+		claims := l.ClaimsOf(session)
 		return claims[:min(len(claims), limit)]
 	})
 }
 
-func (l *line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
+func (l *Line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	return get(ctx, l, func() (states []driver.State) {
-		for _, name := range l.names.All() {
-			for _, h := range l.holders(name) {
-				if h.Ends != 0 && h.Ends <= l.now() && len(states) < limit {
+		for _, name := range l.Locks.All() {
+			for _, h := range l.Holders(name) {
+				if h.Ends != 0 && h.Ends <= l.Micros() && len(states) < limit {
 					states = append(states, driver.State{Name: name, Holder: l.shown(h)})
 				}
 			}
@@ -31,10 +31,10 @@ func (l *line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	})
 }
 
-func (l *line) Miscounted(ctx context.Context, _, _ string, limit int) ([]string, error) {
+func (l *Line) Miscounted(ctx context.Context, _, _ string, limit int) ([]string, error) {
 	return get(ctx, l, func() (names []string) {
-		for _, name := range l.names.All() {
-			if _, _, err := l.names.Run(counted{protocol.Recount{Name: name}}); err != nil && len(names) < limit {
+		for _, name := range l.Locks.All() {
+			if _, _, err := l.Locks.Run(counted{protocol.Recount{Name: name}}); err != nil && len(names) < limit {
 				names = append(names, name)
 			}
 		}
@@ -55,21 +55,21 @@ func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
 
 // Purge keeps a name whose token is ahead of the clock, since the tokens of a new row would be
 // lower.
-func (l *line) Purge(
+func (l *Line) Purge(
 	ctx context.Context, idle time.Duration, after string, limit int,
 ) (deleted int, next string, err error) {
 	err = l.do(ctx, func() error {
-		now, above := l.now(), l.names.All()
+		now, above := l.Micros(), l.Locks.All()
 		above = slices.DeleteFunc(above, func(name string) bool { return name <= after })
 		if len(above) > limit {
 			above = above[:limit]
 			next = above[limit-1]
 		}
 		for _, name := range above {
-			row, _ := l.names.Row(name)
+			row, _ := l.Locks.Row(name)
 			used := row.Session != "" || row.Units > 0 || row.Waiters > 0 || row.Rests >= now
 			if !used && row.Since < now-micros(idle) && row.Token < now {
-				l.names.Delete(name)
+				l.Locks.Delete(name)
 				deleted++
 			}
 		}
@@ -78,14 +78,14 @@ func (l *line) Purge(
 	return deleted, next, err
 }
 
-func (l *line) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
+func (l *Line) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	return get(ctx, l, func() (forgotten int) {
-		for _, watches := range l.watchers {
+		for _, watches := range l.WatchRows {
 			maps.DeleteFunc(watches, func(_, session string) bool { return l.dead(session) })
 		}
-		for id, s := range l.sessions {
-			if forgotten < limit && s.dead && s.started < l.now()-micros(idle) && len(l.claims(id)) == 0 {
-				delete(l.sessions, id)
+		for id, s := range l.SessionRows {
+			if forgotten < limit && s.Dead && s.Started < l.Micros()-micros(idle) && len(l.ClaimsOf(id)) == 0 {
+				delete(l.SessionRows, id)
 				forgotten++
 			}
 		}
@@ -94,13 +94,13 @@ func (l *line) Forget(ctx context.Context, idle time.Duration, limit int) (int, 
 }
 
 // DropGuards does nothing: there are no transactions.
-func (l *line) DropGuards(context.Context, int) (int, error) { return 0, nil }
+func (l *Line) DropGuards(context.Context, int) (int, error) { return 0, nil }
 
-func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
+func (l *Line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
 	return get(ctx, l, func() int {
-		before, events, runs := l.now()-micros(keep), 0, 0
-		l.events = slices.DeleteFunc(l.events, func(e driver.Event) bool {
-			row, _ := l.names.Row(e.Name)
+		before, events, runs := l.Micros()-micros(keep), 0, 0
+		l.EventRows = slices.DeleteFunc(l.EventRows, func(e driver.Event) bool {
+			row, _ := l.Locks.Row(e.Name)
 			present := row.Session != "" && row.First <= e.Token && e.Token <= row.Last
 			gone := events < limit && e.At.UnixMicro() < before && !present
 			if gone {
@@ -108,8 +108,8 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 			}
 			return gone
 		})
-		for name, all := range l.runs {
-			l.runs[name] = slices.DeleteFunc(all, func(r *slots.Row) bool {
+		for name, all := range l.RunRows {
+			l.RunRows[name] = slices.DeleteFunc(all, func(r *slots.Row) bool {
 				over := r.EndedAt != 0 && r.EndedAt < before || r.EndedAt == 0 && !l.alive(r.SessionID)
 				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all,
 					func(other *slots.Row) bool { return other.Slot > r.Slot })
@@ -127,11 +127,11 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 
 // reap does the work of the reapers of all clients up to now: it takes names from expired holders,
 // and hands over free names. MUST be called with mu locked.
-func (d *database) reap() {
-	for _, name := range d.names.All() {
-		for _, h := range d.holders(name) {
-			_, _ = d.run(protocol.TakeOver("", name, d.shown(h))) // in memory no row is busy
+func (d *DB) Reap() {
+	for _, name := range d.Locks.All() {
+		for _, h := range d.Holders(name) {
+			_, _ = d.Apply(protocol.TakeOver("", name, d.shown(h))) // in memory nothing is busy
 		}
-		_, _ = d.run(protocol.TakeOver("", name, driver.Holder{}))
+		_, _ = d.Apply(protocol.TakeOver("", name, driver.Holder{}))
 	}
 }

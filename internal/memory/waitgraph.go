@@ -1,4 +1,4 @@
-package dblocktest
+package memory
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 // owner identifies a waiter or holder.
 type owner struct{ session, host, thread string }
 
-func (l *line) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+func (l *Line) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
 	return get(ctx, l, func() []driver.Wait {
-		g := graph{database: l.database, names: map[string]bool{}, owners: map[owner]bool{}}
+		g := graph{DB: l.DB, names: map[string]bool{}, owners: map[owner]bool{}}
 		g.places(func(p protocol.Place) bool { return slices.Contains(attempts, p.Attempt) })
 		for i := 0; i < len(g.waits); i++ {
 			g.follow(g.waits[i])
@@ -24,7 +24,7 @@ func (l *line) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait,
 
 // graph is the part of the wait-for graph that was reached.
 type graph struct {
-	*database
+	*DB
 	waits  []driver.Wait
 	names  map[string]bool // whose holders were reached
 	owners map[owner]bool  // whose places were reached
@@ -47,8 +47,8 @@ func (g *graph) follow(w driver.Wait) {
 // holders adds the holders of a name. A cohort is left out: the name does not tell which of its
 // members has the lock.
 func (g *graph) holders(name string) {
-	for _, h := range g.database.holders(name) {
-		if g.alive(h.Session) && h.first == h.Token {
+	for _, h := range g.DB.Holders(name) {
+		if g.alive(h.Session) && h.First == h.Token {
 			g.waits = append(g.waits, driver.Wait{
 				Name: name, Session: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Holds: true,
 				Units: h.Units, Capacity: h.Of, Since: timeOf(h.Since),
@@ -60,9 +60,9 @@ func (g *graph) holders(name string) {
 // places adds the places that meant selects, from all queues. A place needs the largest request up
 // to and including its own; room is the number of units that may be in use for all of them to fit.
 func (g *graph) places(meant func(p protocol.Place) bool) {
-	for _, name := range g.database.names.All() {
+	for _, name := range g.DB.Locks.All() {
 		need, room, whole := 0, driver.Readers, false
-		for _, p := range g.database.names.Places(name) {
+		for _, p := range g.DB.Locks.Places(name) {
 			if !g.alive(p.Session) {
 				continue
 			}

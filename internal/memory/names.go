@@ -1,6 +1,6 @@
-// Package memory keeps the rows of names in memory. It is the smallest engine: it writes the
-// results of package protocol into slices. The test double keeps its names here, and the engines
-// with a database are compared with it.
+// Package memory is the smallest engine: it writes the results of package protocol into slices.
+// Names has the rows of names alone, and the engines with a database are compared with it. DB has
+// all tables, for tests.
 package memory
 
 import (

@@ -1,0 +1,140 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// SessionRow is a session of a client.
+type SessionRow struct {
+	driver.Session
+	Started, Expires int64
+	Dead             bool
+}
+
+func (l *Line) OpenSession(ctx context.Context, s driver.Session) error {
+	return l.do(ctx, func() error {
+		now := l.Micros()
+		l.SessionRows[s.ID] = &SessionRow{Session: s, Started: now, Expires: now + micros(s.TTL)}
+		return nil
+	})
+}
+
+func (l *Line) EndSession(ctx context.Context, id string) error {
+	return l.do(ctx, func() error {
+		if s := l.SessionRows[id]; s != nil {
+			s.Dead = true
+			if len(l.ClaimsOf(id)) == 0 {
+				delete(l.SessionRows, id)
+			}
+		}
+		for _, watches := range l.WatchRows {
+			for watch, session := range watches {
+				if session == id {
+					delete(watches, watch)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Upkeep reserves nothing: there is no connection.
+func (l *Line) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
+	return upkeep{l}, l.ping(ctx)
+}
+
+func (l *Line) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return get(ctx, l, func() bool {
+		s := l.SessionRows[session]
+		if s == nil || s.Dead {
+			return false
+		}
+		s.Expires = max(s.Expires, l.Micros()+micros(ttl))
+		return true
+	})
+}
+
+func (l *Line) Attend(string, time.Duration) (leave func()) { return func() {} }
+
+func (l *Line) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return do(ctx, upkeep{l})
+}
+
+// upkeep is a line in the role of the connection for heartbeats.
+type upkeep struct{ *Line }
+
+func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return u.Beat(ctx, session, ttl)
+}
+
+func (u upkeep) Close() error { return nil }
+
+// ClaimsOf returns the locks of a session, and its places in queues, in the order of the names. It
+// MUST be called with Mu locked.
+func (d *DB) ClaimsOf(session string) (claims []driver.Claim) {
+	for _, name := range d.Locks.All() {
+		for _, h := range d.Holders(name) {
+			if h.Session == session {
+				claims = append(claims, driver.Claim{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
+			}
+		}
+		for _, p := range d.Locks.Places(name) {
+			if p.Session == session {
+				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
+			}
+		}
+	}
+	return claims
+}
+
+// alive reports whether a session is neither dead nor expired.
+func (d *DB) alive(id string) bool {
+	s := d.SessionRows[id]
+	return s != nil && !s.Dead && s.Expires > d.Micros()
+}
+
+// dead reports whether a session was declared dead. A missing session counts as dead.
+func (d *DB) dead(id string) bool {
+	s := d.SessionRows[id]
+	return s == nil || s.Dead
+}
+
+// expiry returns when a session expires without another heartbeat; 0: it is dead.
+func (d *DB) expiry(id string) int64 {
+	if d.dead(id) {
+		return 0
+	}
+	return d.SessionRows[id].Expires
+}
+
+// expire declares a session dead that has expired or is missing, and reports whether it is dead
+// now.
+func (d *DB) expire(id string) bool {
+	s := d.SessionRows[id]
+	if s == nil {
+		s = &SessionRow{Session: driver.Session{ID: id}, Started: d.Micros(), Dead: true}
+		d.SessionRows[id] = s
+	}
+	s.Dead = s.Dead || s.Expires <= d.Micros()
+	return s.Dead
+}
+
+func (l *Line) Expire(ctx context.Context, session string) (bool, error) {
+	return get(ctx, l, func() bool { return l.expire(session) })
+}
+
+func (l *Line) Expired(ctx context.Context, limit int) ([]string, error) {
+	return get(ctx, l, func() (ids []string) {
+		for id, s := range l.SessionRows {
+			if !s.Dead && s.Expires <= l.Micros() || s.Dead && len(l.ClaimsOf(id)) > 0 {
+				ids = append(ids, id)
+			}
+		}
+		slices.SortFunc(ids, func(a, b string) int { return int(l.SessionRows[a].Started - l.SessionRows[b].Started) })
+		return ids[:min(len(ids), limit)]
+	})
+}
