@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -17,19 +18,13 @@ import (
 // guarded is a database with dead sessions and a transaction that guards their locks. Once the
 // locks are free, the names are purged.
 type guarded struct {
-	driver.Backend
-	sweeps, stuck int
-	newer         int // a version of the tables that this build cannot use
-	dead          []string
-	pages         []string
-	refuse        map[string]bool // the page after which the purge is postponed, once
+	driver.Backend // has nothing
+	sweeps, stuck  int
+	newer          int // a version of the tables that this build cannot use
+	dead           []string
+	pages          []string
+	refuse         map[string]bool // the page after which the purge is postponed, once
 }
-
-func (*guarded) Validate() error { return nil }
-
-func (*guarded) Miscounted(context.Context, string, string, int) ([]string, error) { return nil, nil }
-
-func (*guarded) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (g *guarded) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: max(g.newer, driver.SchemaVersion), UsableFrom: max(g.newer, driver.SchemaVersion)},
@@ -40,6 +35,9 @@ func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {
 	g.sweeps++
 	return g.dead[:min(limit, len(g.dead))], nil
 }
+
+// empty is a database that has nothing.
+func empty() driver.Backend { return memory.NewLine(memory.NewDB()) }
 
 func (g *guarded) Expire(context.Context, string) (bool, error) { return true, nil }
 
@@ -61,8 +59,6 @@ func (g *guarded) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result,
 	return []protocol.Result{{Outcome: protocol.Done}}, nil
 }
 
-func (g *guarded) Overdue(context.Context, int) ([]driver.State, error) { return nil, nil }
-
 func (g *guarded) Purge(_ context.Context, _ time.Duration, after string, _ int) (int, string, error) {
 	if g.refuse[after] {
 		delete(g.refuse, after)
@@ -76,16 +72,10 @@ func (g *guarded) Purge(_ context.Context, _ time.Duration, after string, _ int)
 	return 0, "", nil
 }
 
-func (g *guarded) Forget(context.Context, time.Duration, int) (int, error) { return 0, nil }
-
-func (g *guarded) DropGuards(context.Context, int) (int, error) { return 0, nil }
-
-func (g *guarded) PurgeRecords(context.Context, time.Duration, int) (int, error) { return 0, nil }
-
 // Broken by counting a session that is found dead again each time as progress.
 func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 	for _, dead := range [][]string{{"stuck"}, {"stuck", "a", "b", "c"}} {
-		g := &guarded{dead: dead}
+		g := &guarded{Backend: empty(), dead: dead}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		batch := min(2, len(dead))
@@ -111,7 +101,7 @@ func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 	c, err := configOf(nil)
 	require.NoError(t, err)
-	g := &guarded{pages: []string{"a", "b"}, refuse: map[string]bool{"a": true}}
+	g := &guarded{Backend: empty(), pages: []string{"a", "b"}, refuse: map[string]bool{"a": true}}
 	s := sweeper{config: c, engine: g}
 	for i, want := range []struct {
 		after             string
@@ -129,7 +119,7 @@ func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 }
 
 func TestAReaperLeavesTablesThatItCannotUse(t *testing.T) {
-	g := &guarded{dead: []string{"a"}, newer: driver.SchemaVersion + 1}
+	g := &guarded{Backend: empty(), dead: []string{"a"}, newer: driver.SchemaVersion + 1}
 	report, err := Sweep(t.Context(), g)
 	if !errors.Is(err, driver.ErrSchema) || !report.Zero() || g.sweeps != 0 {
 		t.Errorf("%v, %v after %d looks", report, err, g.sweeps)
@@ -146,7 +136,7 @@ func TestSweepsGoOnBesideALoggerAndAReportThatBlock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end := make(chan struct{})
 				defer close(end)
-				g := &guarded{dead: []string{"stuck"}}
+				g := &guarded{Backend: empty(), dead: []string{"stuck"}}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- Run(ctx, g, Interval(time.Second), option(end)) }()

@@ -35,7 +35,7 @@ func TestATransactionInDoubtIsNoLossAndLeavesNothing(t *testing.T) {
 		c := newPaperClient(t, d, nil)
 		free := func() {
 			t.Helper()
-			if row, _ := d.names.Row("n"); row.Session != "" {
+			if row, _ := d.Locks.Row("n"); row.Session != "" {
 				t.Errorf("held by %s", row.Attempt)
 			}
 		}

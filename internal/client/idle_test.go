@@ -37,19 +37,19 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 			if is := c.Stats().Session; is == "" || is != was {
 				t.Errorf("the session is %q, and was %q", is, was)
 			}
-			if n := p.attended(); n != 1 {
+			if n := p.attending.Load(); n != 1 {
 				t.Errorf("the engine keeps connections for %d clients, want this one", n)
 			}
 			time.Sleep(2 * c.TTL())
-			assert.Equal(t, p.attended(), 0, "the engine keeps connections for an idle client")
-			before := p.asked()
+			assert.Equal(t, p.attending.Load(), 0, "the engine keeps connections for an idle client")
+			before := p.line.Asked()
 			time.Sleep(1000 * c.TTL())
-			if is, n := c.Stats().Session, p.asked()-before; is != "" || n != 0 {
+			if is, n := c.Stats().Session, p.line.Asked()-before; is != "" || n != 0 {
 				t.Errorf("session %q, and %d statements of an idle client", is, n)
 			}
 		}
-		if p.opened != 2 || p.ended != 2 {
-			t.Errorf("%d sessions opened and %d ended, want 2 of each", p.opened, p.ended)
+		if p.opened.Load() != 2 || p.ended.Load() != 2 {
+			t.Errorf("%d sessions opened and %d ended, want 2 of each", p.opened.Load(), p.ended.Load())
 		}
 	})
 }
@@ -156,8 +156,8 @@ func TestCloseWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.NoError(t, c.Close(ctx))
-		if row, _ := p.names.Row("n"); row.Session != "" || p.ended != 1 {
-			t.Errorf("held by %q, %d sessions ended", row.Session, p.ended)
+		if row, _ := p.Locks.Row("n"); row.Session != "" || p.ended.Load() != 1 {
+			t.Errorf("held by %q, %d sessions ended", row.Session, p.ended.Load())
 		}
 	})
 }

@@ -201,7 +201,7 @@ func TestAnObserverIsToldOfALossOnce(t *testing.T) {
 		p.comeBack()
 
 		l = acquire(t, t.Context(), c, "n2")
-		p.names.Delete("n2")
+		p.Locks.Delete("n2")
 		if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) { // which finds it out
 			t.Error(err)
 		}

@@ -69,7 +69,7 @@ func TestAnAnswerThatIsLostIsInDoubt(t *testing.T) {
 		require.ErrorIs(t, require.ErrOf(c.Acquire(t.Context(), &w, false)), d.take)
 		d.take = nil
 		synctest.Wait()
-		if row, _ := d.names.Row("n"); row.Session != "" { // before a heartbeat lists what the session has
+		if row, _ := d.Locks.Row("n"); row.Session != "" { // before a heartbeat lists what the session has
 			t.Error("the lock that was taken was not released")
 		}
 	})

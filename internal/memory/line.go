@@ -9,8 +9,9 @@ import (
 // Line is the connection of one process to the database. It is the engine of that process.
 type Line struct {
 	*DB
-	cut chan struct{} // closed while the line is down; Mu protects it and why
-	why error         // that the line is down
+	cut   chan struct{} // closed while the line is down; Mu protects all three
+	why   error         // that the line is down
+	asked int           // calls
 }
 
 // NewLine makes a line that is not down.
@@ -26,6 +27,13 @@ func (l *Line) Down() bool {
 	}
 }
 
+// Asked is how many calls have come.
+func (l *Line) Asked() int {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	return l.asked
+}
+
 // do runs f alone on the database, unless ctx has ended or the line is down.
 func (l *Line) do(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
@@ -33,6 +41,7 @@ func (l *Line) do(ctx context.Context, f func() error) error {
 	}
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
+	l.asked++
 	if l.Down() {
 		return l.why
 	}

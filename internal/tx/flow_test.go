@@ -19,6 +19,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
@@ -78,26 +79,11 @@ func (s *script) hold(ctx context.Context) *ledger.Hold {
 	return h
 }
 
-// unanswered is a database that answers nothing after a session was opened.
-type unanswered struct{ session.Store }
-
-func (unanswered) OpenSession(context.Context, driver.Session) error { return nil }
-
-func (unanswered) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func (unanswered) Beat(ctx context.Context, _ string, _ time.Duration) (bool, error) {
-	<-ctx.Done()
-	return false, ctx.Err()
-}
-
 func newScript(t *testing.T) *script {
 	now := clock.Func(func() time.Duration { return 0 })
 	log := testlog.New(io.Discard, t.Error)
 	quiet := outage.New(slog.New(slog.DiscardHandler), "")
-	in, err := session.Open(t.Context(), unanswered{}, session.Config{
+	in, err := session.Open(t.Context(), fakedb.Silent(), session.Config{
 		TTL: time.Hour, Clock: now, Beating: quiet, Connecting: quiet,
 	})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -97,6 +98,17 @@ func After(match func(c *Call) bool, do func()) Hook {
 		}
 		return err
 	}
+}
+
+// Silent is a database that answers nothing but the opening of a session.
+func Silent() driver.Backend {
+	return Hooked(memory.NewLine(memory.NewDB()), func(ctx context.Context, c *Call) error {
+		if c.Method == "OpenSession" {
+			return c.Do(ctx)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
 }
 
 // ErrLost is the error of a call whose answer is lost.
