@@ -101,17 +101,14 @@ func (engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (e engine) OpenSession(ctx context.Context, s driver.Session) error {
 	_, err := ask(ctx, e.m, "open session", about{served: true}, func() (none, error) {
-		e.tables().openSession(s)
-		return none{}, nil
+		return none{}, e.tables().line.OpenSession(context.Background(), s)
 	})
 	return err
 }
 
 func (e engine) EndSession(ctx context.Context, id string) error {
 	_, err := ask(ctx, e.m, "end session", about{}, func() (none, error) {
-		if s := e.tables().sessions[id]; s != nil {
-			s.dead, s.ended = true, true
-		}
+		e.tables().endSession(id)
 		return none{}, nil
 	})
 	return err
@@ -123,8 +120,7 @@ func (e engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, erro
 
 func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
 	return ask(ctx, e.m, "beat", about{served: true}, func() (bool, error) {
-		return e.tables().heartbeat(id, ttl),
-			nil
+		return e.tables().line.Beat(context.Background(), id, ttl)
 	})
 }
 
@@ -185,13 +181,13 @@ func (e engine) Read(ctx context.Context, id string, names []string, waiters int
 		kind = "describe"
 	}
 	return ask(ctx, e.m, kind, about{name: names[0], reads: true}, func() ([]driver.State, error) {
-		return e.tables().look(id, names), nil
+		return e.tables().line.Read(context.Background(), id, names, waiters)
 	})
 }
 
-func (e engine) Claims(ctx context.Context, id string, _ int) ([]driver.Claim, error) {
+func (e engine) Claims(ctx context.Context, id string, limit int) ([]driver.Claim, error) {
 	return ask(ctx, e.m, "claims", about{reads: true}, func() ([]driver.Claim, error) {
-		return e.tables().claims(id), nil
+		return e.tables().line.Claims(context.Background(), id, limit)
 	})
 }
 

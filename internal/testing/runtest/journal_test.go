@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 )
@@ -93,8 +94,8 @@ func (j *journal) changed(before, row protocol.Row, changes protocol.Changes) {
 	if row.Session == "" || row.Attempt == before.Attempt && row.Session == before.Session || !queued {
 		return
 	}
-	for _, p := range j.world.tables.Places(row.Name) {
-		if p.Ticket < ticket && j.world.tables.alive(p.Session) {
+	for _, p := range j.world.tables.Locks.Places(row.Name) {
+		if p.Ticket < ticket && j.world.tables.Locks.Alive(p.Session) {
 			j.world.fail("ticket %d of %s is granted before ticket %d", ticket, row.Name, p.Ticket)
 		}
 	}
@@ -169,7 +170,7 @@ func (j *journal) begin(a *actor, l *client.Lock, late bool) {
 	token := l.Token()
 	g := j.grants[key(l.Name(), token)]
 	w.note("%s: begins %s %d", a, l.Name(), token)
-	if g == nil || w.tables.sessions[g.session].host != a.m.String() {
+	if g == nil || w.tables.SessionRows[g.session].Host != a.m.String() {
 		w.fail("%s begins with token %d, which was not granted to it", a, token)
 		return
 	}
@@ -240,9 +241,10 @@ func (j *journal) judge() {
 					name)
 			}
 			believer = a
-			row, _ := w.tables.Row(name)
-			if !slices.ContainsFunc(w.tables.holders(row), func(h driver.Holder) bool {
-				return h.Session == a.hold.session && (h.Attempt == a.hold.attempt || h.Grant.Has(a.hold.token))
+			if !slices.ContainsFunc(w.tables.Holders(name), func(h memory.Holder) bool {
+				hold := a.hold
+				has := h.First <= hold.token && hold.token <= h.Token
+				return h.Session == hold.session && (h.Attempt == hold.attempt || has)
 			}) {
 				w.fail("%s believes in token %d of %s, and the row says otherwise", a, a.hold.token, name)
 			}
@@ -264,7 +266,7 @@ func (j *journal) lost(a *actor) {
 	case errors.Is(cause, client.ErrClosed) && a.m.closing, a.given:
 	case b != nil:
 		b.known = true
-	case errors.Is(cause, client.ErrLost) && !a.hold.shaky && w.tables.alive(a.hold.session):
+	case errors.Is(cause, client.ErrLost) && !a.hold.shaky && w.tables.Locks.Alive(a.hold.session):
 		w.fail("%s loses token %d of %s for no reason: %v", a, a.hold.token, a.hold.name, cause)
 	}
 }
@@ -282,18 +284,17 @@ func (j *journal) left(living bool) string {
 	w := j.world
 	var all []string
 	of := func(id string) bool {
-		s := w.tables.sessions[id]
-		return w.tables.alive(id) || !living && s.ended && !slices.ContainsFunc(w.machines,
-			func(m *machine) bool { return m.failed && m.String() == s.host })
+		host := w.tables.SessionRows[id].Host
+		return w.tables.Locks.Alive(id) || !living && w.tables.ended[id] && !slices.ContainsFunc(w.machines,
+			func(m *machine) bool { return m.failed && m.String() == host })
 	}
 	for _, name := range names {
-		row, _ := w.tables.Row(name)
-		for _, h := range w.tables.holders(row) {
+		for _, h := range w.tables.Holders(name) {
 			if of(h.Session) {
 				all = append(all, fmt.Sprintf("%s is held by %s", name, j.number(h.Attempt)))
 			}
 		}
-		for _, p := range w.tables.Places(name) {
+		for _, p := range w.tables.Locks.Places(name) {
 			if of(p.Session) {
 				all = append(all, fmt.Sprintf("a place of %s in the queue of %s", j.number(p.Attempt), name))
 			}

@@ -2,7 +2,6 @@ package runtest
 
 import (
 	"fmt"
-	"github.com/dblock-go/dblock/internal/testing/require"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -14,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // cohorts are how many of several members the worlds have seen.

@@ -205,13 +205,13 @@ func (w *world) interfere() bool {
 
 // crowded reports whether a cohort has the first name.
 func (w *world) crowded() bool {
-	row, _ := w.tables.Row(names[0])
+	row, _ := w.tables.Locks.Row(names[0])
 	return row.Session != "" && row.First < row.Last
 }
 
 // someTokens are what Break is called with: none, or one that the row had, has or will have.
 func (w *world) someTokens() []int64 {
-	row, there := w.tables.Row(names[0])
+	row, there := w.tables.Locks.Row(names[0])
 	if !there || w.rng.IntN(2) == 0 {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (w *world) note(format string, args ...any) {
 	}
 	l := line{step: w.steps, at: time.Now(), format: format, args: args}
 	for _, name := range names {
-		if row, there := w.tables.Row(name); there {
+		if row, there := w.tables.Locks.Row(name); there {
 			l.rows = append(l.rows, w.journal.row(row))
 		}
 	}
@@ -185,10 +185,10 @@ func (w *world) history() string {
 // row is a row in words: the highest token, the holders with their tokens, the places.
 func (j *journal) row(row protocol.Row) string {
 	text := fmt.Sprintf("%s %d", row.Name, row.Token)
-	for _, h := range j.world.tables.holders(row) {
-		text += fmt.Sprintf(" [%s %d-%d]", j.number(h.Attempt), h.Grant.First, h.Grant.Token)
+	for _, h := range j.world.tables.Holders(row.Name) {
+		text += fmt.Sprintf(" [%s %d-%d]", j.number(h.Attempt), h.First, h.Token)
 	}
-	for _, p := range j.world.tables.Places(row.Name) {
+	for _, p := range j.world.tables.Locks.Places(row.Name) {
 		text += fmt.Sprintf(" %d:%s", p.Ticket, j.number(p.Attempt))
 		if p.Members > 1 {
 			text += fmt.Sprintf("×%d", p.Members)
