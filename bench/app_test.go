@@ -227,9 +227,7 @@ func (a *app) mustClient(b testing.TB, options ...dblock.Option) client {
 	b.Helper()
 	c, err := a.client(options...)
 	require.NoError(b, err)
-	b.Cleanup(func() {
-		assert.NoError(b, c.Close(context.Background()))
-	})
+	b.Cleanup(func() { assert.NoError(b, c.Close(context.Background())) })
 	return c
 }
 

@@ -42,9 +42,7 @@ type grant struct {
 // commits.
 func BenchmarkHandoff(b *testing.B) {
 	for _, manner := range []string{"greedy", "polite"} {
-		b.Run(manner, func(b *testing.B) {
-			each(b, func(b *testing.B, k kind) { benchmarkHandoff(b, k, manner) })
-		})
+		b.Run(manner, func(b *testing.B) { each(b, func(b *testing.B, k kind) { benchmarkHandoff(b, k, manner) }) })
 	}
 }
 
@@ -182,8 +180,7 @@ func contend(b *testing.B, children []*child, manner string, each int, until tim
 		}
 	}
 	slices.SortFunc(grants, func(a, b grant) int {
-		return cmp.Or(cmp.Compare(a.name, b.name),
-			cmp.Compare(a.token, b.token))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.token, b.token))
 	})
 	return grants
 }
@@ -223,8 +220,7 @@ func handoffChild(ctx context.Context, d database) error {
 			grants, err = onMany(ctx, d, name, until)
 		default:
 			grants, err = concurrently(each, func(int) ([]grant, error) {
-				return contending(ctx, c, name, manner,
-					until)
+				return contending(ctx, c, name, manner, until)
 			})
 		}
 		if err != nil {

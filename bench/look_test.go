@@ -91,14 +91,10 @@ func (v view) look(int) error {
 	ctx := context.Background()
 	for what, n := range map[string]func() (int, error){
 		"names": func() (int, error) { return count(v.List(ctx, inspect.Filter{Limit: shown})) },
-		"names with waiters": func() (int,
-			error) {
+		"names with waiters": func() (int, error) {
 			return count(v.List(ctx, inspect.Filter{Contended: true, Limit: queuesThere}))
 		},
-		"sessions": func() (int,
-			error) {
-			return count(v.Sessions(ctx, inspect.SessionFilter{Limit: fewSessions}))
-		},
+		"sessions": func() (int, error) { return count(v.Sessions(ctx, inspect.SessionFilter{Limit: fewSessions})) },
 	} {
 		want := map[string]int{"names": shown, "names with waiters": queuesThere, "sessions": fewSessions}[what]
 		if got, err := n(); err != nil || got != want {

@@ -56,9 +56,7 @@ func (d database) mustSQLClient(b testing.TB, conns int) client {
 	b.Cleanup(func() { _ = db.Close() })
 	c, err := newClient(postgres.NewSQL(db), nil)
 	require.NoError(b, err)
-	b.Cleanup(func() {
-		assert.NoError(b, c.Close(context.Background()))
-	})
+	b.Cleanup(func() { assert.NoError(b, c.Close(context.Background())) })
 	return c
 }
 

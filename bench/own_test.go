@@ -65,9 +65,7 @@ type closer interface {
 func closed(b testing.TB, c closer, err error) locker {
 	b.Helper()
 	require.NoError(b, err)
-	b.Cleanup(func() {
-		assert.NoError(b, c.Close(context.Background()))
-	})
+	b.Cleanup(func() { assert.NoError(b, c.Close(context.Background())) })
 	return ownLocker{c}
 }
 

@@ -32,9 +32,7 @@ func benchmarkParallel(b *testing.B, k kind, goroutines int) {
 	a := k.create(b).mustOpen(b, poolSize, nil)
 	c := a.mustClient(b, dblock.WithTTL(time.Minute)) // a request that waits for longer than that fails
 	names := min(15, rows/goroutines)                 // of each goroutine
-	subject := func(ctx context.Context, g, i int) error {
-		return pair(ctx, c, fmt.Sprintf("name/%d/%d", g, i%names))
-	}
+	subject := func(ctx context.Context, g, i int) error { return pair(ctx, c, fmt.Sprintf("name/%d/%d", g, i%names)) }
 	reference := func(ctx context.Context, g, i int) error {
 		id := g*names + i%names
 		return errors.Join(a.commit(ctx, id), a.commit(ctx, id))

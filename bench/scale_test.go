@@ -98,9 +98,7 @@ func newPlace(b *testing.B, k kind, s size) *place {
 	var all sync.WaitGroup
 	b.Cleanup(func() { cancel(); p.gate.Unlock(); all.Wait() })
 	for i := range s.waiters + 1 {
-		all.Go(func() {
-			assert.NoError(b, p.contend(ctx, p.clients[i%2]))
-		})
+		all.Go(func() { assert.NoError(b, p.contend(ctx, p.clients[i%2])) })
 		if i%250 == 0 { // a request that is not in the queue within a TTL fails
 			queued(b, a, i)
 		}

@@ -108,8 +108,7 @@ func TestEverySurvivesAnOutage(t *testing.T) {
 		f.Down()
 		var runs sync.Map
 		stop := every(t, f, time.Minute, func(_ context.Context, slot time.Time) error {
-			runs.Store(slot,
-				true)
+			runs.Store(slot, true)
 			return nil
 		})
 		time.Sleep(5 * time.Minute)

@@ -36,8 +36,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			t.Run("all", func(t *testing.T) {
 				app := db.SQL(t)
 				suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] {
-					return mysql.New(app,
-						mysql.Database(place))
+					return mysql.New(app, mysql.Database(place))
 				},
 					func(ctx context.Context) (*sql.Tx, func() error, error) {
 						tx, err := app.BeginTx(ctx, nil)

@@ -26,8 +26,7 @@ func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 			_, err = taking.Exec("UPDATE dblock_shares SET token = token + 1 WHERE name = ?", name)
 			require.NoError(t, err)
 			extending := start(t, func(ctx context.Context) (time.Duration, error) {
-				return a.extend(ctx, held,
-					time.Hour)
+				return a.extend(ctx, held, time.Hour)
 			})
 			s.blocked(t, a)
 			require.NoError(t, taking.Commit())

@@ -303,8 +303,7 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
 		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff,
-			error) {
+		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) {
 			return sole(drivertest.Release(ctx, a, held, true))
 		})
 		if got.err != nil || got.value.Attempt != attempt {

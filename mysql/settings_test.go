@@ -152,8 +152,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 				name := fmt.Sprintf("%s-%d-%d", id(), i, j)
 				r := b.request(name)
 				_, taken, err := retried(func() (driver.Grant, bool, error) {
-					return drivertest.Take(t.Context(), e,
-						r)
+					return drivertest.Take(t.Context(), e, r)
 				})
 				if err != nil || !taken {
 					t.Error(taken, err)

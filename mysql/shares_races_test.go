@@ -131,8 +131,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 			s.transaction(t, text)
 		}
 		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) {
-			return drivertest.Release(ctx, a, held,
-				true)
+			return drivertest.Release(ctx, a, held, true)
 		})
 		if got.err != nil || !slices.Equal(attempts(got.value), want) {
 			t.Fatalf("%+v, want the readers", got)
@@ -148,8 +147,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 			all = append(all, driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
 		}
 		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) {
-			return drivertest.ReleaseAll(ctx, a,
-				all)
+			return drivertest.ReleaseAll(ctx, a, all)
 		})
 		if rest.err != nil || len(rest.value) != 3 {
 			t.Fatalf("%+v, want all of them, since somebody waits", rest)

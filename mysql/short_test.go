@@ -149,8 +149,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			held := a.take(t, name)
 			b.enqueue(t, name)
 			changing := s.transaction(t, change, name)
-			releasing := start(t, func(ctx context.Context) (driver.Handoff,
-				error) {
+			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, true))
 			})
 			s.waits(t, "HandToHead")
@@ -176,8 +175,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		held = a.take(t, name)
 		b.enqueue(t, name)
 		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
-		releasing := start(t, func(ctx context.Context) (driver.Handoff,
-			error) {
+		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 			return sole(drivertest.Release(ctx, a, held, true))
 		})
 		s.waits(t, "HandToHead")
@@ -196,8 +194,7 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		held := a.take(t, "n")
 		left, stays := b.enqueue(t, "n"), b.enqueue(t, "n")
 		stopped, goOn := stopAt(t, proxy, "-- name: HandToHead", 1)
-		releasing := start(t, func(ctx context.Context) (driver.Handoff,
-			error) {
+		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 			return sole(drivertest.Release(ctx, a, held, true))
 		})
 		soon(t, "the release to be stopped", stopped)
@@ -294,8 +291,7 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		queued := a.enqueue(t, "n")
 		b.pass(t, s, "m", a)
 		row := s.transaction(t, "SELECT name FROM dblock_locks FOR UPDATE")
-		releasing := start(t, func(ctx context.Context) (driver.Handoff,
-			error) {
+		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 			return sole(drivertest.Release(ctx, b, held, true))
 		})
 		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
@@ -380,9 +376,7 @@ func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 				held(name)
 				return protocol.Join{Request: a.request(name)}
 			}, 4, 5},
-			"a release": {func(name string) protocol.Op {
-				return protocol.Release(held(name), false, false)
-			}, 1, 4},
+			"a release": {func(name string) protocol.Op { return protocol.Release(held(name), false, false) }, 1, 4},
 			"a hand-over": {func(name string) protocol.Op {
 				h := held(name)
 				a.enqueue(t, name)

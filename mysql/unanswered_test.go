@@ -20,9 +20,7 @@ func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
 		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
 		pool.SetMaxOpenConns(1)
 		e := mysql.New(pool).Backend
-		record := func(ctx context.Context) error {
-			return e.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}})
-		}
+		record := func(ctx context.Context) error { return e.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}}) }
 		require.NoError(t, record(t.Context()))
 		var before, after int64
 		require.NoError(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&before))

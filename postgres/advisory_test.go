@@ -23,9 +23,7 @@ func advisory(t *testing.T, pool *pgxpool.Pool) *postgres.AdvisoryClient {
 	t.Helper()
 	c, err := postgres.Advisory(pool, postgres.AdvisoryApp("orders"), postgres.AdvisoryTTL(time.Minute))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, c.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c
 }
 

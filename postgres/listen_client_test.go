@@ -78,9 +78,7 @@ func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
 	open := func(engine driver.Engine[*sql.Tx], log slog.Handler) *dblock.Client[*sql.Tx] {
 		client, err := dblock.New(engine, dblock.WithLogger(slog.New(log)))
 		require.NoError(t, err)
-		t.Cleanup(func() {
-			assert.NoError(t, client.Close(context.Background()))
-		})
+		t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
 		return client
 	}
 	d.first = open(NewSQL(db.SQL(t)), slog.DiscardHandler)

@@ -166,8 +166,7 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 		"pgx's stdlib":           func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 3) },
 		"a pool without a limit": func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 0) },
 		"a wrapper that shows it": func(t *testing.T, db dbtest.Database) *sql.DB {
-			return openWrapped(t, db, 3,
-				wrappable)
+			return openWrapped(t, db, 3, wrappable)
 		},
 		"a pgxpool of known size":   func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 3) },
 		"a pgxpool of unknown size": func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) },

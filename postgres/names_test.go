@@ -89,8 +89,7 @@ func TestTheLibrarysConnectionsArePreparedAsThePoolsAre(t *testing.T) {
 			continue
 		}
 		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			return client.Guard(t.Context(), tx,
-				l)
+			return client.Guard(t.Context(), tx, l)
 		}); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -132,9 +131,7 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 			require.NoError(t, err)
 			eventually(t, look, 1, "while it is held")
 			next := make(chan error, 1)
-			go func() {
-				next <- c.Do(t.Context(), "n", func(context.Context, dblock.Handle) error { return nil })
-			}()
+			go func() { next <- c.Do(t.Context(), "n", func(context.Context, dblock.Handle) error { return nil }) }()
 			eventually(t, look, 2, "while it is waited for")
 			assert.NoError(t, errors.Join(l.Unlock(t.Context()), <-next))
 		},
@@ -170,9 +167,7 @@ func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
 	t.Helper()
 	c, err := dblock.New(engine, dblock.WithApp("orders"))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, c.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c
 }
 

@@ -96,9 +96,7 @@ func newClient[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock
 	t.Helper()
 	client, err := dblock.New(engine, append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, client.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
 	return client
 }
 

@@ -30,8 +30,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		app := db.Pool(t)
 		suite.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] {
-			return postgres.New(app,
-				postgres.Schema(place))
+			return postgres.New(app, postgres.Schema(place))
 		},
 			func(ctx context.Context) (pgx.Tx, func() error, error) {
 				tx, err := app.Begin(ctx)
@@ -41,8 +40,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	t.Run("database/sql", func(t *testing.T) {
 		app := db.SQL(t)
 		suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] {
-			return postgres.NewSQL(app,
-				postgres.Schema(place))
+			return postgres.NewSQL(app, postgres.Schema(place))
 		},
 			func(ctx context.Context) (*sql.Tx, func() error, error) {
 				tx, err := app.BeginTx(ctx, nil)

@@ -68,9 +68,7 @@ func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), s, h, false)))
 			s.begin()
 			s.do(takeShare(units(request("a", "a2"), 2, 5)))
-			done := s.blocked(func() {
-				assert.NoError(t, call(s))
-			})
+			done := s.blocked(func() { assert.NoError(t, call(s)) })
 			s.commit()
 			<-done
 			s.sound()

@@ -28,8 +28,7 @@ func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 		"a take of a name without row": {func(s *scene) protocol.Op { return s.take("a") }, 2, 5},
 		"a place in a queue":           {func(s *scene) protocol.Op { s.held("a"); return s.join("b") }, 1, 2},
 		"a release": {func(s *scene) protocol.Op {
-			return protocol.Release(s.held("a"), false,
-				false)
+			return protocol.Release(s.held("a"), false, false)
 		}, 1, 2},
 		"a hand-over": {func(s *scene) protocol.Op {
 			h := s.held("a")

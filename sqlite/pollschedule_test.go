@@ -123,16 +123,14 @@ func TestAGrantThatWasRungIsNotHeardAgain(t *testing.T) {
 		{"one was told before it was seen", func(t *tally) bool {
 			t.notify(8)
 			t.notify(9)
-			return t.missed(8) ||
-				t.missed(9)
+			return t.missed(8) || t.missed(9)
 		}, false},
 		{"one was told after it was seen", func(t *tally) bool { t.missed(8); t.notify(8); return t.missed(9) }, true},
 		{"one that is not numbered was told", func(t *tally) bool { t.notify(0); return t.missed(8) }, true},
 		{"the session died", func(t *tally) bool { return t.missed(-1) }, true},
 		{"one that was announced was committed", func(t *tally) bool {
 			t.expected = []int64{8}
-			return t.missed(8) &&
-				t.owing == 0
+			return t.missed(8) && t.owing == 0
 		}, true},
 		{"another was committed in its place",
 			func(t *tally) bool { t.expected = []int64{8}; t.notify(8); return t.missed(8) || t.owing != 0 }, false},

@@ -30,9 +30,7 @@ func onCluster(t *testing.T, variable string, test func(w *world)) {
 	server := dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()}.SQL(t)
 	config.DBName = "dblock_" + strings.ToLower(rand.Text()[:20]) // users are called like it, in 32 letters at most
 	require.NoError(t, require.ErrOf(server.Exec("CREATE DATABASE "+config.DBName)))
-	t.Cleanup(func() {
-		assert.NoError(t, assert.ErrOf(server.Exec("DROP DATABASE "+config.DBName)))
-	})
+	t.Cleanup(func() { assert.NoError(t, assert.ErrOf(server.Exec("DROP DATABASE "+config.DBName))) })
 	w := newWorld(t, dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()})
 	require.NoError(t, migrate.Up(t.Context(), w.db, w.engine))
 	test(w)

@@ -24,9 +24,7 @@ func (w *world) url() *url.URL {
 
 func TestDoctorSeesAPooler(t *testing.T) {
 	onPostgres(t, func(w *world) {
-		through := func(mode string) diagnosis {
-			return w.at(w.pgBouncer(mode)).doctor()
-		}
+		through := func(mode string) diagnosis { return w.at(w.pgBouncer(mode)).doctor() }
 		d := through("transaction")
 		d.hasOnly(isNote, "pooler", "by the transaction", "clients poll", "postgres.Listen", "pool_mode = session")
 		d.hasOnly(isNote, "LISTEN", "see pooler")
@@ -50,9 +48,7 @@ func TestDoctorSeesAPooler(t *testing.T) {
 // With a single server connection one of doctor's two waits for the other.
 func TestDoctorDoesNotTakeABusyPoolerForOneOfStatements(t *testing.T) {
 	onPostgres(t, func(w *world) {
-		through := func(mode string) diagnosis {
-			return w.at(w.pgBouncer(mode, "default_pool_size = 1")).doctor()
-		}
+		through := func(mode string) diagnosis { return w.at(w.pgBouncer(mode, "default_pool_size = 1")).doctor() }
 		w.limits = limits{check: patience, lend: patience, echo: patience}
 		d := through("transaction")
 		d.hasOnly(isNote, "pooler", "by the transaction")
@@ -90,9 +86,7 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	standby := p.standby("max_prepared_transactions=2", "max_connections=20")
 	p.pool(standby)
 	w := &world{T: t}
-	doctor := func(dsn string, arguments ...string) diagnosis {
-		return (&world{T: t, dsn: dsn}).doctor(arguments...)
-	}
+	doctor := func(dsn string, arguments ...string) diagnosis { return (&world{T: t, dsn: dsn}).doctor(arguments...) }
 	primary := p.dsn(p.port)
 	shows := func(query, want string) { // settings reach a server a moment after pg_reload_conf
 		t.Helper()
@@ -198,9 +192,7 @@ func TestDoctorSeesThatAFileCannotBeWritten(t *testing.T) {
 			t.Skipf("what root may not write is a file system that is read-only, and to mount one takes "+
 				"CAP_SYS_ADMIN: mount: %v", err)
 		}
-		t.Cleanup(func() {
-			assert.NoError(t, syscall.Unmount(folder, 0))
-		})
+		t.Cleanup(func() { assert.NoError(t, syscall.Unmount(folder, 0)) })
 	}
 	file := filepath.Join(folder, "app.db")
 	db, err := sql.Open("sqlite", "file:"+file)

@@ -72,9 +72,7 @@ func TestTwoInstancesObtainACertificateOnce(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		magic := w.magic(ca)
-		both.Go(func() {
-			assert.NoError(t, magic.ObtainCertSync(t.Context(), domain))
-		})
+		both.Go(func() { assert.NoError(t, magic.ObtainCertSync(t.Context(), domain)) })
 	}
 	both.Wait()
 	if n := ca.issued.Load(); n != 1 {

@@ -51,9 +51,7 @@ func (w world) open() *sql.DB {
 func (w world) client() *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(sqlite.New(w.open()), dblock.WithTTL(time.Second))
 	require.NoError(w, err)
-	w.Cleanup(func() {
-		assert.NoError(w, c.Close(context.Background()))
-	})
+	w.Cleanup(func() { assert.NoError(w, c.Close(context.Background())) })
 	return c
 }
 

@@ -37,9 +37,7 @@ func TestALockThatIsUnlockedWhileItIsTakenAgainIsGivenBack(t *testing.T) {
 	w := newWorld(t)
 	var s *certmagiclock.Storage
 	var first dblock.Handle
-	then := func() {
-		assert.ErrorIs(t, s.Unlock(t.Context(), name), dblock.ErrLost)
-	}
+	then := func() { assert.ErrorIs(t, s.Unlock(t.Context(), name), dblock.ErrLost) }
 	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, meddler{w.client().Locker(), &first,
 		then}, prefix)
 	require.NoError(t, err)

@@ -24,9 +24,7 @@ const leaders = "scheduler"
 func elector(t *testing.T, c *dblock.Client[*sql.Tx]) *gocronlock.Elector {
 	e, err := gocronlock.NewElector(c, leaders)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, e.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.Background())) })
 	return e
 }
 

@@ -217,8 +217,7 @@ func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
 	second, err := locker.Lock(t.Context(), job)
 	require.NoError(t, err)
 	assert.ErrorIs(t, first.Unlock(t.Context()), dblock.ErrLost)
-	err = locker.Task(job, func(ctx context.Context,
-		l dblock.Handle) error {
+	err = locker.Task(job, func(ctx context.Context, l dblock.Handle) error {
 		return context.Cause(l.Context())
 	})(t.Context())
 	assert.NoError(t, err)
@@ -257,15 +256,13 @@ func TestBadInputIsRefused(t *testing.T) {
 		"At without a schedule":    func() error { _, err := gocronlock.At(c, nil); return err },
 		"At with a nil Option":     func() error { _, err := gocronlock.At(c, hourly, nil); return err },
 		"a schedule without times": func() error {
-			_, err := made(t)(gocronlock.At(c, never{})).Lock(t.Context(),
-				job)
+			_, err := made(t)(gocronlock.At(c, never{})).Lock(t.Context(), job)
 			return err
 		},
 		"Hold without a client": func() error { _, err := gocronlock.Hold(nil, time.Hour); return err },
 		"a hold of no time":     func() error { _, err := gocronlock.Hold(c.Locker(), 0); return err },
 		"a hold of more than a year": func() error {
-			_, err := gocronlock.Hold(c.Locker(),
-				367*24*time.Hour)
+			_, err := gocronlock.Hold(c.Locker(), 367*24*time.Hour)
 			return err
 		},
 		"NewElector without a client": func() error { _, err := gocronlock.NewElector[any](nil, job); return err },

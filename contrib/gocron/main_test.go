@@ -55,9 +55,7 @@ func pool(file string) (*sql.DB, error) {
 func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(sqlite.New(open(t, file)), dblock.WithTTL(time.Second))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, c.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c
 }
 
@@ -65,9 +63,7 @@ func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {
 func scheduler(t testing.TB, option gocron.SchedulerOption) gocron.Scheduler {
 	s, err := gocron.NewScheduler(option)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, s.Shutdown())
-	})
+	t.Cleanup(func() { assert.NoError(t, s.Shutdown()) })
 	return s
 }
 

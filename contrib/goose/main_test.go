@@ -104,17 +104,13 @@ func (k kind) create(t *testing.T) string {
 func (d database) open(t *testing.T) *sql.DB {
 	db, err := sql.Open(d.driver, d.name)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, db.Close())
-	})
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	return db
 }
 
 func (d database) client(t *testing.T, db *sql.DB) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(d.new(db), dblock.WithTTL(5*time.Second))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, c.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c
 }

@@ -39,9 +39,7 @@ func open(t *testing.T, db *sql.DB, options ...dblock.Option) *dblock.Client[*sq
 	t.Helper()
 	client, err := dblock.New(sqlite.New(db), append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, client.Close(context.WithoutCancel(t.Context())))
-	})
+	t.Cleanup(func() { assert.NoError(t, client.Close(context.WithoutCancel(t.Context()))) })
 	return client
 }
 

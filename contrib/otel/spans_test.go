@@ -109,8 +109,7 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	sdk := newTelemetry(t)
 	db := database(t)
 	told := make(chan struct{}, 9)
-	after := observe.Observer{AcquireEnd: func(context.Context, observe.Attempt,
-		observe.AcquireResult) {
+	after := observe.Observer{AcquireEnd: func(context.Context, observe.Attempt, observe.AcquireResult) {
 		told <- struct{}{}
 	}}
 	client := open(t, db, dblock.WithObserver(observe.All(after, dblockotel.Observer(sdk.with()...))),

@@ -195,8 +195,6 @@ func (d database) open(t *testing.T) *sql.DB {
 func (d database) client(t *testing.T) *dblock.Client[*sql.Tx] {
 	c, err := dblock.New(d.new(d.open(t)), dblock.WithTTL(time.Second))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, c.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c
 }

@@ -51,9 +51,7 @@ func (d database) run(t *testing.T, limit *riverlock.Middleware) setting {
 	s.events, stop = s.Subscribe(river.EventKindJobCompleted, river.EventKindJobFailed, river.EventKindJobSnoozed)
 	t.Cleanup(stop)
 	require.NoError(t, s.Start(context.Background()))
-	t.Cleanup(func() {
-		assert.NoError(t, s.StopAndCancel(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, s.StopAndCancel(context.Background())) })
 	return s
 }
 
@@ -159,9 +157,7 @@ func TestWhatTheJobReturnsIsPassedOn(t *testing.T) {
 		}
 	}
 	func() {
-		defer func() {
-			assert.Equal(t, recover(), "boom", "a panic did not pass through")
-		}()
+		defer func() { assert.Equal(t, recover(), "boom", "a panic did not pass through") }()
 		_ = work(riverlock.Limit{Key: "customer/42", Permits: 1}, func(context.Context) error { panic("boom") })
 	}()
 	l, err := c.TryLock(t.Context(), permitOf42)

@@ -76,9 +76,7 @@ func (s *stage) open(pool *pgxpool.Pool) keeper {
 	s.Helper()
 	k, err := open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(s, err)
-	s.Cleanup(func() {
-		assert.NoError(s, k.Close(context.Background()))
-	})
+	s.Cleanup(func() { assert.NoError(s, k.Close(context.Background())) })
 	return k
 }
 

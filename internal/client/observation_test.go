@@ -58,9 +58,7 @@ func (d *diary) observer() *observe.Observer {
 		AcquireEnd: func(ctx context.Context, a observe.Attempt, r observe.AcquireResult) {
 			d.add("end %s %d %v under %v after %v", a.Name, r.Token, kind(r.Err), ctx.Value(mark{}), r.Took)
 		},
-		HoldEnd: func(r observe.HoldResult) {
-			d.add("over %s %d %v after %v", r.Name, r.Token, kind(r.Err), r.Held)
-		},
+		HoldEnd:  func(r observe.HoldResult) { d.add("over %s %d %v after %v", r.Name, r.Token, kind(r.Err), r.Held) },
 		Listener: func(up bool, err error) { d.add("listener %t %v", up, err) },
 	}
 }

@@ -76,9 +76,7 @@ func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Cli
 		change(&config)
 	}
 	c := New(p, config)
-	t.Cleanup(func() {
-		assert.NoError(t, c.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c
 }
 

@@ -12,10 +12,8 @@ import (
 // linger, and not take the name though it is free.
 func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, l *Lock){
-		"unlocked": func(t *testing.T, l *Lock) {
-			assert.NoError(t, l.Unlock(t.Context()))
-		},
-		"lost": func(_ *testing.T, l *Lock) { l.client.ledger.Lose(errDisowned, l.hold) },
+		"unlocked": func(t *testing.T, l *Lock) { assert.NoError(t, l.Unlock(t.Context())) },
+		"lost":     func(_ *testing.T, l *Lock) { l.client.ledger.Lose(errDisowned, l.hold) },
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -138,9 +138,7 @@ func TestNoMoreStatementsThanSlots(t *testing.T) {
 		c := New(Config[string, string]{Run: s.run, Most: 10, Go: func(f func()) { go f() }})
 		var all sync.WaitGroup
 		for i := range 1000 {
-			all.Go(func() {
-				assert.NoError(t, assert.ErrOf(c.Do(t.Context(), fmt.Sprint(i))))
-			})
+			all.Go(func() { assert.NoError(t, assert.ErrOf(c.Do(t.Context(), fmt.Sprint(i)))) })
 		}
 		all.Wait()
 		if s.most > slots || len(s.sent()) > 102 {

@@ -53,13 +53,11 @@ func newWorld(t *testing.T) *world {
 	w.end = end
 	w.q = New(Config{
 		Clock: now, Closing: closing, Tidying: t.Context(), Go: calls.Go,
-		Register: func(_, attempt string) { w.register(attempt) },
-		Passing:  func(string) {},
-		Finish:   w.finish,
-		Abandon:  func(_ Session, _, attempt string, _ bool) { w.abandon(attempt) },
-		Deadlocked: func(deadlock.Cycle) error {
-			return errCycle
-		},
+		Register:   func(_, attempt string) { w.register(attempt) },
+		Passing:    func(string) {},
+		Finish:     w.finish,
+		Abandon:    func(_ Session, _, attempt string, _ bool) { w.abandon(attempt) },
+		Deadlocked: func(deadlock.Cycle) error { return errCycle },
 		GaveUp: func(_ Session, _ string, queued bool, cause error) error {
 			return fmt.Errorf("queued %v: %w", queued, cause)
 		},

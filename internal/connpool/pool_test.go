@@ -164,9 +164,7 @@ func TestABrokenConnectionIsReplacedOnceAndWithAllThatAreIdle(t *testing.T) {
 		defer c.Attend(ttl)()
 		all := make(chan struct{})
 		for range 3 {
-			go func() {
-				_ = c.Do(t.Context(), func(context.Context, *conn) error { <-all; return nil })
-			}()
+			go func() { _ = c.Do(t.Context(), func(context.Context, *conn) error { <-all; return nil }) }()
 		}
 		synctest.Wait()
 		close(all)

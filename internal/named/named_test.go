@@ -149,9 +149,7 @@ func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
 			t.Error("taken twice")
 		}
 		for _, p := range held {
-			all.Go(func() {
-				assert.NoError(t, p.Release(t.Context()))
-			})
+			all.Go(func() { assert.NoError(t, p.Release(t.Context())) })
 		}
 		all.Wait()
 		s.nothingLeft("0", "999")

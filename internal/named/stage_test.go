@@ -90,9 +90,7 @@ func (s stage) keeper(pool *sql.DB) *sessionlock.Keeper[string] { return s.keepe
 func (s stage) keeperFor(pool *sql.DB, absence time.Duration) *sessionlock.Keeper[string] {
 	k, err := named.Open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() {
-		assert.NoError(s.t, k.Close(context.Background()))
-	})
+	s.t.Cleanup(func() { assert.NoError(s.t, k.Close(context.Background())) })
 	return k
 }
 

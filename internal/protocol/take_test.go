@@ -75,8 +75,7 @@ func TestTake(t *testing.T) {
 			tab.now = began + 5
 		}, taking(request("b")), "takes 5: b=5"},
 		{"a cohort has a token for each member", requests(), func(tab *table) {
-			tab.Put(protocol.Row{Name: "n"}, nil,
-				nil)
+			tab.Put(protocol.Row{Name: "n"}, nil, nil)
 		},
 			taking(request("a", members(3))), "takes 0..2: a=0..2"},
 		{"tokens rise though the clock stands behind them", requests(request("a", members(3))), func(tab *table) {

@@ -197,16 +197,14 @@ func (c *check) rows() error {
 func (c *check) changes() error {
 	for _, p := range c.left.GonePlaces {
 		if !slices.ContainsFunc(c.before.places, func(was protocol.Place) bool {
-			return was.Ticket == p.Ticket &&
-				was.Attempt == p.Attempt
+			return was.Ticket == p.Ticket && was.Attempt == p.Attempt
 		}) {
 			return fmt.Errorf("place %s goes, and was none", p.Attempt)
 		}
 	}
 	for _, p := range c.left.PutPlaces {
 		if slices.ContainsFunc(c.before.places, func(was protocol.Place) bool {
-			return was.Ticket == p.Ticket ||
-				was.Attempt == p.Attempt
+			return was.Ticket == p.Ticket || was.Attempt == p.Attempt
 		}) {
 			return fmt.Errorf("place %s is put twice", p.Attempt)
 		}
@@ -398,8 +396,7 @@ func (c *check) state(r protocol.Request) {
 func (c *check) told() error {
 	for _, g := range c.left.Handoffs {
 		i := slices.IndexFunc(c.left.Told, func(t protocol.Told) bool {
-			return t.Session == g.Session &&
-				t.Hint.Attempt == g.Attempt
+			return t.Session == g.Session && t.Hint.Attempt == g.Attempt
 		})
 		switch told := i >= 0; {
 		case told == (g.Session == c.step.self):

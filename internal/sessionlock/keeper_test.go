@@ -302,9 +302,7 @@ func TestMoreNamesThanWaiters(t *testing.T) {
 		assert.Equal(b, b.most, MaxWaiters, "waiters at a time")
 		time.Sleep(linger)
 		synctest.Wait()
-		b.do(func() {
-			assert.Equal(b, b.waiters, 0, "idle waiters stay")
-		})
+		b.do(func() { assert.Equal(b, b.waiters, 0, "idle waiters stay") })
 	})
 }
 

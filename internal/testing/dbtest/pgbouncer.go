@@ -59,9 +59,7 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 	require.NoError(t, errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.Own(dir)))
 	p := &program.Program{As: as, Dir: dir, Args: []string{binary, "-q", file}}
 	require.NoError(t, p.Start())
-	t.Cleanup(func() {
-		assert.NoError(t, p.Kill(), "dbtest: stop PgBouncer")
-	})
+	t.Cleanup(func() { assert.NoError(t, p.Kill(), "dbtest: stop PgBouncer") })
 	u, err := postgresURL(d.DSN)
 	require.NoError(t, err)
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)

@@ -158,16 +158,10 @@ func TestAWrongShortWayIsSeen(t *testing.T) {
 			}
 		},
 		"a lease forgotten": func(d *double) {
-			d.take = func(n *protocol.Name, _ driver.Request,
-				_ driver.Grant) {
-				n.Ends = 0
-			}
+			d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Ends = 0 }
 		},
 		"a rest forgotten": func(d *double) {
-			d.take = func(n *protocol.Name, _ driver.Request,
-				_ driver.Grant) {
-				n.Rests = 0
-			}
+			d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Rests = 0 }
 		},
 		"a place that counts once": func(d *double) {
 			d.join = func(n *protocol.Name) {
@@ -179,10 +173,8 @@ func TestAWrongShortWayIsSeen(t *testing.T) {
 		"a place at the head": func(d *double) {
 			d.join = func(n *protocol.Name) { n.Head--; n.PutPlaces[0].Ticket = n.Head }
 		},
-		"a capacity forgotten": func(d *double) { d.join = func(n *protocol.Name) { n.Capacity = 0 } },
-		"a head that passes over a place": func(d *double) {
-			d.join = func(n *protocol.Name) { n.Head = n.Next }
-		},
+		"a capacity forgotten":            func(d *double) { d.join = func(n *protocol.Name) { n.Capacity = 0 } },
+		"a head that passes over a place": func(d *double) { d.join = func(n *protocol.Name) { n.Head = n.Next } },
 		"waiters left behind": func(d *double) {
 			d.remove = func(result *protocol.Result) { result.Next = nil }
 		},

@@ -133,8 +133,7 @@ func (j *journal) broken(row protocol.Row, r driver.Removal, attempt string) {
 	for reason, tokens := range j.aims {
 		if len(tokens) > 0 && strings.HasSuffix(r.Event.Detail, ": "+reason) && !b.Has(tokens[0]) &&
 			!slices.ContainsFunc(j.cohorts, func(c breach) bool {
-				return c.name == r.Name && c.Has(tokens[0]) &&
-					c.Has(r.Token)
+				return c.name == r.Name && c.Has(tokens[0]) && c.Has(r.Token)
 			}) {
 			j.world.fail("Break takes token %d, and was meant for %d", r.Token, tokens[0])
 		}

@@ -18,8 +18,7 @@ func (w *world) work() bool {
 	if w.rng.IntN(2) == 0 { // it is over sooner than a cohort
 		s,
 			any = one(w, some(w.statements, func(s *statement) bool {
-			return can(s) &&
-				(s.kind == "describe" || s.kind == "break")
+			return can(s) && (s.kind == "describe" || s.kind == "break")
 		}))
 	}
 	if !any {
@@ -54,8 +53,7 @@ func (w *world) work() bool {
 // tell connects a listener, or delivers a hint.
 func (w *world) tell() bool {
 	l, any := one(w, some(w.listeners, func(l *listener) bool {
-		return !l.m.mute() &&
-			(!l.connected || len(l.hints) > 0)
+		return !l.m.mute() && (!l.connected || len(l.hints) > 0)
 	}))
 	if !any {
 		return false
@@ -138,8 +136,7 @@ func (w *world) fault() bool {
 		s.lose()
 	case 3: // a statement is refused
 		s, any := one(w, some(w.statements, func(s *statement) bool {
-			return !s.left && !s.done && !s.about.reads &&
-				!s.m.mute()
+			return !s.left && !s.done && !s.about.reads && !s.m.mute()
 		}))
 		if !any {
 			return false

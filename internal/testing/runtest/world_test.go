@@ -336,8 +336,7 @@ func (w *world) collect() {
 	w.listeners = append(w.listeners, connecting...)
 	w.listeners = slices.DeleteFunc(w.listeners, func(l *listener) bool { return l.over })
 	w.statements = slices.DeleteFunc(w.statements, func(s *statement) bool {
-		return s.left &&
-			(s.done || s.about.served)
+		return s.left && (s.done || s.about.served)
 	})
 	for _, do := range finished {
 		do()

@@ -189,8 +189,7 @@ func usedAfterUnlockTx(t *testing.T, e *env) {
 			return err
 		}},
 		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l *dblock.Lock) error {
-			return l.Extend(brief(t),
-				2*time.Hour)
+			return l.Extend(brief(t), 2*time.Hour)
 		}},
 		"Record": {nil, func(l *dblock.Lock) error { return l.Record(brief(t), "test", "") }},
 		"Detach": {nil, func(l *dblock.Lock) error { return l.Detach(brief(t), time.Hour) }},

@@ -122,8 +122,7 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 	} {
 		for _, same := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, same context %v", s.name, same), func(t *testing.T) {
-				e.endEachStatement(t, a, other,
-					s, same)
+				e.endEachStatement(t, a, other, s, same)
 			})
 		}
 	}

@@ -431,8 +431,7 @@ func racedCohorts(t *testing.T, e *env) {
 		remove := func(r driver.Removal) {
 			var n []driver.Handoff
 			if err := unlessBusy(func() (err error) {
-				n, _, err = drivertest.Remove(brief(t), l.Backend,
-					r)
+				n, _, err = drivertest.Remove(brief(t), l.Backend, r)
 				return
 			}); err != nil {
 				t.Error(err)
@@ -448,8 +447,7 @@ func racedCohorts(t *testing.T, e *env) {
 		all.Go(func() { remove(protocol.Undo(s, "n", r.Attempt)) })
 		all.Go(func() {
 			if err := unlessBusy(func() (err error) {
-				grant, outcome, err = drivertest.Join(brief(t), l.Backend,
-					other)
+				grant, outcome, err = drivertest.Join(brief(t), l.Backend, other)
 				return
 			}); err != nil {
 				t.Error(err)

@@ -27,9 +27,7 @@ func Elsewhere[TX any](
 	client := func(place string) *dblock.Client[TX] {
 		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithLogger(testlog.New(t.Output(), t.Error)))
 		require.NoError(t, err)
-		t.Cleanup(func() {
-			assert.NoError(t, c.Close(context.Background()))
-		})
+		t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 		return c
 	}
 	a, b, other := client(places[0]), client(places[0]), client(places[1])
@@ -95,8 +93,7 @@ func Elsewhere[TX any](
 	if did("LockAll", err); err == nil {
 		did("LockAll", all.Unlock(ctx))
 	}
-	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	})
 	if did("OncePer", err); !ran {

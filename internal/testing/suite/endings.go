@@ -49,9 +49,7 @@ func unlockTwice(t *testing.T, e *env) {
 	l := lock(t, b, "at once")
 	var all sync.WaitGroup
 	for range 16 {
-		all.Go(func() {
-			assert.NoError(t, l.Unlock(context.Background()))
-		})
+		all.Go(func() { assert.NoError(t, l.Unlock(context.Background())) })
 	}
 	all.Wait()
 	e.free(t, "at once")
@@ -122,9 +120,7 @@ func closeTwice(t *testing.T, e *env) {
 	lock(t, c, "held")
 	var all sync.WaitGroup
 	for range 8 {
-		all.Go(func() {
-			assert.NoError(t, c.Close(context.Background()))
-		})
+		all.Go(func() { assert.NoError(t, c.Close(context.Background())) })
 	}
 	all.Wait()
 	assert.NoError(t, c.Close(context.Background()))
@@ -176,9 +172,7 @@ func closeUnderLoad(t *testing.T, e *env) {
 		return e.number(t, "SELECT count(DISTINCT name) FROM dblock_waiters WHERE name <> ''") == 3
 	})
 	for _, c := range clients {
-		all.Go(func() {
-			assert.NoError(t, c.Close(context.Background()))
-		})
+		all.Go(func() { assert.NoError(t, c.Close(context.Background())) })
 	}
 	all.Wait()
 	e.empty(t)

@@ -99,8 +99,7 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 
 func everydayJobs(t *testing.T, c Client) {
 	job := func(err error, options ...jobs.Option) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			return err
 		}, options...)
 	}

@@ -123,9 +123,7 @@ func guardTooLate(t *testing.T, e *env) {
 			for _, made := range []string{"never", "before the snapshot", "after the snapshot"} {
 				t.Run(kind+", guard made "+made, func(t *testing.T) {
 					held, holder := e.takeFor(t, a, name+kind+made, takeover)
-					makeGuard := func() {
-						require.NoError(t, a.makeGuard(t.Context(), held))
-					}
+					makeGuard := func() { require.NoError(t, a.makeGuard(t.Context(), held)) }
 					if made == "before the snapshot" {
 						makeGuard()
 					}

@@ -95,8 +95,7 @@ func listensAfterLateBeat(t *testing.T, e *env) {
 	server.sees(t, "an answer that is late", func() bool { return server.held })
 	e.moveClients(t, interval)
 	server.sees(t, "a heartbeat on a second connection", func() bool {
-		return len(server.beats) == 2 &&
-			server.beats[1] > 0
+		return len(server.beats) == 2 && server.beats[1] > 0
 	})
 	before := server.beats[0]
 	server.mu.Lock()

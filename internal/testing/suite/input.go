@@ -69,8 +69,7 @@ func badLocks(t *testing.T, e *env) {
 			"TryLock": func() error { _, err := c.TryLock(ctx, name, options...); return err },
 			"Do": func() error {
 				do = c.Do(ctx, name, func(context.Context, *dblock.Lock) error {
-					t.Errorf("%s: Do ran its function",
-						what)
+					t.Errorf("%s: Do ran its function", what)
 					return nil
 				}, options...)
 				return do

@@ -146,8 +146,7 @@ func onceAtAgain(t *testing.T, e *env) {
 	slots := e.times(t, 3)
 	trouble := errors.New("trouble")
 	for _, slot := range slots[:2] {
-		ran, err := a.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		ran, err := a.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock, time.Time) error {
 			return trouble
 		})
 		if !ran {
@@ -174,8 +173,7 @@ func onceAtAlone(t *testing.T, e *env) {
 	ran, err := a.OnceAt(t.Context(), "job", slots[0], func(context.Context, *dblock.Lock, time.Time) error {
 		at(t, b, "job", slots[0], false)
 		at(t, b, "job", slots[1], false)
-		if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			return nil
 		}); ran || err != nil {
 			t.Errorf("OncePer beside it: %v, %v", ran, err)
@@ -193,8 +191,7 @@ func onceAtAndPer(t *testing.T, e *env) {
 	c := e.client(t)
 	per := func(name string, interval time.Duration, want bool) {
 		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error {
 			return nil
 		})
 		if ran != want || err != nil {

@@ -97,8 +97,7 @@ func every(t *testing.T, e *env) {
 	slots := make(chan time.Time, 9)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Every(ctx, "job", interval, func(_ context.Context, _ *dblock.Lock,
-			slot time.Time) error {
+		ended <- c.Every(ctx, "job", interval, func(_ context.Context, _ *dblock.Lock, slot time.Time) error {
 			slots <- slot
 			return nil
 		})
@@ -115,8 +114,7 @@ func retryFailed(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	trouble := errors.New("trouble")
 	job := func(c Client, err error, options ...jobs.Option) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			return err
 		}, options...)
 	}
@@ -141,8 +139,7 @@ func retryFailed(t *testing.T, e *env) {
 	}
 	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context, _ *dblock.Lock,
 		_ time.Time) error {
-		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			return trouble
 		}, jobs.RetryFailed(3, 0))
 		if ran {
@@ -154,8 +151,7 @@ func retryFailed(t *testing.T, e *env) {
 	}
 	func() { // a panic is a failure
 		defer func() { _ = recover() }()
-		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			panic("panic")
 		})
 	}()
@@ -165,14 +161,12 @@ func retryFailed(t *testing.T, e *env) {
 		}
 	}
 	e.free(t, "once/other")
-	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	})
 	is(t, err, dblock.ErrInvalidOption)
 	for _, name := range []string{"", strings.Repeat("n", 251)} {
-		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			return nil
 		})
 		is(t, err, dblock.ErrInvalidName)
@@ -194,8 +188,7 @@ func retryDead(t *testing.T, e *env) {
 		end <- err
 	}()
 	within(t, soon, "the run begins", began)
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	}, jobs.RetryFailed(3, 0)); ran || err != nil {
 		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
@@ -203,17 +196,14 @@ func retryDead(t *testing.T, e *env) {
 	e.end(t, e.session(t, "once/job"))
 	is(t, within(t, patience, "the run is told", end), dblock.ErrLost)
 	eventually(t, patience, "the lock is free", func() bool {
-		return e.session(t, "once/job") == "" ||
-			e.reclaimed(t, b, "once/job")
+		return e.session(t, "once/job") == "" || e.reclaimed(t, b, "once/job")
 	})
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	}); ran || err != nil {
 		t.Errorf("without RetryFailed: %v, %v", ran, err)
 	}
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	}, jobs.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("with RetryFailed: %v, %v", ran, err)
@@ -253,8 +243,7 @@ func intervalChanges(t *testing.T, e *env) {
 	day := e.slotWith(t, 20_000, 5)
 	run := func(name string, interval time.Duration, want bool, options ...jobs.Option) {
 		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error {
 			return nil
 		}, options...)
 		if err != nil || ran != want {
@@ -373,8 +362,7 @@ func listJobs(t *testing.T, e *env) {
 		t.Errorf("%+v, before any has run", listed)
 	}
 	for _, name := range []string{"a real job", "zeta"} {
-		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 			return nil
 		}); !ran || err != nil {
 			t.Fatal(ran, err)

@@ -37,29 +37,16 @@ func inOtherDatabase(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l, share := lock(t, c, name), lock(t, c, name+" shared", dblock.Shared())
 		for what, call := range map[string]func(ctx context.Context, tx Tx) error{
-			"LockTx": func(ctx context.Context, tx Tx) error {
-				return c.LockTx(ctx, tx,
-					"known")
-			},
-			"TryLockTx": func(ctx context.Context, tx Tx) error {
-				return c.TryLockTx(ctx, tx,
-					"known")
-			},
-			"LockTx of a new name": func(ctx context.Context, tx Tx) error {
-				return c.LockTx(ctx, tx,
-					"new "+name)
-			},
+			"LockTx":               func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "known") },
+			"TryLockTx":            func(ctx context.Context, tx Tx) error { return c.TryLockTx(ctx, tx, "known") },
+			"LockTx of a new name": func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, "new "+name) },
 			"LockTx of what is held there": func(ctx context.Context, tx Tx) error {
-				return c.LockTx(ctx, tx,
-					"held there")
+				return c.LockTx(ctx, tx, "held there")
 			},
-			"Guard":            func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, l) },
-			"Guard of a share": func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, share) },
-			"UnlockTx":         func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, l) },
-			"UnlockTx of a share": func(ctx context.Context, tx Tx) error {
-				return c.UnlockTx(ctx, tx,
-					share)
-			},
+			"Guard":               func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, l) },
+			"Guard of a share":    func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, share) },
+			"UnlockTx":            func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, l) },
+			"UnlockTx of a share": func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, share) },
 		} {
 			tx := beginTx(t, there, level)
 			assert.ErrorIs(t, call(brief(t), tx), dblock.ErrConfig, what, "in a transaction of another database")

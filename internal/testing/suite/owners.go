@@ -153,9 +153,7 @@ func doWithinDo(t *testing.T, e *env) {
 	}
 	e.free(t, "done")
 	func() {
-		defer func() {
-			assert.Equal(t, recover(), "oh", "the panic did not come through")
-		}()
+		defer func() { assert.Equal(t, recover(), "oh", "the panic did not come through") }()
 		_ = c.Do(t.Context(), "done", func(context.Context, *dblock.Lock) error { panic("oh") })
 	}()
 	e.free(t, "done")

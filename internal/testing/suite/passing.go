@@ -222,9 +222,7 @@ func brokenWhileDetached(t *testing.T, e *env) {
 		r := e.relay(t, how, 4)
 		l := r.second(t)
 		a := e.app(t, 5)
-		a.hook(fakedb.After(describes, sync.OnceFunc(func() {
-			assert.NoError(t, l.Record(t.Context(), "note", ""))
-		})))
+		a.hook(fakedb.After(describes, sync.OnceFunc(func() { assert.NoError(t, l.Record(t.Context(), "note", "")) })))
 		if n, err := e.clientOf(t, a).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
 			t.Fatal(how, n, err)
 		}

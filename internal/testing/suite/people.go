@@ -84,9 +84,7 @@ func (e *env) each(t testing.TB, query, arg string, f func(scan func(...any))) {
 	require.NoError(t, err, query)
 	defer rows.Close()
 	for rows.Next() {
-		f(func(into ...any) {
-			require.NoError(t, rows.Scan(into...), query)
-		})
+		f(func(into ...any) { require.NoError(t, rows.Scan(into...), query) })
 	}
 	require.NoError(t, rows.Err())
 }

@@ -167,8 +167,7 @@ func panicKept(t *testing.T, e *env) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock,
-				time.Time) error {
+			_, _ = c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error {
 				panicsHere(value)
 				return nil
 			})
@@ -233,8 +232,7 @@ func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, st
 	ended := make(chan error, len(clients))
 	for _, c := range clients {
 		go func() {
-			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, _ *dblock.Lock,
-				slot time.Time) error {
+			ended <- c.EveryAt(ctx, "job", schedule, func(_ context.Context, _ *dblock.Lock, slot time.Time) error {
 				slots <- slot
 				return nil
 			})
@@ -264,8 +262,7 @@ func everyAt(t *testing.T, e *env) {
 		t.Errorf("it ran %v, want %v", slot, due)
 	}
 	stop()
-	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	}), dblock.ErrInvalidOption)
 }

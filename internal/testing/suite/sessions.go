@@ -26,8 +26,7 @@ var sessions = inPlaces(own{
 	}},
 	{"a dead holder makes way for Lock", func(t *testing.T, e *env) {
 		deadHolder(t, e, func(c Client) *dblock.Lock {
-			return granted(t, soon, locking(context.Background(), c,
-				"orphaned"))
+			return granted(t, soon, locking(context.Background(), c, "orphaned"))
 		})
 	}},
 	{"a dead holder makes way for a sweep of the reaper", func(t *testing.T, e *env) {

@@ -107,8 +107,7 @@ func Run(t *testing.T, w Wiring) {
 var alone = inPlaces(own{
 	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
 	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) {
-		exclusion(t, e, 4, 64,
-			1)
+		exclusion(t, e, 4, 64, 1)
 	}},
 	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
 })
@@ -147,9 +146,7 @@ func (w Wiring) tests() []placed {
 	var readOnlys own
 	for _, s := range w.ReadOnly {
 		readOnlys = append(readOnlys, test{"a database that is read-only by " + s.Name + " is told as such at once",
-			func(t *testing.T, e *env) {
-				readOnly(t, e, s)
-			}})
+			func(t *testing.T, e *env) { readOnly(t, e, s) }})
 	}
 	return inPlaces(settings, readOnlys)
 }

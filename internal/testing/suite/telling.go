@@ -43,8 +43,7 @@ func toldForEver(t *testing.T, e *env) {
 	waiter := e.line(t, "held 0", 1, []Client{b}, background)
 	unlock(t, locks[0])
 	unlock(t, granted(t, soon, waiter[0]))
-	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock,
-		time.Time) error {
+	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
 		return nil
 	}); !ran || err != nil {
 		t.Errorf("the job ran: %t, %v", ran, err)

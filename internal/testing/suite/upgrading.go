@@ -114,8 +114,7 @@ func laterVersion(t *testing.T, e *env) {
 	is(t, err, nil)
 	is(t, all.Unlock(t.Context()), nil)
 	for range 2 {
-		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock,
-			time.Time) error {
+		_, err = old.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
 			return nil
 		})
 		is(t, err, nil)

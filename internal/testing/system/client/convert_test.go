@@ -48,8 +48,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 		shared  bool // afterwards
 	}{
 		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
-		"upgrade": {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context,
-			l lock) error {
+		"upgrade": {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error {
 			return l.TryUpgrade(ctx)
 		}, false},
 		"raise": {nil, func(ctx context.Context, l lock) error {
@@ -202,8 +201,6 @@ func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Op
 	t.Helper()
 	client, err := dblock.New(engine, options...)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, client.Close(context.Background()))
-	})
+	t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
 	return client
 }

@@ -37,9 +37,7 @@ func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 		t.Cleanup(func() { _ = tx.Rollback() })
 		return tx
 	}
-	lockTx := func(tx *sql.Tx) {
-		require.NoError(t, client.LockTx(t.Context(), tx, "n"))
-	}
+	lockTx := func(tx *sql.Tx) { require.NoError(t, client.LockTx(t.Context(), tx, "n")) }
 	var attempt string
 	first := begin()
 	s.lockTx = func(tx *sql.Tx, may driver.Pass) (driver.State, bool, error) {

@@ -73,9 +73,7 @@ func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 		Backend: fakedb.Hooked(engine.Backend, d.hook), Transactions: d,
 	})
 	require.NoError(t, err)
-	defer func() {
-		assert.NoError(t, client.Close(context.Background()))
-	}()
+	defer func() { assert.NoError(t, client.Close(context.Background())) }()
 	inTx := func(do func(tx *sql.Tx) error) error {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)

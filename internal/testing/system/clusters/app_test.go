@@ -158,8 +158,7 @@ func onMySQL(way, dsn string, single bool, options ...dblock.Option) (*app, erro
 	if single {
 		engine = append(engine, mysql.SingleWriter())
 	}
-	a, err := appOf(way, mysql.New(pool, engine...), single, func(ctx context.Context) (*sql.Tx,
-		error) {
+	a, err := appOf(way, mysql.New(pool, engine...), single, func(ctx context.Context) (*sql.Tx, error) {
 		return pool.BeginTx(ctx, nil)
 	}, func(tx *sql.Tx) transaction { return sqlTx{tx} }, options...)
 	return a.over(func() { _ = pool.Close() }, err)

@@ -137,8 +137,7 @@ func early(refusals []refusal, out, faults []span, ttl time.Duration) (bad []ref
 			excuses = slices.Concat(out, faults)
 		}
 		if !slices.ContainsFunc(excuses, func(s span) bool {
-			return s.from < r.to && r.from < s.to &&
-				s.length() >= ttl
+			return s.from < r.to && r.from < s.to && s.length() >= ttl
 		}) {
 			bad = append(bad, r)
 		}

@@ -389,8 +389,7 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	kindsOf := map[string]int{}
 	if !r.durable || r.lagging { // what it held is gone with the commits that the failover has lost, or not there yet
 		bad = slices.DeleteFunc(bad, func(f refusal) bool {
-			return errors.Is(f.err, dblock.ErrLost) ||
-				errors.Is(f.err, dblock.ErrNotHeld)
+			return errors.Is(f.err, dblock.ErrLost) || errors.Is(f.err, dblock.ErrNotHeld)
 		})
 	}
 	for _, f := range r.refusals {

@@ -142,9 +142,7 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 	one(t, func(w world) {
 		p := w.party()
 		func() {
-			defer func() {
-				assert.Equal(w, recover(), "boom", "recovered")
-			}()
+			defer func() { assert.Equal(w, recover(), "boom", "recovered") }()
 			_ = p.Campaign(w.Context(), name, func(context.Context, *election.Term) error { panic("boom") })
 		}()
 		l, err := p.client.TryLock(w.Context(), name)

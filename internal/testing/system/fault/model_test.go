@@ -89,8 +89,7 @@ var lockModel = porcupine.Model{
 			return here, lockState{others, s.token}
 		}
 		at, _ := slices.BinarySearchFunc(others, in.holder, func(a, b holder) int {
-			return cmp.Compare(a.name,
-				b.name)
+			return cmp.Compare(a.name, b.name)
 		})
 		return here, lockState{slices.Insert(others, at, in.holder), token}
 	},

@@ -69,9 +69,7 @@ func (b *bank) freeForTransactions(names []string) {
 	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl})
 	require.NoError(b, err)
 	if !within(patience, func() bool {
-		err = d.within(b.Context(), func(tx *sql.Tx) error {
-			return d.client.TryLockTx(b.Context(), tx, names...)
-		})
+		err = d.within(b.Context(), func(tx *sql.Tx) error { return d.client.TryLockTx(b.Context(), tx, names...) })
 		return err == nil
 	}) {
 		b.find(stuck, "%v", err)

@@ -171,8 +171,7 @@ func lostEnqueueCancelled(w *world) {
 	// The caller may have left while it asked anew: what came of that is given back when it is
 	// answered.
 	eventually(w, "nothing is granted to a caller that has gone", func() bool {
-		return !w.isHeld(lostName) &&
-			w.waiters(lostName) == 0
+		return !w.isHeld(lostName) && w.waiters(lostName) == 0
 	})
 	f.exit()
 	holder.exit()

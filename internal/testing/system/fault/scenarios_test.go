@@ -84,8 +84,7 @@ func scenariosRound(w *world) {
 	most := int(w.length.Seconds()) * atOnce / 5 // a scenario takes some 5 s
 	if w.bug != "" {
 		beside, alone, most = slices.DeleteFunc(beside, func(s scenario) bool {
-			return s.where != network ||
-				s.name[:8] != "a holder"
+			return s.where != network || s.name[:8] != "a holder"
 		}), nil, 1
 	}
 	play := func(s scenario) {

@@ -125,9 +125,7 @@ func TestEnginesMayDiffer(t *testing.T) {
 			onDatabase(t, dbtest.SQLite(t), realTTL)}
 		c, err := quorum.New(nodes, quorum.WithQuarantine(realQuarantine))
 		require.NoError(t, err)
-		defer func() {
-			assert.NoError(t, c.Close(t.Context()))
-		}()
+		defer func() { assert.NoError(t, c.Close(t.Context())) }()
 		assert.ErrorIs(t, assert.ErrOf(c.TryLock(t.Context(), "")), dblock.ErrInvalidName, "no name")
 		for until := time.Now().Add(20 * time.Second); ; { // a machine may be too busy to answer in a node's time limit
 			_, err := c.TryLock(t.Context(), "n")

@@ -202,9 +202,7 @@ func countOnce(ctx context.Context, b driver.Backend, pool *sql.DB, session stri
 		}
 	}
 	var n, token int64
-	err := insist(ctx, func() error {
-		return pool.QueryRowContext(ctx, "SELECT n, token FROM count").Scan(&n, &token)
-	})
+	err := insist(ctx, func() error { return pool.QueryRowContext(ctx, "SELECT n, token FROM count").Scan(&n, &token) })
 	if err == nil && token >= grant.Token {
 		err = fmt.Errorf("token %d after %d", grant.Token, token)
 	}

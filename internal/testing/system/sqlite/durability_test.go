@@ -100,8 +100,7 @@ func TestWhatMayBeLostWithTheMachineDoesNotWaitForTheDiskInWALMode(t *testing.T)
 				t.Helper()
 				levels := p.levelsOf(f, step)
 				if len(levels) == 0 || slices.ContainsFunc(levels, func(l int64) bool {
-					return l != want &&
-						l != c.set
+					return l != want && l != c.set
 				}) || !slices.Contains(levels, want) {
 					t.Errorf("%s: committed with synchronous=%v, want %d", what, levels, want)
 				}

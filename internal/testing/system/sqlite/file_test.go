@@ -40,16 +40,14 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 				for name, call := range map[string]func() error{
 					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
 					"Take": func() error {
-						_, _, err := drivertest.Take(t.Context(), f,
-							request("n", s))
+						_, _, err := drivertest.Take(t.Context(), f, request("n", s))
 						return err
 					},
 					"Look":    func() error { _, err := f.Read(t.Context(), s, []string{"n"}, 0); return err },
 					"Release": func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
 					"Guard":   func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
 					"ReleaseTx": func() error {
-						return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{},
-							nil)
+						return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil)
 					},
 					"LockTx": func() error {
 						_, _, err := f.tx().LockTx(t.Context(), late, "n", func(string, int, any) bool { return false },

@@ -24,9 +24,7 @@ func smallDisk(t *testing.T) string {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skipf("a disk that is full is a small tmpfs, and to mount one takes root and CAP_SYS_ADMIN: mount: %v", err)
 	}
-	t.Cleanup(func() {
-		assert.NoError(t, syscall.Unmount(dir, 0))
-	})
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(dir, 0)) })
 	return dir
 }
 
@@ -43,9 +41,7 @@ func fill(t *testing.T, dir string) (free func()) {
 		require.ErrorIs(t, err, syscall.ENOSPC)
 	}
 	require.NoError(t, file.Close())
-	return func() {
-		require.NoError(t, os.Remove(path))
-	}
+	return func() { require.NoError(t, os.Remove(path)) }
 }
 
 // On a full disk nothing is granted that is not written, nothing that was granted is lost, and both

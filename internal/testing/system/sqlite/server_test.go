@@ -111,9 +111,7 @@ func openPool(t *testing.T, path, query string) *sql.DB {
 	}
 	db, err := sql.Open(driverName, "file:"+path+"?"+query)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, db.Close())
-	})
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	return db
 }
 
@@ -129,9 +127,7 @@ func (f *fixture) exec(query string, args ...any) {
 func (f *fixture) number(query string, args ...any) int64 {
 	f.t.Helper()
 	var n int64
-	err := insist(f.t.Context(), func() error {
-		return f.pool.QueryRowContext(f.t.Context(), query, args...).Scan(&n)
-	})
+	err := insist(f.t.Context(), func() error { return f.pool.QueryRowContext(f.t.Context(), query, args...).Scan(&n) })
 	require.NoError(f.t, err)
 	return n
 }
