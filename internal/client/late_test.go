@@ -30,28 +30,31 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 	})
 }
 
-// The session's deadline has passed, and nobody has noticed: its alarm is late.
+// The session's deadline has passed, and its alarm is late.
 func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
-	for what, do := range map[string]func(c *Client, h *ledger.Hold){
-		"entered again": func(c *Client, h *ledger.Hold) {
+	for what, do := range map[string]func(t *testing.T, c *Client, h *ledger.Hold){
+		"entered again": func(t *testing.T, c *Client, h *ledger.Hold) {
 			if entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.Owner); entered != nil ||
 				err != nil {
 				t.Errorf("entered again: %v, %v", entered, err)
 			}
 		},
-		"unlocked": func(c *Client, h *ledger.Hold) {
+		"unlocked": func(t *testing.T, c *Client, h *ledger.Hold) {
 			assert.ErrorIs(t, c.unlock(t.Context(), h), ErrLost, "unlocked")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var now atomic.Int64
-			read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
-			c := newPaperClient(t, newPaper(), func(config *Config) { config.Clock, config.TTL = read, 24*time.Hour })
-			h := acquire(t, t.Context(), c, "n").hold
-			now.Store(int64(h.In.Deadline()))
-			require.NoError(t, h.In.Context().Err(), "the session has noticed by itself")
-			do(c, h)
-			c.ledger.Lose(session.ErrExpired, h)
+			synctest.Test(t, func(t *testing.T) {
+				var now atomic.Int64
+				read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
+				c := newPaperClient(t, newPaper(), func(c *Config) { c.Clock, c.TTL = read, 24*time.Hour })
+				h := acquire(t, t.Context(), c, "n").hold
+				synctest.Wait() // until the session has its connection
+				now.Store(int64(h.In.Deadline()))
+				require.NoError(t, h.In.Context().Err(), "the session has noticed by itself")
+				do(t, c, h)
+				c.ledger.Lose(session.ErrExpired, h)
+			})
 		})
 	}
 }
