@@ -52,7 +52,7 @@ func (w *watch) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil && db.Transient(err) && (!first || db.Begun()): // a failover
+		case ctx.Err() == nil && db.Transient(err) && (!first || db.HadSession()): // a failover
 			store.Pause(ctx, 100*time.Millisecond)
 		default:
 			return err

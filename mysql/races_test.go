@@ -453,7 +453,7 @@ func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 				row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
 				for _, wait := range []bool{false, true} {
 					r := b.request("n")
-					r.Wait = wait
+					r.Patient = wait
 					got := <-start(t, func(ctx context.Context) (bool, error) {
 						_, taken, err := drivertest.Take(ctx, b, r)
 						return taken, err

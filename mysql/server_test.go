@@ -125,7 +125,7 @@ func (s server) actor(t *testing.T) actor {
 }
 
 func (a actor) request(name string) driver.Request {
-	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id(), Wait: true}
+	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id(), Patient: true}
 }
 
 // units is a request for units of a name.

@@ -53,7 +53,7 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 	if result, err := e.takeFree(ctx, r); result.Done() || err != nil {
 		return result, err
 	}
-	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
+	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Patient)
 	if err == nil && !there {
 		_, err = e.queries().MakeRow(ctx, r.Name)
 	}
@@ -103,7 +103,7 @@ func (n nowait) ExecContext(ctx context.Context, text string, args ...any) (sql.
 
 // joinQueue adds a place to the queue of a name that is held as a whole.
 func (e *engine) joinQueue(ctx context.Context, r driver.Request) (result protocol.Result, joined bool, err error) {
-	if r.Units > 0 || !r.Wait || !e.side.Attended() {
+	if r.Units > 0 || !r.Patient || !e.side.Attended() {
 		return result, false, nil
 	}
 	members := max(r.Members, 1)

@@ -89,7 +89,7 @@ var takes = map[string]take{
 		return taken, err
 	},
 	"return of the same owner": func(g guardian) (bool, error) {
-		back := driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1", Wait: true}
+		back := driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1", Patient: true}
 		result, err := driver.Do(g.Context(), g, protocol.Reenter{Request: back})
 		return result.Done(), err
 	},

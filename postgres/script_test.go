@@ -120,7 +120,7 @@ func (s *script) exec(sql string) {
 }
 
 func request(session, attempt string) driver.Request {
-	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Wait: true}
+	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Patient: true}
 }
 
 func (s *script) take(r driver.Request) driver.Grant {

@@ -33,14 +33,14 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, More: more,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-		LockTimeout: e.lockTimeoutFor(r.Wait),
+		LockTimeout: e.lockTimeoutFor(r.Patient),
 	})
 	if r.Units > 0 {
 		run = e.alone
 		take = query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of),
-			LockTimeout: e.lockTimeoutFor(r.Wait),
+			LockTimeout: e.lockTimeoutFor(r.Patient),
 		})
 	}
 	for range 1 + remakes { // the first statement may only make the row
@@ -65,7 +65,7 @@ func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, e
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Members: int32(max(r.Members, 1)), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		MinHold: r.MinHold.Microseconds(), Units: int32(r.Units), Capacity: int32(r.Of),
-		LockTimeout: e.lockTimeoutFor(r.Wait),
+		LockTimeout: e.lockTimeoutFor(r.Patient),
 	}).found(new(postgresdb.JoinQueueRow), &queued)
 	switch err := e.alone(ctx, join); {
 	case err != nil:

@@ -65,7 +65,7 @@ type scene struct {
 }
 
 func (s *scene) request(session string) driver.Request {
-	return driver.Request{Name: s.name, Session: session, Attempt: s.name + session, Wait: true}
+	return driver.Request{Name: s.name, Session: session, Attempt: s.name + session, Patient: true}
 }
 
 func (s *scene) take(session string) protocol.Op { return protocol.Take{Request: s.request(session)} }

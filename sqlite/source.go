@@ -37,7 +37,7 @@ func (s source) placeOf(row sqlitedb.PlacesRow) protocol.Place {
 		Request: protocol.Request{
 			Name: s.name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
 			Members: int(row.Members), Lease: microseconds(row.Lease), Metadata: row.Metadata,
-			MinHold: microseconds(row.MinHold), Units: int(row.Units), Of: int(row.Capacity), Wait: true,
+			MinHold: microseconds(row.MinHold), Units: int(row.Units), Of: int(row.Capacity), Patient: true,
 		},
 		Ticket: row.Ticket, Since: row.EnqueuedAt, Alive: row.Alive,
 	}

@@ -25,7 +25,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner,
 		}
 		defer leave()
 	}
-	r.Host, r.Thread, r.Wait = o.Host, o.Thread, wait
+	r.Host, r.Thread, r.Patient = o.Host, o.Thread, wait
 	policy := store.Trying
 	if wait {
 		policy = store.Waiting
@@ -37,7 +37,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner,
 			return h, nil
 		}
 		if errors.Is(err, driver.ErrBusy) {
-			r.Wait = false // a long transaction: from now on only knock
+			r.Patient = false // a long transaction: from now on only knock
 			seen = seen || wait
 			if !wait { // look first from now on: the look names the holder
 				c.ledger.SetContended(r.Name, true)

@@ -57,7 +57,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 	requests := make([]driver.Request, len(wants))
 	for i, w := range wants {
 		requests[i] = w.Request
-		requests[i].Wait = wait
+		requests[i].Patient = wait
 	}
 	for {
 		all, failed, err := c.gather(ctx, requests, o, wait)
@@ -300,6 +300,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 func (l *Lock) simple() bool {
 	h := l.hold
 	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil &&
-		!h.Grant.Contended && !h.Member.Shared() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain &&
+		!h.Grant.Contended && !h.Member.InOpenCohort() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain &&
 		l.client.ledger.State(h.Attempt) == ledger.Held
 }

@@ -157,7 +157,7 @@ func (c *Client) lengthen(ctx context.Context, session string, d time.Duration) 
 // given it. It retries until Close. After that the session expires.
 func (c *Client) endSession(id string) {
 	c.store.Go(func() {
-		_ = c.store.Retry(c.store.Background, store.Background, func() error { return c.sessions.Remove(id) })
+		_ = c.store.Retry(c.store.Background, store.Undoing, func() error { return c.sessions.Remove(id) })
 	})
 }
 
@@ -173,7 +173,7 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 		return nil, err
 	}
 	defer c.store.Done()
-	r := driver.Request{Name: name, Wait: true}
+	r := driver.Request{Name: name, Patient: true}
 	ctx, obs := c.tellStart(ctx, attemptAt(&r, true))
 	h, err := c.resumeDetached(ctx, &r, token)
 	if err != nil {
@@ -234,7 +234,7 @@ func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to d
 	c.undo(k, func() {
 		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 		defer cancel()
-		_ = c.store.Retry(within, store.Background, func() error {
+		_ = c.store.Retry(within, store.Undoing, func() error {
 			_, err := s.Do(c.store.Tidying, protocol.Move{Held: held, To: back, Self: s.ID})
 			if errors.Is(err, driver.ErrNotHeld) {
 				return nil

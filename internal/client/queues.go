@@ -40,7 +40,7 @@ func (c *Client) gaveUp(in cohort.Session, name string, queued bool, cause error
 // is closed once that has succeeded or failed. nil: the member is the only holder already, or has
 // the lock no more.
 func (c *Client) split(h *ledger.Hold) <-chan struct{} {
-	if !h.Member.Shared() {
+	if !h.Member.InOpenCohort() {
 		return nil
 	}
 	return h.Member.Split(func(d driver.Detachment) bool { return c.detach(h, d) })
@@ -52,7 +52,7 @@ func (c *Client) detach(h *ledger.Hold, d driver.Detachment) (inQueue bool) {
 	held := h.Held()
 	within, cancel := contract.UntilClosed(c.store.Tidying, h.In.Context())
 	defer cancel()
-	return c.store.Retry(within, store.Background, func() error {
+	return c.store.Retry(within, store.Undoing, func() error {
 		_, err := h.In.Do(c.store.Tidying, protocol.Detach{Held: held, Member: d})
 		switch {
 		case err == nil:

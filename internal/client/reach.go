@@ -50,7 +50,7 @@ func (c *Client) Observer() observe.Observer {
 // Connect opens the client's first session, unless it had one. Connect retries for a TTL, whereas
 // Acquire fails at once while the database is away.
 func (c *Client) Connect(ctx context.Context) error {
-	if c.store.Begun() {
+	if c.store.HadSession() {
 		return nil
 	}
 	err := c.store.Insist(ctx, func(ctx context.Context) error {

@@ -40,7 +40,7 @@ func (c *Client) undo(k *ledger.Attempt, f func()) {
 func (c *Client) giveBack(s *store.Session, k *ledger.Attempt) {
 	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 	defer cancel()
-	_ = c.store.Retry(within, store.Background, func() error {
+	_ = c.store.Retry(within, store.Undoing, func() error {
 		err := c.leave(s, k)
 		switch {
 		case err == nil:

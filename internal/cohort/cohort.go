@@ -16,7 +16,7 @@ const maxMembers = 256
 type cohort struct {
 	key
 	queues  *Queues
-	shared  bool // its requests are plain, and others may join it while it gathers
+	open    bool // its requests are plain, and others may join it while it gathers
 	state   state
 	attempt string
 	place   *wait.Waiter
@@ -26,7 +26,7 @@ type cohort struct {
 
 	grant  driver.Grant
 	asked  time.Duration // by the clock, before the statement that returned the grant was sent
-	served chan struct{} // closed when the cohort has the lock no more; nil: it is not shared
+	served chan struct{} // closed when the cohort has the lock no more; nil: it is not open
 	split  chan struct{} // closed when a split has ended; nil: none has begun
 	rest   *cohort       // the parked members behind the present one; nil: there are none
 }
@@ -60,7 +60,7 @@ func (c *cohort) begin(g driver.Grant, asked time.Duration) bool {
 	if c.members == 1 {
 		c.move(settle)
 	}
-	if c.shared {
+	if c.open {
 		c.served = make(chan struct{})
 		c.queues.serving[c.key] = c
 	}
@@ -73,7 +73,7 @@ func (c *cohort) serve() {
 	m := c.waiting[0]
 	c.waiting = c.waiting[1:]
 	c.present, m.token = m, c.grant.Token
-	if c.shared {
+	if c.open {
 		m.token = c.grant.First + int64(m.at)
 	}
 	m.turn <- nil

@@ -37,9 +37,9 @@ func (m *Member) Grant() (g driver.Grant, asked time.Duration) {
 	return m.cohort.grant, m.cohort.asked
 }
 
-// Shared reports whether the lock was granted to a cohort that several requests could join: the
+// InOpenCohort reports whether the lock was granted to a cohort that several requests could join: the
 // database may show another owner as its holder.
-func (m *Member) Shared() bool { return m != nil && m.cohort.shared }
+func (m *Member) InOpenCohort() bool { return m != nil && m.cohort.open }
 
 // Pass gives the lock to the next member. It returns false if none follows: then the caller
 // releases the lock in the database, and calls Leave. Pass waits for the end of a Split, after
@@ -150,7 +150,7 @@ func (c *cohort) end() {
 
 // leave ends a cohort that has the lock. MUST be called with mu locked.
 func (c *cohort) leave() {
-	if c.move(leave) && c.shared {
+	if c.move(leave) && c.open {
 		if c.queues.serving[c.key] == c {
 			delete(c.queues.serving, c.key)
 		}
@@ -164,7 +164,7 @@ func (c *cohort) leave() {
 func (c *cohort) detachment() driver.Detachment {
 	if c.rest == nil && len(c.waiting) > 0 {
 		c.rest = &cohort{
-			key: c.key, queues: c.queues, shared: true, state: parked, attempt: deadlock.NewAttempt(""),
+			key: c.key, queues: c.queues, open: true, state: parked, attempt: deadlock.NewAttempt(""),
 			waiting: c.waiting,
 		}
 		c.rest.number()

@@ -62,7 +62,7 @@ type Queues struct {
 
 	mu        sync.Mutex      // protects the fields below, and every cohort and member
 	gathering map[key]*cohort // the cohort that is sent next; a key with nil: a statement is in flight
-	serving   map[key]*cohort // the shared cohort that has the lock
+	serving   map[key]*cohort // the open cohort that has the lock
 }
 
 // key is a name in a session.
@@ -76,7 +76,7 @@ func New(config Config) *Queues {
 	return &Queues{config: config, gathering: map[key]*cohort{}, serving: map[key]*cohort{}}
 }
 
-// Busy reports whether a shared cohort has a name, or requests it.
+// Busy reports whether an open cohort has a name, or requests it.
 func (q *Queues) Busy(in Session, name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,7 +146,7 @@ func (q *Queues) gather(in Session, m *Member) (first bool) {
 	k := key{in, m.request.Name}
 	c, busy := q.gathering[k]
 	if c == nil {
-		c = &cohort{key: k, queues: q, shared: true}
+		c = &cohort{key: k, queues: q, open: true}
 		q.gathering[k] = c
 	}
 	m.cohort = c
@@ -190,7 +190,7 @@ func (q *Queues) linger(in Session, name string) {
 	}
 }
 
-// served returns a channel that is closed when the shared cohort that has a name has it no more;
+// served returns a channel that is closed when the open cohort that has a name has it no more;
 // nil: no cohort has it.
 func (q *Queues) served(in Session, name string) <-chan struct{} {
 	q.mu.Lock()
@@ -214,7 +214,7 @@ func (q *Queues) next(in Session, name string) (*cohort, driver.Request) {
 	}
 	q.gathering[k] = nil
 	if len(c.waiting) > maxMembers {
-		more := &cohort{key: k, queues: q, shared: true, waiting: slices.Clone(c.waiting[maxMembers:])}
+		more := &cohort{key: k, queues: q, open: true, waiting: slices.Clone(c.waiting[maxMembers:])}
 		more.number()
 		q.gathering[k] = more
 		c.waiting = c.waiting[:maxMembers]

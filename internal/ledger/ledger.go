@@ -400,7 +400,7 @@ func (l *Ledger) Crowded(o Owner) []*Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all(func(h *Hold) bool {
-		return h.state == Held && h.Owner.Host == o.Host && h.Owner.Thread == o.Thread && h.Member.Shared()
+		return h.state == Held && h.Owner.Host == o.Host && h.Owner.Thread == o.Thread && h.Member.InOpenCohort()
 	})
 }
 

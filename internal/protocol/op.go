@@ -18,10 +18,10 @@ type Op interface {
 }
 
 // Waits reports whether the statements of an op may wait for a row that another transaction has
-// locked. A request says so itself (Request.Wait). All other ops may wait.
+// locked. A request says so itself (Request.Patient). All other ops may wait.
 func Waits(op Op) bool {
 	r, asks := op.(interface{ request() Request })
-	return !asks || r.request().Wait
+	return !asks || r.request().Patient
 }
 
 // Together returns ops as they run in one transaction. If there are several, each release is Idle.

@@ -45,7 +45,7 @@ type Request struct {
 	MinHold time.Duration
 	Units   int  // 0: the whole name, exclusive; otherwise a share of so many units
 	Of      int  // with Units: the number of units that the request states; Units ≤ Of
-	Wait    bool // false: no statement waits for a row that an open transaction has locked (ErrBusy)
+	Patient bool // false: no statement waits for a row that an open transaction has locked (ErrBusy)
 }
 
 // members returns the number of members, at least 1.

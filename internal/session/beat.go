@@ -142,7 +142,7 @@ func (h *heart) beatOverPool() {
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.interval)
 		defer cancel()
-		err := h.send(ctx, h.store.Beat)
+		err := h.send(ctx, h.engine.Beat)
 		h.post(func() {
 			h.overPool = false
 			if err != nil {

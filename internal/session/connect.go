@@ -70,7 +70,7 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 		h.work.Go(func() {
 			within, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			up, err := h.store.Upkeep(within, h.ID)
+			up, err := h.engine.Upkeep(within, h.ID)
 			outcomes <- outcome{up, err}
 		})
 	}

@@ -63,8 +63,8 @@ var (
 	ErrKilled  = errors.New("the database declared the session dead")
 )
 
-// Store is the part of an engine that a session needs.
-type Store interface {
+// Engine is the part of an engine that a session needs.
+type Engine interface {
 	OpenSession(ctx context.Context, s driver.Session) error
 	Upkeep(ctx context.Context, session string) (driver.Upkeep, error)
 	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
@@ -92,7 +92,7 @@ type Config struct {
 type Session struct {
 	ID string
 
-	store  Store
+	engine Engine
 	config Config
 	ctx    context.Context // ends with the session; its cause is the reason
 	end    context.CancelCauseFunc
@@ -107,13 +107,13 @@ type Session struct {
 }
 
 // Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
-func Open(ctx context.Context, store Store, config Config) (*Session, error) {
+func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 	s := &Session{
-		ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1),
+		ID: rand.Text(), engine: engine, config: config, check: make(chan struct{}, 1),
 		line: line{over: func() {}}, relined: make(chan struct{}),
 	}
 	sent := config.Clock.Now()
-	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App,
+	err := engine.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App,
 		TTL: config.TTL})
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (s *Session) Tried() time.Duration {
 
 // Ping sends a heartbeat over the application's pool. ErrKilled where the session is dead.
 func (s *Session) Ping(ctx context.Context) error {
-	return s.sendAt(ctx, s.config.Clock.Now(), s.store.Beat)
+	return s.sendAt(ctx, s.config.Clock.Now(), s.engine.Beat)
 }
 
 // Check requests a heartbeat and a reconciliation now.

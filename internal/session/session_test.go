@@ -167,12 +167,12 @@ func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 	return startOn(t, s, s)
 }
 
-func startOn(t *testing.T, store Store, s *server) (*Session, func(time.Duration)) {
+func startOn(t *testing.T, engine Engine, s *server) (*Session, func(time.Duration)) {
 	t.Helper()
 	var mu sync.Mutex
 	var slept time.Duration
 	began := time.Now()
-	session, err := Open(t.Context(), store, Config{
+	session, err := Open(t.Context(), engine, Config{
 		TTL: ttl, Beating: quiet, Connecting: quiet,
 		Clock: clock.Func(func() time.Duration {
 			mu.Lock()

@@ -24,7 +24,7 @@ func (s *Session) OnSideConn(ctx context.Context, do func(ctx context.Context, u
 	within, cancel := context.WithTimeout(ctx, sideConnShare*s.config.TTL/beatsPerTTL)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	err := s.store.OnSideConn(within, do)
+	err := s.engine.OnSideConn(within, do)
 	if errors.Is(err, driver.ErrUnavailable) {
 		s.Check()
 	}

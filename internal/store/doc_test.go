@@ -44,7 +44,7 @@ func TestEveryFailureIsInTheTable(t *testing.T) {
 		t.Run(row[1], func(t *testing.T) {
 			var now time.Duration
 			s := New(full{}, Config{TTL: time.Minute, Clock: clock.Func(func() time.Duration { return now })})
-			s.begun.Store(true)
+			s.hadSession.Store(true)
 			s.served.Store(row[1] != "ErrDenied, as the first answer")
 			err := s.interpret(t.Context(), t.Context(), failures[row[1]])
 			assert.Equal(t, []string{"nothing", "something", "unsure"}[ResidueOf(err)], row[3], "it leaves")

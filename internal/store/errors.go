@@ -29,25 +29,25 @@ var (
 	ErrPlaceGone   error = again{"the place in the queue is gone"}
 )
 
-// isOutage reports whether an error says that the database cannot serve now. begun: the client has
+// isOutage reports whether an error says that the database cannot serve now. hadSession: the client has
 // had a session, so that a failover must have left it at a server that accepts no writes.
-func isOutage(err error, begun bool) bool {
-	return errors.Is(err, driver.ErrUnavailable) || begun && errors.Is(err, driver.ErrReadOnly)
+func isOutage(err error, hadSession bool) bool {
+	return errors.Is(err, driver.ErrUnavailable) || hadSession && errors.Is(err, driver.ErrReadOnly)
 }
 
 // isTransient reports whether a retry of one of the client's own statements may succeed.
-func isTransient(err error, begun bool) bool {
-	return isRace(err) || isOutage(err, begun)
+func isTransient(err error, hadSession bool) bool {
+	return isRace(err) || isOutage(err, hadSession)
 }
 
 // isRace reports whether a statement lost a race or met a locked row.
 func isRace(err error) bool { return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) }
 
 // Outage reports whether an error says that the database cannot serve now.
-func (s *Store) Outage(err error) bool { return isOutage(err, s.Begun()) }
+func (s *Store) Outage(err error) bool { return isOutage(err, s.HadSession()) }
 
 // Transient reports whether a retry of one of the client's own statements may succeed.
-func (s *Store) Transient(err error) bool { return isTransient(err, s.Begun()) }
+func (s *Store) Transient(err error) bool { return isTransient(err, s.HadSession()) }
 
 // Refusal reports whether a statement of several requests was refused, and may be accepted without
 // one of them: nothing was done, and the error is neither an outage nor a lost race.

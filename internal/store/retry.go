@@ -28,11 +28,11 @@ type Policy struct {
 // Outages says which outages a policy repeats.
 type Outages int
 
-// EveryOutage retries all outages, OnceBegun those of a client that has had a session, NoOutage
+// EveryOutage retries all outages, AfterSession those of a client that has had a session, NoOutage
 // none.
 const (
 	EveryOutage Outages = iota
-	OnceBegun
+	AfterSession
 	NoOutage
 )
 
@@ -41,16 +41,16 @@ var (
 	// Patient is for calls that a lock depends on.
 	Patient = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond}
 	// Waiting is for a Lock, which waits in a queue.
-	Waiting = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Waits: true, Outages: OnceBegun}
+	Waiting = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Waits: true, Outages: AfterSession}
 	// Trying is for a TryLock. A row may be locked by a transaction of dblock's own, which is
 	// short. A transaction that has it for longer than half a second is the application's.
-	Trying = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Races: 10, Outages: OnceBegun}
+	Trying = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Races: 10, Outages: AfterSession}
 	// Quick is for calls that no lock depends on.
 	Quick = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Tries: 5}
 	// Briefly is for rows that another transaction has locked for a moment.
 	Briefly = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Outages: NoOutage}
-	// Background is for undoing when no caller waits any more.
-	Background = Policy{First: 20 * time.Millisecond, Longest: 500 * time.Millisecond, Endless: true}
+	// Undoing is for undoing when no caller waits any more.
+	Undoing = Policy{First: 20 * time.Millisecond, Longest: 500 * time.Millisecond, Endless: true}
 	// Behind is for releases behind a transaction of the application's, whose end is not notified.
 	Behind = Policy{First: time.Millisecond, Longest: 250 * time.Millisecond, Endless: true}
 )
@@ -109,7 +109,7 @@ func (t *Tries) outage(err error, now time.Duration) (tooLong bool) {
 	if !t.away {
 		t.away, t.since = true, now
 	}
-	never := t.policy.Outages == NoOutage || t.policy.Outages == OnceBegun && !t.store.Begun()
+	never := t.policy.Outages == NoOutage || t.policy.Outages == AfterSession && !t.store.HadSession()
 	return never || errors.Is(err, errExhausted) || now-t.since >= t.store.config.TTL
 }
 

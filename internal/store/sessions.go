@@ -136,7 +136,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 	first := m.latest == nil
 	m.latest = s
 	m.mu.Unlock()
-	m.store.begun.Store(true)
+	m.store.hadSession.Store(true)
 	// The session ends with the client, even if other parts do not end.
 	stop := context.AfterFunc(m.store.Tidying, func() { in.End(contract.ErrClosed) })
 	m.running.Go(func() {

@@ -36,12 +36,12 @@ type Engine interface {
 // Store is the database of one client.
 type Store struct {
 	*Calls
-	Engine   Engine
-	names    driver.Names
-	config   Config
-	begun    atomic.Bool  // the client has had a session
-	served   atomic.Bool  // the database has answered a statement
-	database atomic.Value // identifies the database, as its schema says: a string
+	Engine     Engine
+	names      driver.Names
+	config     Config
+	hadSession atomic.Bool  // the client has had a session
+	served     atomic.Bool  // the database has answered a statement
+	database   atomic.Value // identifies the database, as its schema says: a string
 }
 
 // New makes the store of a client. It does no I/O.
@@ -49,8 +49,8 @@ func New(engine driver.Backend, config Config) *Store {
 	return &Store{Calls: NewCalls(), Engine: engine, names: engine, config: config}
 }
 
-// Begun reports whether the client has ever had a session.
-func (s *Store) Begun() bool { return s.begun.Load() }
+// HadSession reports whether the client has ever had a session.
+func (s *Store) HadSession() bool { return s.hadSession.Load() }
 
 // Look reads the state of a name as a session sees it. For session "" the state is without the
 // places of this client, which may be thousands.

@@ -102,7 +102,7 @@ func (w *world) expires(session string, want bool) {
 
 // whole is a request for a name.
 func whole(name, session string) driver.Request {
-	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Wait: true}
+	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Patient: true}
 }
 
 // units is a request for units of a name.

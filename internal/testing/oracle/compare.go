@@ -153,7 +153,7 @@ func samePlace(a, b protocol.Place) bool {
 		return false
 	}
 	for _, p := range []*protocol.Place{&a, &b} {
-		p.Since, p.Ticket, p.Name, p.Wait, p.Members = 0, 0, "", false, max(p.Members, 1)
+		p.Since, p.Ticket, p.Name, p.Patient, p.Members = 0, 0, "", false, max(p.Members, 1)
 		p.Metadata = strings.ReplaceAll(p.Metadata, " ", "")
 	}
 	return a == b

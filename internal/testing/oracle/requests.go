@@ -54,7 +54,7 @@ func (c *comparison) asks(name string) driver.Request {
 	r := driver.Request{
 		Name: name, Session: c.session(), Host: fmt.Sprintf("host%d", c.IntN(2)), Thread: fmt.Sprintf("thread%d",
 			c.IntN(2)),
-		Attempt: crand.Text(), Wait: true,
+		Attempt: crand.Text(), Patient: true,
 	}
 	kind := c.kind(name)
 	switch {
@@ -164,7 +164,7 @@ func (c *comparison) pass(name string) {
 	c.Helper()
 	for range 3 {
 		c.joins(driver.Request{Name: name, Session: c.session(), Attempt: crand.Text(), Members: 1 + c.IntN(3),
-			Wait: true})
+			Patient: true})
 	}
 	for range 3 {
 		row, _ := c.memory.Row(name)
@@ -178,7 +178,7 @@ func (c *comparison) pass(name string) {
 func (c *comparison) edges(name string) {
 	c.Helper()
 	whole := func(session string) driver.Request {
-		return driver.Request{Name: name, Session: session, Attempt: crand.Text(), Wait: true}
+		return driver.Request{Name: name, Session: session, Attempt: crand.Text(), Patient: true}
 	}
 	holder, other := c.sessions[0], c.sessions[1]
 	r := whole(holder)
@@ -255,7 +255,7 @@ func (c *comparison) convert(name string) {
 		case 3:
 			return protocol.Raise{Held: lock, To: lock.Token + by}
 		case 4:
-			behind := driver.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt, Wait: true}
+			behind := driver.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt, Patient: true}
 			behind.Members = members // those behind it that still wait
 			d := driver.Detachment{Token: lock.Token - (h.token - member), Host: "member", Thread: "t", Behind: behind}
 			return protocol.Detach{Held: lock, Member: d}

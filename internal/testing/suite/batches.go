@@ -281,7 +281,7 @@ func leaveMany(t *testing.T, e *env) {
 	}
 	reader := func(session, attempt string) driver.Request {
 		return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1,
-			Of: driver.Readers, Wait: true}
+			Of: driver.Readers, Patient: true}
 	}
 	writer := func(session, attempt string) driver.Request {
 		r := reader(session, attempt)
@@ -333,7 +333,7 @@ func batchPasses(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	waited, _ := e.takeFor(t, a, "waited", takeover{})
 	request := func(name string) driver.Request {
-		return driver.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(), Wait: true}
+		return driver.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(), Patient: true}
 	}
 	if _, outcome, err := drivertest.Join(brief(t), a.Backend, request("waited")); err != nil ||
 		outcome != protocol.Queued {

@@ -57,7 +57,7 @@ func (l *line) session() string {
 // request is one for the whole name. Its thread is its attempt.
 func request(session, attempt string) driver.Request {
 	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Members: 1,
-		Wait: true}
+		Patient: true}
 }
 
 // cohort is one of several members.

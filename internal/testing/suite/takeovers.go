@@ -100,7 +100,7 @@ func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (driver.Held
 func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (driver.Held, driver.Holder) {
 	t.Helper()
 	r := driver.Request{Name: name, Session: session, Host: "h", Thread: id(), Attempt: id(), Lease: w.lease,
-		Wait: true}
+		Patient: true}
 	if r.Units = w.units; w.units > 0 {
 		r.Of = driver.Readers
 	}

@@ -18,7 +18,7 @@ func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	require.NoError(t, err)
 	defer tx.Rollback()
 	r := request("n", s)
-	r.Wait = false
+	r.Patient = false
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if grants, _, err := drivertest.Batch(ctx, f, []driver.Request{request("m", s), r}, nil); !errors.Is(err,

@@ -148,7 +148,7 @@ func (f *fixture) lapse(session string) {
 }
 
 func request(name, session string) driver.Request {
-	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Wait: true}
+	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Patient: true}
 }
 
 // shared is a request for units of a name.

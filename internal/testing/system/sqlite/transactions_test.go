@@ -98,7 +98,7 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 					tx := f.begin()
 					require.NoError(t, step(t.Context(), f, tx, held))
 					r := request("other", s)
-					r.Wait = false
+					r.Patient = false
 					if _, taken, err := drivertest.Take(t.Context(), other, r); taken ||
 						!errors.Is(err, driver.ErrBusy) {
 						t.Fatalf("another wrote: %v, %v", taken, err)
@@ -408,7 +408,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 			writer := other.pin()
 			writer.exec("BEGIN IMMEDIATE")
 			r := request("n", s)
-			r.Wait = false
+			r.Patient = false
 			busy := func(who string) {
 				t.Helper()
 				if _, taken, err := drivertest.Take(t.Context(), f, r); taken || !errors.Is(err, driver.ErrBusy) {
