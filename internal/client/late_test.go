@@ -19,7 +19,7 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPaperClient(t, newPaper(), nil)
 		h := acquire(t, t.Context(), c, "n").hold
-		if !c.ledger.Take(h, ledger.Lose) {
+		if !c.ledger.EndBy(h, ledger.Lose) {
 			t.Fatal("it was not held")
 		}
 		unlocked := make(chan error, 1)

@@ -31,7 +31,7 @@ func TestAGuardDoesNotBeginOnceTheLockIsBeingReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPaperClient(t, newPaper(), nil)
 		l := acquire(t, t.Context(), c, "n")
-		if !c.ledger.Take(l.hold, ledger.Unlock) { // Unlock goes on after this moment
+		if !c.ledger.EndBy(l.hold, ledger.Unlock) { // Unlock goes on after this moment
 			t.Fatal("it is not held")
 		}
 		guarded := make(chan error, 1)

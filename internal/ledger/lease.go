@@ -7,7 +7,9 @@ import (
 )
 
 // LeaseEnd returns when a fixed lease expires here that was requested at asked and granted at now:
-// with the same margin as that of a session.
+// early by a hundredth of the lease, for clocks that differ in rate, and by two round trips. A
+// session is trusted by the same rule (package session), but for at least three quarters of its
+// TTL.
 func LeaseEnd(lease, asked, now time.Duration) time.Duration {
 	return asked + lease - lease/100 - 2*(now-asked)
 }

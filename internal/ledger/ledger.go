@@ -225,8 +225,8 @@ func (l *Ledger) remove(h *Hold, e Event) bool {
 	return true
 }
 
-// Take is remove for a caller that has not locked mu.
-func (l *Ledger) Take(h *Hold, e Event) bool {
+// EndBy is remove for a caller that has not locked mu.
+func (l *Ledger) EndBy(h *Hold, e Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.remove(h, e)

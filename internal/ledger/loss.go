@@ -15,6 +15,15 @@ import (
 
 var errGrantedAgain = errors.New("the database granted the name again")
 
+// How a hold ends:
+//
+//	LoseSession, a fixed lease, Lose  -> revoke -> cut -> End
+//	Rely, of a later grant            -> cut -> End
+//	Drop (Unlock), Lend (LockTx)      -> EndBy -> End
+//
+// EndBy and revoke remove the hold from the table, so that one of them ends it. cut leaves
+// the context of a hold that UnlockTx has released open for a TTL. End ends the context.
+
 // ErrReleasedTx: UnlockTx was called, and only Guard shows whether its transaction was rolled back.
 var ErrReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call Guard first", driver.ErrNotHeld)
 
@@ -75,7 +84,11 @@ func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
 func (l *Ledger) revoke(reason error, holds ...*Hold) (lost []*Hold) {
 	hows := make(map[*Hold]Ending, len(holds))
 	for _, h := range holds {
-		if how, taken := l.forfeit(h, reason); taken {
+		l.mu.Lock()
+		how := h.ending(reason)
+		ended := l.remove(h, how.Event)
+		l.mu.Unlock()
+		if ended {
 			l.cut(h, how)
 			hows[h] = how
 		}
@@ -89,18 +102,9 @@ func (l *Ledger) revoke(reason error, holds ...*Hold) (lost []*Hold) {
 	return lost
 }
 
-// forfeit removes a hold that has ended without Unlock, and returns how it ends. It returns false
-// if the hold was removed before.
-func (l *Ledger) forfeit(h *Hold, reason error) (how Ending, taken bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	how = h.ending(reason)
-	return how, l.remove(h, how.Event)
-}
-
-// cut ends the context of a hold that was removed. The context of a hold that UnlockTx has released
-// stays open for a TTL, or until Unlock or Close: the Commit that released it may be reading its
-// answer with that context.
+// cut ends the context of a hold that was removed. The context of a hold that UnlockTx has
+// released stays open for a TTL, or until Unlock or Close: the Commit that released it may be
+// reading its answer with that context.
 func (l *Ledger) cut(h *Hold, how Ending) {
 	if !how.Released() {
 		l.End(h, how.Cause)
@@ -113,7 +117,7 @@ func (l *Ledger) cut(h *Hold, how Ending) {
 	}
 	h.until.silence()
 	leave := func() {
-		if l.Take(h, Finish) {
+		if l.EndBy(h, Finish) {
 			l.End(h, how.Cause)
 		}
 	}
@@ -132,7 +136,7 @@ func (l *Ledger) End(h *Hold, cause error) {
 // Drop removes a hold that is about to be released, and ends its context with a cause. It returns
 // false if the hold has ended already.
 func (l *Ledger) Drop(h *Hold, cause error) bool {
-	held := l.Take(h, Unlock)
+	held := l.EndBy(h, Unlock)
 	if held {
 		l.End(h, cause)
 	}
@@ -142,7 +146,7 @@ func (l *Ledger) Drop(h *Hold, cause error) bool {
 // Lend removes a lease from the holds that the client relies on, and keeps its attempt for a
 // transaction.
 func (l *Ledger) Lend(h *Hold) {
-	if l.Take(h, Lend) {
+	if l.EndBy(h, Lend) {
 		l.End(h, fmt.Errorf("%w: it stands behind a transaction", driver.ErrNotHeld))
 	}
 }

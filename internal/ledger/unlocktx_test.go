@@ -93,10 +93,10 @@ func TestWhatUnlockTxMayHaveReleasedIsFoundByNothing(t *testing.T) {
 		t.Error("what UnlockTx has not released is not found")
 	}
 	begin()(nil)
-	if how, taken := l.forfeit(h, errDisowned); !taken || !how.Released() || l.Empty() {
+	if lost := l.revoke(errDisowned, h); len(lost) > 0 || l.State(h.Attempt) != ReleasedTx || l.Empty() {
 		t.Error("a commit is not told from a loss")
 	}
-	if _, taken := l.forfeit(h, errDisowned); taken || found() || l.Of(h.In)["a"] != nil {
+	if lost := l.revoke(errDisowned, h); len(lost) > 0 || found() || l.Of(h.In)["a"] != nil {
 		t.Error("it is released twice, or still in a list")
 	}
 }

@@ -29,8 +29,8 @@ var (
 	ErrPlaceGone   error = again{"the place in the queue is gone"}
 )
 
-// isOutage reports whether an error says that the database cannot serve now. hadSession: the client has
-// had a session, so that a failover must have left it at a server that accepts no writes.
+// isOutage reports whether an error says that the database cannot serve now. hadSession: the client
+// has had a session, so that a failover must have left it at a server that accepts no writes.
 func isOutage(err error, hadSession bool) bool {
 	return errors.Is(err, driver.ErrUnavailable) || hadSession && errors.Is(err, driver.ErrReadOnly)
 }
