@@ -166,12 +166,12 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wai
 	}
 	r.Session, r.Attempt = s.ID, c.owners.Attempt(ctx, o)
 	k := c.ledger.Request(r.Name, r.Attempt)
-	got, taken := &receipt{}, false
+	got := &receipt{}
 	free := !c.ledger.Contended(r.Name) && !c.queues.Busy(s, r.Name)
 	if free { // as far as the client knows
-		got.Answer, taken, err = s.Take(ctx, r, true)
+		got.Answer, err = s.Take(ctx, r, true)
 	}
-	if err == nil && !taken {
+	if err == nil && !got.Taken() {
 		if free {
 			c.ledger.SetContended(r.Name, true)
 		}
@@ -203,13 +203,17 @@ func (c *Client) relyOrUndo(
 		err, got.Left = c.unreliable(r, got), store.Something
 		got.member.Leave(true)
 	}
-	switch {
-	case got.ended:
-	case got.Left == store.Nothing:
+	switch got.Left {
+	case store.Settled:
+	case store.Nothing:
 		c.ledger.Move(k, ledger.Finish)
 	default:
-		k.Answered = got.Answered
-		c.abandon(s, k, got.Left == store.Unsure)
+		c.undo(k, func() {
+			if got.Answered != nil {
+				<-got.Answered
+			}
+			c.giveBack(s, k, got.Left)
+		})
 	}
 	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
 		return nil, store.ErrSessionOver
@@ -235,8 +239,7 @@ func (c *Client) queueOrPeek(
 	ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner, wait bool,
 ) (*receipt, error) {
 	if o.Explicit && r.Units == 0 {
-		answer, back, err := s.Reenter(ctx, r)
-		if back || err != nil {
+		if answer, err := s.Reenter(ctx, r); answer.Taken() || err != nil {
 			return &receipt{Answer: answer}, err
 		}
 	}
@@ -284,7 +287,7 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 		case !is.free(r):
 			return &receipt{}, c.notAcquired(state, nil)
 		}
-		if answer, taken, err := s.Take(ctx, r, false); taken || err != nil {
+		if answer, err := s.Take(ctx, r, false); answer.Taken() || err != nil {
 			return &receipt{Answer: answer}, err
 		}
 		fails++
@@ -334,7 +337,7 @@ func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request,
 	}
 	m, err := c.queues.Join(ctx, s, r, holding)
 	if err != nil {
-		return &receipt{ended: true}, err
+		return &receipt{Answer: store.Answer{Left: store.Settled}}, err
 	}
 	got := &receipt{member: m}
 	got.Grant, got.Asked = m.Grant()

@@ -193,7 +193,7 @@ func (c *Client) takeBatch(
 			}
 			gap = true // the answer came after a lease had expired
 		}
-		c.abandon(s, attempts[i], false)
+		c.abandon(s, attempts[i], store.Something)
 	}
 	if err != nil && store.ResidueOf(err) == store.Unsure {
 		s.Check() // if the statement takes locks later, these are released

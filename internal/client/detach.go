@@ -106,7 +106,7 @@ func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Reque
 		c.ledger.Move(h.Attempt, ledger.Finish)
 		err = lost(err)
 	default:
-		c.abandon(h.In, h.Attempt, true)
+		c.abandon(h.In, h.Attempt, store.Unsure)
 	}
 	return err
 }

@@ -18,7 +18,6 @@ import (
 type receipt struct {
 	store.Answer
 	member *cohort.Member // waited for the lock; nil: it was granted without waiting
-	ended  bool           // package cohort has ended the attempt
 }
 
 // rely makes a hold of the grant that an attempt got, unless the grant came too late.

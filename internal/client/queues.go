@@ -18,8 +18,8 @@ func (c *Client) newQueues() *cohort.Queues {
 		Register: func(name, attempt string) { c.ledger.Request(name, attempt) },
 		Passing:  func(attempt string) { c.ledger.Move(c.ledger.Find("", attempt), ledger.Pass) },
 		Finish:   func(attempt string) { c.ledger.Move(c.ledger.Find("", attempt), ledger.Finish) },
-		Abandon: func(in cohort.Session, name, attempt string, inFlight bool) {
-			c.abandon(in.(*store.Session), c.ledger.Find(name, attempt), inFlight)
+		Abandon: func(in cohort.Session, name, attempt string, left store.Residue) {
+			c.abandon(in.(*store.Session), c.ledger.Find(name, attempt), left)
 		},
 		Deadlocked: c.config.Deadlocked,
 		GaveUp:     c.gaveUp,

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // reconcile compares the claims of a session in the database with the client's holds. A claim
@@ -43,7 +44,7 @@ func (c *Client) reconcile(
 		delete(believed, has.Attempt)
 		delete(overdue, has.Attempt)
 		if k := c.ledger.Found(has); k != nil {
-			c.abandon(s, k, false)
+			c.abandon(s, k, store.Something)
 		}
 	}
 	for _, k := range overdue { // the database has taken it away

@@ -23,7 +23,7 @@ func (c *Client) newTransactions() *tx.Transactions {
 		Acquire: func(ctx context.Context, name string) (*ledger.Hold, error) {
 			return c.acquire(ctx, &driver.Request{Name: name}, c.owners.Private(ctx), true)
 		},
-		Abandon:  func(s *store.Session, k *ledger.Attempt) { c.abandon(s, k, false) },
+		Abandon:  func(s *store.Session, k *ledger.Attempt) { c.abandon(s, k, store.Something) },
 		Refuse:   c.notAcquired,
 		Deadlock: func(o ledger.Owner, name string) error { return c.selfDeadlock(o, name, 0) },
 	})

@@ -9,20 +9,9 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// abandon undoes an attempt in the background: it releases the attempt's lock or place in the
-// queue. If unsure is true, the statement of the attempt may be in flight, and may run after
-// abandon has found nothing: the session's claims are listed afterwards, and again with each later
-// reconciliation. MUST be called within a call.
-func (c *Client) abandon(s *store.Session, k *ledger.Attempt, unsure bool) {
-	c.undo(k, func() {
-		if k.Answered != nil {
-			<-k.Answered
-		}
-		c.giveBack(s, k)
-		if unsure {
-			s.Check()
-		}
-	})
+// abandon undoes, in the background, whatever an attempt has left. MUST be called within a call.
+func (c *Client) abandon(s *store.Session, k *ledger.Attempt, left store.Residue) {
+	c.undo(k, func() { c.giveBack(s, k, left) })
 }
 
 // undo runs f in the background. After f nothing of the attempt is left. MUST be called within a
@@ -36,8 +25,10 @@ func (c *Client) undo(k *ledger.Attempt, f func()) {
 }
 
 // giveBack releases the lock or the place of an attempt until that succeeds or the session ends: no
-// error may leave a name held by an attempt that no caller knows of.
-func (c *Client) giveBack(s *store.Session, k *ledger.Attempt) {
+// error may leave a name held by an attempt that no caller knows of. If left is Unsure, the
+// statement of the attempt may run after giveBack has found nothing: the session's claims are
+// listed afterwards, and again with each later reconciliation.
+func (c *Client) giveBack(s *store.Session, k *ledger.Attempt, left store.Residue) {
 	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 	defer cancel()
 	_ = c.store.Retry(within, store.Undoing, func() error {
@@ -50,6 +41,9 @@ func (c *Client) giveBack(s *store.Session, k *ledger.Attempt) {
 		}
 		return err
 	})
+	if left == store.Unsure {
+		s.Check()
+	}
 }
 
 // leave releases the lock or the place of an attempt, in one try. It limits the number of

@@ -91,7 +91,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 	}
 	switch passed, err := h.Member.Pass(ctx); {
 	case err != nil:
-		c.abandon(h.In, h.Attempt, false)
+		c.abandon(h.In, h.Attempt, store.Something)
 		return err
 	case passed:
 		c.record(h, history.Released, "")
@@ -116,7 +116,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		case err == nil:
 			return c.released(ctx, h)
 		case errors.Is(err, driver.ErrGuarded): // the next holder gets the lock once the transaction has ended
-			c.abandon(h.In, h.Attempt, false)
+			c.abandon(h.In, h.Attempt, store.Something)
 			c.record(h, history.Released, "")
 			return nil
 		case !h.In.Alive(): // it was held when Unlock began, and is no loss
@@ -127,7 +127,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		}
 		h.Entries.Unanswered = h.Entries.Unanswered || store.ResidueOf(err) == store.Unsure
 		if !tries.Again(ctx, err) {
-			c.abandon(h.In, h.Attempt, true)
+			c.abandon(h.In, h.Attempt, store.Unsure)
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -116,24 +117,24 @@ func (c *cohort) joined(recheck bool) {
 func (c *cohort) vacate() {
 	if c.move(vacate) {
 		c.in.Waiters().Remove(c.place)
-		c.abandon(false)
+		c.abandon(store.Something)
 	}
 }
 
-// fail ends a cohort without the lock, with the error for all of its members. inFlight: the
-// statement of the cohort may still run. MUST be called with mu locked.
-func (c *cohort) fail(err error, inFlight bool) {
+// fail ends a cohort without the lock, with the error for all of its members. left is the residue
+// of its statement. MUST be called with mu locked.
+func (c *cohort) fail(err error, left store.Residue) {
 	if !c.move(fail) {
 		return
 	}
 	c.in.Waiters().Remove(c.place)
 	c.dismiss(err)
-	if inFlight {
-		c.abandon(true)
-	} else {
+	if left == store.Nothing {
 		c.queues.config.Finish(c.attempt)
+	} else {
+		c.abandon(left)
 	}
 }
 
 // abandon releases the lock or the place of the attempt.
-func (c *cohort) abandon(inFlight bool) { c.queues.config.Abandon(c.in, c.name, c.attempt, inFlight) }
+func (c *cohort) abandon(left store.Residue) { c.queues.config.Abandon(c.in, c.name, c.attempt, left) }

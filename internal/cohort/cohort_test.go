@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 		Register:   func(_, attempt string) { w.register(attempt) },
 		Passing:    func(string) {},
 		Finish:     w.finish,
-		Abandon:    func(_ Session, _, attempt string, _ bool) { w.abandon(attempt) },
+		Abandon:    func(_ Session, _, attempt string, _ store.Residue) { w.abandon(attempt) },
 		Deadlocked: func(deadlock.Cycle) error { return errCycle },
 		GaveUp: func(_ Session, _ string, queued bool, cause error) error {
 			return fmt.Errorf("queued %v: %w", queued, cause)
@@ -114,17 +114,17 @@ func (f *fake) Context() context.Context   { return f.ctx }
 func (f *fake) Waiters() *wait.Hub         { return f.hub }
 func (f *fake) Cycles() *deadlock.Detector { return f.cycles }
 
-func (f *fake) Join(ctx context.Context, r *driver.Request) (a store.Answer, outcome protocol.Outcome, err error) {
+func (f *fake) Join(ctx context.Context, r *driver.Request) (a store.Answer, err error) {
 	w := f.world
 	w.mu.Lock()
 	w.joined = append(w.joined, *r)
 	w.mu.Unlock()
-	outcome = protocol.Queued
+	a.Outcome = protocol.Queued
 	if w.join != nil {
-		a.Grant, outcome, err = w.join(ctx, *r)
+		a.Grant, a.Outcome, err = w.join(ctx, *r)
 	}
 	a.Left = store.ResidueOf(err)
-	return a, outcome, err
+	return a, err
 }
 
 // nowhere is a database with nothing to look at.

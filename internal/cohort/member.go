@@ -37,8 +37,8 @@ func (m *Member) Grant() (g driver.Grant, asked time.Duration) {
 	return m.cohort.grant, m.cohort.asked
 }
 
-// InOpenCohort reports whether the lock was granted to a cohort that several requests could join: the
-// database may show another owner as its holder.
+// InOpenCohort reports whether the lock was granted to a cohort that several requests could join:
+// the database may show another owner as its holder.
 func (m *Member) InOpenCohort() bool { return m != nil && m.cohort.open }
 
 // Pass gives the lock to the next member. It returns false if none follows: then the caller
@@ -198,6 +198,6 @@ func (c *cohort) resumeRest(inQueue bool) {
 	case inQueue:
 		rest.joined(false)
 	default:
-		rest.fail(store.ErrAgain, true)
+		rest.fail(store.ErrAgain, store.Unsure)
 	}
 }

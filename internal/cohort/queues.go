@@ -38,9 +38,8 @@ type Config struct {
 	Register func(name, attempt string)
 	Passing  func(attempt string)
 	Finish   func(attempt string)
-	// Abandon releases, in the background, the place or the lock of an attempt. inFlight: its
-	// statement may still run.
-	Abandon func(in Session, name, attempt string, inFlight bool)
+	// Abandon releases, in the background, the place or the lock of an attempt.
+	Abandon func(in Session, name, attempt string, left store.Residue)
 	// Deadlocked makes the error of a request that must give up.
 	Deadlocked func(deadlock.Cycle) error
 	// GaveUp makes the error of a request whose context ended.
@@ -52,7 +51,7 @@ type Session interface {
 	Context() context.Context
 	Waiters() *wait.Hub
 	Cycles() *deadlock.Detector
-	Join(ctx context.Context, r *driver.Request) (store.Answer, protocol.Outcome, error)
+	Join(ctx context.Context, r *driver.Request) (store.Answer, error)
 }
 
 // Queues has the waiting requests of a client.
@@ -231,7 +230,7 @@ func (q *Queues) next(in Session, name string) (*cohort, driver.Request) {
 // send sends the request of a cohort.
 func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
 	c.place = c.in.Waiters().Add(c.name, c.attempt, c.answered)
-	answer, outcome, err := c.in.Join(ctx, &r)
+	answer, err := c.in.Join(ctx, &r)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -240,10 +239,10 @@ func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
 			c.waiting[0].turn <- err
 			c.waiting = c.waiting[1:]
 		}
-		c.fail(store.ErrAgain, false)
+		c.fail(store.ErrAgain, store.Nothing)
 	case err != nil:
-		c.fail(err, answer.Left == store.Unsure)
-	case outcome == protocol.Queued:
+		c.fail(err, answer.Left)
+	case answer.Outcome == protocol.Queued:
 		c.joined(r.Lease != 0)
 	default:
 		c.in.Waiters().Remove(c.place)
@@ -261,7 +260,7 @@ func (c *cohort) answered(r wait.Result) {
 	if r.Granted {
 		c.begin(r.Grant, r.Asked)
 	} else {
-		c.fail(store.ErrPlaceGone, false)
+		c.fail(store.ErrPlaceGone, store.Nothing)
 	}
 }
 
@@ -287,7 +286,7 @@ func (q *Queues) giveUp(m *Member) {
 	case c.present == m: // the member was granted the lock while it gave up
 		if !c.pass(func(string) {}) {
 			c.leave()
-			c.abandon(false)
+			c.abandon(store.Something)
 		}
 	}
 }

@@ -11,9 +11,6 @@ type Attempt struct {
 	Guarded atomic.Bool
 	// Guardable is set when Guard's row of this hold was made.
 	Guardable atomic.Bool
-	// Answered is closed when the statement of an abandoned attempt is answered; nil: it is
-	// answered.
-	Answered <-chan struct{}
 
 	state  State
 	hold   *Hold         // Held, ReleasingTx, ReleasedTx: the hold of the attempt

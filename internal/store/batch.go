@@ -42,13 +42,13 @@ func (s *Session) runBatch(ops []protocol.Op) ([]outcome, error) {
 }
 
 // takeTogether takes a name in a batch.
-func (s *Session) takeTogether(ctx context.Context, r *driver.Request) (a Answer, taken bool, err error) {
+func (s *Session) takeTogether(ctx context.Context, r *driver.Request) (Answer, error) {
 	o, err := s.batch.Do(ctx, protocol.Take{Request: *r})
-	a.Grant, a.Asked, a.Left = o.Grant, o.asked, ResidueOf(err)
+	a := Answer{Outcome: o.Outcome, Grant: o.Grant, Asked: o.asked, Left: ResidueOf(err)}
 	if left := new(coalesce.Left); errors.As(err, &left) {
 		if a.Answered = left.Answered; a.Answered == nil { // the request was never sent
 			a.Left = Nothing
 		}
 	}
-	return a, o.Done(), err
+	return a, err
 }

@@ -48,7 +48,7 @@ func TestTwoRequestsForOneNameShareNoStatement(t *testing.T) {
 			free = append(free, done)
 		}
 		for _, name := range []string{"n", "n", "m"} {
-			db.Go(func() { _, _, _ = s.Take(t.Context(), &driver.Request{Name: name}, true) })
+			db.Go(func() { _, _ = s.Take(t.Context(), &driver.Request{Name: name}, true) })
 			synctest.Wait()
 		}
 		for _, done := range free {

@@ -42,6 +42,7 @@ func (s *Session) Cycles() *deadlock.Detector { return s.cycles }
 
 // Answer is the result of a request: a grant, or its residue.
 type Answer struct {
+	Outcome  protocol.Outcome
 	Grant    driver.Grant
 	Asked    time.Duration   // by the client's clock, before the statement that granted was sent
 	Left     Residue         // if the request failed
@@ -51,7 +52,7 @@ type Answer struct {
 // Take takes a name that is free. If together is true, a request for a whole name shares its
 // statement with the session's other goroutines, where some are in flight already. Such a statement
 // may leave out a name that is free.
-func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (a Answer, taken bool, err error) {
+func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (Answer, error) {
 	if together && r.Units == 0 {
 		free, alone := s.batch.Alone()
 		if !alone {
@@ -59,25 +60,26 @@ func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (a
 		}
 		defer free()
 	}
-	a, outcome, err := answer(s.store.Run(ctx, protocol.Take{Request: *r}))
-	return a, outcome == protocol.Done, err
+	return answer(s.store.Run(ctx, protocol.Take{Request: *r}))
 }
 
 // Join takes a name, or joins its queue.
-func (s *Session) Join(ctx context.Context, r *driver.Request) (Answer, protocol.Outcome, error) {
+func (s *Session) Join(ctx context.Context, r *driver.Request) (Answer, error) {
 	return answer(s.store.Run(ctx, protocol.Join{Request: *r}))
 }
 
 // Reenter takes over a lock of the same owner, which another session holds.
-func (s *Session) Reenter(ctx context.Context, r *driver.Request) (a Answer, back bool, err error) {
-	a, outcome, err := answer(s.store.Run(ctx, protocol.Reenter{Request: *r}))
-	return a, outcome == protocol.Done, err
+func (s *Session) Reenter(ctx context.Context, r *driver.Request) (Answer, error) {
+	return answer(s.store.Run(ctx, protocol.Reenter{Request: *r}))
 }
 
 // answer converts the result of Store.Run for one request.
-func answer(results []protocol.Result, asked time.Duration, err error) (Answer, protocol.Outcome, error) {
-	return Answer{Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, results[0].Outcome, err
+func answer(results []protocol.Result, asked time.Duration, err error) (Answer, error) {
+	return Answer{Outcome: results[0].Outcome, Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, err
 }
+
+// Taken reports whether the request has got the lock.
+func (a Answer) Taken() bool { return a.Outcome == protocol.Done }
 
 // Do runs a transition, and delivers its grants to the waiters of this client.
 func (s *Session) Do(ctx context.Context, op protocol.Op) (protocol.Result, error) {
