@@ -33,7 +33,7 @@ func New(engine driver.Backend, config Config) *Client {
 		engine: engine, store: db, config: config,
 		telling:   []*tell.Queue{observing, logging},
 		history:   history.New(db, history.Config{On: config.Events, TTL: config.TTL, Clock: config.Clock, Log: log}),
-		detaching: report("showing the holder of a lock"), givingBack: report("releasing in the background"),
+		splitting: report("showing the holder of a lock"), givingBack: report("releasing in the background"),
 		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.ledger = ledger.New(ledger.Config{

@@ -16,7 +16,7 @@ import (
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	h, sent := l.hold, false
-	return l.convert(ctx, true, func(m ledger.Mode) (ledger.Mode, error) {
+	return l.convert(ctx, ledger.Yielding, func(m ledger.Mode) (ledger.Mode, error) {
 		switch {
 		case m.Shared() && sent: // an earlier try has converted it, and its answer was lost
 			return m, nil
@@ -39,7 +39,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 // TryUpgrade makes a writer of a reader, if no other reader holds the name.
 func (l *Lock) TryUpgrade(ctx context.Context) error {
 	c, h := l.client, l.hold
-	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+	return l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
 		if !m.Shared() {
 			return m, nil
 		}
@@ -61,7 +61,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 
 // Raise lifts the token to at least the given one, and returns the token after that.
 func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error) {
-	err = l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+	err = l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
 		if m.Shared() {
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
@@ -81,7 +81,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	if !h.Fixed() {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
-	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+	return l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
 		asked := c.config.Clock.Now()
 		extended, err := h.In.Do(ctx, protocol.Extend{Held: h.Held(), For: d})
 		if err != nil {
@@ -97,7 +97,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
-	return l.convert(ctx, false, func(m ledger.Mode) (ledger.Mode, error) {
+	return l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
 		e := l.hold.Event(kind, Clean(detail, MaxReason))
 		_, err := l.hold.In.Do(ctx, protocol.Announce{Held: l.hold.Held(), Event: e})
 		return m, err
@@ -105,9 +105,11 @@ func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 }
 
 // convert changes how a lock is held, while nothing else changes it, and retries a lost race. f
-// sends the change, and returns the mode after it. downgrade: readers may enter beside the lock
-// while f is in flight.
-func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error)) error {
+// sends the change, and returns the mode after it. If the answer to f is lost, doubt is in the
+// mode: Unknown, or Yielding, which the mode has while f is in flight, too.
+func (l *Lock) convert(
+	ctx context.Context, doubt ledger.Doubt, f func(m ledger.Mode) (ledger.Mode, error),
+) error {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -118,7 +120,7 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode
 	defer c.store.Done()
 	var final error // an error that is not retried
 	err := c.store.Retry(ctx, store.Patient, func() error {
-		err := c.tryConvert(ctx, h, downgrade, f)
+		err := c.tryConvert(ctx, h, doubt, f)
 		switch over := h.Over(); { // the lock may have ended while the statement was in flight
 		case over != nil:
 			final = over
@@ -137,7 +139,7 @@ func (l *Lock) convert(ctx context.Context, downgrade bool, f func(m ledger.Mode
 
 // tryConvert converts once.
 func (c *Client) tryConvert(
-	ctx context.Context, h *ledger.Hold, downgrade bool, f func(m ledger.Mode) (ledger.Mode, error),
+	ctx context.Context, h *ledger.Hold, doubt ledger.Doubt, f func(m ledger.Mode) (ledger.Mode, error),
 ) error {
 	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the mode, and wait
 		return err
@@ -150,19 +152,21 @@ func (c *Client) tryConvert(
 	if !c.ledger.Relies(h) {
 		return c.ledger.Unusable(h)
 	}
-	if err := c.ascertain(ctx, h); err != nil {
+	if err := c.single(ctx, h); err != nil {
 		return err
 	}
-	was, lost := *h.Mode.Load(), ledger.Unknown
-	if downgrade {
-		lost = ledger.Yielding
+	if err := c.readMode(ctx, h); err != nil {
+		return err
+	}
+	was := *h.Mode.Load()
+	if doubt == ledger.Yielding {
 		during := was
 		during.Doubt = ledger.Yielding
 		h.Mode.Store(&during)
 	}
 	now, err := f(was)
 	if err != nil && store.ResidueOf(err) == store.Unsure {
-		now.Doubt = lost
+		now.Doubt = doubt
 	}
 	h.Mode.Store(&now)
 	return err

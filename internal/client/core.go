@@ -73,7 +73,7 @@ type Client struct {
 	observer     *observe.Observer // its calls are queued; nil: there is none
 	reconciled   atomic.Int64      // when the latest reconciliation began, by the client's clock
 
-	detaching, givingBack *outage.Report
+	splitting, givingBack *outage.Report
 
 	telling []*tell.Queue // the observer's, then the logger's: the log counts the calls that the observer lost
 

@@ -20,7 +20,7 @@ func (c *Client) settle(ctx context.Context, h *ledger.Hold) error {
 		return err
 	}
 	defer h.Mode.Unlock()
-	err := c.ascertain(ctx, h)
+	err := c.readMode(ctx, h)
 	if errors.Is(err, driver.ErrNotHeld) {
 		c.ledger.Lose(err, h)
 		err = lost(err)
@@ -28,49 +28,43 @@ func (c *Client) settle(ctx context.Context, h *ledger.Hold) error {
 	return err
 }
 
-// ascertain reads the mode of a hold after the answer to a conversion was lost, and makes the
-// member of a cohort its only holder. MUST be called with Mode locked.
-func (c *Client) ascertain(ctx context.Context, h *ledger.Hold) error {
+// readMode reads the mode of a hold, unless it is known or the hold has ended. MUST be called with
+// Mode locked.
+func (c *Client) readMode(ctx context.Context, h *ledger.Hold) error {
 	was := h.Mode.Load()
-	if h.Context().Err() != nil {
-		return nil
-	}
-	if err := c.single(ctx, h); err != nil || !was.Vague() {
-		return err
-	}
-	state, err := c.store.Look(ctx, h.In.ID, h.Name)
-	if err != nil {
-		return err
-	}
-	for _, own := range state.Granted {
-		if own.Attempt != h.ID {
-			continue
+	for was.Vague() && h.Context().Err() == nil {
+		state, err := c.store.Look(ctx, h.In.ID, h.Name)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(state.Granted, func(own driver.OwnGrant) bool { return own.Attempt == h.ID })
+		if i < 0 {
+			return driver.ErrNotHeld
 		}
 		now := *was
-		now.Doubt = ledger.LookedUp
-		now.Token = own.Grant.Token
-		now.Last = now.Token
+		now.Doubt, now.Token = ledger.LookedUp, state.Granted[i].Grant.Token
 		switch {
 		case state.Sharing == 0:
 			now.Units, now.Of = 0, 0
-			if was.Doubt == ledger.Yielding { // its Downgrade may still run, but not with another token
-				now.Token, err = raise(ctx, h.In, driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token},
-					now.Token+1)
-				now.Last = now.Token
-				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
-					return c.ascertain(ctx, h)
-				}
-				if err != nil {
-					return err
-				}
-			}
 		case now.Units == 0:
 			now.Units, now.Of = 1, driver.Readers
 		}
+		// Its Downgrade may still run, but not with another token.
+		if state.Sharing == 0 && was.Doubt == ledger.Yielding {
+			held := driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token}
+			now.Token, err = raise(ctx, h.In, held, held.Token+1)
+			if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		now.Last = now.Token
 		h.Mode.Store(&now)
-		return nil
+		break
 	}
-	return driver.ErrNotHeld
+	return nil
 }
 
 // raise lifts the token of a hold in the database.
@@ -92,18 +86,4 @@ func (c *Client) confirm(ctx context.Context, h *ledger.Hold) error {
 		c.ledger.Lose(driver.ErrNotHeld, h)
 		return lost(driver.ErrNotHeld)
 	})
-}
-
-// single makes the member of a cohort its only holder.
-func (c *Client) single(ctx context.Context, h *ledger.Hold) error {
-	done := c.split(h)
-	if done == nil {
-		return nil
-	}
-	select {
-	case <-done:
-		return h.Over()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -47,12 +47,11 @@ func newWorld(t *testing.T) *world {
 	quiet := slog.New(slog.DiscardHandler)
 	report := outage.New(quiet, "")
 	w := &world{t: t, live: map[string]bool{}}
-	var calls sync.WaitGroup
-	closing, closeNow := context.WithCancel(t.Context())
+	calls := store.NewCalls()
 	ctx, end := context.WithCancel(t.Context())
 	w.end = end
 	w.q = New(Config{
-		Clock: now, Closing: closing, Tidying: t.Context(), Go: calls.Go,
+		Clock: now, Calls: calls,
 		Register:   func(_, attempt string) { w.register(attempt) },
 		Passing:    func(string) {},
 		Finish:     w.finish,
@@ -67,8 +66,9 @@ func newWorld(t *testing.T) *world {
 	})
 	w.in = &fake{ctx, hub, deadlock.New(ctx, nowhere{}, deadlock.Config{Clock: now, Report: report}), w}
 	t.Cleanup(func() {
-		closeNow()
+		calls.Stop(nil)
 		calls.Wait()
+		calls.Abort()
 		end()
 		hub.Wait()
 	})

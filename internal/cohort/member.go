@@ -95,7 +95,7 @@ func (m *Member) Split(tell func(driver.Detachment) (inQueue bool)) <-chan struc
 	if c.move(split) {
 		c.split = make(chan struct{})
 		d := c.detachment()
-		c.queues.config.Go(func() { c.settle(tell(d)) })
+		c.queues.config.Calls.Go(func() { c.settle(tell(d)) })
 	}
 	if c.state != splitting {
 		return nil

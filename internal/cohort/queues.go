@@ -26,12 +26,9 @@ const (
 // Config has the parts of the client that cohorts use.
 type Config struct {
 	Clock clock.Clock
-	// Closing ends the waiting, with ErrClosed.
-	Closing context.Context
-	// Tidying bounds the statements for several requests, which no single caller's context ends.
-	Tidying context.Context
-	// Go runs a function in a goroutine that Close waits for.
-	Go func(func())
+	// Calls ends the waiting when Background ends. Tidying bounds the statements for several
+	// requests, which no single caller's context ends.
+	Calls *store.Calls
 	// Register is called before an attempt is sent, and Finish when nothing of it is in the
 	// database. The attempt of a request is registered before Join. Passing is called before the
 	// lock of an attempt is passed on.
@@ -95,7 +92,7 @@ func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holdin
 	var cycles <-chan deadlock.Cycle
 	if plain(r, holding) {
 		if q.gather(in, m) {
-			q.config.Go(func() { q.sendGathered(in, r.Name) })
+			q.config.Calls.Go(func() { q.sendGathered(in, r.Name) })
 		}
 	} else {
 		c := &cohort{key: key{in, r.Name}, queues: q, attempt: r.Attempt, waiting: []*Member{m}, state: joining}
@@ -120,7 +117,7 @@ func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holdin
 		err = store.ErrSessionOver
 	case cycle := <-cycles:
 		err = q.config.Deadlocked(cycle)
-	case <-q.config.Closing.Done():
+	case <-q.config.Calls.Background.Done():
 		err = contract.ErrClosed
 	case <-ctx.Done():
 		err = q.config.GaveUp(in, r.Name, q.queued(m), context.Cause(ctx))
@@ -161,7 +158,7 @@ func (q *Queues) sendGathered(in Session, name string) {
 		if c == nil {
 			return
 		}
-		q.send(q.config.Tidying, c, r)
+		q.send(q.config.Calls.Tidying, c, r)
 	}
 }
 
@@ -183,7 +180,7 @@ func (q *Queues) linger(in Session, name string) {
 			return
 		case <-in.Context().Done():
 			return
-		case <-q.config.Closing.Done():
+		case <-q.config.Calls.Background.Done():
 			return
 		}
 	}
