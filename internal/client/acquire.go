@@ -260,14 +260,14 @@ func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) 
 		}
 		is := rowOf(state)
 		if gone := overdue(state); gone != nil && !is.free(r) {
-			freed, err := s.Reclaim(ctx, r.Name, *gone)
+			taken, err := s.TakeOver(ctx, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return &receipt{}, err
 			}
 			if err != nil {
 				return &receipt{}, c.notAcquired(state, err)
 			}
-			if !freed { // another session has freed it, or the holder lives
+			if !taken.Done() || len(taken.Next) > 0 { // another session has freed it, or the holder lives
 				fails++
 			}
 			continue // there may be more of them

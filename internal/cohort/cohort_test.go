@@ -135,8 +135,8 @@ func (nowhere) Read(ctx context.Context, _ string, _ []string, _ int) ([]driver.
 	return nil, ctx.Err()
 }
 
-func (nowhere) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	return make([]protocol.Result, len(ops)), nil
+func (nowhere) TakeOver(context.Context, string, driver.Holder) (protocol.Result, error) {
+	return protocol.Result{}, nil
 }
 
 func (nowhere) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {

@@ -161,7 +161,7 @@ func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error
 		return err
 	})
 	if err == nil && free {
-		_, err = s.Reclaim(ctx, b.name, driver.Holder{})
+		_, err = s.TakeOver(ctx, b.name, driver.Holder{})
 	}
 	if errors.Is(err, driver.ErrBusy) {
 		b.again = true

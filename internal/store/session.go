@@ -104,13 +104,13 @@ func (s *Session) Release(ctx context.Context, r driver.Removal) (left bool, err
 	return released.Done(), err
 }
 
-// Reclaim takes a name from an expired holder. It returns true if the name is free after that.
-func (s *Session) Reclaim(ctx context.Context, name string, holder driver.Holder) (freed bool, err error) {
+// TakeOver takes a name from an expired holder; from none (the zero Holder) it hands the name on.
+func (s *Session) TakeOver(ctx context.Context, name string, holder driver.Holder) (protocol.Result, error) {
 	taken, err := s.Do(ctx, protocol.TakeOver(s.ID, name, holder))
 	if taken.Done() && holder.Grant.Token != 0 {
 		s.reclaimed(name, holder)
 	}
-	return taken.Done() && len(taken.Next) == 0, err
+	return taken, err
 }
 
 // SideConn is OnSideConn, with the bounds of any statement.
@@ -129,14 +129,18 @@ func (s *Session) deliver(name string, next []driver.Handoff, asked time.Duratio
 }
 
 // backend is the engine as the hub of a session uses it: the session chooses the connection on
-// which it listens.
+// which it listens, and sends the takeovers.
 type backend struct {
 	Engine
-	driver.Names
-	in *session.Session
+	in *Session
 }
 
 // Listen implements wait.Backend.
 func (b backend) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
 	return b.in.Listen(ctx, ready, wake)
+}
+
+// TakeOver is as of wait.Backend.
+func (b backend) TakeOver(ctx context.Context, name string, holder driver.Holder) (protocol.Result, error) {
+	return b.in.TakeOver(ctx, name, holder)
 }

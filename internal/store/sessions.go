@@ -159,15 +159,14 @@ func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 	config := s.config
 	session := &Session{
 		Session: in, store: s, reclaimed: m.hooks.Reclaimed,
-		hub: wait.New(in.Context(), backend{s.Engine, s.names, in}, in.ID, wait.Config{
-			Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
-			Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL,
-			Stray: m.hooks.Stray, Reclaimed: m.hooks.Reclaimed,
-		}),
 		cycles: deadlock.New(in.Context(), s.Engine, deadlock.Config{
 			Clock: config.Clock, After: config.Deadlock, Limit: config.TTL, Report: m.deadlocks,
 		}),
 	}
+	session.hub = wait.New(in.Context(), backend{s.Engine, session}, in.ID, wait.Config{
+		Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
+		Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Stray: m.hooks.Stray,
+	})
 	session.batch = session.newBatch()
 	return session
 }

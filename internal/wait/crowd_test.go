@@ -17,6 +17,7 @@ import (
 type crowd struct {
 	mu   sync.Mutex
 	left int
+	hub  *Hub
 }
 
 func (c *crowd) Read(context.Context, string, []string, int) ([]driver.State, error) {
@@ -29,14 +30,13 @@ func (c *crowd) Read(context.Context, string, []string, int) ([]driver.State, er
 	return []driver.State{s}, nil
 }
 
-func (c *crowd) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+func (c *crowd) TakeOver(context.Context, string, driver.Holder) (protocol.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	result := protocol.Result{Outcome: protocol.Done}
 	if c.left--; c.left <= 0 {
-		result.Next = []driver.Handoff{{Session: ops[0].By(), Attempt: "a", Grant: driver.Grant{Token: 99}}}
+		c.hub.Deliver([]driver.Handoff{{Session: me, Attempt: "a", Grant: driver.Grant{Token: 99}}}, 0)
 	}
-	return []protocol.Result{result}, nil
+	return protocol.Result{Outcome: protocol.Done}, nil
 }
 
 func (c *crowd) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {
@@ -49,11 +49,13 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := time.Now()
-		h := New(ctx, &crowd{left: 1000}, me, Config{
+		c := &crowd{left: 1000}
+		h := New(ctx, c, me, Config{
 			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute,
 			Limit: time.Minute,
 			Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})
+		c.hub = h
 		w := h.enter("n", "a")
 		if r := <-w.answers; !r.Granted || time.Since(began) > time.Second {
 			t.Errorf("%+v after %v", r, time.Since(began))

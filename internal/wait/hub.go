@@ -21,6 +21,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const (
@@ -45,7 +46,9 @@ const (
 
 // Backend is the part of an engine and of a session that the hub needs.
 type Backend interface {
-	driver.Names
+	// TakeOver takes a name from an expired holder; from none (the zero Holder) it hands the name
+	// on. It answers the waiters of the session that got the name.
+	TakeOver(ctx context.Context, name string, holder driver.Holder) (protocol.Result, error)
 	Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error)
 	Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error
 }
@@ -68,8 +71,6 @@ type Config struct {
 	// Listener is called when the listener has connected, and with the reason when it was lost,
 	// could not connect, or is not supported. nil: nothing is called.
 	Listener func(up bool, err error)
-	// Reclaimed is called after the lock of an expired holder was taken.
-	Reclaimed func(name string, holder driver.Holder)
 }
 
 // Result is how a wait ended.

@@ -39,6 +39,7 @@ type table struct {
 	looks    int
 	hold     chan struct{} // not nil: Look returns after it is closed
 	reclaims []string
+	hub      *Hub
 	busy     int // how many takeovers are still refused
 }
 
@@ -84,18 +85,18 @@ func (f *table) Read(ctx context.Context, _ string, names []string, waiters int)
 	return states, nil
 }
 
-func (f *table) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
+func (f *table) TakeOver(_ context.Context, name string, _ driver.Holder) (protocol.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name := ops[0].On()
 	f.reclaims = append(f.reclaims, name)
 	if f.busy > 0 {
 		f.busy--
-		return nil, driver.ErrBusy
+		return protocol.Result{}, driver.ErrBusy
 	}
-	next := driver.Handoff{Session: ops[0].By(), Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
+	next := driver.Handoff{Session: me, Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
 	f.states[name] = held(name, next.Attempt)
-	return []protocol.Result{{Outcome: protocol.Done, Next: []driver.Handoff{next}}}, nil
+	f.hub.Deliver([]driver.Handoff{next}, 0)
+	return protocol.Result{Outcome: protocol.Done}, nil
 }
 
 func (f *table) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
@@ -133,6 +134,7 @@ func room(t *testing.T, f *table) *Hub {
 		Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		Safety: safety, Limit: time.Minute,
 	})
+	f.hub = h
 	t.Cleanup(func() { cancel(); h.Wait() })
 	return h
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // loop looks at names when they are due.
@@ -175,16 +174,11 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 
 // reclaim takes a name from an expired holder. One session that does so suffices for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
-	asked := h.config.Clock.Now()
-	taken, err := driver.Do(ctx, h.backend, protocol.TakeOver(h.session, name, holder))
+	taken, err := h.backend.TakeOver(ctx, name, holder)
 	switch {
 	case taken.Done():
 		h.config.Taking.Worked()
 		h.refusals(name, -1)
-		h.Deliver(taken.Next, asked)
-		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
-			h.config.Reclaimed(name, holder)
-		}
 		if holder.Units > 0 || holder.Grant.Token == 0 { // there may be more such holders
 			h.schedule([]string{name}, 0)
 		} else {

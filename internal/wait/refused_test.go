@@ -29,9 +29,9 @@ func (d *denied) Read(ctx context.Context, session string, names []string, waite
 	return d.table.Read(ctx, session, names, waiters)
 }
 
-func (d *denied) Run(context.Context, ...protocol.Op) ([]protocol.Result, error) {
+func (d *denied) TakeOver(context.Context, string, driver.Holder) (protocol.Result, error) {
 	d.takeovers++
-	return nil, errDenied
+	return protocol.Result{}, errDenied
 }
 
 // Broken by pauses that stay short.
