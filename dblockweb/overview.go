@@ -16,7 +16,7 @@ type overview struct {
 	Prefix, Host, Older, After string
 	Contended, Others          []inspect.Info
 	Full                       bool // there may be more names with waiters
-	// the name after which the others continue; "": there are no more
+	// Next is the name after which the others continue; "": there are no more.
 	Next string
 }
 

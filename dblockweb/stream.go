@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// between two reads of a stream, even if its lock changes more often
+	// leastPause is the pause between two reads of a stream, even if its lock changes more often.
 	leastPause  = 500 * time.Millisecond
 	heartbeat   = 15 * time.Second // keeps proxies from closing a quiet stream
 	writeTime   = 10 * time.Second // a viewer that reads nothing for so long is gone
@@ -23,7 +23,7 @@ const (
 
 // update is a message of a stream.
 type update struct {
-	// by this machine's clock, in milliseconds, since the browser's may be wrong
+	// Now is this machine's clock, in milliseconds, since the browser's may be wrong.
 	Now  int64  `json:"now"`
 	HTML string `json:"html,omitempty"` // of <main>
 	Text string `json:"text,omitempty"` // of a problem

@@ -112,7 +112,8 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	}
 }
 
-// tell calls wake with the news, or with an empty hint if a sleep was interrupted without news.
+// tell calls wake with the news. It adds an empty hint if a KILL has hit the statement that reads
+// the news, or if a sleep was interrupted without news.
 func (l *listener) tell(ctx context.Context, interrupted bool, wake func(driver.Hint)) error {
 	hints, late, err := l.news(ctx)
 	if err != nil {

@@ -116,7 +116,7 @@ type engine struct {
 	db       *sql.DB
 	prepared *prepared
 	side     *connpool.Pool[upkeep]
-	// the data that a plain SELECT of this pool sees: unknown, committed, dirty
+	// reads tells which data a plain SELECT of this pool sees: unknown, committed, dirty.
 	reads atomic.Int32
 	// info describes the server of the latest reserved connection; nil before the first.
 	info         atomic.Pointer[serverInfo]

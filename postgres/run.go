@@ -113,7 +113,8 @@ func (e *engine) refused(ctx context.Context, s *source) {
 }
 
 const (
-	// a reaper's calls have no deadline, and the next sweep repeats failures
+	// reapersSilence is for a reaper's calls, which have no deadline; the next sweep repeats
+	// failures.
 	reapersSilence  = 2 * time.Second
 	shortestSilence = 500 * time.Millisecond
 )

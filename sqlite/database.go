@@ -32,7 +32,7 @@ type database struct {
 	turn chan struct{}
 	fit  atomic.Bool          // set once inspect has accepted the database
 	file atomic.Pointer[file] // nil: not known yet
-	// the tables are in the connections' main database, not in an attached one
+	// main is set if the tables are in the connections' main database, not in an attached one.
 	main  atomic.Bool
 	cache atomic.Int32 // a value of type cache
 	// stuck is the time, counted from epoch, since which every writer of this engine has found the

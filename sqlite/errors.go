@@ -27,7 +27,8 @@ const (
 	sqliteSchema   = 17
 	sqliteNotADB   = 26
 
-	// WAL: another connection has written since the transaction's first read
+	// sqliteBusySnapshot means that another connection has written since the transaction's first
+	// read (WAL).
 	sqliteBusySnapshot  = sqliteBusy | 2<<8
 	sqliteReadOnlyMoved = sqliteReadOnly | 4<<8 // the file was moved or deleted while open
 )

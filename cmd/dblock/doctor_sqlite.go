@@ -105,7 +105,7 @@ func sqlitePrivileges(_ context.Context, e *examination) (made []finding, err er
 	return made, nil
 }
 
-// Result codes of SQLite: https://sqlite.org/rescode.html.
+// sqliteBusy is a result code of SQLite: https://sqlite.org/rescode.html.
 const sqliteBusy = 5
 
 // sqliteWriter takes the write lock, and releases it.

@@ -38,7 +38,8 @@ var natives = listing[native]{
 	none: "No connection has an advisory or named lock, or waits for one.",
 }
 
-// Keys of PostgreSQL are numbers: one of 64 bits, as dblock has them, or two of 32.
+// advisoryLocks lists advisory locks. Their keys are numbers: one of 64 bits, as dblock has them,
+// or two of 32.
 const advisoryLocks = `SELECT CASE l.objsubid WHEN 1 THEN ((l.classid::bigint << 32) | l.objid::bigint)::text
        ELSE concat('(', l.classid::bigint::bit(32)::int, ', ', l.objid::bigint::bit(32)::int, ')') END,
        concat(CASE WHEN l.mode = 'ShareLock' THEN 'shared' ELSE 'exclusive' END, CASE WHEN NOT l.granted THEN ', waits' END),
@@ -53,7 +54,8 @@ const namedLocks = `SELECT m.object_name, IF(m.lock_status = 'GRANTED', 'exclusi
   FROM performance_schema.metadata_locks m JOIN performance_schema.threads t ON t.thread_id = m.owner_thread_id
  WHERE m.object_type = 'USER LEVEL LOCK' ORDER BY m.object_name, m.lock_status, t.processlist_id`
 
-// MariaDB shows the holder of a lock, and of the waiters only that they wait.
+// namedLocksOfMariaDB lists named locks. MariaDB shows the holder of a lock, and of the waiters
+// only that they wait.
 const namedLocksOfMariaDB = `SELECT m.table_schema, 'exclusive', m.thread_id, COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''), COALESCE(p.time, 0)
   FROM information_schema.metadata_lock_info m LEFT JOIN information_schema.processlist p ON p.id = m.thread_id
  WHERE m.lock_type = 'User lock' ORDER BY m.table_schema, m.thread_id`

@@ -40,8 +40,8 @@ const (
 	inTheWay = 100 * time.Millisecond
 )
 
-// Rows are those of the name, and those that a guarded hold has for its takeover. The first column
-// of ahead distinguishes two transactions of one connection.
+// probes find obstacles for the rows of a name, and for those that a guarded hold has for its
+// takeover. The first column of ahead distinguishes two transactions of one connection.
 var probes = map[string]probe{
 	migrate.Postgres: {
 		begin: []string{"BEGIN", "SET LOCAL lock_timeout = '1s'"}, id: "SELECT pg_backend_pid()",

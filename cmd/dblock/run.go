@@ -231,7 +231,8 @@ type held interface {
 type hold struct {
 	held
 	until func() time.Time // the end without another heartbeat
-	// requests of others; while run listens to it, it learns at once that the lock was revoked
+	// asked has the requests of others. While run listens to it, it learns at once that the lock
+	// was revoked.
 	asked  <-chan string
 	tokens string
 }

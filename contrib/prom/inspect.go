@@ -20,7 +20,7 @@ type Lister interface {
 
 // Inspection bounds the reads of Inspect. The zero value has the defaults.
 type Inspection struct {
-	// bounds the names with a queue, and the others, that are read. Default: 1,000
+	// Names bounds the names with a queue, and the other names, that are read. Default: 1,000.
 	Names   int
 	Timeout time.Duration // for all reads of one scrape. Default: 2 s
 	Every   time.Duration // an earlier scrape gets the last result. Default: 10 s

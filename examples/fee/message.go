@@ -26,7 +26,7 @@ type halfTime int
 const (
 	goOn       halfTime = iota
 	stayInside          // in the critical section: there it is stopped or killed
-	// until that server is inside, so that another server still wants the lock
+	// waitForSignal waits until that server is inside, so that another server still wants the lock.
 	waitForSignal
 )
 
@@ -35,7 +35,7 @@ type report struct {
 	Kind  kind
 	Token int64         `json:",omitzero"` // of the lock
 	Wait  time.Duration `json:",omitzero"` // for the lock
-	// the time of the event, by the clock of the machine that all run on
+	// At is the time of the event, by the clock of the machine that all run on.
 	At      time.Time `json:",omitzero"`
 	Refused bool      `json:",omitzero"` // isWoken: the stale write was refused
 	Text    string    `json:",omitzero"` // isWoken, hasFailed: the reason
@@ -47,7 +47,7 @@ const (
 	isReady  kind = "ready"
 	feeTaken kind = "fee"    // and written
 	isInside kind = "inside" // has the lock and has read the balance, and stays there
-	// after isInside: the context ended with ErrLost, and a write was tried nevertheless
+	// isWoken follows isInside: the context ended with ErrLost, and a write was tried nevertheless.
 	isWoken   kind = "woken"
 	hasFailed kind = "failed"
 	hasEnded  kind = "ended" // from the program's end of the pipe: the process is gone

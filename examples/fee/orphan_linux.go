@@ -9,6 +9,6 @@ import (
 // notice that its input has ended.
 var diesWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-// The kernel treats the thread that started the process as its parent. So the main goroutine starts
-// all servers, and stays on the main thread, which lives as long as the program.
+// init keeps the main goroutine, which starts all servers, on the main thread, which lives as long
+// as the program: the kernel treats the thread that started a process as its parent.
 func init() { runtime.LockOSThread() }

@@ -14,8 +14,9 @@ import (
 	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
-// Operations. One that does not wait must not pass the queue: it takes a share of the queue for the
-// length of the statement. With a share, two of these do not take each other for a waiter.
+// prepareOps prepares the operations. One that does not wait must not pass the queue: it takes a
+// share of the queue for the length of the statement. With a share, two of these do not take each
+// other for a waiter.
 const prepareOps = `
 	PREPARE dblock_try (int8, int8) AS SELECT CASE WHEN pg_try_advisory_lock_shared($2) THEN
 		CASE WHEN pg_try_advisory_lock($1) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END

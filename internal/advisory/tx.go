@@ -19,8 +19,8 @@ const (
 	releaseTx = "RELEASE SAVEPOINT dblock_advisory"
 	backTx    = "ROLLBACK TO SAVEPOINT dblock_advisory"
 
-	// The queue is a session's lock even here: only a session's lock can be released before the
-	// transaction ends. With the savepoint it can be released after an error too.
+	// tryTx takes the queue as a session's lock even here: only a session's lock can be released
+	// before the transaction ends. With the savepoint it can be released after an error too.
 	tryTx = `SELECT CASE WHEN pg_try_advisory_lock_shared($2::int8) THEN
 		CASE WHEN pg_try_advisory_xact_lock%s($1::int8) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END
 		ELSE CASE WHEN pg_advisory_unlock_shared($2) THEN 0 ELSE 2 END END ELSE 0 END`

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// A process that is stopped while it is the first of a queue must not stay the first. So a
-	// place in a queue is kept in a transaction, whose session the server ends after this time
-	// idle. A waiter that continues needs its place for one round trip. Without a transaction this
-	// would need idle_session_timeout, which PostgreSQL 13 does not have.
+	// waiterTimeout bounds the idle time of the transaction in which a waiter keeps its place: a
+	// process that is stopped while it is the first of a queue must not stay the first. A waiter
+	// that continues needs its place for one round trip. Without a transaction this would need
+	// idle_session_timeout, which PostgreSQL 13 does not have.
 	waiterTimeout = "SET idle_in_transaction_session_timeout = '10s';"
-	// On most systems the server can notice that a client has gone while its statement waits; on
-	// the others this setting fails.
+	// waiterCheck lets the server notice that a client has gone while its statement waits. On some
+	// systems this setting fails.
 	waiterCheck = `SELECT set_config(name, '1s', false) FROM pg_catalog.pg_settings WHERE name = 'client_connection_check_interval'`
 )
 

@@ -106,12 +106,14 @@ const (
 	UnknownDatabase = 1049
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
-	// a killed UPDATE of a join on MySQL: "An error occurred in multi-table update"
+	// unknownError is the error of a killed UPDATE of a join on MySQL: "An error occurred in
+	// multi-table update".
 	unknownError = 1105
 	duringCommit = 1180 // with InnoDB's own number in its text
 
-	// Refusals of a group at COMMIT. A member that leaves the group reports either number for a
-	// transaction that it has sent to the others, which may have committed it.
+	// runHook and rolledBack are refusals of a group at COMMIT. A member that leaves the group
+	// reports either number for a transaction that it has sent to the others, which may have
+	// committed it.
 	runHook    = 3100
 	rolledBack = 3101
 )

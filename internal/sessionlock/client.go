@@ -26,7 +26,7 @@ type Option func(*Config)
 // Config configures a client.
 type Config struct {
 	TTL time.Duration // how long a wait survives the absence of the server
-	// the application in the server's list of connections, if the server has such a name
+	// App is the application in the server's list of connections, if the server has such a name.
 	App string
 	Log *slog.Logger
 }
