@@ -145,12 +145,12 @@ func TestAWatchSurvivesAFailover(t *testing.T) {
 		is := w.at(u.String()).watch("ls", "--watch=20ms", "--timeout", "2s")
 		is.shows("No lock is held")
 		proxy.Freeze()
-		is.shows("dblock: no answer within 2s; a failover may be in progress: the watch goes on")
+		is.shows("dblock: no answer within 2s; a failover may be in progress: the watch continues")
 		proxy.Heal()
 		w.lock("after the silence")
 		is.shows("after the silence")
 		proxy.Cut()
-		is.shows("a failover may be in progress: the watch goes on")
+		is.shows("a failover may be in progress: the watch continues")
 		proxy.Heal()
 		w.lock("after the end of all connections")
 		is.shows("after the end of all connections")
@@ -183,8 +183,8 @@ func TestEachLookOfAWatchHasThreeSeconds(t *testing.T) {
 		if err != nil || out.String() != "look 1\nlook 4\n" {
 			t.Errorf("%v, %q", err, out.String())
 		}
-		if want := "dblock: no answer within 3s; a failover may be in progress: the watch goes on\ndblock: refused; " +
-			"by it; a failover may be in progress: the watch goes on\n"; complaints.String() != want {
+		if want := "dblock: no answer within 3s; a failover may be in progress: the watch continues\ndblock: " +
+			"refused; by it; a failover may be in progress: the watch continues\n"; complaints.String() != want {
 			t.Errorf("%q, want %q", complaints.String(), want)
 		}
 	})

@@ -213,7 +213,7 @@ func TestUITakesALockAwayWhereActionsAreAllowed(t *testing.T) {
 	// a tunnel
 	status, body := p.do(p.browser, "POST", p.at("break"), form, "Host", "localhost:8080", "Origin",
 		"http://localhost:8080", "Cookie", c.Name+"="+c.Value)
-	if contains(t, body, "was taken away"); status != http.StatusOK {
+	if contains(t, body, "was revoked"); status != http.StatusOK {
 		t.Errorf("%d", status)
 	}
 	select {
