@@ -19,7 +19,7 @@ import (
 // that is held or waited for needs no connection of it.
 type Client[TX any] struct {
 	inner
-	transactions func(tx TX) client.Tx // the engine in one of the application's transactions; nil: it has none
+	in func(tx TX) driver.Tx // nil: the engine has no locks inside transactions
 }
 
 // inner is not exported, so that its method is not on the public page.
@@ -47,11 +47,7 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 	if err := reaper.Check(config.Reaper...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
-	c := &Client[TX]{inner: client.InnerOf(client.New(engine.Backend, config))}
-	if engine.Transactions != nil {
-		c.transactions = func(tx TX) client.Tx { return engineTx[TX]{engine.Transactions, tx} }
-	}
-	return c, nil
+	return &Client[TX]{inner: client.InnerOf(client.New(engine.Backend, config)), in: engine.In}, nil
 }
 
 // Lock waits until it holds the lock, first come first served over all processes, or until ctx

@@ -58,7 +58,7 @@ func (c *Client[TX]) UnlockTx(ctx context.Context, tx TX, locks ...*Lock) error 
 // inside runs do on locks, in a transaction. The error names the operation and the lock.
 func (c *Client[TX]) inside(
 	ctx context.Context, op string, tx TX, locks []*Lock,
-	do func(ctx context.Context, tx client.Tx, locks ...*client.Lock) (failed string, err error),
+	do func(ctx context.Context, tx driver.Tx, locks ...*client.Lock) (failed string, err error),
 ) error {
 	cores := make([]*client.Lock, len(locks))
 	for i, l := range locks {
@@ -68,7 +68,7 @@ func (c *Client[TX]) inside(
 	if len(cores) > 0 && cores[0].Valid() {
 		failed = cores[0].Name()
 	}
-	in, err := c.in(ctx, tx)
+	in, err := c.driverTx(ctx, tx)
 	if err == nil {
 		failed, err = do(ctx, in, cores...)
 	}
@@ -110,9 +110,9 @@ func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, names []strin
 		failed = names[0]
 	}
 	names, err := contract.NamesOfTx(names)
-	var in client.Tx
+	var in driver.Tx
 	if err == nil {
-		in, err = c.in(ctx, tx)
+		in, err = c.driverTx(ctx, tx)
 	}
 	if err == nil {
 		failed, err = c.Core().LockTx(ctx, names, wait, in)
@@ -120,48 +120,16 @@ func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, names []strin
 	return fail(op, failed, err)
 }
 
-// in returns the transaction in the form that the client needs.
-func (c *Client[TX]) in(ctx context.Context, tx TX) (client.Tx, error) {
+// driverTx returns the transaction in the form that the client needs.
+func (c *Client[TX]) driverTx(ctx context.Context, tx TX) (driver.Tx, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("%w: the context is nil", ErrInvalidOption)
 	}
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the transaction is nil", ErrInvalidOption)
 	}
-	if c.transactions == nil {
+	if c.in == nil {
 		return nil, fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
 	}
-	return c.transactions(tx), nil
-}
-
-// engineTx runs the engine's steps in a transaction of the application's.
-type engineTx[TX any] struct {
-	engine driver.Transactions[TX]
-	tx     TX
-}
-
-func (t engineTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
-
-func (t engineTx[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
-	return t.engine.MakeGuard(ctx, h, onSideConn)
-}
-
-func (t engineTx[TX]) Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
-	return t.engine.Guard(ctx, t.tx, h, onSideConn)
-}
-
-func (t engineTx[TX]) Release(
-	ctx context.Context, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn,
-) error {
-	return t.engine.ReleaseTx(ctx, t.tx, h, d, onSideConn)
-}
-
-func (t engineTx[TX]) Database(ctx context.Context) (string, error) {
-	return t.engine.Database(ctx, t.tx)
-}
-
-func (t engineTx[TX]) Lock(
-	ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn,
-) (driver.State, bool, error) {
-	return t.engine.LockTx(ctx, t.tx, name, may, wait, onSideConn)
+	return c.in(tx), nil
 }

@@ -34,7 +34,7 @@ func TestBehaviour(t *testing.T) {
 	suite.Run(t, suite.Wiring{
 		Name: "memory", Kind: suite.SQLite,
 		Open: suite.OnNothing(func(db dbtest.Database) driver.Engine[*sql.Tx] {
-			return driver.Engine[*sql.Tx]{Backend: newLine(of(db)), Transactions: transactions[*sql.Tx]{}}
+			return driver.Engine[*sql.Tx]{Backend: newLine(of(db)), In: inNoTx[*sql.Tx]}
 		}),
 		Through: func(t testing.TB, db dbtest.Database, look *sql.DB, change bool, do func()) {
 			of(db).through(t, look, change, do)

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -24,11 +23,11 @@ func (s stale) Error() string { return string(s) }
 
 func (stale) SQLState() string { return "40001" }
 
-func (transactions) Exclusive() bool { return false }
+func (inTx) Exclusive() bool { return false }
 
 // MakeGuard writes the guard's row while the name's row is locked, and commits it: a later takeover
 // sees the guard.
-func (t transactions) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+func (t inTx) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
 	return onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		err := up.(upkeep).transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 			return nil, t.engine.makeGuard(ctx, mysqldb.New(db), h)
@@ -58,7 +57,7 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 // Guard first reads the hold outside the transaction, and then share-locks the guard's row inside
 // it. It need not read again: the guard's row was made while the hold stood, and every takeover
 // increments takeovers in that row.
-func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSideConn driver.OnSideConn) error {
+func (t inTx) Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
 	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	guard, there, err := find(quiet, t.queries(tx).ShareGuard, look.Attempt)
+	guard, there, err := find(quiet, t.queries().ShareGuard, look.Attempt)
 	switch here, other := text(guard.Server), text(look.Server); {
 	case err != nil:
 		return ended(quiet, err)
@@ -91,7 +90,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 
 // lookGuard reads a hold outside the caller's transaction. It returns ErrNotHeld if the hold has
 // ended or its session is dead.
-func (t transactions) lookGuard(
+func (t inTx) lookGuard(
 	ctx context.Context, h driver.Held, onSideConn driver.OnSideConn,
 ) (look mysqldb.LookGuardRow, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {

@@ -120,12 +120,12 @@ func (g guardian) anew(t *testing.T) guardian {
 
 func (g guardian) make(t *testing.T) {
 	t.Helper()
-	require.NoError(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside))
+	require.NoError(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside))
 }
 
 func (g guardian) guard(t *testing.T, tx *sql.Tx) error {
 	t.Helper()
-	return g.engine.Transactions.Guard(t.Context(), tx, g.held, g.beside)
+	return g.engine.In(tx).Guard(t.Context(), g.held, g.beside)
 }
 
 // begin opens a transaction that sees the tables of the application as they are now, above READ
@@ -172,7 +172,7 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 			assert.ErrorIs(t, g.guard(t, tx), driver.ErrNotHeld, level, "with a snapshot from before the takeover")
 			require.NoError(t, tx.Rollback())
 		}
-		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
+		is(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
 	})
 }
 
@@ -216,12 +216,12 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 		var n int
 		err := over.QueryRow("SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE", g.by.Attempt).Scan(&n)
 		is(t, err, sql.ErrNoRows)
-		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrBusy)
+		is(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrBusy)
 		is(t, g.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrRetry)
 		_, err = over.Exec("UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", g.held.Name)
 		require.NoError(t, err)
 		require.NoError(t, over.Commit())
-		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
+		is(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
 	})
 }
 
@@ -304,7 +304,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		grant, ok, err := drivertest.Take(t.Context(), g.engine, again)
 		require.NoError(t, taken(nil, ok, err))
 		h := driver.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
-		require.NoError(t, g.engine.Transactions.MakeGuard(t.Context(), h, g.beside))
+		require.NoError(t, g.engine.In(nil).MakeGuard(t.Context(), h, g.beside))
 		drop(1)
 		drop(0)
 		require.NoError(t, second(drivertest.Release(t.Context(), g.engine, h, true)))

@@ -30,15 +30,15 @@ var (
 		errors.New("the lock was just released and MinHold has not elapsed: roll back"))
 )
 
-// LockTx reads outside the transaction before it locks anything inside, since a transaction cannot
+// Lock reads outside the transaction before it locks anything inside, since a transaction cannot
 // release a row lock. It also makes the row there, and protects it from a purge. At REPEATABLE READ
 // and above, a read of a missing row inside the transaction would lock the gap around it, and every
 // insert there would wait for the transaction.
-func (t transactions) LockTx(
-	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn,
+func (t inTx) Lock(
+	ctx context.Context, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn,
 ) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
-		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
+		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), t.tx)
 	}
 	if err := t.oneWriter(ctx, "LockTx", onSideConn); err != nil {
 		return driver.State{}, false, err
@@ -47,7 +47,7 @@ func (t transactions) LockTx(
 	if err != nil || !open {
 		return state, false, err
 	}
-	row, there, err := t.lock(ctx, tx, name, wait)
+	row, there, err := t.lock(ctx, name, wait)
 	switch {
 	case errors.Is(err, driver.ErrBusy) && !wait:
 		return driver.State{}, false, nil
@@ -61,7 +61,7 @@ func (t transactions) LockTx(
 	if row.RestsUntil > 0 && row.SessionID == "" {
 		quiet, cancel := transaction.Lenient(ctx)
 		defer cancel()
-		now, err := t.queries(tx).Clock(quiet) // after the lock, which may have taken time
+		now, err := t.queries().Clock(quiet) // after the lock, which may have taken time
 		if err != nil {
 			return driver.State{}, false, ended(quiet, err)
 		}
@@ -82,17 +82,17 @@ func (t plainTx) QueryRowContext(ctx context.Context, text string, args ...any) 
 	return t.Tx.QueryRowContext(ctx, t.in.MySQL(text), args...)
 }
 
-func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
+func (t inTx) Database(ctx context.Context) (string, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	// The engine's prepared statements do not fit: tx may be of another pool.
-	id, err := mysqldb.New(plainTx{tx, t.engine.prepared.in}).Database(quiet)
+	// The engine's prepared statements do not fit: the transaction may be of another pool.
+	id, err := mysqldb.New(plainTx{t.tx, t.engine.prepared.in}).Database(quiet)
 	return id, ended(quiet, err)
 }
 
 // open reports whether a name is free for LockTx. If so, it has made sure that the name's row
 // exists and stays. Otherwise it returns the state.
-func (t transactions) open(
+func (t inTx) open(
 	ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool,
 	onSideConn driver.OnSideConn,
 ) (state driver.State, open bool, err error) {
@@ -158,7 +158,7 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 // ErrBusy if the row is locked and wait is false. It runs after OnSideConn, so the server's
 // properties are known. It waits in turns inside the server, which serves waiters in order (except
 // at the end of a turn) and detects deadlocks.
-func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool) (mysqldb.AwaitRowRow, bool, error) {
+func (t inTx) lock(ctx context.Context, name string, wait bool) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	limit := transaction.Turn
@@ -166,11 +166,11 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	if info := t.engine.info.Load(); !wait && info.undoes && info.mariaDB {
 		limit = t.engine.rowTimeout
 	} else if !wait {
-		row, err := t.queries(tx).LockRowNow(quiet, transaction.Hex(name))
+		row, err := t.queries().LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
 		return mysqldb.AwaitRowRow(row), there, transaction.Ended(ctx, quiet, err)
 	}
-	q := mysqldb.New(inTurn{preparedTx{t.engine.prepared, tx}, limit})
+	q := mysqldb.New(inTurn{preparedTx{t.engine.prepared, t.tx}, limit})
 	for {
 		began := time.Now()
 		row, err := q.AwaitRow(quiet, transaction.Hex(name))

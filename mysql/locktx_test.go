@@ -51,7 +51,7 @@ func (a application) begin(t *testing.T, level sql.IsolationLevel) (*sql.Tx, act
 }
 
 func (a application) lock(ctx context.Context, tx *sql.Tx, name string, wait bool) (bool, error) {
-	_, locked, err := a.engine.Transactions.LockTx(ctx, tx, name, nobody, wait, a.beside)
+	_, locked, err := a.engine.In(tx).Lock(ctx, name, nobody, wait, a.beside)
 	return locked, err
 }
 
@@ -107,18 +107,18 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 			}
 		},
 		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
-			require.NoError(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), driver.Detachment{},
+			require.NoError(t, a.engine.In(tx).Release(t.Context(), a.take(t, name), driver.Detachment{},
 				a.beside))
 		},
 		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			held := a.share(t, a.reader(name))
 			a.share(t, a.reader(name))
-			require.NoError(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
+			require.NoError(t, a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, a.beside))
 		},
 		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			for _, shared := range []bool{false, true} {
 				gone := driver.Held{Name: name, Session: a.session, Token: 1, Shared: shared}
-				is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, a.beside),
+				is(t, a.engine.In(tx).Release(t.Context(), gone, driver.Detachment{}, a.beside),
 					driver.ErrNotHeld)
 			}
 		},
@@ -189,7 +189,7 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 				name := id()
 				prepare(name)
 				tx, _ := a.begin(t, level)
-				_, locked, err := a.engine.Transactions.LockTx(t.Context(), tx, name, nobody, true,
+				_, locked, err := a.engine.In(tx).Lock(t.Context(), name, nobody, true,
 					func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 						err := a.beside(ctx, do)
 						for _, idle := range []time.Duration{0, time.Microsecond} {
@@ -283,13 +283,13 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 		for _, contended := range []bool{false, true} {
 			held := a.take(t, id())
 			// so that it does not look again
-			require.NoError(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside))
+			require.NoError(t, a.engine.In(nil).MakeGuard(t.Context(), held, a.beside))
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() {
 				require.NoError(t, second(drivertest.Release(t.Context(), a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 			})
-			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context,
+			err := a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, func(ctx context.Context,
 				do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				meanwhile()
@@ -316,7 +316,7 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 			other, _ := a.begin(t, sql.LevelRepeatableRead)
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() { a.guard(t, other, held) })
-			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context,
+			err := a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, func(ctx context.Context,
 				do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				meanwhile()
@@ -332,8 +332,8 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 // guard has a transaction guard a hold.
 func (a application) guard(t *testing.T, tx *sql.Tx, held driver.Held) {
 	t.Helper()
-	require.NoError(t, a.engine.Transactions.MakeGuard(t.Context(), held, a.beside))
-	require.NoError(t, a.engine.Transactions.Guard(t.Context(), tx, held, a.beside))
+	require.NoError(t, a.engine.In(nil).MakeGuard(t.Context(), held, a.beside))
+	require.NoError(t, a.engine.In(tx).Guard(t.Context(), held, a.beside))
 }
 
 // Servers that take the whole transaction back for a lock wait that times out, and MariaDB for
@@ -386,7 +386,7 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			tx, _ = a.begin(t, sql.LevelRepeatableRead)
 			_, err = tx.Exec("INSERT INTO work VALUES (8)")
 			require.NoError(t, err)
-			is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside),
+			is(t, a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, a.beside),
 				driver.ErrGuarded)
 			require.NoError(t, tx.Commit())
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 15 {

@@ -65,7 +65,7 @@ func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 		option(e)
 	}
 	e.side = newSidePool(e)
-	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{e}}
+	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{e, tx} }}
 }
 
 // Option is a setting of New.

@@ -87,7 +87,7 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 		}
 		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session,
 			Grant: driver.Grant{Token: held.Token}})))
-		is(t, e.Transactions.MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
+		is(t, e.In(nil).MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
 			got := <-start(t, func(ctx context.Context) (int, error) { return b.Forget(ctx, -time.Hour, 10) })
@@ -117,7 +117,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
-				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string, int, any) bool { return false },
+				_, locked, err := e.In(tx).Lock(ctx, "n", func(string, int, any) bool { return false },
 					true, beside)
 				return locked, err
 			})

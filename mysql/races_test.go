@@ -342,7 +342,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx, onSideConn driver.OnSideConn) (bool, error) {
-			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false },
+			_, locked, err := e.In(tx).Lock(t.Context(), "n", func(string, int, any) bool { return false },
 				true, onSideConn)
 			return locked, err
 		}

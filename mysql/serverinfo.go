@@ -48,7 +48,7 @@ func (e *engine) wakes() error {
 // oneWriter refuses operations that rely on a row lock if row locks hold on one node only, unless
 // all clients use one node. Writes exclude each other across nodes; FOR UPDATE and LOCK IN SHARE
 // MODE do not.
-func (t transactions) oneWriter(ctx context.Context, what string, onSideConn driver.OnSideConn) error {
+func (t inTx) oneWriter(ctx context.Context, what string, onSideConn driver.OnSideConn) error {
 	e := t.engine
 	if e.singleWriter {
 		return nil

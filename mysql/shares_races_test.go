@@ -243,18 +243,18 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			held := a.share(t, a.units(name, 2, 3))
 			whole := held
 			whole.Shared = false
-			is(t, e.Transactions.MakeGuard(t.Context(), whole, beside), driver.ErrNotHeld)
-			is(t, e.Transactions.Guard(t.Context(), tx, whole, beside), driver.ErrNotHeld)
-			require.NoError(t, e.Transactions.MakeGuard(t.Context(), held, beside))
-			require.NoError(t, e.Transactions.Guard(t.Context(), tx, held, beside))
-			is(t, e.Transactions.ReleaseTx(t.Context(), tx, whole, driver.Detachment{}, beside), driver.ErrNotHeld)
-			require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
-			is(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside), driver.ErrNotHeld)
+			is(t, e.In(nil).MakeGuard(t.Context(), whole, beside), driver.ErrNotHeld)
+			is(t, e.In(tx).Guard(t.Context(), whole, beside), driver.ErrNotHeld)
+			require.NoError(t, e.In(nil).MakeGuard(t.Context(), held, beside))
+			require.NoError(t, e.In(tx).Guard(t.Context(), held, beside))
+			is(t, e.In(tx).Release(t.Context(), whole, driver.Detachment{}, beside), driver.ErrNotHeld)
+			require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside))
+			is(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside), driver.ErrNotHeld)
 			require.NoError(t, tx.Rollback())
 			require.Equal(t, s.used(t, name), 2, "the rollback did not give it back")
 
 			tx = begin()
-			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name,
+			state, locked, err := e.In(tx).Lock(t.Context(), name,
 				func(string, int, any) bool { return true }, true, beside)
 			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 ||
 				state.Holder.Units != 2 {
@@ -263,7 +263,7 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			require.NoError(t, tx.Rollback())
 			tx = begin()
 			attempt := a.wait(t, a.units(name, 3, 3))
-			require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
+			require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside))
 			require.NoError(t, tx.Commit())
 			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
 				t.Fatalf("%+v", state)
@@ -288,8 +288,8 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		gone := held
 		gone.Token--
-		is(t, e.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, beside), driver.ErrNotHeld)
-		require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
+		is(t, e.In(tx).Release(t.Context(), gone, driver.Detachment{}, beside), driver.ErrNotHeld)
+		require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside))
 		for _, name := range []string{"m", "n ", "o"} {
 			got := <-start(t, func(ctx context.Context) (bool, error) {
 				_, taken, err := drivertest.Take(ctx, a, a.reader(name))

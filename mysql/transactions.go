@@ -11,28 +11,31 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// transactions runs the steps inside the caller's transactions. Facts that must be fresh at every
+// inTx runs the steps inside one of the caller's transactions. Facts that must be fresh at every
 // isolation level, and must not lock the lock's row, are read on another connection.
-type transactions struct{ engine *engine }
-
-func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
-	return mysqldb.New(preparedTx{t.engine.prepared, tx})
+type inTx struct {
+	engine *engine
+	tx     *sql.Tx
 }
 
-// ReleaseTx leaves the queue unchanged: finding the next waiter would take a locking read of a
-// range, which at the usual isolation level locks the neighbours' queues as well. ReleaseTx first
+func (t inTx) queries() *mysqldb.Queries {
+	return mysqldb.New(preparedTx{t.engine.prepared, t.tx})
+}
+
+// Release leaves the queue unchanged: finding the next waiter would take a locking read of a
+// range, which at the usual isolation level locks the neighbours' queues as well. Release first
 // reads outside the transaction, as LockTx does, so that a held row is known to exist.
 //
-// If a guarded transaction is open, ReleaseTx fails with ErrGuarded. The name's row stays locked
+// If a guarded transaction is open, Release fails with ErrGuarded. The name's row stays locked
 // then.
-func (t transactions) ReleaseTx(
-	ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn,
+func (t inTx) Release(
+	ctx context.Context, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn,
 ) error {
 	look, err := t.lookGuard(ctx, h, onSideConn)
 	if err != nil {
 		return err
 	}
-	row, there, err := t.lock(ctx, tx, h.Name, true)
+	row, there, err := t.lock(ctx, h.Name, true)
 	switch {
 	case err != nil:
 		return mysqlserver.Interpret(err)
@@ -44,7 +47,7 @@ func (t transactions) ReleaseTx(
 			return err
 		}
 	}
-	q := t.queries(tx)
+	q := t.queries()
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	if look.Made { // reading a missing guard would lock the gap
@@ -74,7 +77,7 @@ func ended(quiet context.Context, err error) error {
 // seize is Seize of an existing guard in the caller's transaction. If MariaDB would roll back the
 // whole transaction for NOWAIT, seize skips a locked row instead, which still locks the gap after
 // it.
-func (t transactions) seize(ctx context.Context, q *mysqldb.Queries, attempt string) error {
+func (t inTx) seize(ctx context.Context, q *mysqldb.Queries, attempt string) error {
 	s := &source{ctx: ctx, q: q}
 	if info := t.engine.info.Load(); !info.undoes || !info.mariaDB {
 		return s.Seize(attempt, false)
@@ -93,7 +96,7 @@ func (t transactions) seize(ctx context.Context, q *mysqldb.Queries, attempt str
 // releaseShare runs after lock, so no other transaction can change the shares of the name. It reads
 // the share outside the transaction, whose snapshot may be old: reading or deleting a missing row
 // inside would lock the gap. Units that are not counted are not returned.
-func (t transactions) releaseShare(
+func (t inTx) releaseShare(
 	ctx context.Context, q *mysqldb.Queries, h driver.Held, counted bool, onSideConn driver.OnSideConn,
 ) error {
 	var share mysqldb.FindShareRow

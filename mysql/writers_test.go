@@ -33,7 +33,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				mysql.OnSeveralWriters(e.Backend, several)
 				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers
-				require.NoError(t, e.Transactions.MakeGuard(t.Context(), held, a.beside))
+				require.NoError(t, e.In(nil).MakeGuard(t.Context(), held, a.beside))
 				if err := mysql.Wakes(e.Backend); (several == "" || options != nil) != (err == nil) || err != nil &&
 					!errors.Is(err, driver.ErrUnsupported) {
 					t.Errorf("%q, %d options: wakes %v", several, len(options), err)
@@ -41,7 +41,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				tx, _ := a.begin(t, sql.LevelRepeatableRead)
 				_, lockErr := a.lock(t.Context(), tx, name, true)
 				_, tryErr := a.lock(t.Context(), tx, name, false)
-				guardErr := e.Transactions.Guard(t.Context(), tx, held, a.beside)
+				guardErr := e.In(tx).Guard(t.Context(), held, a.beside)
 				for _, err := range []error{lockErr, tryErr, guardErr} {
 					if several == "" || options != nil {
 						require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 						t.Errorf("%v: does not say what to do", err)
 					}
 				}
-				require.NoError(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
+				require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, a.beside))
 				require.NoError(t, tx.Commit())
 			}
 		}

@@ -18,10 +18,10 @@ const (
 	announced = 2 * time.Second
 )
 
-func (transactions[TX]) Exclusive() bool { return false }
+func (inTx) Exclusive() bool { return false }
 
 // MakeGuard runs one transaction on a connection of the side pool, and one round trip over pgx.
-func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+func (t inTx) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
 	var attempt string
 	var made bool
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
@@ -42,11 +42,11 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideCo
 // Guard is one round trip over pgx. It locks the guard's row first, and then reads without a lock
 // whether the hold stands: a takeover writes the guard's row, while a waiter that joins the queue
 // writes only the lock's.
-func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.OnSideConn) error {
+func (t inTx) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
 	var attempt string
 	var shared, answered bool
 	var row postgresdb.IsHeldRow
-	err := t.behind(ctx, t.of(tx),
+	err := t.behind(ctx, t.tx,
 		borrowLockTimeout(guardLockTimeout),
 		query(postgresdb.ShareGuard, postgresdb.ShareGuardParams{Name: h.Name, Session: h.Session,
 			Token: h.Token}).found(&attempt, &shared),

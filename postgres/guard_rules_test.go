@@ -25,16 +25,16 @@ var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Seriali
 // inside is a step of a lock in a transaction.
 func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 	s.Helper()
-	of := transactions[pgx.Tx]{of: ofPgx}
+	in := inTx{tx: pgxTx{tx}}
 	if what == "Guard" {
-		return of.Guard(s.Context(), tx, h, nil)
+		return in.Guard(s.Context(), h, nil)
 	}
-	return of.ReleaseTx(s.Context(), tx, h, driver.Detachment{}, nil)
+	return in.Release(s.Context(), h, driver.Detachment{}, nil)
 }
 
 // tryGuard makes the guard of a hold.
 func (s *script) tryGuard(h driver.Held) error {
-	return transactions[pgx.Tx]{of: ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context,
+	return inTx{}.MakeGuard(s.Context(), h, func(ctx context.Context,
 		do func(context.Context, driver.Upkeep) error) error {
 		up, err := s.Upkeep(ctx, "s")
 		if err != nil {

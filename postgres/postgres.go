@@ -17,13 +17,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/tables"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // New keeps locks through the application's pgx pool. The pool remains the application's: dblock
@@ -39,7 +40,7 @@ import (
 // call with a character that the database's encoding lacks is ErrConfig.
 func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 	e := newEngine(pgxDB{pool}, options...)
-	return driver.Engine[pgx.Tx]{Backend: e, Transactions: placedTxs(e, ofPgx)}
+	return driver.Engine[pgx.Tx]{Backend: e, In: func(tx pgx.Tx) driver.Tx { return e.inside(pgxTx{tx}) }}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
@@ -66,7 +67,7 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 // The reserved connections never return to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 	e := newEngine(sqlDB{db}, options...)
-	return driver.Engine[*sql.Tx]{Backend: e, Transactions: placedTxs(e, ofSQL)}
+	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return e.inside(sqlTx{tx}) }}
 }
 
 // engine runs the SQL of every transition; db carries statements to the server.

@@ -98,10 +98,10 @@ func (t placedTx) exec(ctx context.Context, s ...statement) error {
 	return t.callersTx.exec(ctx, placed(t.in, s)...)
 }
 
-// placedTxs returns the transactions of an engine.
-func placedTxs[TX any](e *engine, of func(TX) callersTx) transactions[TX] {
-	if e.in == nil {
-		return transactions[TX]{of: of}
+// inside returns the engine's steps in a transaction of the caller's.
+func (e *engine) inside(tx callersTx) driver.Tx {
+	if e.in != nil {
+		tx = placedTx{tx, e.in}
 	}
-	return transactions[TX]{func(tx TX) callersTx { return placedTx{of(tx), e.in} }, e.in}
+	return inTx{tx, e.in}
 }

@@ -59,8 +59,7 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n))
 	require.NoError(t,
 		require.ErrOf(s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000")))
-	of := transactions[pgx.Tx]{of: ofPgx}
-	require.NoError(t, of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token},
+	require.NoError(t, inTx{tx: pgxTx{tx}}.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token},
 		driver.Detachment{}, nil))
 	require.NoError(t, tx.Commit(t.Context()))
 	if h := s.holder(); h.Attempt != "b1" {

@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -16,14 +13,11 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// transactions runs the steps inside the caller's transactions, all of them behind a savepoint.
-type transactions[TX any] struct {
-	of func(tx TX) callersTx
+// inTx runs the steps inside one of the caller's transactions, all of them behind a savepoint.
+type inTx struct {
+	tx callersTx
 	in *tables.In // the location of the tables
 }
-
-func ofPgx(tx pgx.Tx) callersTx  { return pgxTx{tx} }
-func ofSQL(tx *sql.Tx) callersTx { return sqlTx{tx} }
 
 var restoreLockTimeout = query(postgresdb.RestoreLockTimeout, struct{}{})
 
@@ -35,13 +29,13 @@ func borrowLockTimeout(timeout string) statement {
 	return borrowed(query(postgresdb.BorrowLockTimeout, timeout))
 }
 
-// ReleaseTx hands the lock on within the transaction: at the commit the next waiters hold it and
+// Release hands the lock on within the transaction: at the commit the next waiters hold it and
 // are notified. The caller decides whether that commit waits for the disk. The session itself is
 // notified as well, since no other statement does so.
-func (t transactions[TX]) ReleaseTx(
-	ctx context.Context, tx TX, h driver.Held, _ driver.Detachment, _ driver.OnSideConn,
+func (t inTx) Release(
+	ctx context.Context, h driver.Held, _ driver.Detachment, _ driver.OnSideConn,
 ) error {
-	x := t.of(tx)
+	x := t.tx
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	s := &source{ctx: quiet, tx: x, name: h.Name}
@@ -74,10 +68,10 @@ func (t transactions[TX]) ReleaseTx(
 	return driver.ErrNotHeld
 }
 
-func (t transactions[TX]) LockTx(
-	ctx context.Context, tx TX, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
+func (t inTx) Lock(
+	ctx context.Context, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
 ) (driver.State, bool, error) {
-	x := t.of(tx)
+	x := t.tx
 	var row postgresdb.LockRowTxRow
 	var there bool
 	for {
@@ -104,8 +98,8 @@ func (t transactions[TX]) LockTx(
 	}
 }
 
-func (t transactions[TX]) Database(ctx context.Context, tx TX) (id string, err error) {
-	x := t.of(tx)
+func (t inTx) Database(ctx context.Context) (id string, err error) {
+	x := t.tx
 	var there bool
 	err = t.behind(ctx, x,
 		borrowLockTimeout(briefly), query(postgresdb.Database, struct{}{}).found(&id, &there), restoreLockTimeout,
@@ -125,7 +119,7 @@ func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, erro
 // behind runs statements behind a savepoint. After an error the transaction is back at the
 // savepoint; otherwise one of the statements, or keepSavepoint or undo, has to end it. ctx ends the
 // wait for an answer late, so that it does not end the transaction.
-func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ...statement) error {
+func (t inTx) behind(ctx context.Context, x callersTx, statements ...statement) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	err := t.exec(quiet, x, statements)
@@ -138,7 +132,7 @@ func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ..
 // exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the
 // first. On a connection where that is still to be done, and may fail because tables are missing,
 // the savepoint goes alone.
-func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []statement) error {
+func (t inTx) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
 	work := t.in.Postgres(statements[1].sql) // after the lock timeout
 	if seen[work] != nil {
@@ -157,7 +151,7 @@ func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []st
 // waiting is behind for statements that may wait for rows. They wait briefly at first, and then in
 // turns, each with a savepoint of its own, until ctx ends. waiting sends no request to cancel: one
 // that a network or a pooler delays would hit a later statement of the connection.
-func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
+func (t inTx) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
 // A commit that is announced is looked for until it is there.
 func TestAListenerLooksForACommitThatWasAnnouncedInItsProcess(t *testing.T) {
 	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
-		transactions{&database{}}.announce(changed{told: []notice{{h.session, 1, "attempt"}}})
+		inTx{db: &database{}}.announce(changed{told: []notice{{h.session, 1, "attempt"}}})
 		time.Sleep(10 * lookInterval)
 		select {
 		case got := <-h.heard:

@@ -41,7 +41,7 @@ func (e *engine) deliver(told []notice) {
 
 // announce tells sessions of grants that take effect if the application's transaction commits. This
 // process does not learn of that commit.
-func (t transactions) announce(c changed) {
+func (t inTx) announce(c changed) {
 	for _, session := range c.joined {
 		wake(session)
 	}

@@ -130,7 +130,7 @@ import (
 // needs SetMaxOpenConns(1). Run migrate.Up or the files of package migrations first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
 	e := &engine{database{db: db, turn: make(chan struct{}, 1)}}
-	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{&e.db}}
+	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{&e.db, tx} }}
 }
 
 // engine runs the SQL of every transition; db carries statements to the file.

@@ -27,21 +27,24 @@ var (
 
 // transactions runs the steps inside the caller's transactions. Each step first takes the
 // database's write lock.
-type transactions struct{ db *database }
+type inTx struct {
+	db *database
+	tx *sql.Tx
+}
 
-func (transactions) Exclusive() bool { return true }
+func (inTx) Exclusive() bool { return true }
 
 // MakeGuard does nothing: a guard needs no row.
-func (transactions) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
+func (inTx) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
 
 // Guard locks no row: while the transaction can write, no other transaction can, and so none can
 // take the lock over.
-func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.OnSideConn) error {
-	if err := t.lockDatabase(ctx, tx); err != nil {
+func (t inTx) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
+	if err := t.lockDatabase(ctx); err != nil {
 		return err
 	}
 	quiet := context.WithoutCancel(ctx)
-	held, err := guarded(quiet, queriesOn(tx), h)
+	held, err := guarded(quiet, queriesOn(t.tx), h)
 	if err == nil && !held {
 		err = driver.ErrNotHeld
 	}
@@ -58,25 +61,25 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 	return held, err
 }
 
-// ReleaseTx hands the lock on within the transaction. This process does not learn of the commit, so
+// Release hands the lock on within the transaction. This process does not learn of the commit, so
 // a grant to the same session is counted as well, and all listeners are told to look for it.
-func (t transactions) ReleaseTx(
-	ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.OnSideConn,
+func (t inTx) Release(
+	ctx context.Context, h driver.Held, d driver.Detachment, _ driver.OnSideConn,
 ) error {
-	if err := t.lockDatabase(ctx, tx); err != nil {
+	if err := t.lockDatabase(ctx); err != nil {
 		return err
 	}
 	quiet := context.WithoutCancel(ctx)
-	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
+	if _, err := t.tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
 	var c changed
-	_, err := general(quiet, &writer{Queries: queriesOn(tx)}, releaseTx{h, d}, &c)
+	_, err := general(quiet, &writer{Queries: queriesOn(t.tx)}, releaseTx{h, d}, &c)
 	if err != nil {
-		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
+		_, undone := t.tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = driver.Join(err, undone)
 	}
-	_, released := tx.ExecContext(quiet, "RELEASE dblock")
+	_, released := t.tx.ExecContext(quiet, "RELEASE dblock")
 	if err = driver.Join(err, released); err == nil {
 		t.announce(c)
 	}
@@ -106,27 +109,27 @@ func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
 	return released, err
 }
 
-// LockTx locks the database and then checks that nothing is in the way: under the lock nothing
+// Lock locks the database and then checks that nothing is in the way: under the lock nothing
 // changes. But only a client that can write can release a lease. So before each attempt to lock,
-// LockTx also reads on another connection.
+// Lock also reads on another connection.
 //
 // It is tempting to read inside the transaction if there is no second connection. But a read binds
 // the transaction: to a snapshot that the next commit makes unfit to write from, or, with a
 // rollback journal, to a shared lock that keeps the writer it waits for from committing.
-func (t transactions) LockTx(
-	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
+func (t inTx) Lock(
+	ctx context.Context, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
 ) (driver.State, bool, error) {
 	if err := t.db.file.Load().check(); err != nil {
 		return driver.State{}, false, err
 	}
 	began := time.Now()
-	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, tx) }
+	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, t.tx) }
 	for b := (backoff{}); ; {
 		state, obstacle, err := t.lookOnSide(ctx, name)
 		if err != nil || !unleased(state, own) {
 			return state, false, err
 		}
-		err = try(ctx, tx, obstacle)
+		err = try(ctx, t.tx, obstacle)
 		if err == nil {
 			break
 		}
@@ -141,12 +144,12 @@ func (t transactions) LockTx(
 		}
 	}
 	quiet := context.WithoutCancel(ctx)
-	state, err := lookAt(quiet, queriesOn(tx), name)
+	state, err := lookAt(quiet, queriesOn(t.tx), name)
 	switch {
 	case err != nil:
 		return driver.State{}, false, interpret(transaction.Ended(quiet, quiet, err))
 	case unleased(state, own):
-		id, err := t.Database(ctx, tx)
+		id, err := t.Database(ctx)
 		return driver.State{Database: id}, true, err
 	case wait:
 		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("other clients hold %q or wait for it: %w",
@@ -155,9 +158,9 @@ func (t transactions) LockTx(
 	return state, false, nil
 }
 
-func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
+func (t inTx) Database(ctx context.Context) (string, error) {
 	quiet := context.WithoutCancel(ctx)
-	id, err := queriesOn(tx).Database(quiet)
+	id, err := queriesOn(t.tx).Database(quiet)
 	return id, interpret(transaction.Ended(quiet, quiet, err))
 }
 
@@ -169,7 +172,7 @@ func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) b
 
 // lookOnSide reads on another connection of the pool, and returns the error that stopped that
 // connection from writing. It returns zero values if there is no connection, or it cannot read now.
-func (t transactions) lookOnSide(ctx context.Context, name string) (state driver.State, obstacle, err error) {
+func (t inTx) lookOnSide(ctx context.Context, name string) (state driver.State, obstacle, err error) {
 	obstacle, err = t.onSide(ctx, func(quiet context.Context, conn *sql.Conn) (err error) {
 		state, err = lookAt(quiet, queriesOn(conn), name)
 		return err
@@ -182,7 +185,7 @@ func (t transactions) lookOnSide(ctx context.Context, name string) (state driver
 
 // onSide uses another connection of the pool, if there is one now, and then tries to write on it.
 // obstacle is the error of that write: the caller's transaction, or another, has the write lock.
-func (t transactions) onSide(
+func (t inTx) onSide(
 	ctx context.Context, use func(quiet context.Context, conn *sql.Conn) error,
 ) (obstacle, err error) {
 	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
@@ -221,14 +224,14 @@ func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State
 
 // lockDatabase takes the database's write lock in the caller's transaction, and waits for it until
 // ctx ends.
-func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
+func (t inTx) lockDatabase(ctx context.Context) error {
 	if err := t.db.file.Load().check(); err != nil {
 		return err
 	}
 	for b := (backoff{}); ; {
 		obstacle, err := t.onSide(ctx, func(context.Context, *sql.Conn) error { return nil })
 		if err == nil || busy(err) {
-			err = try(ctx, tx, obstacle)
+			err = try(ctx, t.tx, obstacle)
 		}
 		if !inTheWay(err) {
 			return interpret(err)

@@ -13,9 +13,6 @@ import (
 	"github.com/dblock-go/dblock/observe"
 )
 
-// Tx runs the engine's steps in a transaction of the application's.
-type Tx = tx.Tx
-
 // newTransactions makes the client's part in the application's transactions.
 func (c *Client) newTransactions() *tx.Transactions {
 	return tx.New(tx.Config{
@@ -31,7 +28,7 @@ func (c *Client) newTransactions() *tx.Transactions {
 
 // Guard lets a transaction write only while the client holds all these locks. With an error it
 // returns the name that failed.
-func (c *Client) Guard(ctx context.Context, in Tx, locks ...*Lock) (failed string, err error) {
+func (c *Client) Guard(ctx context.Context, in driver.Tx, locks ...*Lock) (failed string, err error) {
 	holds, failed, err := c.ofTx(locks)
 	if err != nil {
 		return failed, err
@@ -41,7 +38,7 @@ func (c *Client) Guard(ctx context.Context, in Tx, locks ...*Lock) (failed strin
 
 // UnlockTx releases locks with the commit of a transaction. With an error it returns the name that
 // failed. The transaction may have released the locks before that one.
-func (c *Client) UnlockTx(ctx context.Context, in Tx, locks ...*Lock) (failed string, err error) {
+func (c *Client) UnlockTx(ctx context.Context, in driver.Tx, locks ...*Lock) (failed string, err error) {
 	holds, failed, err := c.ofTx(locks)
 	if err != nil {
 		return failed, err
@@ -69,7 +66,7 @@ func (c *Client) ofTx(locks []*Lock) (holds []*ledger.Hold, failed string, err e
 }
 
 // LockTx takes names inside a transaction, in the order given, and returns the one that failed.
-func (c *Client) LockTx(ctx context.Context, names []string, wait bool, in Tx) (failed string, err error) {
+func (c *Client) LockTx(ctx context.Context, names []string, wait bool, in driver.Tx) (failed string, err error) {
 	if err := c.store.Begin(); err != nil {
 		return names[0], err
 	}

@@ -13,7 +13,7 @@ import (
 
 // unguarded is a transaction that fails the test where it is guarded.
 type unguarded struct {
-	Tx
+	driver.Tx
 	t *testing.T
 }
 

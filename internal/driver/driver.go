@@ -17,7 +17,7 @@
 // An application's transaction that guards a hold share-locks the hold's row in dblock_guards. A
 // takeover (Removal ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
 // it locks that row after the name's, without waiting, and writes it. A release by the holder does
-// the same if the hold was guarded (Removal.Guarded), and ReleaseTx always. The end of a session
+// the same if the hold was guarded (Removal.Guarded), and Tx.Release always. The end of a session
 // takes no lock away, and leaves that row alone.
 // which takes no lock away, does not.
 package driver
@@ -31,7 +31,7 @@ import (
 // interface Go infers by methods alone.
 type Engine[TX any] struct {
 	Backend
-	Transactions Transactions[TX]
+	In func(tx TX) Tx // nil: the engine has no locks inside transactions
 }
 
 // Backend is a database that holds locks. All methods are safe for concurrent use. They return

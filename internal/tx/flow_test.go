@@ -61,7 +61,7 @@ func (s *script) Release(context.Context, driver.Held, driver.Detachment, driver
 func (s *script) Database(context.Context) (string, error) { return "", nil }
 
 func (s *script) Lock(
-	_ context.Context, _ string, _ bool, may driver.Pass, _ driver.OnSideConn,
+	_ context.Context, _ string, may driver.Pass, _ bool, _ driver.OnSideConn,
 ) (driver.State, bool, error) {
 	s.step("Lock")
 	locked := s.free[0]

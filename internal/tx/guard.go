@@ -19,7 +19,7 @@ const guardTimeout = time.Second
 // Guard lets a transaction write only while the client holds all these locks. With an error it
 // returns the name that failed. It makes the guards of all locks before it uses the transaction,
 // whose snapshot must show them.
-func (t *Transactions) Guard(ctx context.Context, in Tx, holds []*ledger.Hold) (failed string, err error) {
+func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.Hold) (failed string, err error) {
 	proofs := make([]func(), len(holds))
 	for i, h := range holds {
 		if err := t.inside(ctx, h, func() (err error) {
@@ -38,7 +38,7 @@ func (t *Transactions) Guard(ctx context.Context, in Tx, holds []*ledger.Hold) (
 	return "", nil
 }
 
-func (t *Transactions) guard(ctx context.Context, in Tx, h *ledger.Hold) error {
+func (t *Transactions) guard(ctx context.Context, in driver.Tx, h *ledger.Hold) error {
 	done, err := t.fix(ctx, h, in)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (t *Transactions) guard(ctx context.Context, in Tx, h *ledger.Hold) error {
 // again: while the transaction of UnlockTx is open, makeGuard fails within a second, whereas a
 // share lock would wait for that transaction. Once the lock is guarded, proven must be called: the
 // transaction of UnlockTx was rolled back.
-func (t *Transactions) makeGuard(ctx context.Context, in Tx, h *ledger.Hold) (proven func(), err error) {
+func (t *Transactions) makeGuard(ctx context.Context, in driver.Tx, h *ledger.Hold) (proven func(), err error) {
 	h.Guarded.Store(true) // before the read: a release that does not see it has taken the hold out
 	released, proven := t.Ledger.ReleasedTx(h)
 	switch {

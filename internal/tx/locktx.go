@@ -14,7 +14,7 @@ import (
 
 // LockTx locks the name's row in a transaction. Behind a lease it first waits for a lease of its
 // own.
-func (t *Transactions) LockTx(ctx context.Context, in Tx, name string, wait bool) error {
+func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wait bool) error {
 	for {
 		state, locked, err := t.lockRow(ctx, in, name, nil, wait)
 		switch {
@@ -44,7 +44,7 @@ func (t *Transactions) LockTx(ctx context.Context, in Tx, name string, wait bool
 
 // lockRow locks the name's row. turn is the lease that was granted for this call, nil for none.
 func (t *Transactions) lockRow(
-	ctx context.Context, in Tx, name string, turn *ledger.Attempt, wait bool,
+	ctx context.Context, in driver.Tx, name string, turn *ledger.Attempt, wait bool,
 ) (driver.State, bool, error) {
 	within, cancel := contract.UntilClosed(ctx, t.Store.Background)
 	defer cancel()
@@ -52,7 +52,7 @@ func (t *Transactions) lockRow(
 	if err != nil {
 		return driver.State{}, false, err
 	}
-	state, locked, err := in.Lock(within, name, wait, t.passing(mine, turn), t.Sessions.SideConn)
+	state, locked, err := in.Lock(within, name, t.passing(mine, turn), wait, t.Sessions.SideConn)
 	if other := t.elsewhere(ctx, in, state.Database, err); other != nil {
 		return state, false, other
 	}

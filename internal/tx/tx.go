@@ -11,19 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/store"
 )
 
-// Tx runs the engine's steps in a transaction of the application's. Its methods are those of
-// driver.Transactions.
-type Tx interface {
-	Exclusive() bool
-	MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
-	Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
-	Release(ctx context.Context, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn) error
-	Database(ctx context.Context) (string, error)
-	Lock(
-		ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn,
-	) (driver.State, bool, error)
-}
-
 // Config has the parts of the client that transactions use.
 type Config struct {
 	Store    *store.Store
@@ -84,7 +71,7 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() e
 // its answers nor its locks count here. is identifies the transaction's database, "" if that is not
 // known. Then the transaction is asked, but only after an error that another database would
 // explain: on MySQL the question may give the transaction its snapshot.
-func (t *Transactions) elsewhere(ctx context.Context, in Tx, is string, err error) error {
+func (t *Transactions) elsewhere(ctx context.Context, in driver.Tx, is string, err error) error {
 	if is == "" && (errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrRetry)) {
 		is, _ = in.Database(ctx) // without an answer, err is returned
 	}
@@ -105,7 +92,7 @@ func (t *Transactions) elsewhere(ctx context.Context, in Tx, is string, err erro
 // fix keeps the mode of a hold as it is until done is called, since another mode would look like a
 // loss. It makes the member of a cohort its only holder, unless the transaction may be in the way
 // of that: then the engine uses the cohort's token.
-func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in Tx) (done func(), err error) {
+func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in driver.Tx) (done func(), err error) {
 	for {
 		if !in.Exclusive() || h.Mode.Load().Vague() {
 			if err := t.Settle(ctx, h); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // UnlockTx releases locks with the commit of a transaction. With an error it returns the name that
 // failed. The transaction may have released the locks before that one.
-func (t *Transactions) UnlockTx(ctx context.Context, in Tx, holds []*ledger.Hold) (failed string, err error) {
+func (t *Transactions) UnlockTx(ctx context.Context, in driver.Tx, holds []*ledger.Hold) (failed string, err error) {
 	for _, h := range holds {
 		if err := t.inside(ctx, h, func() error { return t.unlockTx(ctx, in, h) }); err != nil {
 			return h.Name, err
@@ -21,7 +21,7 @@ func (t *Transactions) UnlockTx(ctx context.Context, in Tx, holds []*ledger.Hold
 	return "", nil
 }
 
-func (t *Transactions) unlockTx(ctx context.Context, in Tx, h *ledger.Hold) error {
+func (t *Transactions) unlockTx(ctx context.Context, in driver.Tx, h *ledger.Hold) error {
 	done, answered, err := t.beginRelease(ctx, in, h)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (t *Transactions) unlockTx(ctx context.Context, in Tx, h *ledger.Hold) erro
 // is sent, and keeps its mode as it is until done is called. The lock of Entries keeps a further
 // entry from coming between that step and the count of entries.
 func (t *Transactions) beginRelease(
-	ctx context.Context, in Tx, h *ledger.Hold,
+	ctx context.Context, in driver.Tx, h *ledger.Hold,
 ) (done func(), answered func(err error), err error) {
 	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
 		return nil, nil, err

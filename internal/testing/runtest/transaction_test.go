@@ -105,7 +105,7 @@ func (x *transaction) Release(ctx context.Context, h driver.Held, from driver.De
 
 func (x *transaction) Database(context.Context) (string, error) { return "", nil }
 
-func (x *transaction) Lock(context.Context, string, bool, driver.Pass, driver.OnSideConn) (driver.State, bool, error) {
+func (x *transaction) Lock(context.Context, string, driver.Pass, bool, driver.OnSideConn) (driver.State, bool, error) {
 	panic("LockTx is not played")
 }
 

@@ -238,8 +238,8 @@ func (t sqlTx) rollback() error              { return t.tx.Rollback() }
 func app[TX any](typed driver.Engine[TX]) App {
 	mover, _ := typed.Backend.(mover)
 	engine := driver.Engine[Tx]{Backend: typed.Backend}
-	if typed.Transactions != nil {
-		engine.Transactions = typedTxs[TX]{typed.Transactions}
+	if typed.In != nil {
+		engine.In = func(tx Tx) driver.Tx { return typed.In(typedTx[TX](tx)) }
 	}
 	return App{Engine: engine, mover: mover}
 }
@@ -257,46 +257,26 @@ func (a App) onSideConn(ctx context.Context, do func(context.Context, driver.Upk
 // makeGuard, guard and release are what Guard and UnlockTx do, without what the client knows
 // already.
 func (a App) makeGuard(ctx context.Context, h driver.Held) error {
-	return a.Transactions.MakeGuard(ctx, h, a.onSideConn)
+	return a.In(nil).MakeGuard(ctx, h, a.onSideConn)
 }
 
 func (a App) guard(ctx context.Context, tx Tx, h driver.Held) error {
-	return a.Transactions.Guard(ctx, tx, h, a.onSideConn)
+	return a.In(tx).Guard(ctx, h, a.onSideConn)
 }
 
 func (a App) release(ctx context.Context, tx Tx, h driver.Held) error {
-	return a.Transactions.ReleaseTx(ctx, tx, h, driver.Detachment{}, a.onSideConn)
+	return a.In(tx).Release(ctx, h, driver.Detachment{}, a.onSideConn)
 }
 
-// typedTxs has an engine work in the transactions of the suite.
-type typedTxs[TX any] struct{ driver.Transactions[TX] }
-
-// typed returns the transaction as the engine knows it.
-func (typedTxs[TX]) typed(tx Tx) TX {
-	if t, ok := tx.(pgxTx); ok {
+// typedTx returns a transaction as the engine knows it.
+func typedTx[TX any](tx Tx) (typed TX) {
+	switch t := tx.(type) {
+	case pgxTx:
+		return any(t.tx).(TX)
+	case sqlTx:
 		return any(t.tx).(TX)
 	}
-	return any(tx.(sqlTx).tx).(TX)
-}
-
-func (x typedTxs[TX]) Guard(ctx context.Context, tx Tx, h driver.Held, onSideConn driver.OnSideConn) error {
-	return x.Transactions.Guard(ctx, x.typed(tx), h, onSideConn)
-}
-
-func (x typedTxs[TX]) ReleaseTx(
-	ctx context.Context, tx Tx, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn,
-) error {
-	return x.Transactions.ReleaseTx(ctx, x.typed(tx), h, d, onSideConn)
-}
-
-func (x typedTxs[TX]) Database(ctx context.Context, tx Tx) (string, error) {
-	return x.Transactions.Database(ctx, x.typed(tx))
-}
-
-func (x typedTxs[TX]) LockTx(
-	ctx context.Context, tx Tx, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn,
-) (driver.State, bool, error) {
-	return x.Transactions.LockTx(ctx, x.typed(tx), name, may, wait, onSideConn)
+	return typed
 }
 
 // raiseToken lifts the fencing token of a lock to at least a value, as package quorum does.

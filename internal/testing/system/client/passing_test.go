@@ -14,14 +14,20 @@ import (
 
 // scripted is an engine whose LockTx does what the test says.
 type scripted struct {
-	driver.Transactions[*sql.Tx]
 	lockTx func(tx *sql.Tx, may driver.Pass) (driver.State, bool, error)
 }
 
-func (s *scripted) LockTx(
-	_ context.Context, tx *sql.Tx, _ string, may driver.Pass, _ bool, _ driver.OnSideConn,
+// scriptedTx is a transaction of a scripted engine.
+type scriptedTx struct {
+	driver.Tx
+	tx     *sql.Tx
+	engine *scripted
+}
+
+func (s scriptedTx) Lock(
+	_ context.Context, _ string, may driver.Pass, _ bool, _ driver.OnSideConn,
 ) (driver.State, bool, error) {
-	return s.lockTx(tx, may)
+	return s.engine.lockTx(s.tx, may)
 }
 
 // A transaction that passed a lease to wait for the row cannot turn back on MySQL when a ticket has
@@ -29,8 +35,10 @@ func (s *scripted) LockTx(
 func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
-	s := &scripted{Transactions: engine.Transactions}
-	client := newClient(t, driver.Engine[*sql.Tx]{Backend: engine.Backend, Transactions: s})
+	s := &scripted{}
+	client := newClient(t, driver.Engine[*sql.Tx]{
+		Backend: engine.Backend, In: func(tx *sql.Tx) driver.Tx { return scriptedTx{engine.In(tx), tx, s} },
+	})
 	begin := func() *sql.Tx {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)

@@ -19,7 +19,6 @@ import (
 // dying is an engine that works in the caller's transactions as MySQL's does, with a look beside
 // them, and on request is told during that look that its session is dead.
 type dying struct {
-	driver.Transactions[*sql.Tx]
 	due  atomic.Bool
 	dies atomic.Bool // the session of the next heartbeat is dead
 	dead atomic.Value
@@ -49,28 +48,35 @@ func (d *dying) look(ctx context.Context, aside driver.OnSideConn) error {
 	})
 }
 
-func (d *dying) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.OnSideConn) error {
-	if err := d.look(ctx, aside); err != nil {
-		return err
-	}
-	return d.Transactions.Guard(ctx, tx, h, aside)
+// dyingTx looks before each step.
+type dyingTx struct {
+	driver.Tx
+	engine *dying
 }
 
-func (d *dying) LockTx(
-	ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.OnSideConn,
+func (d dyingTx) Guard(ctx context.Context, h driver.Held, aside driver.OnSideConn) error {
+	if err := d.engine.look(ctx, aside); err != nil {
+		return err
+	}
+	return d.Tx.Guard(ctx, h, aside)
+}
+
+func (d dyingTx) Lock(
+	ctx context.Context, name string, may driver.Pass, wait bool, aside driver.OnSideConn,
 ) (driver.State, bool, error) {
-	if err := d.look(ctx, aside); err != nil {
+	if err := d.engine.look(ctx, aside); err != nil {
 		return driver.State{}, false, err
 	}
-	return d.Transactions.LockTx(ctx, tx, name, may, wait, aside)
+	return d.Tx.Lock(ctx, name, may, wait, aside)
 }
 
 func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
-	d := &dying{Transactions: engine.Transactions}
+	d := &dying{}
 	client, err := dblock.New(driver.Engine[*sql.Tx]{
-		Backend: fakedb.Hooked(engine.Backend, d.hook), Transactions: d,
+		Backend: fakedb.Hooked(engine.Backend, d.hook),
+		In:      func(tx *sql.Tx) driver.Tx { return dyingTx{engine.In(tx), d} },
 	})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, client.Close(context.Background())) }()

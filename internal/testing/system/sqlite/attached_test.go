@@ -99,7 +99,7 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 			// first, so that only the other database is locked
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO data VALUES (1)")
 			require.NoError(t, err)
-			require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil))
+			require.NoError(t, f.In(tx).Guard(t.Context(), held, nil))
 			other.exec("PRAGMA busy_timeout = 0")
 			ctx, cancel := brief(t)
 			defer cancel()
@@ -107,7 +107,7 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 				Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
 				t.Errorf("the guarded transaction is open, and the lock was taken away: %v", taken)
 			}
-			require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+			require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
 			require.NoError(t, tx.Rollback())
 			if state := other.look(s, "n"); state.Holder.Session != s {
 				t.Errorf("rolled back, and released: %+v", state)

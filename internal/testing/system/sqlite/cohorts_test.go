@@ -155,14 +155,14 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 			d.Behind.Members = behind
 		}
 		tx := f.begin()
-		require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil))
-		require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
+		require.NoError(t, f.In(tx).Guard(t.Context(), held, nil))
+		require.NoError(t, f.In(tx).Release(t.Context(), held, d, nil))
 		require.NoError(t, tx.Rollback())
 		if after := f.tables(); after != before {
 			t.Fatalf("after a rollback:\n%s\nwas\n%s", after, before)
 		}
 		tx = f.begin()
-		require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, d, nil))
+		require.NoError(t, f.In(tx).Release(t.Context(), held, d, nil))
 		require.NoError(t, tx.Commit())
 		f.sound()
 		state := f.look(s, "n")

@@ -44,7 +44,7 @@ func TestAConnectionThatWasCutOffInTheMakingIsNoError(t *testing.T) {
 	g := on(t, pool, f.path)
 	tx := g.begin()
 	pass := func(string, int, any) bool { return false }
-	if _, locked, err := g.tx().LockTx(t.Context(), tx, "n", pass, true, nil); err != nil || !locked {
+	if _, locked, err := g.In(tx).Lock(t.Context(), "n", pass, true, nil); err != nil || !locked {
 		t.Errorf("LockTx without a second connection: %v, %v", locked, err)
 	}
 	ctx, cancel := brief(t)

@@ -45,12 +45,12 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 					},
 					"Look":    func() error { _, err := f.Read(t.Context(), s, []string{"n"}, 0); return err },
 					"Release": func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
-					"Guard":   func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
+					"Guard":   func() error { return f.In(tx).Guard(t.Context(), held, nil) },
 					"ReleaseTx": func() error {
-						return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil)
+						return f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil)
 					},
 					"LockTx": func() error {
-						_, _, err := f.tx().LockTx(t.Context(), late, "n", func(string, int, any) bool { return false },
+						_, _, err := f.In(late).Lock(t.Context(), "n", func(string, int, any) bool { return false },
 							true, nil)
 						return err
 					},

@@ -39,7 +39,7 @@ func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
 	held := f.take("n", a)
 	attempt := f.enqueue("n", b)
 	tx := f.begin()
-	require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+	require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
 	arrives("1 ")
 	require.NoError(t, tx.Rollback())
 	f.release(held, true)

@@ -35,16 +35,15 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 	held := f.share(r)
 	waiter := shared("n", s, 1, 2)
 	f.queue(waiter)
-	inside := f.tx()
 	nobody := func(string, int, any) bool { return false }
 	for _, commit := range []bool{false, true} {
 		tx, err := f.pool.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		stale := held
 		stale.Shared = false
-		require.ErrorIs(t, inside.Guard(t.Context(), tx, stale, nil), driver.ErrNotHeld, "guarded as a whole")
-		require.NoError(t, inside.Guard(t.Context(), tx, held, nil))
-		require.NoError(t, inside.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+		require.ErrorIs(t, f.In(tx).Guard(t.Context(), stale, nil), driver.ErrNotHeld, "guarded as a whole")
+		require.NoError(t, f.In(tx).Guard(t.Context(), held, nil))
+		require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
 		if commit {
 			err = tx.Commit()
 		} else {
@@ -61,11 +60,11 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 	require.NoError(t, err)
 	defer tx.Rollback()
 	// A share is in the way of a transaction, also one's own.
-	state, locked, err := inside.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return true }, false, nil)
+	state, locked, err := f.In(tx).Lock(t.Context(), "n", func(string, int, any) bool { return true }, false, nil)
 	if err != nil || locked || state.Holder.Attempt != waiter.Attempt {
 		t.Fatalf("%+v, %v, %v", state, locked, err)
 	}
-	if _, locked, err = inside.LockTx(t.Context(), tx, "m", nobody, false, nil); err != nil || !locked {
+	if _, locked, err = f.In(tx).Lock(t.Context(), "m", nobody, false, nil); err != nil || !locked {
 		t.Fatalf("a name that nobody has: %v, %v", locked, err)
 	}
 }

@@ -37,8 +37,6 @@ func inEachMode(t *testing.T, test func(t *testing.T, f, other *fixture)) {
 // in is the same for a test in a test, so that what it leaves open is closed with it.
 func (f *fixture) in(t *testing.T) *fixture { return &fixture{f.Engine, t, f.path, f.pool} }
 
-func (f *fixture) tx() driver.Transactions[*sql.Tx] { return f.Transactions }
-
 // begin opens a transaction, and ends it with the test where that did not.
 func (f *fixture) begin() *sql.Tx {
 	f.t.Helper()
@@ -71,13 +69,13 @@ func nobody(string, int, any) bool { return false }
 // steps are those in the caller's transaction that must lock the database.
 var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error{
 	"Guard": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
-		return f.tx().Guard(ctx, tx, h, nil)
+		return f.In(tx).Guard(ctx, h, nil)
 	},
 	"ReleaseTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
-		return f.tx().ReleaseTx(ctx, tx, h, driver.Detachment{}, nil)
+		return f.In(tx).Release(ctx, h, driver.Detachment{}, nil)
 	},
 	"LockTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
-		_, locked, err := f.tx().LockTx(ctx, tx, "free", nobody, true, nil)
+		_, locked, err := f.In(tx).Lock(ctx, "free", nobody, true, nil)
 		if err == nil && !locked {
 			err = errors.New("not locked")
 		}
@@ -138,11 +136,11 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 				}
 				held := driver.Held{Name: "n", Session: r.Session, Token: grant.Token}
 				tx := f.begin()
-				require.NoError(t, f.tx().Guard(t.Context(), tx, held, nil), "Guard of a lock that is held")
+				require.NoError(t, f.In(tx).Guard(t.Context(), held, nil), "Guard of a lock that is held")
 				f.usable(tx)
 				other.exec(statement)
 				tx = f.begin()
-				require.ErrorIs(t, f.tx().Guard(t.Context(), tx, held, nil), driver.ErrNotHeld, "Guard")
+				require.ErrorIs(t, f.In(tx).Guard(t.Context(), held, nil), driver.ErrNotHeld, "Guard")
 				f.usable(tx)
 				other.exec("DELETE FROM dblock_locks")
 			})
@@ -255,7 +253,7 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				<-ready
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
 					tx := f.begin()
-					require.NoError(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+					require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
 					stays(t, woken)
 					if state := other.look("", whose); state.Holder.Grant.Token != held.Token {
 						t.Fatalf("before the end of the transaction: %+v", state)
@@ -284,14 +282,14 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 		attempt := other.enqueue("n", other.session())
 		other.exec("CREATE TRIGGER full BEFORE UPDATE ON dblock_locks BEGIN SELECT RAISE(FAIL, 'full'); END")
 		tx := f.begin()
-		require.Error(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+		require.Error(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
 		f.usable(tx)
 		other.exec("DROP TRIGGER full")
 		if next := other.release(held, true); next.Attempt != attempt {
 			t.Fatalf("handed to %+v", next)
 		}
 		tx = f.begin()
-		require.ErrorIs(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil), driver.ErrNotHeld,
+		require.ErrorIs(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil), driver.ErrNotHeld,
 			"a second release")
 		f.usable(tx)
 	})
@@ -304,7 +302,7 @@ func TestLockTxFindsALeaseWithoutLockingTheDatabase(t *testing.T) {
 		other.enqueue("n", other.session())
 		tx := f.begin()
 		for _, wait := range []bool{true, false} {
-			state, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, wait, nil)
+			state, locked, err := f.In(tx).Lock(t.Context(), "n", nobody, wait, nil)
 			if err != nil || locked || state.Holder.Grant.Token != held.Token || state.Waiters != 1 {
 				t.Fatalf("LockTx of a lease: %+v, %v, %v", state, locked, err)
 			}
@@ -315,12 +313,12 @@ func TestLockTxFindsALeaseWithoutLockingTheDatabase(t *testing.T) {
 		next := other.release(held, true)
 		held.Session, held.Token = next.Session, next.Grant.Token
 		other.exec("UPDATE dblock_locks SET session_id = NULL, attempt = '', waiters = 1")
-		if state, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, true, nil); err != nil || locked ||
+		if state, locked, err := f.In(tx).Lock(t.Context(), "n", nobody, true, nil); err != nil || locked ||
 			state.Waiters != 1 {
 			t.Fatalf("LockTx of a queue: %+v, %v, %v", state, locked, err)
 		}
 		other.exec("UPDATE dblock_locks SET waiters = 0")
-		if _, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, true, nil); err != nil || !locked {
+		if _, locked, err := f.In(tx).Lock(t.Context(), "n", nobody, true, nil); err != nil || !locked {
 			t.Fatalf("LockTx of a free name: %v, %v", locked, err)
 		}
 		f.usable(tx)
@@ -346,7 +344,7 @@ func TestALeaseTakenBetweenLookingAndLockingIsSeenUnderTheLock(t *testing.T) {
 				return looked == 1
 			}
 			tx := f.begin()
-			state, locked, err := f.tx().LockTx(t.Context(), tx, "n", own, wait, nil)
+			state, locked, err := f.In(tx).Lock(t.Context(), "n", own, wait, nil)
 			if locked || looked != 2 || state.Holder.Session != next || wait != errors.Is(err, driver.ErrRetry) ||
 				!wait && err != nil {
 				t.Fatalf("wait %v: %+v, %v, %v after %d looks", wait, state, locked, err, looked)
@@ -372,14 +370,14 @@ func TestLockTxLocksFirstWhereThePoolHasNoSecondConnection(t *testing.T) {
 			}
 			tx := f.begin()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			if _, locked, err := f.tx().LockTx(ctx, tx, "free", nobody, true, nil); err != nil || !locked {
+			if _, locked, err := f.In(tx).Lock(ctx, "free", nobody, true, nil); err != nil || !locked {
 				t.Fatalf("of %d connections: %v, %v", size, locked, err)
 			}
-			state, locked, err := f.tx().LockTx(ctx, tx, "n", nobody, false, nil)
+			state, locked, err := f.In(tx).Lock(ctx, "n", nobody, false, nil)
 			if err != nil || locked || state.Holder.Grant.Token != held.Token {
 				t.Fatalf("of %d connections, TryLockTx of a lease: %+v, %v, %v", size, state, locked, err)
 			}
-			if _, locked, err = f.tx().LockTx(ctx, tx, "n", nobody, true, nil); locked ||
+			if _, locked, err = f.In(tx).Lock(ctx, "n", nobody, true, nil); locked ||
 				!errors.Is(err, driver.ErrRetry) {
 				t.Fatalf("of %d connections, LockTx of a lease: %v, %v", size, locked, err)
 			}
@@ -419,7 +417,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 			if _, back, err := f.reenter(t.Context(), r); back || !errors.Is(err, driver.ErrBusy) {
 				t.Fatalf("Reenter: %v, %v", back, err)
 			}
-			state, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, false, nil)
+			state, locked, err := f.In(tx).Lock(t.Context(), "n", nobody, false, nil)
 			if locked || err != nil || state.Holder.Session != "" {
 				t.Fatalf("TryLockTx: %+v, %v, %v", state, locked, err)
 			}
