@@ -27,6 +27,7 @@ var living = []test{
 	{"what a session has is listed, with its tokens and with what was asked of it", claims},
 	{"sessions that have expired, and the dead that leave something, are listed", expired},
 	{"a watch ends with its session", watches},
+	{"a release goes by the token of its hold, not by the highest of the name", releaseOfAMember},
 }
 
 func deaths(w *world) {
@@ -273,4 +274,22 @@ func watches(w *world) {
 		w.Fatalf("%d forgotten, %v", n, err)
 	}
 	watch("", "", 0)
+}
+
+// releaseOfAMember releases a member of a cohort that is the only holder since the others gave up.
+// The tokens of the others stay reserved.
+func releaseOfAMember(w *world) {
+	s := w.session()
+	first := w.take(whole("n", s))
+	cohort := whole("n", s)
+	cohort.Members = 3
+	grant := w.release(first, w.queue(cohort))[0].Grant
+	last := driver.Held{Name: "n", Session: s, Token: grant.Token}
+	member := driver.Detachment{Token: grant.First, Host: "h", Thread: "member"}
+	w.must(require.ErrOf(driver.Do(w.ctx, w.Backend, protocol.Detach{Held: last, Member: member})))
+	if removed, err := driver.Do(w.ctx, w.Backend, protocol.Release(last, false, false)); err != nil || removed.Done() {
+		w.Errorf("a release by the highest token: %+v, %v", removed, err)
+	}
+	w.release(driver.Held{Name: "n", Session: s, Token: grant.First})
+	assert.Equal(w, w.look("", "n").Holder.Session, "", "after the release the holder is")
 }
