@@ -58,7 +58,8 @@ type asks struct {
 	to     chan string // nil: Asked was not called
 }
 
-// NewHold makes the hold of a grant.
+// NewHold makes the hold of a grant. Its context is no child of the session's: revoke ends the
+// contexts of all holds of a session one directly after the other.
 func (l *Ledger) NewHold(
 	ctx context.Context, s *store.Session, k *Attempt, r *driver.Request, o Owner, g driver.Grant, m *cohort.Member,
 ) *Hold {

@@ -2,8 +2,8 @@ package ledger
 
 import "sync/atomic"
 
-// Attempt is one request of this client to the database. The ledger's mutex protects its unexported
-// fields.
+// Attempt is one request of this client to the database. The members of a cohort have one attempt
+// in turn. The ledger's mutex protects its unexported fields.
 type Attempt struct {
 	Name, ID string
 	// Guarded is set when a transaction may have guarded the hold: its release waits for the end of

@@ -3,7 +3,9 @@ package session
 import "time"
 
 // trusted returns until when a session is trusted after a heartbeat that was sent at sent and was
-// answered now.
+// answered now. The margin covers clocks that differ in rate, and the way of a statement that is
+// sent just before the deadline: on a path as slow as that of the heartbeat it arrives before the
+// lease ends in the database.
 func (s *Session) trusted(sent time.Duration) time.Duration {
 	roundTrip := s.config.Clock.Now() - sent
 	margin := s.config.TTL/driftShare + 2*roundTrip

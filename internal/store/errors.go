@@ -25,7 +25,7 @@ func (a again) Unwrap() error { return driver.ErrRetry }
 // The reasons of a client to retry a request.
 var (
 	ErrSessionOver error = again{"the session ended while waiting"}
-	ErrAgain       error = again{"the name's row is gone, or it has no holder any more"}
+	ErrAgain       error = again{"the lock in front was lost, or its queue changed: the request is sent again"}
 	ErrPlaceGone   error = again{"the place in the queue is gone"}
 )
 
