@@ -251,6 +251,9 @@ func detachedLate(t *testing.T, e *env) {
 	go func() { done <- l.Detach(context.Background(), longTTL) }()
 	eventually(t, soon, "it has tried", func() bool { return u.changed.Load() > 0 })
 	e.advance(t, longTTL*3/4)
+	// A try that had its time before is refused, too: the next one has its time from here on.
+	tried := u.changed.Load()
+	eventually(t, soon, "it has tried again", func() bool { return u.changed.Load() > tried })
 	u.busy.Store(false)
 	is(t, within(t, soon, "Detach returns", done), nil)
 	e.advance(t, longTTL*3/4)
