@@ -16,15 +16,15 @@ type DblockEvent struct {
 	At int64
 	// the name of the lock
 	Name string
-	// granted, released, lost, expired, asked, broken, or what the application recorded
+	// granted, released, lost, expired, asked, broken, or a kind of the application's own
 	Kind string
 	// fencing token of the lock, 0 where there is none
 	Token int64
-	// session of the holder, or of whoever asked or broke
+	// session of the holder, or of the client that asked or broke
 	SessionID string
-	// host of the holder, or of whoever asked or broke
+	// host of the holder, or of the client that asked or broke
 	Host string
-	// thread of the holder, or of whoever asked or broke
+	// thread of the holder, or of the client that asked or broke
 	Thread string
 	// why
 	Detail string
@@ -40,7 +40,7 @@ type DblockGuard struct {
 	Name string
 	// session of the holder
 	SessionID string
-	// how often somebody has tried to take the lock from the holder
+	// number of tries to take the lock from the holder
 	Takeovers int64
 }
 
@@ -88,7 +88,7 @@ type DblockIncarnation struct {
 	TokenFloor int64
 }
 
-// One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.
+// One row for each name, held or not. It shows the holder of the whole name; holders of shares are in dblock_shares.
 type DblockLock struct {
 	// the name of the lock, compared byte for byte
 	Name string
@@ -106,7 +106,7 @@ type DblockLock struct {
 	FirstToken int64
 	// token of the last member of the cohort that has the lock, or of the only holder
 	LastToken int64
-	// of the last grant, or of the last release where nobody holds the name, in microseconds since 1970
+	// of the last grant, or of the last release while the name is free, in microseconds since 1970
 	AcquiredAt int64
 	// end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session
 	ExpiresAt pgtype.Int8
@@ -120,7 +120,7 @@ type DblockLock struct {
 	Capacity int32
 	// the holders of shares state several numbers of units
 	Mixed bool
-	// before this time nobody gets the name (MinHold), in microseconds since 1970
+	// before this time the name is not granted (MinHold), in microseconds since 1970
 	RestsUntil int64
 	// number of requests in the queue: the members of all places
 	Waiters int32
@@ -130,15 +130,15 @@ type DblockLock struct {
 	NextTicket int64
 }
 
-// Who waits for which name, for people: one row for each place in a queue.
+// The queues, for people: one row for each place.
 type DblockQueue struct {
 	// the name of the lock: ask for one with WHERE name =
 	Name string
 	// 1 is served first
 	Place int64
-	// what the order of the queue goes by
+	// the order of the queue
 	Ticket int64
-	// what it waits for: exclusive, shared or permits
+	// the kind of lock that it waits for: exclusive, shared or permits
 	Kind string
 	// units or permits that it wants, null: the whole name
 	Units bool
@@ -230,7 +230,7 @@ type DblockShare struct {
 	Attempt string
 	// how many units it has: 1 of a reader, else permits
 	Units int32
-	// of how many units: what its holder states
+	// the number of all units, as its holder states it
 	Capacity int32
 	// when it was granted, in microseconds since 1970
 	AcquiredAt int64
@@ -258,7 +258,7 @@ type DblockWaiter struct {
 	Attempt string
 	// units that it wants, 0: the whole name
 	Units int32
-	// of how many units: what the waiter states
+	// the number of all units, as the waiter states it
 	Capacity int32
 	// fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session
 	Lease int64

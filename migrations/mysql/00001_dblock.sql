@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS dblock_heartbeats (
     expires_at BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The locks. The primary key is what makes an insert a lock. Names are bytes: every collation of text merges some of them.
+-- The locks. The primary key makes an insert a lock. Names are bytes: every collation of text merges some of them.
 CREATE TABLE IF NOT EXISTS dblock_locks (
     name         VARBINARY(255) NOT NULL PRIMARY KEY,
     -- The holder of the whole name. session_id is null where there is none.
@@ -51,20 +51,20 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
     token        BIGINT     NOT NULL,
     first_token  BIGINT     NOT NULL DEFAULT 0,
     last_token   BIGINT     NOT NULL DEFAULT 0,
-    acquired_at  BIGINT     NOT NULL, -- of the last grant; with nobody holding it, of the last release
+    acquired_at  BIGINT     NOT NULL, -- of the last grant; of a free name, of the last release
     expires_at   BIGINT,              -- fixed leases only
     metadata     MEDIUMTEXT NOT NULL,
-    asked        TEXT, -- why another client wants it; null where nobody holds the name
+    asked        TEXT, -- why another client wants it; null while the name is free
     -- 1 where the holder got the lock from another session and need not know yet. The holder's listener looks for it through
     -- the index.
     unseen       TINYINT    NOT NULL DEFAULT 0,
-    -- What is shared of the name, in units. capacity is the smallest number that a holder states. It counts while shared_units
+    -- The units of the name that are shared. capacity is the smallest number that a holder states. It counts while shared_units
     -- or waiters are above 0; otherwise the next request that shares the name sets it. mixed: the holders state several
     -- numbers, so that capacity may rise when one of them leaves.
     shared_units INT        NOT NULL DEFAULT 0,
     capacity     INT        NOT NULL DEFAULT 0,
     mixed        TINYINT(1) NOT NULL DEFAULT 0,
-    rests_until  BIGINT     NOT NULL DEFAULT 0, -- before that time it is granted to nobody, held or not
+    rests_until  BIGINT     NOT NULL DEFAULT 0, -- before that time the name is not granted, held or not
     waiters      INT        NOT NULL DEFAULT 0,
     next_ticket  BIGINT     NOT NULL DEFAULT 1,
     first_ticket BIGINT     NOT NULL DEFAULT 0, -- no place has a lower ticket
@@ -76,8 +76,8 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
 -- The id of the database in each row of dblock_locks: LockTx reads it with the row that it locks. To read another row would
 -- give the transaction its snapshot. It is a default, and no generated column: MariaDB's mysqldump writes the values of
 -- generated columns into a dump of MySQL, which MySQL then refuses (3105). Neither server lets an ALTER of columns be repeated
--- in words that both know: so its text is chosen by what is there. sqlc, whose parser is of TiDB, reads no strings: for it the
--- same stands in a comment of TiDB, which is none to it only.
+-- in words that both know: so its text is chosen by the columns that exist. sqlc, whose parser is of TiDB, reads no strings:
+-- for sqlc the same stands in a comment of TiDB, which other parsers skip.
 SET @dblock_ddl = (SELECT IF(COUNT(*) = 0,
        CONCAT('ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''',
               (SELECT s.database_id FROM dblock_schema s), ''''), 'DO 0')
@@ -111,7 +111,7 @@ CREATE TABLE IF NOT EXISTS dblock_shares (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- The queue. Tickets come from the locked row of dblock_locks, never from AUTO_INCREMENT: there a later number can
--- commit first. The wait-for graph goes from owners to what they wait for.
+-- commit first. The wait-for graph goes from owners to the names that they wait for.
 CREATE TABLE IF NOT EXISTS dblock_waiters (
     name        VARBINARY(255) NOT NULL,
     ticket      BIGINT     NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE IF NOT EXISTS dblock_waiters (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- One row per hold that was ever guarded, known by its attempt. Guard share-locks it. It is made under the lock of the name's
--- row. Every takeover of the hold counts takeovers up: above 0 nobody guards the hold any more.
+-- row. Every takeover of the hold counts takeovers up: above 0 no new guard of the hold begins.
 CREATE TABLE IF NOT EXISTS dblock_guards (
     attempt    VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     name       VARBINARY(255) NOT NULL,
@@ -163,7 +163,7 @@ CREATE TABLE IF NOT EXISTS dblock_events (
     KEY dblock_events_at (at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row per slot of a job. The primary key is what makes it run once.
+-- One row per slot of a job. The primary key makes the slot run once.
 CREATE TABLE IF NOT EXISTS dblock_runs (
     name       VARBINARY(255) NOT NULL,
     slot       BIGINT      NOT NULL,
@@ -236,8 +236,8 @@ SELECT w.name, CONVERT(w.name USING utf8mb4) AS name_text,
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id;
 
--- What would be comments on tables and columns, if later ones could be made without an ALTER: it waits for every open
--- transaction that has used the table, and heartbeats wait behind it.
+-- The meaning of tables and columns. A comment on a column would need an ALTER, which waits for every open transaction that
+-- has used the table, and heartbeats wait behind it.
 CREATE TABLE IF NOT EXISTS dblock_columns (
     table_name  VARCHAR(64)  NOT NULL,
     column_name VARCHAR(64)  NOT NULL,
@@ -259,7 +259,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_heartbeats', '', 'When each living session ends. The only row that a heartbeat writes.'),
 ('dblock_heartbeats', 'session_id', 'the session'),
 ('dblock_heartbeats', 'expires_at', 'when the session ends without a further heartbeat, in microseconds since 1970'),
-('dblock_locks', '', 'One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.'),
+('dblock_locks', '', 'One row for each name, held or not. It shows the holder of the whole name; holders of shares are in dblock_shares.'),
 ('dblock_locks', 'name', 'the name of the lock, compared byte for byte'),
 ('dblock_locks', 'session_id', 'session of the holder of the whole name, null where it has none'),
 ('dblock_locks', 'host', 'owner of the lock: its host'),
@@ -268,7 +268,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'token', 'the highest fencing token that was ever reserved for the name: it never falls'),
 ('dblock_locks', 'first_token', 'token of the first member of the cohort that has the lock, or of the only holder'),
 ('dblock_locks', 'last_token', 'token of the last member of the cohort that has the lock, or of the only holder'),
-('dblock_locks', 'acquired_at', 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970'),
+('dblock_locks', 'acquired_at', 'of the last grant, or of the last release while the name is free, in microseconds since 1970'),
 ('dblock_locks', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session'),
 ('dblock_locks', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
 ('dblock_locks', 'asked', 'why another client asked the holder to release the lock (Ask)'),
@@ -276,7 +276,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'shared_units', 'units that the holders of shares have'),
 ('dblock_locks', 'capacity', 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore'),
 ('dblock_locks', 'mixed', 'the holders of shares state several numbers of units'),
-('dblock_locks', 'rests_until', 'before this time nobody gets the name (MinHold), in microseconds since 1970'),
+('dblock_locks', 'rests_until', 'before this time the name is not granted (MinHold), in microseconds since 1970'),
 ('dblock_locks', 'waiters', 'number of requests in the queue: the members of all places'),
 ('dblock_locks', 'next_ticket', 'ticket of the next place in the queue'),
 ('dblock_locks', 'first_ticket', 'no place in the queue has a lower ticket'),
@@ -289,7 +289,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_shares', 'thread', 'owner of the share: its thread'),
 ('dblock_shares', 'attempt', 'random, of the request that got the share'),
 ('dblock_shares', 'units', 'how many units it has: 1 of a reader, else permits'),
-('dblock_shares', 'capacity', 'of how many units: what its holder states'),
+('dblock_shares', 'capacity', 'the number of all units, as its holder states it'),
 ('dblock_shares', 'acquired_at', 'when it was granted, in microseconds since 1970'),
 ('dblock_shares', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session'),
 ('dblock_shares', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
@@ -303,7 +303,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_waiters', 'thread', 'owner that waits: its thread'),
 ('dblock_waiters', 'attempt', 'random, of the request that waits'),
 ('dblock_waiters', 'units', 'units that it wants, 0: the whole name'),
-('dblock_waiters', 'capacity', 'of how many units: what the waiter states'),
+('dblock_waiters', 'capacity', 'the number of all units, as the waiter states it'),
 ('dblock_waiters', 'lease', 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session'),
 ('dblock_waiters', 'min_hold', 'how long the name is to rest from the grant on (MinHold), in microseconds'),
 ('dblock_waiters', 'metadata', 'of the waiter (Metadata), a JSON object or empty'),
@@ -313,7 +313,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_guards', 'attempt', 'of the hold'),
 ('dblock_guards', 'name', 'the name of the lock'),
 ('dblock_guards', 'session_id', 'session of the holder'),
-('dblock_guards', 'takeovers', 'how often somebody has tried to take the lock from the holder'),
+('dblock_guards', 'takeovers', 'number of tries to take the lock from the holder'),
 ('dblock_wanted', '', 'Takeovers that a guarded transaction has refused, and that come back.'),
 ('dblock_wanted', 'attempt', 'of the hold that is to be taken over'),
 ('dblock_wanted', 'wanted_until', 'until this time no new guard of the hold begins, in microseconds since 1970'),
@@ -321,11 +321,11 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_events', 'id', 'rises, in no order of commits across names'),
 ('dblock_events', 'at', 'when it was written, in microseconds since 1970'),
 ('dblock_events', 'name', 'the name of the lock'),
-('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, or what the application recorded'),
+('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, or a kind of the application''s own'),
 ('dblock_events', 'token', 'fencing token of the lock, 0 where there is none'),
-('dblock_events', 'session_id', 'session of the holder, or of whoever asked or broke'),
-('dblock_events', 'host', 'host of the holder, or of whoever asked or broke'),
-('dblock_events', 'thread', 'thread of the holder, or of whoever asked or broke'),
+('dblock_events', 'session_id', 'session of the holder, or of the client that asked or broke'),
+('dblock_events', 'host', 'host of the holder, or of the client that asked or broke'),
+('dblock_events', 'thread', 'thread of the holder, or of the client that asked or broke'),
 ('dblock_events', 'detail', 'why'),
 ('dblock_events', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
 ('dblock_runs', '', 'One row for each slot of a job (OncePer, OnceAt).'),
@@ -367,12 +367,12 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_who', 'alive', 'false: its time is over, and the next request or the reaper takes it over'),
 ('dblock_who', 'waiters', 'how many wait for the name'),
 ('dblock_who', 'longest_wait', 'how long the first of them has waited, in seconds'),
-('dblock_queue', '', 'Who waits for which name, for people: one row for each place in a queue.'),
+('dblock_queue', '', 'The queues, for people: one row for each place.'),
 ('dblock_queue', 'name', 'the name of the lock: ask for one with WHERE name ='),
 ('dblock_queue', 'name_text', 'the name as text, for consoles that show bytes in hexadecimal'),
 ('dblock_queue', 'place', '1 is served first'),
-('dblock_queue', 'ticket', 'what the order of the queue goes by'),
-('dblock_queue', 'kind', 'what it waits for: exclusive, shared or permits'),
+('dblock_queue', 'ticket', 'the order of the queue'),
+('dblock_queue', 'kind', 'the kind of lock that it waits for: exclusive, shared or permits'),
 ('dblock_queue', 'units', 'units or permits that it wants, null: the whole name'),
 ('dblock_queue', 'host', 'owner that waits: its host'),
 ('dblock_queue', 'thread', 'owner that waits: its thread'),
@@ -382,10 +382,10 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_queue', 'since', 'since when it waits'),
 ('dblock_queue', 'alive', 'false: its client is dead, and it is passed over'),
 ('dblock_queue', 'members', 'how many requests of its client get the name with this place, one after the other'),
-('dblock_columns', '', 'What each table, view and column means.'),
+('dblock_columns', '', 'The meaning of each table, view and column.'),
 ('dblock_columns', 'table_name', 'the table or view'),
 ('dblock_columns', 'column_name', 'the column, empty for the table itself'),
-('dblock_columns', 'meaning', 'what it means');
+('dblock_columns', 'meaning', 'its meaning');
 
 -- Last, so that a migration that was cut off does not claim to be complete.
 UPDATE dblock_schema SET version = 1 WHERE version = 0;

@@ -40,7 +40,7 @@ CREATE TABLE dblock_heartbeats (
     expires_at bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The locks. The primary key is what makes an insert a lock.
+-- The locks. The primary key makes an insert a lock.
 CREATE TABLE dblock_locks (
     name         text    COLLATE "C" PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
     -- The holder of the whole name. session_id is null where there is none.
@@ -54,17 +54,17 @@ CREATE TABLE dblock_locks (
     token        bigint  NOT NULL,
     first_token  bigint  NOT NULL DEFAULT 0,
     last_token   bigint  NOT NULL DEFAULT 0,
-    acquired_at  bigint  NOT NULL, -- of the last grant; with nobody holding it, of the last release
+    acquired_at  bigint  NOT NULL, -- of the last grant; of a free name, of the last release
     expires_at   bigint,           -- fixed leases only
     metadata     text    NOT NULL DEFAULT '',
     asked        text    NOT NULL DEFAULT '', -- why another client wants it
-    -- What is shared of the name, in units. capacity is the smallest number that a holder states. It counts while shared_units
+    -- The units of the name that are shared. capacity is the smallest number that a holder states. It counts while shared_units
     -- or waiters are above 0; otherwise the next request that shares the name sets it. mixed: the holders state several
     -- numbers, so that capacity may rise when one of them leaves.
     shared_units integer NOT NULL DEFAULT 0,
     capacity     integer NOT NULL DEFAULT 0,
     mixed        boolean NOT NULL DEFAULT false,
-    rests_until  bigint  NOT NULL DEFAULT 0, -- before that time it is granted to nobody, held or not
+    rests_until  bigint  NOT NULL DEFAULT 0, -- before that time the name is not granted, held or not
     waiters      integer NOT NULL DEFAULT 0,
     -- No place in the queue has a lower ticket: a search for the first place begins here. The index has the places that have
     -- left until VACUUM comes, in front of all others.
@@ -114,7 +114,7 @@ CREATE TABLE dblock_waiters (
 -- For statements that name a session. Without the condition, which is always true, a search for a name may read all of this
 -- index, since it is smaller than the primary key.
 CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name) WHERE session_id IS NOT NULL;
--- The wait-for graph goes from owners to what they wait for.
+-- The wait-for graph goes from owners to the names that they wait for.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
 
 -- All holders of a name; units 0: the whole of it.
@@ -140,8 +140,8 @@ CREATE TABLE dblock_wanted (
     wanted_until bigint NOT NULL
 );
 
--- For transactions in any language: it raises unless a lock is held with this token, and until the transaction ends nobody
--- takes the lock over, or releases it. Until then nobody can queue for the name, either: the name's row is locked. A lock
+-- For transactions in any language: it raises unless a lock is held with this token, and until the transaction ends no client
+-- takes the lock over, or releases it. Until then no client can queue for the name, either: the name's row is locked. A lock
 -- that a process passes on among its own requests has several tokens in its row, and is refused.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_guard(lock_name text, lock_token bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -183,7 +183,7 @@ CREATE TABLE dblock_events (
 CREATE INDEX dblock_events_name ON dblock_events (name, id);
 CREATE INDEX dblock_events_at ON dblock_events (at);
 
--- One row per slot of a job. The primary key is what makes it run once.
+-- One row per slot of a job. The primary key makes the slot run once.
 CREATE TABLE dblock_runs (
     name       text    COLLATE "C" NOT NULL,
     slot       bigint  NOT NULL,
@@ -267,7 +267,7 @@ COMMENT ON COLUMN dblock_sessions.dead IS 'the session has ended for good: its l
 COMMENT ON TABLE dblock_heartbeats IS 'When each living session ends. The only row that a heartbeat writes.';
 COMMENT ON COLUMN dblock_heartbeats.session_id IS 'the session';
 COMMENT ON COLUMN dblock_heartbeats.expires_at IS 'when the session ends without a further heartbeat, in microseconds since 1970';
-COMMENT ON TABLE dblock_locks IS 'One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.';
+COMMENT ON TABLE dblock_locks IS 'One row for each name, held or not. It shows the holder of the whole name; holders of shares are in dblock_shares.';
 COMMENT ON COLUMN dblock_locks.name IS 'the name of the lock, compared byte for byte';
 COMMENT ON COLUMN dblock_locks.session_id IS 'session of the holder of the whole name, null where it has none';
 COMMENT ON COLUMN dblock_locks.host IS 'owner of the lock: its host';
@@ -276,14 +276,14 @@ COMMENT ON COLUMN dblock_locks.attempt IS 'random, of the request that got the l
 COMMENT ON COLUMN dblock_locks.token IS 'the highest fencing token that was ever reserved for the name: it never falls';
 COMMENT ON COLUMN dblock_locks.first_token IS 'token of the first member of the cohort that has the lock, or of the only holder';
 COMMENT ON COLUMN dblock_locks.last_token IS 'token of the last member of the cohort that has the lock, or of the only holder';
-COMMENT ON COLUMN dblock_locks.acquired_at IS 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970';
+COMMENT ON COLUMN dblock_locks.acquired_at IS 'of the last grant, or of the last release while the name is free, in microseconds since 1970';
 COMMENT ON COLUMN dblock_locks.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session';
 COMMENT ON COLUMN dblock_locks.metadata IS 'of the holder (Metadata), a JSON object or empty';
 COMMENT ON COLUMN dblock_locks.asked IS 'why another client asked the holder to release the lock (Ask)';
 COMMENT ON COLUMN dblock_locks.shared_units IS 'units that the holders of shares have';
 COMMENT ON COLUMN dblock_locks.capacity IS 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore';
 COMMENT ON COLUMN dblock_locks.mixed IS 'the holders of shares state several numbers of units';
-COMMENT ON COLUMN dblock_locks.rests_until IS 'before this time nobody gets the name (MinHold), in microseconds since 1970';
+COMMENT ON COLUMN dblock_locks.rests_until IS 'before this time the name is not granted (MinHold), in microseconds since 1970';
 COMMENT ON COLUMN dblock_locks.waiters IS 'number of requests in the queue: the members of all places';
 COMMENT ON COLUMN dblock_locks.first_ticket IS 'no place in the queue has a lower ticket';
 COMMENT ON COLUMN dblock_locks.next_ticket IS 'ticket of the next place in the queue';
@@ -295,7 +295,7 @@ COMMENT ON COLUMN dblock_shares.host IS 'owner of the share: its host';
 COMMENT ON COLUMN dblock_shares.thread IS 'owner of the share: its thread';
 COMMENT ON COLUMN dblock_shares.attempt IS 'random, of the request that got the share';
 COMMENT ON COLUMN dblock_shares.units IS 'how many units it has: 1 of a reader, else permits';
-COMMENT ON COLUMN dblock_shares.capacity IS 'of how many units: what its holder states';
+COMMENT ON COLUMN dblock_shares.capacity IS 'the number of all units, as its holder states it';
 COMMENT ON COLUMN dblock_shares.acquired_at IS 'when it was granted, in microseconds since 1970';
 COMMENT ON COLUMN dblock_shares.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session';
 COMMENT ON COLUMN dblock_shares.metadata IS 'of the holder (Metadata), a JSON object or empty';
@@ -308,7 +308,7 @@ COMMENT ON COLUMN dblock_waiters.host IS 'owner that waits: its host';
 COMMENT ON COLUMN dblock_waiters.thread IS 'owner that waits: its thread';
 COMMENT ON COLUMN dblock_waiters.attempt IS 'random, of the request that waits';
 COMMENT ON COLUMN dblock_waiters.units IS 'units that it wants, 0: the whole name';
-COMMENT ON COLUMN dblock_waiters.capacity IS 'of how many units: what the waiter states';
+COMMENT ON COLUMN dblock_waiters.capacity IS 'the number of all units, as the waiter states it';
 COMMENT ON COLUMN dblock_waiters.lease IS 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session';
 COMMENT ON COLUMN dblock_waiters.min_hold IS 'how long the name is to rest from the grant on (MinHold), in microseconds';
 COMMENT ON COLUMN dblock_waiters.metadata IS 'of the waiter (Metadata), a JSON object or empty';
@@ -318,7 +318,7 @@ COMMENT ON TABLE dblock_guards IS 'One row for each hold that was ever guarded. 
 COMMENT ON COLUMN dblock_guards.attempt IS 'of the hold';
 COMMENT ON COLUMN dblock_guards.name IS 'the name of the lock';
 COMMENT ON COLUMN dblock_guards.session_id IS 'session of the holder';
-COMMENT ON COLUMN dblock_guards.takeovers IS 'how often somebody has tried to take the lock from the holder';
+COMMENT ON COLUMN dblock_guards.takeovers IS 'number of tries to take the lock from the holder';
 COMMENT ON TABLE dblock_wanted IS 'Takeovers that a guarded transaction has refused, and that come back.';
 COMMENT ON COLUMN dblock_wanted.attempt IS 'of the hold that is to be taken over';
 COMMENT ON COLUMN dblock_wanted.wanted_until IS 'until this time no new guard of the hold begins, in microseconds since 1970';
@@ -326,11 +326,11 @@ COMMENT ON TABLE dblock_events IS 'The history, for as long as the reaper keeps 
 COMMENT ON COLUMN dblock_events.id IS 'rises, in no order of commits across names';
 COMMENT ON COLUMN dblock_events.at IS 'when it was written, in microseconds since 1970';
 COMMENT ON COLUMN dblock_events.name IS 'the name of the lock';
-COMMENT ON COLUMN dblock_events.kind IS 'granted, released, lost, expired, asked, broken, or what the application recorded';
+COMMENT ON COLUMN dblock_events.kind IS 'granted, released, lost, expired, asked, broken, or a kind of the application''s own';
 COMMENT ON COLUMN dblock_events.token IS 'fencing token of the lock, 0 where there is none';
-COMMENT ON COLUMN dblock_events.session_id IS 'session of the holder, or of whoever asked or broke';
-COMMENT ON COLUMN dblock_events.host IS 'host of the holder, or of whoever asked or broke';
-COMMENT ON COLUMN dblock_events.thread IS 'thread of the holder, or of whoever asked or broke';
+COMMENT ON COLUMN dblock_events.session_id IS 'session of the holder, or of the client that asked or broke';
+COMMENT ON COLUMN dblock_events.host IS 'host of the holder, or of the client that asked or broke';
+COMMENT ON COLUMN dblock_events.thread IS 'thread of the holder, or of the client that asked or broke';
 COMMENT ON COLUMN dblock_events.detail IS 'why';
 COMMENT ON COLUMN dblock_events.metadata IS 'of the holder (Metadata), a JSON object or empty';
 COMMENT ON TABLE dblock_runs IS 'One row for each slot of a job (OncePer, OnceAt).';
@@ -381,11 +381,11 @@ COMMENT ON COLUMN dblock_who.until IS 'when it ends without a further heartbeat,
 COMMENT ON COLUMN dblock_who.alive IS 'false: its time is over, and the next request or the reaper takes it over';
 COMMENT ON COLUMN dblock_who.waiters IS 'how many wait for the name';
 COMMENT ON COLUMN dblock_who.longest_wait IS 'how long the first of them has waited';
-COMMENT ON VIEW dblock_queue IS 'Who waits for which name, for people: one row for each place in a queue.';
+COMMENT ON VIEW dblock_queue IS 'The queues, for people: one row for each place.';
 COMMENT ON COLUMN dblock_queue.name IS 'the name of the lock: ask for one with WHERE name =';
 COMMENT ON COLUMN dblock_queue.place IS '1 is served first';
-COMMENT ON COLUMN dblock_queue.ticket IS 'what the order of the queue goes by';
-COMMENT ON COLUMN dblock_queue.kind IS 'what it waits for: exclusive, shared or permits';
+COMMENT ON COLUMN dblock_queue.ticket IS 'the order of the queue';
+COMMENT ON COLUMN dblock_queue.kind IS 'the kind of lock that it waits for: exclusive, shared or permits';
 COMMENT ON COLUMN dblock_queue.units IS 'units or permits that it wants, null: the whole name';
 COMMENT ON COLUMN dblock_queue.host IS 'owner that waits: its host';
 COMMENT ON COLUMN dblock_queue.thread IS 'owner that waits: its thread';

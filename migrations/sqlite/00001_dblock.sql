@@ -26,11 +26,11 @@ CREATE TABLE dblock_sessions (
 ) WITHOUT ROWID;
 
 -- The only row that a heartbeat writes. Its session reads it to hear of grants from other processes: a commit of the
--- application, or a lock that went elsewhere, wakes nobody.
+-- application, or a lock that went elsewhere, wakes no session.
 CREATE TABLE dblock_heartbeats (
     session_id text   NOT NULL PRIMARY KEY,
     expires_at bigint NOT NULL,
-    grants     bigint NOT NULL DEFAULT 0 -- locks given to the session, or taken from it, by somebody else
+    grants     bigint NOT NULL DEFAULT 0 -- locks granted to the session, or revoked from it, by another session
 ) WITHOUT ROWID;
 CREATE INDEX dblock_heartbeats_expiry ON dblock_heartbeats (expires_at);
 
@@ -39,7 +39,7 @@ CREATE VIEW dblock_living AS
 SELECT s.id FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id
  WHERE NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c);
 
--- The locks. The primary key is what makes an insert a lock. Names are compared byte for byte: BINARY is the collation of a
+-- The locks. The primary key makes an insert a lock. Names are compared byte for byte: BINARY is the collation of a
 -- column that names none.
 CREATE TABLE dblock_locks (
     name         text    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 255),
@@ -54,17 +54,17 @@ CREATE TABLE dblock_locks (
     token        bigint  NOT NULL,
     first_token  bigint  NOT NULL DEFAULT 0,
     last_token   bigint  NOT NULL DEFAULT 0,
-    acquired_at  bigint  NOT NULL, -- of the last grant; with nobody holding it, of the last release
+    acquired_at  bigint  NOT NULL, -- of the last grant; of a free name, of the last release
     expires_at   bigint,           -- fixed leases only
     metadata     text    NOT NULL DEFAULT '',
     asked        text    NOT NULL DEFAULT '', -- why another client wants it
-    -- What is shared of the name, in units. capacity is the smallest number that a holder states. It counts while shared_units
+    -- The units of the name that are shared. capacity is the smallest number that a holder states. It counts while shared_units
     -- or waiters are above 0; otherwise the next request that shares the name sets it. mixed: the holders state several
     -- numbers, so that capacity may rise when one of them leaves.
     shared_units integer NOT NULL DEFAULT 0,
     capacity     integer NOT NULL DEFAULT 0,
     mixed        boolean NOT NULL DEFAULT false,
-    rests_until  bigint  NOT NULL DEFAULT 0, -- before that time it is granted to nobody, held or not
+    rests_until  bigint  NOT NULL DEFAULT 0, -- before that time the name is not granted, held or not
     waiters      integer NOT NULL DEFAULT 0,
     next_ticket  bigint  NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
@@ -107,7 +107,7 @@ CREATE TABLE dblock_waiters (
     members     integer NOT NULL DEFAULT 1, -- of a cohort: how many requests share the place
     PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
--- The wait-for graph goes from owners to what they wait for. It also serves queries by session alone.
+-- The wait-for graph goes from owners to the names that they wait for. It also serves queries by session alone.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
 
 -- The history.
@@ -126,7 +126,7 @@ CREATE TABLE dblock_events (
 CREATE INDEX dblock_events_name ON dblock_events (name, id);
 CREATE INDEX dblock_events_at ON dblock_events (at);
 
--- One row per slot of a job. The primary key is what makes it run once.
+-- One row per slot of a job. The primary key makes the slot run once.
 CREATE TABLE dblock_runs (
     name       text    NOT NULL,
     slot       bigint  NOT NULL,
@@ -219,7 +219,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_heartbeats', 'session_id', 'the session'),
 ('dblock_heartbeats', 'expires_at', 'when the session ends without a further heartbeat, in microseconds since 1970'),
 ('dblock_heartbeats', 'grants', 'how often another session has given it a lock, or taken one from it'),
-('dblock_locks', '', 'One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.'),
+('dblock_locks', '', 'One row for each name, held or not. It shows the holder of the whole name; holders of shares are in dblock_shares.'),
 ('dblock_locks', 'name', 'the name of the lock, compared byte for byte'),
 ('dblock_locks', 'session_id', 'session of the holder of the whole name, null where it has none'),
 ('dblock_locks', 'host', 'owner of the lock: its host'),
@@ -228,14 +228,14 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'token', 'the highest fencing token that was ever reserved for the name: it never falls'),
 ('dblock_locks', 'first_token', 'token of the first member of the cohort that has the lock, or of the only holder'),
 ('dblock_locks', 'last_token', 'token of the last member of the cohort that has the lock, or of the only holder'),
-('dblock_locks', 'acquired_at', 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970'),
+('dblock_locks', 'acquired_at', 'of the last grant, or of the last release while the name is free, in microseconds since 1970'),
 ('dblock_locks', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session'),
 ('dblock_locks', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
 ('dblock_locks', 'asked', 'why another client asked the holder to release the lock (Ask)'),
 ('dblock_locks', 'shared_units', 'units that the holders of shares have'),
 ('dblock_locks', 'capacity', 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore'),
 ('dblock_locks', 'mixed', 'the holders of shares state several numbers of units'),
-('dblock_locks', 'rests_until', 'before this time nobody gets the name (MinHold), in microseconds since 1970'),
+('dblock_locks', 'rests_until', 'before this time the name is not granted (MinHold), in microseconds since 1970'),
 ('dblock_locks', 'waiters', 'number of requests in the queue: the members of all places'),
 ('dblock_locks', 'next_ticket', 'ticket of the next place in the queue'),
 ('dblock_shares', '', 'One row for each reader, and for each holder of permits.'),
@@ -246,7 +246,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_shares', 'thread', 'owner of the share: its thread'),
 ('dblock_shares', 'attempt', 'random, of the request that got the share'),
 ('dblock_shares', 'units', 'how many units it has: 1 of a reader, else permits'),
-('dblock_shares', 'capacity', 'of how many units: what its holder states'),
+('dblock_shares', 'capacity', 'the number of all units, as its holder states it'),
 ('dblock_shares', 'acquired_at', 'when it was granted, in microseconds since 1970'),
 ('dblock_shares', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session'),
 ('dblock_shares', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
@@ -259,7 +259,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_waiters', 'thread', 'owner that waits: its thread'),
 ('dblock_waiters', 'attempt', 'random, of the request that waits'),
 ('dblock_waiters', 'units', 'units that it wants, 0: the whole name'),
-('dblock_waiters', 'capacity', 'of how many units: what the waiter states'),
+('dblock_waiters', 'capacity', 'the number of all units, as the waiter states it'),
 ('dblock_waiters', 'lease', 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session'),
 ('dblock_waiters', 'min_hold', 'how long the name is to rest from the grant on (MinHold), in microseconds'),
 ('dblock_waiters', 'metadata', 'of the waiter (Metadata), a JSON object or empty'),
@@ -269,11 +269,11 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_events', 'id', 'rises, in no order of commits across names'),
 ('dblock_events', 'at', 'when it was written, in microseconds since 1970'),
 ('dblock_events', 'name', 'the name of the lock'),
-('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, or what the application recorded'),
+('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, or a kind of the application''s own'),
 ('dblock_events', 'token', 'fencing token of the lock, 0 where there is none'),
-('dblock_events', 'session_id', 'session of the holder, or of whoever asked or broke'),
-('dblock_events', 'host', 'host of the holder, or of whoever asked or broke'),
-('dblock_events', 'thread', 'thread of the holder, or of whoever asked or broke'),
+('dblock_events', 'session_id', 'session of the holder, or of the client that asked or broke'),
+('dblock_events', 'host', 'host of the holder, or of the client that asked or broke'),
+('dblock_events', 'thread', 'thread of the holder, or of the client that asked or broke'),
 ('dblock_events', 'detail', 'why'),
 ('dblock_events', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
 ('dblock_runs', '', 'One row for each slot of a job (OncePer, OnceAt).'),
@@ -316,11 +316,11 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_who', 'alive', 'false: its time is over, and the next request or the reaper takes it over'),
 ('dblock_who', 'waiters', 'how many wait for the name'),
 ('dblock_who', 'longest_wait', 'how long the first of them has waited, in seconds'),
-('dblock_queue', '', 'Who waits for which name, for people: one row for each place in a queue.'),
+('dblock_queue', '', 'The queues, for people: one row for each place.'),
 ('dblock_queue', 'name', 'the name of the lock: ask for one with WHERE name ='),
 ('dblock_queue', 'place', '1 is served first'),
-('dblock_queue', 'ticket', 'what the order of the queue goes by'),
-('dblock_queue', 'kind', 'what it waits for: exclusive, shared or permits'),
+('dblock_queue', 'ticket', 'the order of the queue'),
+('dblock_queue', 'kind', 'the kind of lock that it waits for: exclusive, shared or permits'),
 ('dblock_queue', 'units', 'units or permits that it wants, null: the whole name'),
 ('dblock_queue', 'host', 'owner that waits: its host'),
 ('dblock_queue', 'thread', 'owner that waits: its thread'),
@@ -330,10 +330,10 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_queue', 'since', 'since when it waits'),
 ('dblock_queue', 'alive', 'false: its client is dead, and it is passed over'),
 ('dblock_queue', 'members', 'how many requests of its client get the name with this place, one after the other'),
-('dblock_columns', '', 'What each table, view and column means.'),
+('dblock_columns', '', 'The meaning of each table, view and column.'),
 ('dblock_columns', 'table_name', 'the table or view'),
 ('dblock_columns', 'column_name', 'the column, empty for the table itself'),
-('dblock_columns', 'meaning', 'what it means');
+('dblock_columns', 'meaning', 'its meaning');
 
 -- +goose Down
 DROP TABLE dblock_columns;
