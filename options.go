@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/observe"
 	"github.com/dblock-go/dblock/reaper"
@@ -180,7 +180,7 @@ func MinHold(d time.Duration) LockOption {
 // share of an Owner is not entered again after a restart: it ends with the session. ErrUnsupported
 // from mysql.Named. Default: exclusive.
 func Shared() LockOption {
-	return func(o *contract.Options) { o.Units, o.Of, o.Shares = 1, driver.Readers, o.Shares+1 }
+	return func(o *contract.Options) { o.Units, o.Of, o.Shares = 1, protocol.Readers, o.Shares+1 }
 }
 
 // Permits takes n of the name's units: a semaphore. It is first come first served, so that a large
@@ -220,7 +220,7 @@ func wantOf(name string, options []LockOption) (*client.Want, error) {
 // want returns the request of the options to the client.
 func want(name string, o *contract.Options) (*client.Want, error) {
 	metadata, err := metadataJSON(o)
-	w := &client.Want{Progress: o.Progress, AtMost: o.AtMost, Request: driver.Request{
+	w := &client.Want{Progress: o.Progress, AtMost: o.AtMost, Request: protocol.Request{
 		Name: name, Lease: o.Lease, Metadata: metadata, MinHold: o.MinHold, Units: o.Units, Of: o.Of,
 	}}
 	if o.Owner != nil {

@@ -99,7 +99,7 @@ func (d *database) lose(lock held) error {
 }
 
 // seize confiscates a lock if its client can notice that.
-func (d *database) seize(name string, token int64) (took driver.Held, w *watched, err error) {
+func (d *database) seize(name string, token int64) (took protocol.Held, w *watched, err error) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	for _, h := range d.Holders(name) {
@@ -114,10 +114,10 @@ func (d *database) seize(name string, token int64) (took driver.Held, w *watched
 }
 
 // confiscate transfers the lock of a holder to a session without a client, with a new token.
-func (d *database) confiscate(name string, h memory.Holder) driver.Held {
+func (d *database) confiscate(name string, h memory.Holder) protocol.Held {
 	nobody := &memory.SessionRow{Session: driver.Session{ID: rand.Text()}, Started: d.Micros(), Expires: math.MaxInt64}
 	d.SessionRows[nobody.ID] = nobody
-	took := driver.Held{Name: name, Session: nobody.ID, Shared: h.Units > 0}
+	took := protocol.Held{Name: name, Session: nobody.ID, Shared: h.Units > 0}
 	result, _ := d.Apply(confiscation{took, h})
 	took.Token = result.Grant.Token
 	return took
@@ -125,7 +125,7 @@ func (d *database) confiscate(name string, h memory.Holder) driver.Held {
 
 // confiscation transfers the lock of a holder to another session.
 type confiscation struct {
-	driver.Held
+	protocol.Held
 	from memory.Holder
 }
 

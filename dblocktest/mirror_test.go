@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
@@ -149,7 +148,7 @@ func (m *mirror) read() {
 	m.rows(
 		"SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events ORDER BY id",
 		func(scan func(...any)) {
-			var e driver.Event
+			var e protocol.Event
 			var at int64
 			scan(&e.ID, &at, &e.Name, &e.Kind, &e.Token, &e.Session, &e.Host, &e.Thread, &e.Detail, &e.Metadata)
 			e.At = time.UnixMicro(at)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // errNoTransactions names the alternatives.
@@ -19,13 +20,13 @@ func inNoTx[TX any](TX) driver.Tx { return noTx{} }
 
 func (noTx) Exclusive() bool { return false }
 
-func (noTx) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error {
+func (noTx) MakeGuard(context.Context, protocol.Held, driver.OnSideConn) error {
 	return errNoTransactions
 }
 
-func (noTx) Guard(context.Context, driver.Held, driver.OnSideConn) error { return errNoTransactions }
+func (noTx) Guard(context.Context, protocol.Held, driver.OnSideConn) error { return errNoTransactions }
 
-func (noTx) Release(context.Context, driver.Held, driver.Detachment, driver.OnSideConn) error {
+func (noTx) Release(context.Context, protocol.Held, protocol.Detachment, driver.OnSideConn) error {
 	return errNoTransactions
 }
 

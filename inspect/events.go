@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/page"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Event is an entry in the history of a name.
@@ -54,7 +55,7 @@ func (i *Inspector) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, 
 		}
 		want := driver.EventFilter{Name: f.Name, Kinds: f.Kinds, After: after, Before: f.Before, Newest: f.Newest}
 		page.Each(f.Limit, yield, func(size int) (events []Event, more bool, err error) {
-			var rows []driver.Event
+			var rows []protocol.Event
 			err = i.read(ctx, "events", f.Name, func(ctx context.Context, engine driver.Backend) (err error) {
 				rows, err = engine.Events(ctx, want, size)
 				return err
@@ -86,7 +87,7 @@ func (i *Inspector) eventsAfter(ctx context.Context, f EventFilter) (id int64, e
 	return max(id, f.After), err
 }
 
-func eventOf(e driver.Event) Event {
+func eventOf(e protocol.Event) Event {
 	return Event{
 		ID: e.ID, At: e.At, Name: e.Name, Kind: e.Kind, Token: e.Token, Host: e.Host, Thread: e.Thread,
 		Detail: e.Detail, Metadata: metadataOf(e.Metadata),

@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Info shows a name at one moment.
@@ -72,7 +73,7 @@ func (i *Inspector) describe(
 	now := time.Now()
 	for _, s := range states {
 		info := Info{Name: s.Name, Token: s.Token, Queued: s.Waiters, Rests: max(s.Rest, 0)}
-		if s.Capacity != driver.Readers {
+		if s.Capacity != protocol.Readers {
 			info.Capacity = s.Capacity
 		}
 		for _, p := range s.Holders {

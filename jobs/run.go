@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/observe"
@@ -105,7 +106,7 @@ func (j *job) acquire(ctx context.Context) (*client.Lock, error) {
 		return nil, err
 	}
 	for tries := 1; ; tries++ {
-		l, err := j.Acquire(ctx, &client.Want{Request: driver.Request{Name: j.lock()}}, false)
+		l, err := j.Acquire(ctx, &client.Want{Request: protocol.Request{Name: j.lock()}}, false)
 		var refused *dblock.NotAcquiredError
 		if !errors.As(err, &refused) {
 			return l, err

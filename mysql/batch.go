@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -92,11 +91,11 @@ func (e *engine) tryBatch(
 				if done = op.Members <= 1 && free(rowOf(op.Name, row)) && row.RestsUntil <= now; done {
 					t := takenBy(op.Request, row, now)
 					takes = append(takes, t)
-					results[i].Grant = driver.Grant{First: t.Token, Token: t.Token, Lease: op.Lease}
+					results[i].Grant = protocol.Grant{First: t.Token, Token: t.Token, Lease: op.Lease}
 				}
 			case protocol.Removal:
 				switch {
-				case row.Waiters > 0 || op.Cause != driver.ByHolder || op.Guarded:
+				case row.Waiters > 0 || op.Cause != protocol.ByHolder || op.Guarded:
 				case op.Shared:
 					if done, err = returnShare(ctx, q, op.Held(), row); err != nil {
 						return nil, err
@@ -167,7 +166,7 @@ func missing(
 }
 
 // takenBy returns the row of a free name after a request has taken it.
-func takenBy(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
+func takenBy(r protocol.Request, row mysqldb.LockRowRow, now int64) taken {
 	t := taken{
 		Name: hex.EncodeToString([]byte(r.Name)), Session: r.Session, Host: r.Host, Thread: r.Thread,
 		Attempt: r.Attempt,

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-func (a actor) requests(names ...string) (rs []driver.Request) {
+func (a actor) requests(names ...string) (rs []protocol.Request) {
 	for _, name := range names {
 		rs = append(rs, a.request(name))
 	}
@@ -25,11 +26,11 @@ func (a actor) requests(names ...string) (rs []driver.Request) {
 
 // batched is what a batch returned.
 type batched struct {
-	grants   []driver.Grant
+	grants   []protocol.Grant
 	released []bool
 }
 
-func (s server) batch(t *testing.T, a actor, takes []driver.Request, releases []driver.Held) batched {
+func (s server) batch(t *testing.T, a actor, takes []protocol.Request, releases []protocol.Held) batched {
 	t.Helper()
 	got := <-start(t, func(ctx context.Context) (e batched, err error) {
 		e.grants, e.released, err = drivertest.Batch(ctx, a, takes, releases)
@@ -96,17 +97,17 @@ func TestABatchReleasesWhatIsHeldAndNobodyWaitsFor(t *testing.T) {
 		others, old := idle, again
 		others.Session, others.Name = b.session, "again"
 		old.Token--
-		releases := []driver.Held{locked, contended, idle, others, {Name: "missing", Session: a.session, Token: 1}}
+		releases := []protocol.Held{locked, contended, idle, others, {Name: "missing", Session: a.session, Token: 1}}
 		got := s.batch(t, a, a.requests("m", "l"), releases)
 		if want := []bool{false, false, true, false, false}; !slices.Equal(got.released, want) ||
 			got.grants[0].Token == 0 || got.grants[1].Token == 0 {
 			t.Fatalf("%+v, want %v", got, want)
 		}
-		if got := s.batch(t, a, nil, []driver.Held{old}); got.released[0] {
+		if got := s.batch(t, a, nil, []protocol.Held{old}); got.released[0] {
 			t.Fatal("released with an old token")
 		}
 		require.NoError(t, row.Commit())
-		if got := s.batch(t, a, nil, []driver.Held{again, locked}); !got.released[0] || !got.released[1] {
+		if got := s.batch(t, a, nil, []protocol.Held{again, locked}); !got.released[0] || !got.released[1] {
 			t.Fatalf("%+v", got)
 		}
 	})
@@ -131,7 +132,7 @@ func TestABatchThatFailsHasDoneNothing(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, _, err := drivertest.Batch(ctx, a, a.requests("old", "new"), []driver.Held{held})
+		_, _, err := drivertest.Batch(ctx, a, a.requests("old", "new"), []protocol.Held{held})
 		is(t, err, driver.ErrUnavailable)
 		if !cut.Load() {
 			t.Error("it was not cut off")
@@ -165,10 +166,10 @@ func TestBatchesInOppositeOrdersDoNotDeadlock(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					var held []driver.Held
+					var held []protocol.Held
 					for i, g := range grants {
 						if g.Token != 0 {
-							held = append(held, driver.Held{Name: names[i], Session: a.session, Token: g.Token})
+							held = append(held, protocol.Held{Name: names[i], Session: a.session, Token: g.Token})
 						}
 					}
 					if reverse == 1 {
@@ -195,9 +196,9 @@ func TestABatchIsFewRoundTrips(t *testing.T) {
 		for i := range 256 {
 			names = append(names, fmt.Sprint(i))
 		}
-		var held []driver.Held
+		var held []protocol.Held
 		for _, r := range s.batch(t, a, a.requests(names...), nil).grants { // makes rows, and prepares
-			held = append(held, driver.Held{Name: names[len(held)], Session: a.session, Token: r.Token})
+			held = append(held, protocol.Held{Name: names[len(held)], Session: a.session, Token: r.Token})
 		}
 		for _, released := range s.batch(t, a, nil, held).released {
 			if !released {

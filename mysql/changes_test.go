@@ -8,32 +8,32 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (a actor) reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+func (a actor) reenter(ctx context.Context, r protocol.Request) (protocol.Grant, bool, error) {
 	result, err := driver.Do(ctx, a, protocol.Reenter{Request: r})
 	return result.Grant, result.Done(), err
 }
 
-func (a actor) extend(ctx context.Context, h driver.Held, d time.Duration) (time.Duration, error) {
+func (a actor) extend(ctx context.Context, h protocol.Held, d time.Duration) (time.Duration, error) {
 	result, err := driver.Do(ctx, a, protocol.Extend{Held: h, For: d})
 	return result.Grant.Lease, err
 }
 
-func (a actor) upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
+func (a actor) upgrade(ctx context.Context, h protocol.Held, attempt string) (protocol.Grant, bool, error) {
 	result, err := driver.Do(ctx, a, protocol.Upgrade{Held: h, Attempt: attempt})
 	return result.Grant, result.Done(), err
 }
 
-func (a actor) raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
+func (a actor) raise(ctx context.Context, h protocol.Held, token int64) (int64, error) {
 	result, err := driver.Do(ctx, a, protocol.Raise{Held: h, To: token})
 	return result.Grant.Token, err
 }
 
-func (a actor) ask(ctx context.Context, name, reason string, e driver.Event) (int, error) {
+func (a actor) ask(ctx context.Context, name, reason string, e protocol.Event) (int, error) {
 	result, err := driver.Do(ctx, a, protocol.Ask{Name: name, Reason: reason, Event: e})
 	return result.Holders, err
 }
 
-func (a actor) announce(ctx context.Context, h driver.Held, e driver.Event) error {
+func (a actor) announce(ctx context.Context, h protocol.Held, e protocol.Event) error {
 	_, err := a.Run(ctx, protocol.Announce{Held: h, Event: e})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -14,13 +15,13 @@ import (
 func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		for name, r := range map[string]driver.Request{"whole": a.request("whole"), "shared": a.reader("shared")} {
+		for name, r := range map[string]protocol.Request{"whole": a.request("whole"), "shared": a.reader("shared")} {
 			r.Lease = time.Minute
 			grant, taken, err := drivertest.Take(t.Context(), a, r)
 			if err != nil || !taken {
 				t.Fatal(taken, err)
 			}
-			held := driver.Held{Name: name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
+			held := protocol.Held{Name: name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
 			taking := s.transaction(t, "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token "+
 				"= token WHERE name = ?", name)
 			_, err = taking.Exec("UPDATE dblock_shares SET token = token + 1 WHERE name = ?", name)
@@ -56,7 +57,7 @@ func TestALeaseThatEndsWhileItsExtensionWaitsIsOver(t *testing.T) {
 		ending := s.transaction(t, "UPDATE dblock_locks SET expires_at = (SELECT now_us FROM dblock_clock) + 1 "+
 			"WHERE name = 'n'")
 		extending := start(t, func(ctx context.Context) (time.Duration, error) {
-			return a.extend(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, time.Hour)
+			return a.extend(ctx, protocol.Held{Name: "n", Session: a.session, Token: grant.Token}, time.Hour)
 		})
 		s.blocked(t, a)
 		require.NoError(t, ending.Commit())

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -27,7 +28,7 @@ func (inTx) Exclusive() bool { return false }
 
 // MakeGuard writes the guard's row while the name's row is locked, and commits it: a later takeover
 // sees the guard.
-func (t inTx) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+func (t inTx) MakeGuard(ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn) error {
 	return onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		err := up.(upkeep).transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 			return nil, t.engine.makeGuard(ctx, mysqldb.New(db), h)
@@ -39,7 +40,7 @@ func (t inTx) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.On
 	})
 }
 
-func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) error {
+func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h protocol.Held) error {
 	row, there, err := e.lockRow(ctx, q, h.Name, true)
 	if err != nil || !there {
 		return notHeld(err)
@@ -57,7 +58,7 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 // Guard first reads the hold outside the transaction, and then share-locks the guard's row inside
 // it. It need not read again: the guard's row was made while the hold stood, and every takeover
 // increments takeovers in that row.
-func (t inTx) Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn) error {
 	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (t inTx) Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSide
 // lookGuard reads a hold outside the caller's transaction. It returns ErrNotHeld if the hold has
 // ended or its session is dead.
 func (t inTx) lookGuard(
-	ctx context.Context, h driver.Held, onSideConn driver.OnSideConn,
+	ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn,
 ) (look mysqldb.LookGuardRow, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		look, err = lookGuard(ctx, up.(upkeep).q, h)
@@ -100,7 +101,7 @@ func (t inTx) lookGuard(
 	return look, err
 }
 
-func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mysqldb.LookGuardRow, err error) {
+func lookGuard(ctx context.Context, q *mysqldb.Queries, h protocol.Held) (look mysqldb.LookGuardRow, err error) {
 	var there bool
 	if h.Shared {
 		var share mysqldb.LookShareGuardRow

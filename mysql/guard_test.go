@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -26,8 +27,8 @@ type guardian struct {
 	engine driver.Engine[*sql.Tx]
 	beside driver.OnSideConn
 	pool   *sql.DB // of the engine, and of the transactions
-	by     driver.Request
-	held   driver.Held
+	by     protocol.Request
+	held   protocol.Held
 	taker  actor
 }
 
@@ -45,7 +46,7 @@ var takes = map[string]take{
 	},
 	"by Break": func(t *testing.T, g guardian) error {
 		return taken(drivertest.Break(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(0),
-			driver.Event{Name: g.held.Name, Kind: "broken"}))
+			protocol.Event{Name: g.held.Name, Kind: "broken"}))
 	},
 	"by the owner": func(t *testing.T, g guardian) error {
 		again := g.taker.request(g.held.Name)
@@ -65,16 +66,16 @@ func (g guardian) over(t *testing.T) {
 	}
 }
 
-func taken(_ []driver.Handoff, ok bool, err error) error {
+func taken(_ []protocol.Handoff, ok bool, err error) error {
 	if err == nil && !ok {
 		err = errors.New("not taken")
 	}
 	return err
 }
 
-func (g guardian) holder(lease int) driver.Holder {
-	h := driver.Holder{Session: g.held.Session, Attempt: g.by.Attempt, Units: g.by.Units,
-		Grant: driver.Grant{Token: g.held.Token}}
+func (g guardian) holder(lease int) protocol.Holder {
+	h := protocol.Holder{Session: g.held.Session, Attempt: g.by.Attempt, Units: g.by.Units,
+		Grant: protocol.Grant{Token: g.held.Token}}
 	if lease < 0 {
 		h.Grant.Lease = -1
 	}
@@ -95,7 +96,7 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 				kind := map[int]string{0: "/whole", 1: "/share"}[units]
 				t.Run(name+kind, func(t *testing.T) {
 					g := guardian{server: s, engine: e, beside: beside, pool: pool, taker: taker,
-						by: driver.Request{Units: units}}
+						by: protocol.Request{Units: units}}
 					test(t, g.anew(t), take)
 				})
 			}
@@ -110,11 +111,11 @@ func (g guardian) anew(t *testing.T) guardian {
 	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 	r := a.request(id())
 	if r.Units = g.by.Units; r.Units > 0 {
-		r.Of = driver.Readers
+		r.Of = protocol.Readers
 	}
 	grant, ok, err := drivertest.Take(t.Context(), a, r)
 	require.NoError(t, taken(nil, ok, err))
-	g.by, g.held = r, driver.Held{Name: r.Name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
+	g.by, g.held = r, protocol.Held{Name: r.Name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
 	return g
 }
 
@@ -293,7 +294,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 			}
 		}
 		drop(0)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) {
+		got := <-start(t, func(ctx context.Context) (protocol.Handoff, error) {
 			return sole(drivertest.Release(ctx, g.engine, g.held, true))
 		})
 		require.NoError(t, got.err)
@@ -303,7 +304,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		again.Attempt = id()
 		grant, ok, err := drivertest.Take(t.Context(), g.engine, again)
 		require.NoError(t, taken(nil, ok, err))
-		h := driver.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
+		h := protocol.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
 		require.NoError(t, g.engine.In(nil).MakeGuard(t.Context(), h, g.beside))
 		drop(1)
 		drop(0)

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const (
@@ -57,7 +58,7 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 // Listen waits on the server until a grant to the session interrupts it. It uses a connection of
 // its own, which holds the session's named lock. On MySQL it sleeps; on MariaDB it waits for the
 // sleep lock that the heartbeats' connection holds.
-func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e := u.of
 	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 				return mysqlserver.Interpret(err)
 			}
 			if cut {
-				wake(driver.Hint{})
+				wake(protocol.Hint{})
 			}
 		}
 		outcome, looked := int64(slept), true
@@ -114,7 +115,7 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 
 // tell calls wake with the news. It adds an empty hint if a KILL has hit the statement that reads
 // the news, or if a sleep was interrupted without news.
-func (l *listener) tell(ctx context.Context, interrupted bool, wake func(driver.Hint)) error {
+func (l *listener) tell(ctx context.Context, interrupted bool, wake func(protocol.Hint)) error {
 	hints, late, err := l.news(ctx)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (l *listener) tell(ctx context.Context, interrupted bool, wake func(driver.
 		wake(h)
 	}
 	if late || interrupted && len(hints) == 0 {
-		wake(driver.Hint{})
+		wake(protocol.Hint{})
 	}
 	return nil
 }

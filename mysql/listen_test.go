@@ -16,6 +16,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	dblock "github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -49,7 +50,7 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	ready := make(chan struct{})
 	go func() {
 		e.ended <- drivertest.Listen(ctx, e, e.session, func() { close(ready) },
-			func(h dblock.Hint) { e.wakes <- h.Attempt })
+			func(h protocol.Hint) { e.wakes <- h.Attempt })
 	}()
 	t.Cleanup(e.stop)
 	select {
@@ -105,7 +106,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 		granter := actor{Backend: s.engine(t), session: id()}
 		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
 		for range rounds {
-			releases := make(chan dblock.Held, names)
+			releases := make(chan protocol.Held, names)
 			attempts := map[string]bool{}
 			tokens := map[string]int64{}
 			for i := range names {
@@ -134,7 +135,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			waiter.hear(t, attempts)
 			for name, token := range tokens {
 				require.NoError(t,
-					second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: name, Session: waiter.session,
+					second(drivertest.Release(t.Context(), waiter, protocol.Held{Name: name, Session: waiter.session,
 						Token: token}, false)))
 			}
 		}
@@ -155,7 +156,7 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 			require.NoError(t, err)
 			waiter.hear(t, map[string]bool{attempt: true})
 			require.NoError(t,
-				second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: "n", Session: waiter.session,
+				second(drivertest.Release(t.Context(), waiter, protocol.Held{Name: "n", Session: waiter.session,
 					Token: next.Grant.Token}, false)))
 		}
 	})
@@ -205,7 +206,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 					case <-time.After(patience):
 						t.Error("a grant was not heard of")
 					}
-					held = dblock.Held{Name: held.Name, Session: waiter.session, Token: next.Grant.Token}
+					held = protocol.Held{Name: held.Name, Session: waiter.session, Token: next.Grant.Token}
 					assert.NoError(t, assert.ErrOf(drivertest.Release(t.Context(), waiter, held, false)))
 				}
 			})
@@ -261,7 +262,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- drivertest.Listen(ctx, waiter, waiter.session, func() { close(again) },
-				func(h dblock.Hint) { t.Errorf("woken for %q", h.Attempt) })
+				func(h protocol.Hint) { t.Errorf("woken for %q", h.Attempt) })
 		}()
 		<-again
 		cancel()
@@ -422,7 +423,7 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		ended := make(chan error, 1)
 		direct := s.engine(t)
 		go func() {
-			ended <- drivertest.Listen(ctx, direct, waiter.session, func() { close(ready) }, func(dblock.Hint) {})
+			ended <- drivertest.Listen(ctx, direct, waiter.session, func() { close(ready) }, func(protocol.Hint) {})
 		}()
 		select {
 		case <-ready:
@@ -502,7 +503,7 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 		defer pool.Close()
 		backend := mysql.New(pool).Backend
 		mysql.Proof(backend, 100*time.Millisecond)
-		err := drivertest.Listen(t.Context(), backend, id(), func() { t.Error("ready") }, func(dblock.Hint) {})
+		err := drivertest.Listen(t.Context(), backend, id(), func() { t.Error("ready") }, func(protocol.Hint) {})
 		is(t, err, dblock.ErrUnsupported)
 		var cause *sqldriver.MySQLError
 		if !errors.As(err, &cause) {

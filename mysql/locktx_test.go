@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -107,18 +108,18 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 			}
 		},
 		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
-			require.NoError(t, a.engine.In(tx).Release(t.Context(), a.take(t, name), driver.Detachment{},
+			require.NoError(t, a.engine.In(tx).Release(t.Context(), a.take(t, name), protocol.Detachment{},
 				a.beside))
 		},
 		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			held := a.share(t, a.reader(name))
 			a.share(t, a.reader(name))
-			require.NoError(t, a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, a.beside))
+			require.NoError(t, a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, a.beside))
 		},
 		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			for _, shared := range []bool{false, true} {
-				gone := driver.Held{Name: name, Session: a.session, Token: 1, Shared: shared}
-				is(t, a.engine.In(tx).Release(t.Context(), gone, driver.Detachment{}, a.beside),
+				gone := protocol.Held{Name: name, Session: a.session, Token: 1, Shared: shared}
+				is(t, a.engine.In(tx).Release(t.Context(), gone, protocol.Detachment{}, a.beside),
 					driver.ErrNotHeld)
 			}
 		},
@@ -289,7 +290,7 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 				require.NoError(t, second(drivertest.Release(t.Context(), a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 			})
-			err := a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, func(ctx context.Context,
+			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, func(ctx context.Context,
 				do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				meanwhile()
@@ -316,7 +317,7 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 			other, _ := a.begin(t, sql.LevelRepeatableRead)
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() { a.guard(t, other, held) })
-			err := a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, func(ctx context.Context,
+			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, func(ctx context.Context,
 				do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				meanwhile()
@@ -330,7 +331,7 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 }
 
 // guard has a transaction guard a hold.
-func (a application) guard(t *testing.T, tx *sql.Tx, held driver.Held) {
+func (a application) guard(t *testing.T, tx *sql.Tx, held protocol.Held) {
 	t.Helper()
 	require.NoError(t, a.engine.In(nil).MakeGuard(t.Context(), held, a.beside))
 	require.NoError(t, a.engine.In(tx).Guard(t.Context(), held, a.beside))
@@ -386,7 +387,7 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			tx, _ = a.begin(t, sql.LevelRepeatableRead)
 			_, err = tx.Exec("INSERT INTO work VALUES (8)")
 			require.NoError(t, err)
-			is(t, a.engine.In(tx).Release(t.Context(), held, driver.Detachment{}, a.beside),
+			is(t, a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, a.beside),
 				driver.ErrGuarded)
 			require.NoError(t, tx.Commit())
 			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 15 {

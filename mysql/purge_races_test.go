@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -85,8 +86,8 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 			s.expire(t, dead)
 			require.NoError(t, second(b.Expire(t.Context(), dead.session)))
 		}
-		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session,
-			Grant: driver.Grant{Token: held.Token}})))
+		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", protocol.Holder{Session: a.session,
+			Grant: protocol.Grant{Token: held.Token}})))
 		is(t, e.In(nil).MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {

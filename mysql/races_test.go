@@ -25,7 +25,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		a.take(t, "n")
 		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL, token = ? WHERE name = 'n'", farAhead)
-		taking := start(t, func(ctx context.Context) (driver.Grant, error) {
+		taking := start(t, func(ctx context.Context) (protocol.Grant, error) {
 			grant, _, err := drivertest.Take(ctx, b, b.request("n"))
 			return grant, err
 		})
@@ -37,7 +37,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 
 		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = "+
 			"token, last_token = token WHERE name = 'n'", a.session)
-		taking = start(t, func(ctx context.Context) (driver.Grant, error) {
+		taking = start(t, func(ctx context.Context) (protocol.Grant, error) {
 			grant, taken, err := drivertest.Take(ctx, b, b.request("n"))
 			if taken {
 				t.Error("taken from its holder")
@@ -63,7 +63,7 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 			a, name := s.actor(t), id()
 			making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
 				"VALUES (?, '', '', 1, 1, '')", name)
-			taking := start(t, func(ctx context.Context) (driver.Grant, error) {
+			taking := start(t, func(ctx context.Context) (protocol.Grant, error) {
 				r := a.request(name)
 				r.Units, r.Of = units, 2*units
 				grant, _, err := drivertest.Take(ctx, a, r)
@@ -110,7 +110,7 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 				"lease, metadata, enqueued_at, units, min_hold, members) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, "+
 				"0, 1)", name, b.session, attempt)
 			require.NoError(t, err)
-			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+			releasing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, contended))
 			})
 			s.blocked(t, a)
@@ -303,7 +303,7 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
 		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) {
+		got := <-start(t, func(ctx context.Context) (protocol.Handoff, error) {
 			return sole(drivertest.Release(ctx, a, held, true))
 		})
 		if got.err != nil || got.value.Attempt != attempt {
@@ -357,7 +357,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 			if require.NoError(t, failed); !taken {
 				t.Error("not taken")
 			}
-			require.NoError(t, second(drivertest.Release(ctx, a, driver.Held{Name: "n", Session: a.session,
+			require.NoError(t, second(drivertest.Release(ctx, a, protocol.Held{Name: "n", Session: a.session,
 				Token: grant.Token}, false)))
 			return err
 		})

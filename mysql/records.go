@@ -9,9 +9,10 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (e *engine) Record(ctx context.Context, events []driver.Event) error {
+func (e *engine) Record(ctx context.Context, events []protocol.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -25,14 +26,14 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	})
 }
 
-func addEvent(ctx context.Context, q *mysqldb.Queries, e driver.Event) error {
+func addEvent(ctx context.Context, q *mysqldb.Queries, e protocol.Event) error {
 	return q.AddEvent(ctx, mysqldb.AddEventParams{
 		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread,
 		Detail: e.Detail, Metadata: plainJSON(e.Metadata),
 	})
 }
 
-func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) (events []driver.Event, err error) {
+func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) (events []protocol.Event, err error) {
 	kinds := strings.Join(f.Kinds, ",")
 	all := mysqldb.EventsParams{After: f.After, Below: f.Below(), Kinds: kinds, Limit: count(limit)}
 	of := mysqldb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds, Limit: count(limit)}
@@ -49,7 +50,7 @@ func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) (e
 			rows, err = q.EventsOf(ctx, of)
 		}
 		for _, row := range rows {
-			events = append(events, driver.Event{
+			events = append(events, protocol.Event{
 				ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token,
 				Session: row.SessionID,
 				Host:    row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,

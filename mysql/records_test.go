@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -20,10 +21,10 @@ func TestWhatIsForNoGrantIsHeard(t *testing.T) {
 		led := a.take(t, "m")
 		for what, tell := range map[string]func() error{
 			"a question": func() error {
-				return second(a.ask(t.Context(), held.Name, "why", driver.Event{Name: held.Name, Kind: "asked"}))
+				return second(a.ask(t.Context(), held.Name, "why", protocol.Event{Name: held.Name, Kind: "asked"}))
 			},
 			"a change": func() error {
-				return a.announce(t.Context(), led, driver.Event{Name: "m", Kind: "elected", Token: led.Token})
+				return a.announce(t.Context(), led, protocol.Event{Name: "m", Kind: "elected", Token: led.Token})
 			},
 		} {
 			b.sleeps(t, s) // between two statements it would miss what tells of no grant

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // rest sleeps for a nap, or until it is interrupted, with a statement that names no table: an idle
 // listener blocks no DDL. A KILL before the statement begins is lost. So another connection looks
 // for grants once the listener sleeps. looked reports whether that connection could.
-func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome int64, looked bool, err error) {
+func (l *listener) rest(ctx context.Context, wake func(protocol.Hint)) (outcome int64, looked bool, err error) {
 	l.tag = mysqlserver.NewTag()
 	asleep, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)

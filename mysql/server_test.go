@@ -124,34 +124,34 @@ func (s server) actor(t *testing.T) actor {
 	return a
 }
 
-func (a actor) request(name string) driver.Request {
-	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id(), Patient: true}
+func (a actor) request(name string) protocol.Request {
+	return protocol.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id(), Patient: true}
 }
 
 // units is a request for units of a name.
-func (a actor) units(name string, n, of int) driver.Request {
+func (a actor) units(name string, n, of int) protocol.Request {
 	r := a.request(name)
 	r.Units, r.Of = n, of
 	return r
 }
 
 // reader is a request to share a name.
-func (a actor) reader(name string) driver.Request { return a.units(name, 1, driver.Readers) }
+func (a actor) reader(name string) protocol.Request { return a.units(name, 1, protocol.Readers) }
 
 // take takes a name that is free.
-func (a actor) take(t *testing.T, name string) driver.Held {
+func (a actor) take(t *testing.T, name string) protocol.Held {
 	t.Helper()
 	return a.share(t, a.request(name))
 }
 
 // share makes a request that is granted at once.
-func (a actor) share(t *testing.T, r driver.Request) driver.Held {
+func (a actor) share(t *testing.T, r protocol.Request) protocol.Held {
 	t.Helper()
 	grant, taken, err := drivertest.Take(t.Context(), a, r)
 	if err != nil || !taken {
 		t.Fatalf("%+v: taken %v, %v", r, taken, err)
 	}
-	return driver.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
+	return protocol.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
 }
 
 // enqueue queues for a whole name, and returns the attempt.
@@ -161,7 +161,7 @@ func (a actor) enqueue(t *testing.T, name string) string {
 }
 
 // wait makes a request that waits, and returns its attempt.
-func (a actor) wait(t *testing.T, r driver.Request) string {
+func (a actor) wait(t *testing.T, r protocol.Request) string {
 	t.Helper()
 	if _, outcome, err := drivertest.Join(t.Context(), a, r); err != nil || outcome != protocol.Queued {
 		t.Fatalf("%+v: outcome %v, %v", r, outcome, err)
@@ -180,7 +180,7 @@ func (s server) used(t *testing.T, name string) int64 {
 }
 
 // attempts are those that were granted.
-func attempts(next []driver.Handoff) (list []string) {
+func attempts(next []protocol.Handoff) (list []string) {
 	for _, h := range next {
 		list = append(list, h.Attempt)
 	}
@@ -326,14 +326,14 @@ func (s server) expire(t *testing.T, a actor) {
 }
 
 // sole is the only hand-over that there may be.
-func sole(next []driver.Handoff, err error) (driver.Handoff, error) {
+func sole(next []protocol.Handoff, err error) (protocol.Handoff, error) {
 	if len(next) > 1 {
-		return driver.Handoff{}, fmt.Errorf("%d were granted: %+v", len(next), next)
+		return protocol.Handoff{}, fmt.Errorf("%d were granted: %+v", len(next), next)
 	}
-	return append(next, driver.Handoff{})[0], err
+	return append(next, protocol.Handoff{})[0], err
 }
 
-func soleTaken(next []driver.Handoff, taken bool, err error) (driver.Handoff, bool, error) {
+func soleTaken(next []protocol.Handoff, taken bool, err error) (protocol.Handoff, bool, error) {
 	h, err := sole(next, err)
 	return h, taken, err
 }

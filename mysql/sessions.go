@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -209,13 +210,13 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	shares, err := e.queries().OverdueShares(ctx, int32(limit))
 	states := make([]driver.State, 0, len(rows)+len(shares))
 	for _, row := range rows {
-		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-			Session: row.SessionID, Grant: driver.Grant{Token: row.LastToken, Lease: -1},
+		states = append(states, driver.State{Name: row.Name, Holder: protocol.Holder{
+			Session: row.SessionID, Grant: protocol.Grant{Token: row.LastToken, Lease: -1},
 		}})
 	}
 	for _, row := range shares {
-		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-			Session: row.SessionID, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
+		states = append(states, driver.State{Name: row.Name, Holder: protocol.Holder{
+			Session: row.SessionID, Units: int(row.Units), Grant: protocol.Grant{Token: row.Token, Lease: -1},
 		}})
 	}
 	return states[:min(limit, len(states))], mysqlserver.Interpret(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -59,7 +60,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				says(drivertest.Listen(ctx, e, id(), cancel, func(driver.Hint) {}))
+				says(drivertest.Listen(ctx, e, id(), cancel, func(protocol.Hint) {}))
 			})
 		})
 	}
@@ -76,7 +77,7 @@ func TestALimitOfRowsCutsNoListShort(t *testing.T) {
 		}
 		defer e.Attend("", ttl)()
 		a := s.actor(t)
-		held := []driver.Held{a.take(t, "n"), a.take(t, "m")}
+		held := []protocol.Held{a.take(t, "n"), a.take(t, "m")}
 		if _, released, err := drivertest.Batch(t.Context(), e, nil, held); err != nil || !released[0] || !released[1] {
 			t.Errorf("%v, %v: want both released", released, err)
 		}

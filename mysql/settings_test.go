@@ -151,13 +151,13 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 			for j := range 20 {
 				name := fmt.Sprintf("%s-%d-%d", id(), i, j)
 				r := b.request(name)
-				_, taken, err := retried(func() (driver.Grant, bool, error) {
+				_, taken, err := retried(func() (protocol.Grant, bool, error) {
 					return drivertest.Take(t.Context(), e, r)
 				})
 				if err != nil || !taken {
 					t.Error(taken, err)
 				}
-				if _, outcome, err := retried(func() (driver.Grant, protocol.Outcome, error) {
+				if _, outcome, err := retried(func() (protocol.Grant, protocol.Outcome, error) {
 					return drivertest.Join(t.Context(), e, a.request(name))
 				}); err != nil || outcome != protocol.Queued {
 					t.Error(outcome, err)
@@ -217,7 +217,7 @@ func TestAReadOnlyServerIsToldApart(t *testing.T) {
 		readOnly := map[string]string{dbtest.KindMySQL: "transaction_read_only",
 			dbtest.KindMariaDB: "tx_read_only"}[s.Kind]
 		e := mysql.New(s.open(t, variable(readOnly, "1"))).Backend
-		_, _, err := drivertest.Take(t.Context(), e, driver.Request{Name: "n", Session: "s", Attempt: "a"})
+		_, _, err := drivertest.Take(t.Context(), e, protocol.Request{Name: "n", Session: "s", Attempt: "a"})
 		is(t, err, driver.ErrReadOnly)
 	})
 }
@@ -225,7 +225,7 @@ func TestAReadOnlyServerIsToldApart(t *testing.T) {
 func TestAConnectionThatCannotBeMade(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		e := mysql.New(s.open(t, func(c *sqldriver.Config) { c.Addr = "127.0.0.1:1" })).Backend
-		_, _, err := drivertest.Take(t.Context(), e, driver.Request{Name: "n", Session: "s", Attempt: "a"})
+		_, _, err := drivertest.Take(t.Context(), e, protocol.Request{Name: "n", Session: "s", Attempt: "a"})
 		is(t, err, driver.ErrUnavailable)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -41,7 +41,7 @@ func TestSchema(t *testing.T) {
 		if schema, err := e.Schema(t.Context()); err != nil || schema != (driver.Schema{}) {
 			t.Fatal(schema, err)
 		}
-		_, err := e.Run(t.Context(), protocol.Take{Request: driver.Request{Name: "n", Session: "s", Attempt: "a"}})
+		_, err := e.Run(t.Context(), protocol.Take{Request: protocol.Request{Name: "n", Session: "s", Attempt: "a"}})
 		is(t, err, driver.ErrSchema)
 	})
 }

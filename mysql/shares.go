@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -23,7 +24,7 @@ func restate(ctx context.Context, q *mysqldb.Queries, name string, row *mysqldb.
 }
 
 // attemptOf finds the attempt by which a session holds a name, whose row is locked, with a token.
-func attemptOf(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, h driver.Held) (string, bool, error) {
+func attemptOf(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, h protocol.Held) (string, bool, error) {
 	if !h.Shared {
 		return row.Attempt, row.SessionID == h.Session && row.LastToken == h.Token, nil
 	}
@@ -32,7 +33,7 @@ func attemptOf(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, 
 }
 
 // returnShare releases a share of a locked name without waiters.
-func returnShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, row mysqldb.LockRowRow) (bool, error) {
+func returnShare(ctx context.Context, q *mysqldb.Queries, h protocol.Held, row mysqldb.LockRowRow) (bool, error) {
 	share, there, err := find(ctx, q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 	if err != nil || !there || share.SessionID != h.Session || row.SharedUnits == 0 {
 		return false, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -32,8 +33,8 @@ func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) 
 			return err == nil, ignore(err, driver.ErrNotHeld)
 		})
 		reclaiming := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := drivertest.TakeOver(ctx, c, c.session, "n", driver.Holder{Session: a.session,
-				Grant: driver.Grant{Token: held.Token, Lease: -1}})
+			_, taken, err := drivertest.TakeOver(ctx, c, c.session, "n", protocol.Holder{Session: a.session,
+				Grant: protocol.Grant{Token: held.Token, Lease: -1}})
 			return taken, err
 		})
 		s.blocked(t, a)
@@ -130,23 +131,23 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		} {
 			s.transaction(t, text)
 		}
-		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) {
+		got := <-start(t, func(ctx context.Context) ([]protocol.Handoff, error) {
 			return drivertest.Release(ctx, a, held, true)
 		})
 		if got.err != nil || !slices.Equal(attempts(got.value), want) {
 			t.Fatalf("%+v, want the readers", got)
 		}
 		asked := <-start(t, func(ctx context.Context) (int, error) {
-			return a.ask(ctx, "n", "why", driver.Event{Name: "n", Kind: "asked"})
+			return a.ask(ctx, "n", "why", protocol.Event{Name: "n", Kind: "asked"})
 		})
 		if asked.err != nil || asked.value != 3 {
 			t.Fatalf("%+v", asked)
 		}
-		var all []driver.Held
+		var all []protocol.Held
 		for _, h := range got.value {
-			all = append(all, driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
+			all = append(all, protocol.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
 		}
-		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) {
+		rest := <-start(t, func(ctx context.Context) ([]protocol.Held, error) {
 			return drivertest.ReleaseAll(ctx, a, all)
 		})
 		if rest.err != nil || len(rest.value) != 3 {
@@ -174,7 +175,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 			}
 			all.Go(func() {
 				for range rounds {
-					var rs []driver.Request
+					var rs []protocol.Request
 					for _, name := range mine {
 						rs = append(rs, a.request(name))
 					}
@@ -185,10 +186,10 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 						}
 						continue
 					}
-					var held []driver.Held
+					var held []protocol.Held
 					for i, g := range grants {
 						if g.Token != 0 {
-							held = append(held, driver.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
+							held = append(held, protocol.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
 						}
 					}
 					for len(held) > 0 {
@@ -247,9 +248,9 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			is(t, e.In(tx).Guard(t.Context(), whole, beside), driver.ErrNotHeld)
 			require.NoError(t, e.In(nil).MakeGuard(t.Context(), held, beside))
 			require.NoError(t, e.In(tx).Guard(t.Context(), held, beside))
-			is(t, e.In(tx).Release(t.Context(), whole, driver.Detachment{}, beside), driver.ErrNotHeld)
-			require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside))
-			is(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside), driver.ErrNotHeld)
+			is(t, e.In(tx).Release(t.Context(), whole, protocol.Detachment{}, beside), driver.ErrNotHeld)
+			require.NoError(t, e.In(tx).Release(t.Context(), held, protocol.Detachment{}, beside))
+			is(t, e.In(tx).Release(t.Context(), held, protocol.Detachment{}, beside), driver.ErrNotHeld)
 			require.NoError(t, tx.Rollback())
 			require.Equal(t, s.used(t, name), 2, "the rollback did not give it back")
 
@@ -263,12 +264,12 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			require.NoError(t, tx.Rollback())
 			tx = begin()
 			attempt := a.wait(t, a.units(name, 3, 3))
-			require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside))
+			require.NoError(t, e.In(tx).Release(t.Context(), held, protocol.Detachment{}, beside))
 			require.NoError(t, tx.Commit())
 			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
 				t.Fatalf("%+v", state)
 			}
-			next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), a, a.session, name, driver.Holder{}))
+			next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), a, a.session, name, protocol.Holder{}))
 			if err != nil || !taken || next.Attempt != attempt || s.used(t, name) != 3 {
 				t.Fatal(next, taken, err)
 			}
@@ -288,8 +289,8 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		gone := held
 		gone.Token--
-		is(t, e.In(tx).Release(t.Context(), gone, driver.Detachment{}, beside), driver.ErrNotHeld)
-		require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, beside))
+		is(t, e.In(tx).Release(t.Context(), gone, protocol.Detachment{}, beside), driver.ErrNotHeld)
+		require.NoError(t, e.In(tx).Release(t.Context(), held, protocol.Detachment{}, beside))
 		for _, name := range []string{"m", "n ", "o"} {
 			got := <-start(t, func(ctx context.Context) (bool, error) {
 				_, taken, err := drivertest.Take(ctx, a, a.reader(name))
@@ -398,7 +399,7 @@ func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
 						t.Error(taken, err)
 						return
 					}
-					if _, err := drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session,
+					if _, err := drivertest.Release(t.Context(), a, protocol.Held{Name: "n", Session: a.session,
 						Token: grant.Token, Shared: true}, false); err != nil {
 						t.Error(err)
 					}

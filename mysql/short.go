@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -28,7 +27,7 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 	case protocol.Join: // 4, general 5
 		return e.joinQueue(ctx, op.Request)
 	case protocol.Removal:
-		whole := op.Cause == driver.ByHolder && !op.Shared && !op.Guarded
+		whole := op.Cause == protocol.ByHolder && !op.Shared && !op.Guarded
 		switch {
 		case whole && !op.Contended: // 1, general 4
 			n, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{
@@ -37,7 +36,7 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 			return protocol.Result{Outcome: protocol.Done}, n > 0, mysqlserver.Interpret(err)
 		case whole: // 5, general 6
 			return e.handToHead(ctx, op)
-		case op.Cause == driver.ByTime && !op.LeaseOver:
+		case op.Cause == protocol.ByTime && !op.LeaseOver:
 			// A session that is to be dead is expired first, in a transaction of its own: in the
 			// order of locks its row comes after the name's.
 			dead, err := e.Expire(ctx, op.Session)
@@ -49,7 +48,7 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 
 // take takes a whole name that is free. After a failure it looks for the reason: the row is
 // missing, locked at the moment, or not free.
-func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
+func (e *engine) take(ctx context.Context, r protocol.Request) (protocol.Result, error) {
 	if result, err := e.takeFree(ctx, r); result.Done() || err != nil {
 		return result, err
 	}
@@ -69,7 +68,7 @@ func free(row protocol.Row) bool { return row.Waiters == 0 && row.Fits(0, 0) }
 // takeFree takes a whole name that is free, unless the name rests or another transaction has locked
 // its row. MySQL skips a locked row. MariaDB would write a file for that statement, so there the
 // statement does not wait.
-func (e *engine) takeFree(ctx context.Context, r driver.Request) (protocol.Result, error) {
+func (e *engine) takeFree(ctx context.Context, r protocol.Request) (protocol.Result, error) {
 	var token int64
 	var err error
 	if f := e.info.Load(); f != nil && f.mariaDB {
@@ -89,7 +88,7 @@ func (e *engine) takeFree(ctx context.Context, r driver.Request) (protocol.Resul
 	if err != nil || token == 0 {
 		return protocol.Result{}, err
 	}
-	grant := driver.Grant{First: token, Token: token, Lease: r.Lease}
+	grant := protocol.Grant{First: token, Token: token, Lease: r.Lease}
 	return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
 }
 
@@ -102,7 +101,7 @@ func (n nowait) ExecContext(ctx context.Context, text string, args ...any) (sql.
 }
 
 // joinQueue adds a place to the queue of a name that is held as a whole.
-func (e *engine) joinQueue(ctx context.Context, r driver.Request) (result protocol.Result, joined bool, err error) {
+func (e *engine) joinQueue(ctx context.Context, r protocol.Request) (result protocol.Result, joined bool, err error) {
 	if r.Units > 0 || !r.Patient || !e.side.Attended() {
 		return result, false, nil
 	}
@@ -126,11 +125,11 @@ func (e *engine) joinQueue(ctx context.Context, r driver.Request) (result protoc
 // handToHead releases a whole name, and hands it to the first waiter if that waiter is alive and
 // wants the whole name for as long as its session lives. A session that dies between the statements
 // still gets the name, as one that dies a moment later would.
-func (e *engine) handToHead(ctx context.Context, r driver.Removal) (result protocol.Result, handed bool, err error) {
+func (e *engine) handToHead(ctx context.Context, r protocol.Removal) (result protocol.Result, handed bool, err error) {
 	if !e.side.Attended() {
 		return result, false, nil
 	}
-	var next []driver.Handoff
+	var next []protocol.Handoff
 	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
 		next = nil
 		places, err := nextWaiters(ctx, q, mysqldb.NextWaitersParams{Name: r.Name, After: math.MinInt64, Limit: 2})
@@ -149,8 +148,8 @@ func (e *engine) handToHead(ctx context.Context, r driver.Removal) (result proto
 		if _, err := granted(err); err != nil || token == 0 {
 			return nil, err
 		}
-		grant := driver.Grant{First: token - int64(w.Members) + 1, Token: token, Contended: len(places) > 1}
-		next = []driver.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: grant}}
+		grant := protocol.Grant{First: token - int64(w.Members) + 1, Token: token, Contended: len(places) > 1}
+		next = []protocol.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: grant}}
 		return others(r.Self, w.SessionID), q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: r.Name, Ticket: w.Ticket})
 	})
 	return protocol.Result{Outcome: protocol.Done, Next: next}, len(next) > 0, err

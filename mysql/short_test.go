@@ -27,7 +27,7 @@ func (s server) attending(t *testing.T) actor {
 }
 
 // pass has the actor hold a name and hand it over the short way.
-func (a actor) pass(t *testing.T, s server, name string, to actor) driver.Held {
+func (a actor) pass(t *testing.T, s server, name string, to actor) protocol.Held {
 	t.Helper()
 	held := a.take(t, name)
 	attempt := to.enqueue(t, name)
@@ -37,7 +37,7 @@ func (a actor) pass(t *testing.T, s server, name string, to actor) driver.Held {
 		next.Grant.Contended || s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name) != 0 {
 		t.Fatalf("%+v, want %s, and no place left", next, attempt)
 	}
-	return driver.Held{Name: name, Session: to.session, Token: next.Grant.Token}
+	return protocol.Held{Name: name, Session: to.session, Token: next.Grant.Token}
 }
 
 // waits waits until a statement waits for a row.
@@ -81,13 +81,13 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		if _, outcome, err := drivertest.Join(t.Context(), b, rests); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
-		next, err = sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session,
+		next, err = sole(drivertest.Release(t.Context(), a, protocol.Held{Name: "n", Session: a.session,
 			Token: next.Grant.Token}, true))
 		if err != nil || next.Attempt != rests.Attempt ||
 			s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE rests_until > acquired_at") != 1 {
 			t.Fatal(next, err)
 		}
-		require.NoError(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session,
+		require.NoError(t, second(drivertest.Release(t.Context(), b, protocol.Held{Name: "n", Session: b.session,
 			Token: next.Grant.Token}, true)))
 		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t,
 			"SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
@@ -129,7 +129,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		// Its own waiter needs no wake-up.
 		own := b.enqueue(t, "n")
 		require.NoError(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
-		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session,
+		next, err = sole(drivertest.Release(t.Context(), b, protocol.Held{Name: "n", Session: b.session,
 			Token: farAhead + 1}, true))
 		if err != nil || next.Attempt != own || s.number(t, "SELECT unseen FROM dblock_locks") != 0 {
 			t.Fatal(next, err)
@@ -149,7 +149,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			held := a.take(t, name)
 			b.enqueue(t, name)
 			changing := s.transaction(t, change, name)
-			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+			releasing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, true))
 			})
 			s.waits(t, "HandToHead")
@@ -163,7 +163,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		held := served.take(t, name)
 		b.enqueue(t, name)
 		behind := s.transaction(t, "UPDATE dblock_locks SET first_ticket = next_ticket WHERE name = ?", name)
-		handing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+		handing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
 			return sole(drivertest.Release(ctx, served, held, true))
 		})
 		s.waits(t, "HandToHead")
@@ -175,7 +175,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		held = a.take(t, name)
 		b.enqueue(t, name)
 		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
-		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+		releasing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
 			return sole(drivertest.Release(ctx, a, held, true))
 		})
 		s.waits(t, "HandToHead")
@@ -194,7 +194,7 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		held := a.take(t, "n")
 		left, stays := b.enqueue(t, "n"), b.enqueue(t, "n")
 		stopped, goOn := stopAt(t, proxy, "-- name: HandToHead", 1)
-		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+		releasing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
 			return sole(drivertest.Release(ctx, a, held, true))
 		})
 		soon(t, "the release to be stopped", stopped)
@@ -226,7 +226,7 @@ func TestAShortHandOverPassesNobodyOver(t *testing.T) {
 		if _, outcome, err := drivertest.Join(t.Context(), a, reader); err != nil || outcome != protocol.Queued {
 			t.Fatal(outcome, err)
 		}
-		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session,
+		next, err = sole(drivertest.Release(t.Context(), b, protocol.Held{Name: "n", Session: b.session,
 			Token: next.Grant.Token}, true))
 		if err != nil || next.Attempt != reader.Attempt || s.number(t, "SELECT COUNT(*) FROM dblock_shares") != 1 {
 			t.Fatal(next, err)
@@ -291,7 +291,7 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		queued := a.enqueue(t, "n")
 		b.pass(t, s, "m", a)
 		row := s.transaction(t, "SELECT name FROM dblock_locks FOR UPDATE")
-		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+		releasing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
 			return sole(drivertest.Release(ctx, b, held, true))
 		})
 		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
@@ -359,7 +359,7 @@ func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		a := server{s.Through(t, proxy), s.pool}.attending(t)
-		held := func(name string) driver.Held { return a.take(t, name) }
+		held := func(name string) protocol.Held { return a.take(t, name) }
 		free := func(name string) { does(t, a, protocol.Release(held(name), false, false)) }
 		for says, c := range map[string]struct {
 			scene          func(name string) protocol.Op

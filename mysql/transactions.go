@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -29,7 +30,7 @@ func (t inTx) queries() *mysqldb.Queries {
 // If a guarded transaction is open, Release fails with ErrGuarded. The name's row stays locked
 // then.
 func (t inTx) Release(
-	ctx context.Context, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn,
+	ctx context.Context, h protocol.Held, _ protocol.Detachment, onSideConn driver.OnSideConn,
 ) error {
 	look, err := t.lookGuard(ctx, h, onSideConn)
 	if err != nil {
@@ -97,7 +98,7 @@ func (t inTx) seize(ctx context.Context, q *mysqldb.Queries, attempt string) err
 // the share outside the transaction, whose snapshot may be old: reading or deleting a missing row
 // inside would lock the gap. Units that are not counted are not returned.
 func (t inTx) releaseShare(
-	ctx context.Context, q *mysqldb.Queries, h driver.Held, counted bool, onSideConn driver.OnSideConn,
+	ctx context.Context, q *mysqldb.Queries, h protocol.Held, counted bool, onSideConn driver.OnSideConn,
 ) error {
 	var share mysqldb.FindShareRow
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {

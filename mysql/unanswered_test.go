@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -20,7 +21,7 @@ func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
 		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
 		pool.SetMaxOpenConns(1)
 		e := mysql.New(pool).Backend
-		record := func(ctx context.Context) error { return e.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}}) }
+		record := func(ctx context.Context) error { return e.Record(ctx, []protocol.Event{{Name: "n", Kind: "test"}}) }
 		require.NoError(t, record(t.Context()))
 		var before, after int64
 		require.NoError(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&before))
@@ -59,7 +60,7 @@ func TestATransactionWhoseCommitWasNotAnsweredIsNotRunTwice(t *testing.T) {
 			}
 		})
 		recording := start(t, func(ctx context.Context) (bool, error) {
-			return true, a.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}})
+			return true, a.Record(ctx, []protocol.Event{{Name: "n", Kind: "test"}})
 		})
 		soon(t, "the COMMIT", committing)
 		events := func() int64 { return s.number(t, "SELECT COUNT(*) FROM dblock_events") }

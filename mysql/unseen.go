@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // grant is a grant by another session.
@@ -18,7 +19,7 @@ type grant struct {
 
 // news returns the grants by other sessions that wake was not called with. cut reports that a KILL
 // meant for a sleep hit the statement: not every wake-up is for a grant.
-func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
+func (l *listener) news(ctx context.Context) (hints []protocol.Hint, cut bool, err error) {
 	rows, err := l.unseen(ctx, l.q)
 	for mysqlserver.WasKilled(err) {
 		cut = true
@@ -31,14 +32,14 @@ func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err
 }
 
 // learn returns those of the rows that wake was not called with, and remembers all of them.
-func (l *listener) learn(rows []mysqldb.UnseenRow) (hints []driver.Hint) {
+func (l *listener) learn(rows []mysqldb.UnseenRow) (hints []protocol.Hint) {
 	known := make(map[string]grant, len(rows))
 	for _, row := range rows {
 		known[row.Attempt] = grant{row.Name, row.Shared != 0}
 		if _, there := l.known[row.Attempt]; !there {
-			h := driver.Hint{Attempt: row.Attempt}
+			h := protocol.Hint{Attempt: row.Attempt}
 			if !row.ExpiresAt.Valid {
-				h.Grant = driver.Grant{First: row.FirstToken, Token: row.Token, Contended: row.Waiters > 0}
+				h.Grant = protocol.Grant{First: row.FirstToken, Token: row.Token, Contended: row.Waiters > 0}
 			}
 			hints = append(hints, h)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -52,7 +53,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 						t.Errorf("%v: does not say what to do", err)
 					}
 				}
-				require.NoError(t, e.In(tx).Release(t.Context(), held, driver.Detachment{}, a.beside))
+				require.NoError(t, e.In(tx).Release(t.Context(), held, protocol.Detachment{}, a.beside))
 				require.NoError(t, tx.Commit())
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -17,8 +18,8 @@ import (
 
 // The rules for many names at once, and for what is taken away and written down.
 
-func requests(session string, names ...string) []driver.Request {
-	rs := make([]driver.Request, len(names))
+func requests(session string, names ...string) []protocol.Request {
+	rs := make([]protocol.Request, len(names))
 	for i, name := range names {
 		rs[i] = request(session, session+" "+name)
 		rs[i].Name = name
@@ -32,7 +33,7 @@ func TestBatchesInOppositeOrdersNeverDeadlock(t *testing.T) {
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
 	took := make(chan int, 2)
-	all := func(rs []driver.Request) func() {
+	all := func(rs []protocol.Request) func() {
 		return func() {
 			grants, _, err := drivertest.Batch(t.Context(), s, rs, nil)
 			assert.NoError(t, err)
@@ -66,7 +67,7 @@ func TestABatchPassesOverALockedRow(t *testing.T) {
 	for _, r := range requests("a", "k", "l", "m", "n") {
 		s.release(s.have(r))
 	}
-	held := []driver.Held{s.have(requests("a", "m")[0]), s.have(requests("a", "n")[0])}
+	held := []protocol.Held{s.have(requests("a", "m")[0]), s.have(requests("a", "n")[0])}
 	s.begin()
 	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "k", Session: "a", Attempt: "k",
 		LockTimeout: "10s"}))
@@ -92,9 +93,9 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	for _, r := range requests("a", "free", "rests", "shared", "waits") {
 		s.release(s.have(r))
 	}
-	shares := []driver.Request{units(request("a", "s1"), 1, 2), units(request("a", "s2"), 1, 2)}
+	shares := []protocol.Request{units(request("a", "s1"), 1, 2), units(request("a", "s2"), 1, 2)}
 	shares[0].Name, shares[1].Name = "joined", "joined"
-	held := []driver.Held{s.have(requests("a", "held")[0]), s.have(requests("a", "queued")[0]), s.have(shares[0]),
+	held := []protocol.Held{s.have(requests("a", "held")[0]), s.have(requests("a", "queued")[0]), s.have(shares[0]),
 		s.have(shares[1])}
 	// The statement reads the clock before it locks a row.
 	s.alone("CREATE FUNCTION clock_of_the_test() RETURNS bigint LANGUAGE sql AS $$ SELECT (extract(epoch FROM " +
@@ -104,7 +105,7 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 		"clock_of_the_test(); END $$")
 	s.begin()
 	require.NoError(t, require.ErrOf(s.tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)")))
-	var grants []driver.Grant
+	var grants []protocol.Grant
 	var released []bool
 	done := s.blocked(func() {
 		var err error
@@ -132,16 +133,16 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 
 // Broken by leaving out that Break passes the guard. The event comes with the theft, once.
 func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
-	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
+	for _, r := range []protocol.Request{request("a", "a1"), reader("a", "a1")} {
 		s := newScript(t)
 		s.session("a", time.Minute)
 		s.session("b", time.Minute)
 		h := s.have(r)
 		s.enqueue(request("b", "b1"))
-		breakIt := func() ([]driver.Handoff, bool, error) {
-			return drivertest.Break(t.Context(), s, "b", "n", driver.Holder{Session: "a", Attempt: "a1",
-				Grant: driver.Grant{Token: h.Token}},
-				driver.Event{Name: "n", Kind: "broken", Token: h.Token, Session: "a"})
+		breakIt := func() ([]protocol.Handoff, bool, error) {
+			return drivertest.Break(t.Context(), s, "b", "n", protocol.Holder{Session: "a", Attempt: "a1",
+				Grant: protocol.Grant{Token: h.Token}},
+				protocol.Event{Name: "n", Kind: "broken", Token: h.Token, Session: "a"})
 		}
 		events := func() int64 {
 			return s.number("SELECT count(*) FROM dblock_events WHERE kind = 'broken' AND name = 'n'")

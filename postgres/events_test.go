@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -41,7 +41,7 @@ func TestASequenceOfEventsThatIsBehindFailsNothing(t *testing.T) {
 		require.ErrOf(pool.Exec(t.Context(), "ALTER TABLE dblock_events ALTER COLUMN id RESTART WITH 1")))
 	check(l.Record(t.Context(), "behind", ""))
 	check(c.Ask(t.Context(), "n", "why"))
-	check(newEngine(pgxDB{pool}).Record(t.Context(), []driver.Event{{Name: "n", Kind: "one"},
+	check(newEngine(pgxDB{pool}).Record(t.Context(), []protocol.Event{{Name: "n", Kind: "one"},
 		{Name: "n", Kind: "other"}}))
 	if n, err := c.Break(t.Context(), "n", "why"); n != 1 || err != nil {
 		t.Errorf("Break: %d, %v", n, err)

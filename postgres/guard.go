@@ -7,6 +7,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 func (inTx) Exclusive() bool { return false }
 
 // MakeGuard runs one transaction on a connection of the side pool, and one round trip over pgx.
-func (t inTx) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+func (t inTx) MakeGuard(ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn) error {
 	var attempt string
 	var made bool
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
@@ -42,7 +43,7 @@ func (t inTx) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.On
 // Guard is one round trip over pgx. It locks the guard's row first, and then reads without a lock
 // whether the hold stands: a takeover writes the guard's row, while a waiter that joins the queue
 // writes only the lock's.
-func (t inTx) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
+func (t inTx) Guard(ctx context.Context, h protocol.Held, _ driver.OnSideConn) error {
 	var attempt string
 	var shared, answered bool
 	var row postgresdb.IsHeldRow
@@ -71,7 +72,7 @@ func (t inTx) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) err
 	return driver.ErrNotHeld
 }
 
-func isHeld(h driver.Held) statement {
+func isHeld(h protocol.Held) statement {
 	return query(postgresdb.IsHeld, postgresdb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
 }
 

@@ -23,17 +23,17 @@ import (
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
 // inside is a step of a lock in a transaction.
-func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
+func (s *script) inside(what string, tx pgx.Tx, h protocol.Held) error {
 	s.Helper()
 	in := inTx{tx: pgxTx{tx}}
 	if what == "Guard" {
 		return in.Guard(s.Context(), h, nil)
 	}
-	return in.Release(s.Context(), h, driver.Detachment{}, nil)
+	return in.Release(s.Context(), h, protocol.Detachment{}, nil)
 }
 
 // tryGuard makes the guard of a hold.
-func (s *script) tryGuard(h driver.Held) error {
+func (s *script) tryGuard(h protocol.Held) error {
 	return inTx{}.MakeGuard(s.Context(), h, func(ctx context.Context,
 		do func(context.Context, driver.Upkeep) error) error {
 		up, err := s.Upkeep(ctx, "s")
@@ -45,7 +45,7 @@ func (s *script) tryGuard(h driver.Held) error {
 	})
 }
 
-func (s *script) makeGuard(h driver.Held) {
+func (s *script) makeGuard(h protocol.Held) {
 	s.Helper()
 	require.NoError(s, s.tryGuard(h))
 }
@@ -54,8 +54,8 @@ func (s *script) makeGuard(h driver.Held) {
 // that there are.
 type guardian struct {
 	*script
-	held driver.Held
-	by   driver.Request // who holds it
+	held protocol.Held
+	by   protocol.Request // who holds it
 }
 
 // take takes the lock over.
@@ -67,8 +67,8 @@ var takes = map[string]take{
 			"UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'a'"); err != nil {
 			return false, err
 		}
-		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units,
-			Grant: driver.Grant{Token: g.held.Token}})
+		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", protocol.Holder{Session: "a", Units: g.by.Units,
+			Grant: protocol.Grant{Token: g.held.Token}})
 		return taken, err
 	},
 	"reclaim of a fixed lease": func(g guardian) (bool, error) {
@@ -79,17 +79,17 @@ var takes = map[string]take{
 				return false, err
 			}
 		}
-		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units,
-			Grant: driver.Grant{Token: g.held.Token, Lease: -1}})
+		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", protocol.Holder{Session: "a", Units: g.by.Units,
+			Grant: protocol.Grant{Token: g.held.Token, Lease: -1}})
 		return taken, err
 	},
 	"theft": func(g guardian) (bool, error) {
-		_, taken, err := drivertest.Break(g.Context(), g, "b", "n", driver.Holder{Session: "a", Attempt: "a1",
-			Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}, driver.Event{})
+		_, taken, err := drivertest.Break(g.Context(), g, "b", "n", protocol.Holder{Session: "a", Attempt: "a1",
+			Units: g.by.Units, Grant: protocol.Grant{Token: g.held.Token}}, protocol.Event{})
 		return taken, err
 	},
 	"return of the same owner": func(g guardian) (bool, error) {
-		back := driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1", Patient: true}
+		back := protocol.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1", Patient: true}
 		result, err := driver.Do(g.Context(), g, protocol.Reenter{Request: back})
 		return result.Done(), err
 	},
@@ -98,7 +98,7 @@ var takes = map[string]take{
 // eachTake runs a test for each kind of takeover, of the whole name and of a share.
 func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 	for name, take := range takes {
-		for kind, r := range map[string]driver.Request{"whole": request("a", "a1"), "share": reader("a", "a1")} {
+		for kind, r := range map[string]protocol.Request{"whole": request("a", "a1"), "share": reader("a", "a1")} {
 			if kind == "share" && name == "return of the same owner" { // a share is not entered again
 				continue
 			}
@@ -152,7 +152,8 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
-	guarded, free := s.have(request("a", "a1")), s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t",
+	guarded, free := s.have(request("a", "a1")), s.have(protocol.Request{Name: "o", Session: "a", Host: "h",
+		Thread:  "t",
 		Attempt: "a2"})
 	s.makeGuard(guarded)
 	s.begin()
@@ -161,8 +162,8 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
 		t.Fatal(dead, err)
 	}
-	of := func(h driver.Held) driver.Holder {
-		return driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}
+	of := func(h protocol.Held) protocol.Holder {
+		return protocol.Holder{Session: "a", Grant: protocol.Grant{Token: h.Token}}
 	}
 	if _, taken, err := drivertest.TakeOver(t.Context(), s, "b", "o", of(free)); !taken || err != nil {
 		t.Errorf("what it did not guard: %v, %v", taken, err)
@@ -309,7 +310,7 @@ func TestASnapshotFromBeforeATakeoverGuardsNothing(t *testing.T) {
 // Broken by taking a row that the snapshot does not show for no obstacle.
 func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
 	for _, level := range levels {
-		for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
+		for _, r := range []protocol.Request{request("a", "a1"), reader("a", "a1")} {
 			s := newScript(t)
 			s.session("a", time.Minute)
 			h := s.have(r)
@@ -371,7 +372,7 @@ func TestAGuardOutlivesAnUpgradeAndADowngrade(t *testing.T) {
 
 // Broken by a release that touches the guard's row.
 func TestAReleaseDoesNotWaitForAGuardedTransaction(t *testing.T) {
-	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
+	for _, r := range []protocol.Request{request("a", "a1"), reader("a", "a1")} {
 		s := newScript(t)
 		s.session("a", time.Minute)
 		h := s.have(r)

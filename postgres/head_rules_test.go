@@ -44,7 +44,7 @@ func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
 		require.NoError(t, err)
 		s.went(next, false, "b"+attempt)
 		s.sound()
-		s.release(driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
+		s.release(protocol.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
 	}
 	if !s.sent(postgresdb.HandToHead) || s.sent(postgresdb.ReadName) {
 		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead),
@@ -54,45 +54,45 @@ func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
 
 // Broken by leaving out any condition of HandToHead.
 func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
-	for name, prepare := range map[string]func(s *script, v *driver.Removal){
-		"nobody waits": func(s *script, _ *driver.Removal) {},
-		"the head is dead": func(s *script, _ *driver.Removal) {
+	for name, prepare := range map[string]func(s *script, v *protocol.Removal){
+		"nobody waits": func(s *script, _ *protocol.Removal) {},
+		"the head is dead": func(s *script, _ *protocol.Removal) {
 			s.enqueue(request("b", "b1"))
 			s.enqueue(request("c", "c1"))
 			s.exec("DELETE FROM dblock_heartbeats WHERE session_id = 'b'")
 		},
-		"the head is over its time": func(s *script, _ *driver.Removal) {
+		"the head is over its time": func(s *script, _ *protocol.Removal) {
 			s.enqueue(request("b", "b1"))
 			s.enqueue(request("c", "c1"))
 			s.exec("UPDATE dblock_heartbeats SET expires_at = dblock_now() WHERE session_id = 'b'")
 		},
-		"the head is a reader": func(s *script, _ *driver.Removal) {
+		"the head is a reader": func(s *script, _ *protocol.Removal) {
 			s.enqueue(reader("b", "b1"))
 			s.enqueue(request("c", "c1"))
 		},
-		"the head wants a fixed lease": func(s *script, _ *driver.Removal) {
+		"the head wants a fixed lease": func(s *script, _ *protocol.Removal) {
 			r := request("b", "b1")
 			r.Lease = time.Minute
 			s.enqueue(r)
 		},
-		"the head wants a cool-down": func(s *script, _ *driver.Removal) {
+		"the head wants a cool-down": func(s *script, _ *protocol.Removal) {
 			r := request("b", "b1")
 			r.MinHold = time.Minute
 			s.enqueue(r)
 		},
-		"the name cools down": func(s *script, _ *driver.Removal) {
+		"the name cools down": func(s *script, _ *protocol.Removal) {
 			s.enqueue(request("b", "b1"))
 			s.exec("UPDATE dblock_locks SET rests_until = dblock_now() + 60000000")
 		},
-		"another token": func(s *script, v *driver.Removal) {
+		"another token": func(s *script, v *protocol.Removal) {
 			s.enqueue(request("b", "b1"))
 			v.Token--
 		},
-		"another session": func(s *script, v *driver.Removal) {
+		"another session": func(s *script, v *protocol.Removal) {
 			s.enqueue(request("b", "b1"))
 			v.Session = "c"
 		},
-		"another name": func(s *script, v *driver.Removal) {
+		"another name": func(s *script, v *protocol.Removal) {
 			s.enqueue(request("b", "b1"))
 			v.Name = "m"
 		},
@@ -179,7 +179,7 @@ func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	s.enqueue(request("b", "b1"))
 	s.begin()
 	s.does(func(n *protocol.Name) error {
-		back := driver.Request{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"}
+		back := protocol.Request{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"}
 		_, err := protocol.Reenter{Request: back}.Run(n)
 		return err
 	})
@@ -296,6 +296,6 @@ func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
 		}
 		s.sound()
 		assert.Equal(t, s.number("SELECT first_ticket FROM dblock_locks"), want, "the queue begins at")
-		h = driver.Held{Name: "n", Session: "b", Token: left.Next[0].Grant.Token}
+		h = protocol.Held{Name: "n", Session: "b", Token: left.Next[0].Grant.Token}
 	}
 }

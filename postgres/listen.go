@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 // Listen listens on the connection itself, or on a separate one if the option Listen was given.
-func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e, l := u.of, u.conn
 	if e.direct != nil {
 		var err error
@@ -76,7 +77,7 @@ func (l *line) check(ctx context.Context) error {
 // connections by the transaction, LISTEN succeeds and no notification arrives. So listen has one
 // sent to itself, over another connection.
 func (l *line) listen(
-	ctx context.Context, channel string, through *engine, ready func(), wake func(driver.Hint),
+	ctx context.Context, channel string, through *engine, ready func(), wake func(protocol.Hint),
 ) error {
 	if l.conn == nil {
 		return driver.ErrCannotListen
@@ -127,7 +128,7 @@ func (l *line) listen(
 
 // hear waits for a notification on the channel. If a handler of the application has taken it, the
 // hint is empty: some notification came.
-func (l *line) hear(ctx context.Context, channel string, limit time.Duration) (h driver.Hint, heard bool, err error) {
+func (l *line) hear(ctx context.Context, channel string, limit time.Duration) (h protocol.Hint, heard bool, err error) {
 	for until := time.Now().Add(limit); time.Now().Before(until); {
 		n, err := l.wait(ctx, until)
 		switch {
@@ -148,12 +149,12 @@ func (l *line) hear(ctx context.Context, channel string, limit time.Duration) (h
 // hint reads a payload: an attempt and, if the payload describes the whole grant, its token (for a
 // cohort, its first and last token) and whether there are waiters. Any other payload is an
 // unspecific hint.
-func hint(payload string) driver.Hint {
+func hint(payload string) protocol.Hint {
 	fields := strings.Fields(payload)
 	if len(fields) == 0 {
-		return driver.Hint{}
+		return protocol.Hint{}
 	}
-	h := driver.Hint{Attempt: fields[0]}
+	h := protocol.Hint{Attempt: fields[0]}
 	if len(fields) < 3 || len(fields) > 4 {
 		return h
 	}
@@ -162,7 +163,7 @@ func hint(payload string) driver.Hint {
 	token, unreadable := strconv.ParseInt(fields[n-2], 10, 64)
 	waiters, uncounted := strconv.Atoi(fields[n-1])
 	if err == nil && unreadable == nil && uncounted == nil {
-		h.Grant = driver.Grant{First: first, Token: token, Contended: waiters > 0}
+		h.Grant = protocol.Grant{First: first, Token: token, Contended: waiters > 0}
 	}
 	return h
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -27,7 +28,7 @@ func (n *counted) hook(ctx context.Context, c *fakedb.Call) error {
 		n.looks.Add(1)
 	case "Listen":
 		c.Ready = func() { n.ups.Add(1) }
-		c.Hear = func(h driver.Hint) driver.Hint {
+		c.Hear = func(h protocol.Hint) protocol.Hint {
 			n.hints.Add(1)
 			return h
 		}

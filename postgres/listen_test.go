@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -30,7 +31,7 @@ type listener struct {
 	*testing.T
 	up    driver.Upkeep
 	ready chan struct{}
-	hints chan driver.Hint
+	hints chan protocol.Hint
 	ended chan error
 	stop  context.CancelFunc
 }
@@ -39,13 +40,13 @@ func listenThrough(t *testing.T, backend driver.Backend) *listener {
 	ctx, cancel := context.WithCancel(t.Context())
 	up, err := backend.Upkeep(t.Context(), "s")
 	require.NoError(t, err)
-	l := &listener{t, up, make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1), cancel}
+	l := &listener{t, up, make(chan struct{}), make(chan protocol.Hint, 100), make(chan error, 1), cancel}
 	t.Cleanup(func() {
 		cancel()
 		_ = up.Close()
 	})
 	go func() {
-		l.ended <- up.Listen(ctx, "s", func() { close(l.ready) }, func(h driver.Hint) { l.hints <- h })
+		l.ended <- up.Listen(ctx, "s", func() { close(l.ready) }, func(h protocol.Hint) { l.hints <- h })
 	}()
 	return l
 }
@@ -81,7 +82,8 @@ func (l *listener) hears(db *sql.DB) {
 	require.NoError(l, require.ErrOf(db.ExecContext(l.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 	select {
 	case h := <-l.hints:
-		if want := (driver.Hint{Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}}); !reflect.DeepEqual(h, want) {
+		if want := (protocol.Hint{Attempt: "a", Grant: protocol.Grant{First: 7, Token: 7}}); !reflect.DeepEqual(h,
+			want) {
 			l.Errorf("%+v: want %+v", h, want)
 		}
 	case err := <-l.ended:
@@ -382,7 +384,7 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 		require.NoError(t, require.ErrOf(sender.ExecContext(t.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 		select {
 		case h := <-l.hints:
-			if !reflect.DeepEqual(h, driver.Hint{}) {
+			if !reflect.DeepEqual(h, protocol.Hint{}) {
 				t.Errorf("%+v", h)
 			}
 		case <-time.After(patience()):
@@ -396,14 +398,14 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 // The application's hooks may listen to channels of their own.
 // What tells less than a whole grant is a hint that something has come.
 func TestAHintIsReadOrNot(t *testing.T) {
-	grant := driver.Grant{First: 7, Token: 7, Contended: true}
-	for payload, want := range map[string]driver.Hint{
+	grant := protocol.Grant{First: 7, Token: 7, Contended: true}
+	for payload, want := range map[string]protocol.Hint{
 		"":              {},
 		"a":             {Attempt: "a"},
 		"a 7":           {Attempt: "a"},
 		"a 7 2":         {Attempt: "a", Grant: grant},
-		"a 7 0":         {Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}},
-		"a 5 7 2":       {Attempt: "a", Grant: driver.Grant{First: 5, Token: 7, Contended: true}},
+		"a 7 0":         {Attempt: "a", Grant: protocol.Grant{First: 7, Token: 7}},
+		"a 5 7 2":       {Attempt: "a", Grant: protocol.Grant{First: 5, Token: 7, Contended: true}},
 		"a 5 x 2":       {Attempt: "a"},
 		"a 5 7 x":       {Attempt: "a"},
 		"a x 7 2":       {Attempt: "a"},

@@ -66,7 +66,7 @@ func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
 		require.NoError(t, backend.OpenSession(t.Context(), session))
 		exec("CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
 		for table, events := range map[string]string{"dblock_locks": "UPDATE", "dblock_shares": "INSERT"} {
-			r := driver.Request{Name: name + table, Session: session.ID, Attempt: name + table, Units: 1, Of: 2}
+			r := protocol.Request{Name: name + table, Session: session.ID, Attempt: name + table, Units: 1, Of: 2}
 			exec("CREATE TRIGGER swallow BEFORE " + events + " ON " + table +
 				" FOR EACH ROW EXECUTE FUNCTION swallow()")
 			_, err := backend.Run(t.Context(), drivertest.General{Op: protocol.Take{Request: r}})

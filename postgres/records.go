@@ -8,9 +8,10 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (e *engine) Record(ctx context.Context, events []driver.Event) error {
+func (e *engine) Record(ctx context.Context, events []protocol.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -24,11 +25,11 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 // aheads bounds the attempts to write events with ids that do not come from the sequence.
 const aheads = 8
 
-func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
+func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]protocol.Event, error) {
 	var row postgresdb.DblockEvent
-	var events []driver.Event
+	var events []protocol.Event
 	err := e.db.exec(ctx, eventsOf(f, limit).into(&row, func() {
-		events = append(events, driver.Event{
+		events = append(events, protocol.Event{
 			ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token,
 			Session: row.SessionID,
 			Host:    row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,

@@ -22,7 +22,8 @@ func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
 	s.session("a", time.Minute)
 	g := s.take(request("a", "a1"))
 	require.NoError(t,
-		require.ErrOf(drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, false)))
+		require.ErrOf(drivertest.Release(t.Context(), s, protocol.Held{Name: "n", Session: "a", Token: g.Token},
+			false)))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
 	r := request("a", "a2")
@@ -57,16 +58,16 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 // Rule 4, where the row is new: what an insert has waited for may have been another row of the
 // name, with a grant that came and went. Broken by granting what was inserted.
 func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
-	for name, take := range map[string]func(*script) (driver.Grant, error){
-		"the whole": func(s *script) (driver.Grant, error) {
+	for name, take := range map[string]func(*script) (protocol.Grant, error){
+		"the whole": func(s *script) (protocol.Grant, error) {
 			g, _, err := drivertest.Take(s.Context(), s, request("a", "a1"))
 			return g, err
 		},
-		"units": func(s *script) (driver.Grant, error) {
+		"units": func(s *script) (protocol.Grant, error) {
 			g, _, err := drivertest.Take(s.Context(), s, units(request("a", "a1"), 1, 2))
 			return g, err
 		},
-		"by the general way": func(s *script) (driver.Grant, error) {
+		"by the general way": func(s *script) (protocol.Grant, error) {
 			take := drivertest.General{Op: protocol.Take{Request: request("a", "a1")}}
 			result, err := driver.Do(s.Context(), s, take)
 			return result.Grant, err
@@ -105,7 +106,7 @@ func TestAnIdleReleaseIsNoneWhenSomebodyJustQueuedUp(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "n"))
 	s.do(join(request("b", "b1")))
 	done := s.blocked(func() {
-		next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, false)
+		next, err := drivertest.Release(t.Context(), s, protocol.Held{Name: "n", Session: "a", Token: g.Token}, false)
 		if err != nil || first(next).Attempt != "b1" {
 			t.Errorf("the lock went to %+v, %v", next, err)
 		}
@@ -149,7 +150,7 @@ func TestTicketsCommitInTheirOrder(t *testing.T) {
 	done := s.blocked(func() { s.enqueue(request("b", "second")) })
 	s.commit()
 	<-done
-	next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	next, err := drivertest.Release(t.Context(), s, protocol.Held{Name: "n", Session: "a", Token: g.Token}, true)
 	if err != nil || first(next).Attempt != "first" {
 		t.Errorf("the lock went to %+v, %v", next, err)
 	}
@@ -170,7 +171,8 @@ func TestAHeadThatIsBeingTouchedIsNotPassedOver(t *testing.T) {
 		s.begin()
 		s.do(statement{sql: "SELECT 1 FROM dblock_waiters WHERE attempt = 'head' FOR UPDATE"})
 		done := s.blocked(func() {
-			next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+			next, err := drivertest.Release(t.Context(), s, protocol.Held{Name: "n", Session: "a", Token: g.Token},
+				true)
 			if err != nil || first(next).Attempt != "head" {
 				t.Errorf("the lock went to %+v, %v", next, err)
 			}
@@ -249,9 +251,9 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	}
 }
 
-func first(next []driver.Handoff) driver.Handoff {
+func first(next []protocol.Handoff) protocol.Handoff {
 	if len(next) == 0 {
-		return driver.Handoff{}
+		return protocol.Handoff{}
 	}
 	return next[0]
 }

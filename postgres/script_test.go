@@ -119,11 +119,11 @@ func (s *script) exec(sql string) {
 	require.NoError(s, require.ErrOf(s.pool.Exec(s.Context(), sql)))
 }
 
-func request(session, attempt string) driver.Request {
-	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Patient: true}
+func request(session, attempt string) protocol.Request {
+	return protocol.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Patient: true}
 }
 
-func (s *script) take(r driver.Request) driver.Grant {
+func (s *script) take(r protocol.Request) protocol.Grant {
 	s.Helper()
 	g, ok, err := drivertest.Take(s.Context(), s, r)
 	if err != nil || !ok {
@@ -132,14 +132,14 @@ func (s *script) take(r driver.Request) driver.Grant {
 	return g
 }
 
-func (s *script) enqueue(r driver.Request) {
+func (s *script) enqueue(r protocol.Request) {
 	s.Helper()
 	if _, outcome, err := drivertest.Join(s.Context(), s, r); err != nil || outcome != protocol.Queued {
 		s.Fatalf("enqueue: %v, %v", outcome, err)
 	}
 }
 
-func (s *script) holder() driver.Holder {
+func (s *script) holder() protocol.Holder {
 	s.Helper()
 	states, err := s.Read(s.Context(), "nobody", []string{"n"}, 0)
 	if err != nil || len(states) != 1 {
@@ -148,28 +148,28 @@ func (s *script) holder() driver.Holder {
 	return states[0].Holder
 }
 
-func join(r driver.Request) statement {
+func join(r protocol.Request) statement {
 	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Members: 1, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
 }
 
-func units(of driver.Request, n, capacity int) driver.Request {
+func units(of protocol.Request, n, capacity int) protocol.Request {
 	of.Units, of.Of = n, capacity
 	return of
 }
 
-func reader(session, attempt string) driver.Request {
-	return units(request(session, attempt), 1, driver.Readers)
+func reader(session, attempt string) protocol.Request {
+	return units(request(session, attempt), 1, protocol.Readers)
 }
 
 // have takes what must be free.
-func (s *script) have(r driver.Request) driver.Held {
+func (s *script) have(r protocol.Request) protocol.Held {
 	s.Helper()
-	return driver.Held{Name: r.Name, Session: r.Session, Token: s.take(r).Token, Shared: r.Units > 0}
+	return protocol.Held{Name: r.Name, Session: r.Session, Token: s.take(r).Token, Shared: r.Units > 0}
 }
 
-func (s *script) release(h driver.Held) {
+func (s *script) release(h protocol.Held) {
 	s.Helper()
 	require.NoError(s, require.ErrOf(drivertest.Release(s.Context(), s, h, false)))
 }
@@ -185,14 +185,14 @@ func (s *script) snapshot(level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-func takeShare(r driver.Request) statement {
+func takeShare(r protocol.Request) statement {
 	return query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
 }
 
 // went checks to whom a name was handed on.
-func (s *script) went(next []driver.Handoff, contended bool, attempts ...string) {
+func (s *script) went(next []protocol.Handoff, contended bool, attempts ...string) {
 	s.Helper()
 	if len(next) != len(attempts) {
 		s.Fatalf("handed on to %+v, want %q", next, attempts)
@@ -237,7 +237,7 @@ func (s *script) does(transition func(n *protocol.Name) error) {
 }
 
 // leaves has something leave n in the script's transaction.
-func (s *script) leaves(r driver.Removal) {
+func (s *script) leaves(r protocol.Removal) {
 	s.Helper()
 	s.does(func(n *protocol.Name) error {
 		left, err := r.Run(n)
@@ -248,17 +248,17 @@ func (s *script) leaves(r driver.Removal) {
 	})
 }
 
-func (s *script) upgrade(h driver.Held, attempt string) (driver.Grant, bool, error) {
+func (s *script) upgrade(h protocol.Held, attempt string) (protocol.Grant, bool, error) {
 	result, err := driver.Do(s.Context(), s, protocol.Upgrade{Held: h, Attempt: attempt})
 	return result.Grant, result.Done(), err
 }
 
-func (s *script) downgrade(h driver.Held) ([]driver.Handoff, error) {
+func (s *script) downgrade(h protocol.Held) ([]protocol.Handoff, error) {
 	result, err := driver.Do(s.Context(), s, protocol.Downgrade{Held: h})
 	return result.Next, err
 }
 
-func (s *script) extend(h driver.Held, d time.Duration) (time.Duration, error) {
+func (s *script) extend(h protocol.Held, d time.Duration) (time.Duration, error) {
 	result, err := driver.Do(s.Context(), s, protocol.Extend{Held: h, For: d})
 	return result.Grant.Lease, err
 }

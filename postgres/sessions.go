@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -152,8 +153,8 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	var row postgresdb.OverdueRow
 	var states []driver.State
 	err := e.db.exec(ctx, query(postgresdb.Overdue, int32(limit)).into(&row, func() {
-		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-			Session: row.Session, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
+		states = append(states, driver.State{Name: row.Name, Holder: protocol.Holder{
+			Session: row.Session, Units: int(row.Units), Grant: protocol.Grant{Token: row.Token, Lease: -1},
 		}})
 	}))
 	return states, pgserver.Interpret(err)

@@ -44,7 +44,7 @@ func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 			return notTaken(taken, err)
 		},
 		"a reader": func(s *script) error {
-			_, taken, err := drivertest.Take(s.Context(), s, units(request("b", "b1"), 1, driver.Readers))
+			_, taken, err := drivertest.Take(s.Context(), s, units(request("b", "b1"), 1, protocol.Readers))
 			return notTaken(taken, err)
 		},
 		"too many of fewer units": func(s *script) error {
@@ -94,7 +94,7 @@ func TestAQueueIsForReadersOrForPermitsWhoeverComesFirst(t *testing.T) {
 	s.do(join(units(request("a", "a2"), 2, 5)))
 	done := s.blocked(func() {
 		if _, outcome, err := drivertest.Join(t.Context(), s, units(request("b", "b1"), 1,
-			driver.Readers)); !errors.Is(err, driver.ErrCapacity) {
+			protocol.Readers)); !errors.Is(err, driver.ErrCapacity) {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})
@@ -136,7 +136,7 @@ func TestABatchLeavesASmallestNumberToTheSingleWay(t *testing.T) {
 	s.session("a", time.Minute)
 	small := s.have(units(request("a", "a1"), 1, 2))
 	s.have(units(request("a", "a2"), 1, 8))
-	_, released, err := drivertest.Batch(t.Context(), s, nil, []driver.Held{small})
+	_, released, err := drivertest.Batch(t.Context(), s, nil, []protocol.Held{small})
 	if err != nil || released[0] {
 		t.Fatalf("released in a batch: %v, %v", released, err)
 	}
@@ -212,7 +212,7 @@ func TestOfTwoWhoUpgradeAtOnceNeitherWaitsForTheOther(t *testing.T) {
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
 	a, b := s.have(reader("a", "a1")), s.have(reader("b", "b1"))
-	upgrade := func(h driver.Held, attempt string) func() {
+	upgrade := func(h protocol.Held, attempt string) func() {
 		return func() {
 			if _, whole, err := s.upgrade(h, attempt); whole || err != nil {
 				t.Errorf("upgrade of %s: %v, %v", attempt, whole, err)
@@ -240,7 +240,7 @@ func TestOfTwoWhoUpgradeAtOnceNeitherWaitsForTheOther(t *testing.T) {
 
 // Broken by leaving LockRow out of handOver, or the capacity out of Downgrade.
 func TestADowngradeSeesTheReaderThatItWaitedFor(t *testing.T) {
-	for capacity, want := range map[int]error{driver.Readers: nil, 5: driver.ErrCapacity} {
+	for capacity, want := range map[int]error{protocol.Readers: nil, 5: driver.ErrCapacity} {
 		s := newScript(t)
 		s.session("a", time.Minute)
 		s.session("b", time.Minute)

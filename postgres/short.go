@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -20,7 +19,7 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 	case protocol.Join: // 1 for a place, 2 for a grant, general 2
 		result, err = e.join(ctx, op.Request)
 	case protocol.Removal:
-		if op.Cause == driver.ByHolder && !op.Shared && !op.Guarded { // 1, general 2 or 3
+		if op.Cause == protocol.ByHolder && !op.Shared && !op.Guarded { // 1, general 2 or 3
 			result, err = e.release(ctx, op)
 		}
 	}
@@ -28,7 +27,7 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 }
 
 // take takes a free name, or units of it, in one statement.
-func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, error) {
+func (e *engine) take(ctx context.Context, r protocol.Request) (protocol.Result, error) {
 	run, more := e.db.exec, int64(max(r.Members, 1)-1)
 	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, More: more,
@@ -50,7 +49,7 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 			return protocol.Result{}, pgserver.Interpret(err)
 		}
 		if !row.Made {
-			grant := driver.Grant{First: row.Token - more, Token: row.Token, Lease: r.Lease}
+			grant := protocol.Grant{First: row.Token - more, Token: row.Token, Lease: r.Lease}
 			return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
 		}
 	}
@@ -59,7 +58,7 @@ func (e *engine) take(ctx context.Context, r driver.Request) (protocol.Result, e
 
 // join is one statement if the name is not available, and a second one if it is. Both do nothing if
 // other requests came in between, or if the request conflicts with them.
-func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, error) {
+func (e *engine) join(ctx context.Context, r protocol.Request) (protocol.Result, error) {
 	var queued bool
 	join := query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
@@ -78,7 +77,7 @@ func (e *engine) join(ctx context.Context, r driver.Request) (protocol.Result, e
 
 // release releases a whole name without waiters, or hands it to the first waiter if that waiter is
 // alive and wants the whole name. Otherwise it does nothing.
-func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result, error) {
+func (e *engine) release(ctx context.Context, r protocol.Removal) (protocol.Result, error) {
 	if !r.Contended {
 		var left bool
 		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
@@ -91,7 +90,7 @@ func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result
 			return protocol.Result{Outcome: protocol.Done}, nil
 		}
 	}
-	var next []driver.Handoff
+	var next []protocol.Handoff
 	err := e.db.transact(ctx,
 		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: r.Name}),
 		handToHead(r, &next),
@@ -108,12 +107,12 @@ func (e *engine) release(ctx context.Context, r driver.Removal) (protocol.Result
 }
 
 // handToHead releases a whole name, and hands it to the first waiter, or does nothing.
-func handToHead(r driver.Removal, next *[]driver.Handoff) statement {
+func handToHead(r protocol.Removal, next *[]protocol.Handoff) statement {
 	var row postgresdb.HandToHeadRow
 	return query(postgresdb.HandToHead, postgresdb.HandToHeadParams{
 		Name: r.Name, Session: r.Session, Token: r.Token, Self: r.Self,
 	}).into(&row, func() {
-		*next = []driver.Handoff{{Session: row.Session, Attempt: row.Attempt, Grant: driver.Grant{
+		*next = []protocol.Handoff{{Session: row.Session, Attempt: row.Attempt, Grant: protocol.Grant{
 			First: row.FirstToken, Token: row.LastToken, Contended: row.Waiters > 0,
 		}}}
 	})
@@ -141,7 +140,7 @@ func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Resul
 				Metadata: op.Metadata, Lease: op.Lease.Microseconds(),
 			})
 		case protocol.Removal:
-			if op.Cause == driver.ByHolder && !op.Guarded {
+			if op.Cause == protocol.ByHolder && !op.Guarded {
 				changes = append(changes, batched{Order: i, Token: op.Token, Name: op.Name, Session: op.Session})
 			}
 		}
@@ -151,7 +150,7 @@ func (e *engine) batch(ctx context.Context, ops []protocol.Op) ([]protocol.Resul
 		result := &results[row.Nth]
 		result.Outcome = protocol.Done
 		if take, takes := ops[row.Nth].(protocol.Take); takes {
-			result.Grant = driver.Grant{First: row.Token, Token: row.Token, Lease: take.Lease}
+			result.Grant = protocol.Grant{First: row.Token, Token: row.Token, Lease: take.Lease}
 		}
 	})}
 	if len(names) > 0 {

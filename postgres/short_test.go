@@ -64,8 +64,8 @@ type scene struct {
 	name string
 }
 
-func (s *scene) request(session string) driver.Request {
-	return driver.Request{Name: s.name, Session: session, Attempt: s.name + session, Patient: true}
+func (s *scene) request(session string) protocol.Request {
+	return protocol.Request{Name: s.name, Session: session, Attempt: s.name + session, Patient: true}
 }
 
 func (s *scene) take(session string) protocol.Op { return protocol.Take{Request: s.request(session)} }
@@ -80,9 +80,9 @@ func (s *scene) run(op protocol.Op) protocol.Result {
 	return result
 }
 
-func (s *scene) held(session string) driver.Held {
+func (s *scene) held(session string) protocol.Held {
 	s.t.Helper()
-	return driver.Held{Name: s.name, Session: session, Token: s.run(s.take(session)).Grant.Token}
+	return protocol.Held{Name: s.name, Session: session, Token: s.run(s.take(session)).Grant.Token}
 }
 
 func (s *scene) free() {

@@ -51,7 +51,7 @@ func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
 	for name, engine := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend,
 		"sql": NewSQL(db.SQL(t)).Backend} {
 		t.Run(name, func(t *testing.T) {
-			r := driver.Request{Name: name, Session: "a", Attempt: "a", Patient: true}
+			r := protocol.Request{Name: name, Session: "a", Attempt: "a", Patient: true}
 			require.NoError(t, require.ErrOf(engine.Run(t.Context(), protocol.Take{Request: r})))
 			locked, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -30,7 +31,7 @@ func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 			s.do(query(postgresdb.LockRow, "n"))
 			s.do(join(request("b", "b1")))
 			done := s.blocked(func() {
-				next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token},
+				next, err := drivertest.Release(t.Context(), s, protocol.Held{Name: "n", Session: "a", Token: g.Token},
 					true)
 				if err != nil || first(next).Attempt != "b1" {
 					t.Errorf("the lock went to %+v, %v", next, err)
@@ -59,8 +60,8 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n))
 	require.NoError(t,
 		require.ErrOf(s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000")))
-	require.NoError(t, inTx{tx: pgxTx{tx}}.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token},
-		driver.Detachment{}, nil))
+	require.NoError(t, inTx{tx: pgxTx{tx}}.Release(t.Context(), protocol.Held{Name: "n", Session: "a", Token: g.Token},
+		protocol.Detachment{}, nil))
 	require.NoError(t, tx.Commit(t.Context()))
 	if h := s.holder(); h.Attempt != "b1" {
 		t.Errorf("the lock went to %+v", h)
@@ -150,7 +151,7 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 					s := newScript(t)
 					s.session("a", time.Minute)
 					s.session("b", time.Minute)
-					var old driver.Held
+					var old protocol.Held
 					if before != "no row" {
 						old = s.have(request("b", "b1"))
 					}
@@ -186,13 +187,13 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 				s := newScript(t)
 				s.session("a", time.Minute)
 				s.session("b", time.Minute)
-				lost := func(h driver.Held) {
+				lost := func(h protocol.Held) {
 					t.Helper()
 					tx := s.snapshot(level)
 					defer tx.Rollback(t.Context())
 					assert.ErrorIs(t, s.inside(what, tx, h), driver.ErrNotHeld)
 				}
-				for _, r := range []driver.Request{reader("a", "a1"), request("a", "a2")} {
+				for _, r := range []protocol.Request{reader("a", "a1"), request("a", "a2")} {
 					h := s.have(r)
 					s.release(h)
 					lost(h)
@@ -203,8 +204,8 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 				h := s.have(request("a", "a3"))
 				require.NoError(t,
 					require.ErrOf(s.pool.Exec(t.Context(), "DELETE FROM dblock_heartbeats WHERE session_id = 'a'")))
-				if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", driver.Holder{Session: "a",
-					Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
+				if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", protocol.Holder{Session: "a",
+					Grant: protocol.Grant{Token: h.Token}}); !taken || err != nil {
 					t.Fatal(next, taken, err)
 				}
 				lost(h)

@@ -33,7 +33,7 @@ func borrowLockTimeout(timeout string) statement {
 // are notified. The caller decides whether that commit waits for the disk. The session itself is
 // notified as well, since no other statement does so.
 func (t inTx) Release(
-	ctx context.Context, h driver.Held, _ driver.Detachment, _ driver.OnSideConn,
+	ctx context.Context, h protocol.Held, _ protocol.Detachment, _ driver.OnSideConn,
 ) error {
 	x := t.tx
 	quiet, cancel := transaction.Lenient(ctx)

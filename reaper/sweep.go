@@ -15,10 +15,10 @@ type sweeper struct {
 	engine  driver.Backend
 	after   string // the last name that the purge has passed; "" at its beginning
 	report  Report
-	refused error          // the first refusal of the database, after which the rest goes on
-	passed  int            // the number of refusals
-	stuck   int            // the number of expired sessions with locks or places that were postponed or refused
-	expired []driver.Event // the events of the locks that this sweep took from the dead, with Events
+	refused error            // the first refusal of the database, after which the rest goes on
+	passed  int              // the number of refusals
+	stuck   int              // the number of expired sessions with locks or places that were postponed or refused
+	expired []protocol.Event // the events of the locks that this sweep took from the dead, with Events
 }
 
 // sweep does each kind of work once, in batches of the given size. With purge it also purges one
@@ -95,7 +95,7 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 				s.report.HandedOn += len(undone.Next) // waiters behind the place may fit where it did not
 			}
 		} else {
-			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
+			err = s.reclaim(ctx, c.Name, protocol.Holder{Session: session, Grant: protocol.Grant{Token: c.Token}})
 		}
 		if err != nil && !s.postponed(err) {
 			if err := s.passOver(fmt.Errorf("taking %q: %w", c.Name, err)); err != nil {
@@ -121,10 +121,10 @@ func (s *sweeper) overdue(ctx context.Context, batch int) error {
 	return nil
 }
 
-func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder) error {
+func (s *sweeper) reclaim(ctx context.Context, name string, holder protocol.Holder) error {
 	taken, err := driver.Do(ctx, s.engine, protocol.TakeOver("", name, holder))
 	if taken.Done() && s.events {
-		s.expired = append(s.expired, driver.Event{
+		s.expired = append(s.expired, protocol.Event{
 			Name: name, Kind: "expired", Token: holder.Grant.Token, Session: holder.Session,
 			Detail: "found by a reaper",
 		})

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -43,7 +43,7 @@ func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 			go func() {
 				ended <- listen(ctx, "s", func() (receiver, error) { return openInbox(path, "s") },
 					func(context.Context, string) (snapshot, error) { return snapshot{}, nil },
-					func() { close(ready) }, func(h driver.Hint) { heard <- h.Attempt })
+					func() { close(ready) }, func(h protocol.Hint) { heard <- h.Attempt })
 			}()
 			<-ready
 			for nth := range int64(20) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var errNoInbox = errors.New("the socket for the notices of other processes was removed")
@@ -15,7 +15,7 @@ var errNoInbox = errors.New("the socket for the notices of other processes was r
 // Listen hears of grants made in this process from a notifier, and of those of other processes from
 // an inbox. It also reads their number from the database, as often as its pollSchedule says: a
 // notice may be lost, and there may be no inbox.
-func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e := u.e
 	if e.db.path() == "" { // not opened yet, or in memory
 		if _, err := e.snapshot(ctx, session); err != nil {
@@ -37,7 +37,7 @@ type receiver interface {
 // listen is Listen with any inbox and any function that looks.
 func listen(
 	ctx context.Context, session string, open func() (receiver, error),
-	look func(context.Context, string) (snapshot, error), ready func(), wake func(driver.Hint),
+	look func(context.Context, string) (snapshot, error), ready func(), wake func(protocol.Hint),
 ) error {
 	b := addNotifier(session)
 	defer b.remove(session)
@@ -89,7 +89,7 @@ type listener struct {
 	pause    time.Duration            // the pause after the latest attempt to open an inbox
 	again    time.Time                // the time of the next attempt
 	schedule *pollSchedule
-	tell     func(driver.Hint)
+	tell     func(protocol.Hint)
 }
 
 // openMin and openMax bound the pause before an inbox that could not be opened is tried again.
@@ -144,7 +144,7 @@ func (l *listener) hearAll(ctx context.Context, letters <-chan notice, look func
 				return s.err
 			}
 			if l.schedule.saw(s, time.Now()) {
-				l.tell(driver.Hint{})
+				l.tell(protocol.Hint{})
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -158,7 +158,7 @@ func (l *listener) hear(n notice) {
 		return
 	}
 	l.schedule.notify(n.nth)
-	l.tell(driver.Hint{Attempt: n.attempt})
+	l.tell(protocol.Hint{Attempt: n.attempt})
 }
 
 // snapshot is the result of a look.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -92,7 +93,7 @@ func hearIn(t *testing.T, inbox bool, first snapshot, ready func(h *hearing), te
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			h.ended <- listen(ctx, h.session, open, h.look, func() { ready(h) },
-				func(hint driver.Hint) { h.heard <- hint.Attempt })
+				func(hint protocol.Hint) { h.heard <- hint.Attempt })
 		}()
 		synctest.Wait()
 		test(h)
@@ -236,7 +237,7 @@ func TestAnInboxThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			h.ended <- listen(ctx, h.session, open, h.look, func() {},
-				func(hint driver.Hint) { h.heard <- hint.Attempt })
+				func(hint protocol.Hint) { h.heard <- hint.Attempt })
 		}()
 		time.Sleep(10 * openMin)
 		synctest.Wait()

@@ -7,10 +7,11 @@ import (
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
 )
 
-func (e *engine) Record(ctx context.Context, events []driver.Event) error {
+func (e *engine) Record(ctx context.Context, events []protocol.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -24,21 +25,21 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	})
 }
 
-func addEvent(ctx context.Context, q *sqlitedb.Queries, ev driver.Event) error {
+func addEvent(ctx context.Context, q *sqlitedb.Queries, ev protocol.Event) error {
 	return q.AddEvent(ctx, sqlitedb.AddEventParams{
 		Name: ev.Name, Kind: ev.Kind, Token: ev.Token, Session: ev.Session, Host: ev.Host, Thread: ev.Thread,
 		Detail: ev.Detail, Metadata: ev.Metadata,
 	})
 }
 
-func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
+func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]protocol.Event, error) {
 	kinds, err := jsonOf(f.Kinds)
 	if err != nil {
 		return nil, err
 	}
 	all := sqlitedb.EventsParams{After: f.After, Below: f.Below(), Kinds: kinds, Most: int64(limit)}
 	of := sqlitedb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds, Most: int64(limit)}
-	var events []driver.Event
+	var events []protocol.Event
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		var rows []sqlitedb.DblockEvent
 		var err error
@@ -54,7 +55,7 @@ func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([
 		}
 		events = nil
 		for _, row := range rows {
-			events = append(events, driver.Event{
+			events = append(events, protocol.Event{
 				ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token,
 				Session: row.SessionID, Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
 			})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
@@ -152,8 +153,8 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 		rows, err := q.Overdue(ctx, int64(limit))
 		states = nil
 		for _, row := range rows {
-			states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-				Session: row.Session, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
+			states = append(states, driver.State{Name: row.Name, Holder: protocol.Holder{
+				Session: row.Session, Units: int(row.Units), Grant: protocol.Grant{Token: row.Token, Lease: -1},
 			}})
 		}
 		return err

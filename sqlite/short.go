@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -30,7 +29,7 @@ func short(ctx context.Context, w *writer, op protocol.Op) (result protocol.Resu
 }
 
 // takeFree takes a whole name that is free.
-func takeFree(ctx context.Context, w *writer, r driver.Request) (protocol.Result, error) {
+func takeFree(ctx context.Context, w *writer, r protocol.Request) (protocol.Result, error) {
 	row, taken, err := found(w.TakeLock(ctx, sqlitedb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		More: int64(max(r.Members, 1) - 1), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
@@ -39,13 +38,13 @@ func takeFree(ctx context.Context, w *writer, r driver.Request) (protocol.Result
 		return protocol.Result{}, err
 	}
 	w.keep(row.LastToken, row.AcquiredAt, 0)
-	grant := driver.Grant{First: row.FirstToken, Token: row.LastToken, Lease: r.Lease}
+	grant := protocol.Grant{First: row.FirstToken, Token: row.LastToken, Lease: r.Lease}
 	return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
 }
 
 // releaseIdle releases a whole name without waiters.
-func releaseIdle(ctx context.Context, w *writer, r driver.Removal) (result protocol.Result, done bool, err error) {
-	if r.Cause != driver.ByHolder || r.Shared {
+func releaseIdle(ctx context.Context, w *writer, r protocol.Removal) (result protocol.Result, done bool, err error) {
+	if r.Cause != protocol.ByHolder || r.Shared {
 		return result, false, nil
 	}
 	n, err := w.ReleaseIdle(ctx, sqlitedb.ReleaseIdleParams{Name: r.Name, Session: r.Session, Token: r.Token})

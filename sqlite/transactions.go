@@ -35,11 +35,11 @@ type inTx struct {
 func (inTx) Exclusive() bool { return true }
 
 // MakeGuard does nothing: a guard needs no row.
-func (inTx) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
+func (inTx) MakeGuard(context.Context, protocol.Held, driver.OnSideConn) error { return nil }
 
 // Guard locks no row: while the transaction can write, no other transaction can, and so none can
 // take the lock over.
-func (t inTx) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
+func (t inTx) Guard(ctx context.Context, h protocol.Held, _ driver.OnSideConn) error {
 	if err := t.lockDatabase(ctx); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (t inTx) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) err
 	return interpret(transaction.Ended(quiet, quiet, err))
 }
 
-func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool, err error) {
+func guarded(ctx context.Context, q *sqlitedb.Queries, h protocol.Held) (held bool, err error) {
 	p := sqlitedb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token}
 	if h.Shared {
 		_, held, err = found(q.IsShareHeld(ctx, sqlitedb.IsShareHeldParams(p)))
@@ -64,7 +64,7 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 // Release hands the lock on within the transaction. This process does not learn of the commit, so
 // a grant to the same session is counted as well, and all listeners are told to look for it.
 func (t inTx) Release(
-	ctx context.Context, h driver.Held, d driver.Detachment, _ driver.OnSideConn,
+	ctx context.Context, h protocol.Held, d protocol.Detachment, _ driver.OnSideConn,
 ) error {
 	if err := t.lockDatabase(ctx); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (t inTx) Release(
 // releaseTx releases a lock, or the member of a cohort once it is detached. It names no releasing
 // session, so that every session is notified of its grants.
 type releaseTx struct {
-	driver.Held
-	member driver.Detachment
+	protocol.Held
+	member protocol.Detachment
 }
 
 func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
@@ -123,7 +123,7 @@ func (t inTx) Lock(
 		return driver.State{}, false, err
 	}
 	began := time.Now()
-	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, t.tx) }
+	own := func(h protocol.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, t.tx) }
 	for b := (backoff{}); ; {
 		state, obstacle, err := t.lookOnSide(ctx, name)
 		if err != nil || !unleased(state, own) {
@@ -166,7 +166,7 @@ func (t inTx) Database(ctx context.Context) (string, error) {
 
 // unleased reports that no other client's lease, nor the rest after one, is in the way. The own
 // lease is not in the way if it is of the whole name.
-func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) bool {
+func unleased(state driver.State, own func(h protocol.Holder, waiters int) bool) bool {
 	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
 }
 

@@ -14,11 +14,11 @@ import (
 )
 
 // acquire retries until it holds the name, or until another try is useless.
-func (c *Client) acquire(ctx context.Context, r *driver.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
+func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
 	if err := c.checkPermits(ctx, r, o); err != nil {
 		return nil, err
 	}
-	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
+	if r.Units == 0 || r.Of == protocol.Readers { // permits are not entered again
 		leave := c.ledger.Enter(ctx, r.Name, o, wait)
 		if leave == nil {
 			return nil, c.NotAcquired(ctx.Err())
@@ -69,7 +69,7 @@ func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 }
 
 // checkPermits refuses a request that would wait for permits of its own caller.
-func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.Owner) error {
+func (c *Client) checkPermits(ctx context.Context, r *protocol.Request, o ledger.Owner) error {
 	if _, under := c.owners.In(ctx); !under {
 		return nil
 	}
@@ -77,10 +77,10 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.O
 	switch {
 	case mine == 0:
 		return nil
-	case r.Units > 0 && r.Of != driver.Readers && r.Of != of:
+	case r.Units > 0 && r.Of != protocol.Readers && r.Of != of:
 		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number",
 			ErrInvalidOption, r.Units, r.Of, mine, of)
-	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
+	case r.Units == 0 || r.Of == protocol.Readers || mine+r.Units > r.Of:
 		return c.selfDeadlock(o, r.Name, r.Units)
 	}
 	return nil
@@ -89,7 +89,7 @@ func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o ledger.O
 // checkEnclosing refuses a request that would wait for a lock of its own caller, by another client
 // of this process. A name in another database is another lock, so the other client's session must
 // hold the name in this database.
-func (c *Client) checkEnclosing(ctx context.Context, r *driver.Request, o ledger.Owner) error {
+func (c *Client) checkEnclosing(ctx context.Context, r *protocol.Request, o ledger.Owner) error {
 	for _, by := range c.owners.Elsewhere(ctx, r.Name) {
 		if by.Beside(r) || o.Explicit && o == by.Owner { // an explicit owner takes over
 			continue
@@ -116,7 +116,7 @@ func waitFor(o ledger.Owner, name string, units int, holder ledger.Owner) deadlo
 }
 
 // reenter enters a hold of the same owner once more. It returns nil if there is none to enter.
-func (c *Client) reenter(ctx context.Context, r *driver.Request, o ledger.Owner) (*ledger.Hold, error) {
+func (c *Client) reenter(ctx context.Context, r *protocol.Request, o ledger.Owner) (*ledger.Hold, error) {
 	h := c.ledger.Owned(r.Name, o)
 	if h == nil {
 		return nil, nil
@@ -146,7 +146,7 @@ func (c *Client) reenter(ctx context.Context, r *driver.Request, o ledger.Owner)
 
 // try enters the lock of the same owner again, or makes one attempt in the session that is alive,
 // and undoes the attempt if it fails.
-func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
+func (c *Client) try(ctx context.Context, r *protocol.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
 	if h, err := c.reenter(ctx, r, o); h != nil || err != nil {
 		return h, err
 	}
@@ -189,7 +189,7 @@ func (c *Client) try(ctx context.Context, r *driver.Request, o ledger.Owner, wai
 
 // relyOrUndo makes a hold of the grant that an attempt got, or undoes the attempt.
 func (c *Client) relyOrUndo(
-	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt,
+	ctx context.Context, s *store.Session, k *ledger.Attempt, r *protocol.Request, o ledger.Owner, got *receipt,
 	err error,
 ) (*ledger.Hold, error) {
 	if got.member != nil {
@@ -222,7 +222,7 @@ func (c *Client) relyOrUndo(
 }
 
 // unreliable returns the reason why the client cannot rely on a grant.
-func (c *Client) unreliable(r *driver.Request, got *receipt) error {
+func (c *Client) unreliable(r *protocol.Request, got *receipt) error {
 	now := c.config.Clock.Now()
 	if !ledger.TooLate(got.Grant.Lease, got.Asked, now) {
 		return store.ErrSessionOver
@@ -236,7 +236,7 @@ func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 // tries to take over its own lock. Without wait the name is read (peek), otherwise the request
 // joins the queue.
 func (c *Client) queueOrPeek(
-	ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner, wait bool,
+	ctx context.Context, s *store.Session, r *protocol.Request, o ledger.Owner, wait bool,
 ) (*receipt, error) {
 	if o.Explicit && r.Units == 0 {
 		if answer, err := s.Reenter(ctx, r); answer.Taken() || err != nil {
@@ -251,7 +251,7 @@ func (c *Client) queueOrPeek(
 
 // peek reads a name before it takes it, so that finding a lock held costs no write. It first
 // removes expired holders and waiters.
-func (c *Client) peek(ctx context.Context, s *store.Session, r *driver.Request) (*receipt, error) {
+func (c *Client) peek(ctx context.Context, s *store.Session, r *protocol.Request) (*receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
 		var err error
@@ -310,14 +310,14 @@ func rowOf(s driver.State) snapshot {
 }
 
 // free reports whether a request is granted at once.
-func (s snapshot) free(r *driver.Request) bool {
+func (s snapshot) free(r *protocol.Request) bool {
 	_, collides := s.Joined(r.Of)
 	return !collides && !s.rests && s.Waiters == 0 && s.Fits(r.Units, r.Of)
 }
 
 // overdue returns an expired holder of the name, or nil.
-func overdue(s driver.State) *driver.Holder {
-	for _, h := range []driver.Holder{s.Holder, s.Head} {
+func overdue(s driver.State) *protocol.Holder {
+	for _, h := range []protocol.Holder{s.Holder, s.Head} {
 		if h.Session != "" && h.Left <= 0 {
 			return &h
 		}
@@ -327,7 +327,7 @@ func overdue(s driver.State) *driver.Holder {
 
 // queue waits for the name as the member of a cohort. The cohort has the attempt of the request
 // from then on.
-func (c *Client) queue(ctx context.Context, s *store.Session, r *driver.Request, o ledger.Owner) (*receipt, error) {
+func (c *Client) queue(ctx context.Context, s *store.Session, r *protocol.Request, o ledger.Owner) (*receipt, error) {
 	_, under := c.owners.In(ctx)
 	holding := under || !o.Alone()
 	if holding {

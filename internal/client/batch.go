@@ -54,7 +54,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 	ctx, cancel := contract.WaitAtMost(ctx, wants[0].AtMost)
 	defer cancel()
 	o := c.owners.Of(ctx, wants[0].Owner)
-	requests := make([]driver.Request, len(wants))
+	requests := make([]protocol.Request, len(wants))
 	for i, w := range wants {
 		requests[i] = w.Request
 		requests[i].Patient = wait
@@ -84,7 +84,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 // gather takes all names in their order. If a name fails, gather releases the locks that it has
 // taken, and returns that name.
 func (c *Client) gather(
-	ctx context.Context, requests []driver.Request, o ledger.Owner, wait bool,
+	ctx context.Context, requests []protocol.Request, o ledger.Owner, wait bool,
 ) (_ *Locks, failed string, err error) {
 	all := &Locks{client: c}
 	ctx = c.owners.Joint(ctx, o)
@@ -144,7 +144,7 @@ func (l *Locks) add(h *ledger.Hold, obs *observation, entered bool) {
 // takeBatch takes, in one statement, the names before the first that is not free or that the owner
 // holds already. It returns the number of names taken.
 func (c *Client) takeBatch(
-	ctx context.Context, all *Locks, requests []driver.Request, o ledger.Owner, obs observations,
+	ctx context.Context, all *Locks, requests []protocol.Request, o ledger.Owner, obs observations,
 ) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
@@ -247,7 +247,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		return
 	}
 	defer c.store.Done()
-	together := map[driver.Held]*Lock{}
+	together := map[protocol.Held]*Lock{}
 	for _, l := range locks { // in the order of the names, so that two calls do not deadlock
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -260,7 +260,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	if len(together) < 2 {
 		return
 	}
-	list := slices.SortedFunc(maps.Keys(together), func(a, b driver.Held) int {
+	list := slices.SortedFunc(maps.Keys(together), func(a, b protocol.Held) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 	})
 	for _, l := range together {

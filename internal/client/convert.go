@@ -31,7 +31,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		if err != nil {
 			return m, err
 		}
-		m.Units, m.Of = 1, driver.Readers
+		m.Units, m.Of = 1, protocol.Readers
 		return m, nil
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
@@ -49,7 +50,7 @@ type Config struct {
 
 // Want is a request for a lock. Acquire completes the request with the session and the attempt.
 type Want struct {
-	driver.Request
+	protocol.Request
 	Owner    *Owner        // nil: the one in the context, or a new one
 	Progress time.Duration // the longest time between two calls of Progress; 0: not watched
 	AtMost   time.Duration // limits the wait, for all names of a call together; 0: only the context does

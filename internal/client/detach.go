@@ -173,7 +173,7 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 		return nil, err
 	}
 	defer c.store.Done()
-	r := driver.Request{Name: name, Patient: true}
+	r := protocol.Request{Name: name, Patient: true}
 	ctx, obs := c.tellStart(ctx, attemptAt(&r, true))
 	h, err := c.resumeDetached(ctx, &r, token)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 	return c.handle(h, obs, false), nil
 }
 
-func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token int64) (*ledger.Hold, error) {
+func (c *Client) resumeDetached(ctx context.Context, r *protocol.Request, token int64) (*ledger.Hold, error) {
 	s, err := c.sessions.Open(ctx, true)
 	if err != nil {
 		return nil, err
@@ -204,9 +204,9 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.Attempt(ctx, o)
 	k := c.ledger.Request(r.Name, r.Attempt)
 	got := &receipt{Answer: store.Answer{
-		Grant: driver.Grant{First: token, Token: token, Contended: true}, Asked: c.config.Clock.Now(),
+		Grant: protocol.Grant{First: token, Token: token, Contended: true}, Asked: c.config.Clock.Now(),
 	}}
-	from := driver.Held{Name: r.Name, Session: holder.Session, Token: token}
+	from := protocol.Held{Name: r.Name, Session: holder.Session, Token: token}
 	err = c.persist(ctx, func() error {
 		_, err := s.Do(ctx, protocol.Move{Held: from, To: *r, Self: s.ID})
 		return err
@@ -228,8 +228,8 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 
 // moveBack transfers a lock that no caller relies on back to its detached session: a statement that
 // was cut off may have taken the lock up.
-func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to driver.Holder) {
-	held := driver.Held{Name: k.Name, Session: s.ID, Token: token}
+func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to protocol.Holder) {
+	held := protocol.Held{Name: k.Name, Session: s.ID, Token: token}
 	back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
 	c.undo(k, func() {
 		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())

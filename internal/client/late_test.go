@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -34,7 +34,7 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 	for what, do := range map[string]func(t *testing.T, c *Client, h *ledger.Hold){
 		"entered again": func(t *testing.T, c *Client, h *ledger.Hold) {
-			if entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.Owner); entered != nil ||
+			if entered, err := c.reenter(t.Context(), &protocol.Request{Name: "n"}, h.Owner); entered != nil ||
 				err != nil {
 				t.Errorf("entered again: %v, %v", entered, err)
 			}

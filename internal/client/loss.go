@@ -8,9 +8,9 @@ import (
 
 	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/contract"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -22,7 +22,7 @@ type receipt struct {
 
 // rely makes a hold of the grant that an attempt got, unless the grant came too late.
 func (c *Client) rely(
-	ctx context.Context, s *store.Session, k *ledger.Attempt, r *driver.Request, o ledger.Owner, got *receipt,
+	ctx context.Context, s *store.Session, k *ledger.Attempt, r *protocol.Request, o ledger.Owner, got *receipt,
 ) (*ledger.Hold, bool) {
 	h := c.ledger.NewHold(ctx, s, k, r, o, got.Grant, got.member)
 	if !c.ledger.Rely(h, got.Asked) {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/observe"
 )
 
@@ -31,7 +31,7 @@ func (c *Client) tellStart(ctx context.Context, a observe.Attempt) (context.Cont
 }
 
 // tellStarts is tellStart for several names, each of which gets a context of its own.
-func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait bool) (all observations) {
+func (c *Client) tellStarts(ctx context.Context, requests []protocol.Request, wait bool) (all observations) {
 	if c.observer == nil {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/tell"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -41,9 +41,9 @@ func two[A, B any](queue *tell.Queue, f func(A, B)) func(A, B) {
 }
 
 // attemptAt returns the attempt of a request.
-func attemptAt(r *driver.Request, wait bool) observe.Attempt {
+func attemptAt(r *protocol.Request, wait bool) observe.Attempt {
 	a := observe.Attempt{Name: r.Name, Wait: wait, Shared: r.Units > 0}
-	if r.Units > 0 && r.Of != driver.Readers {
+	if r.Units > 0 && r.Of != protocol.Readers {
 		a.Permits = r.Units
 	}
 	return a

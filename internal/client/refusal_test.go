@@ -20,7 +20,7 @@ var errDenied = driver.Refused(errors.New("permission denied"))
 type refusing struct {
 	*paper
 	mu      sync.Mutex
-	join    func(r driver.Request) error
+	join    func(r protocol.Request) error
 	take    error
 	remove  error
 	removed int
@@ -83,7 +83,7 @@ func TestARefusedMemberOfACohortTakesNoOtherAlong(t *testing.T) {
 		held := acquire(t, t.Context(), c, "n")
 		var bad string
 		joined, first := make(chan struct{}), true
-		d.join = func(r driver.Request) error {
+		d.join = func(r protocol.Request) error {
 			switch {
 			case first: // the others gather meanwhile
 				first = false

@@ -26,7 +26,7 @@ func (h hesitant) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Resul
 // The error is one of a database that is away only where nobody was seen to hold the name.
 func TestAWaitThatEndsBeforeItIsInTheQueueHasSeenTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, want := newPaper(), Want{Request: driver.Request{Name: "n"}}
+		p, want := newPaper(), Want{Request: protocol.Request{Name: "n"}}
 		holder := newPaperClient(t, p, nil)
 		require.NoError(t, require.ErrOf(holder.Acquire(t.Context(), &want, true)))
 		waiter := newPaperClient(t, hesitant{p}, nil)

@@ -47,11 +47,11 @@ func (c *Client) readMode(ctx context.Context, h *ledger.Hold) error {
 		case state.Sharing == 0:
 			now.Units, now.Of = 0, 0
 		case now.Units == 0:
-			now.Units, now.Of = 1, driver.Readers
+			now.Units, now.Of = 1, protocol.Readers
 		}
 		// Its Downgrade may still run, but not with another token.
 		if state.Sharing == 0 && was.Doubt == ledger.Yielding {
-			held := driver.Held{Name: h.Name, Session: h.In.ID, Token: now.Token}
+			held := protocol.Held{Name: h.Name, Session: h.In.ID, Token: now.Token}
 			now.Token, err = raise(ctx, h.In, held, held.Token+1)
 			if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
 				continue
@@ -68,7 +68,7 @@ func (c *Client) readMode(ctx context.Context, h *ledger.Hold) error {
 }
 
 // raise lifts the token of a hold in the database.
-func raise(ctx context.Context, s *store.Session, h driver.Held, token int64) (raised int64, err error) {
+func raise(ctx context.Context, s *store.Session, h protocol.Held, token int64) (raised int64, err error) {
 	result, err := s.Do(ctx, protocol.Raise{Held: h, To: token})
 	return result.Grant.Token, err
 }

@@ -32,12 +32,12 @@ func (c *Client) split(h *ledger.Hold) <-chan struct{} {
 	if !h.Member.InOpenCohort() {
 		return nil
 	}
-	return h.Member.Split(func(d driver.Detachment) bool { return c.tellSplit(h, d) })
+	return h.Member.Split(func(d protocol.Detachment) bool { return c.tellSplit(h, d) })
 }
 
 // tellSplit tells the database of a split until the outcome is known. It returns false if the
 // members behind are not in the queue.
-func (c *Client) tellSplit(h *ledger.Hold, d driver.Detachment) (inQueue bool) {
+func (c *Client) tellSplit(h *ledger.Hold, d protocol.Detachment) (inQueue bool) {
 	held := h.Held()
 	within, cancel := contract.UntilClosed(c.store.Tidying, h.In.Context())
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tx"
 	"github.com/dblock-go/dblock/observe"
@@ -18,7 +19,7 @@ func (c *Client) newTransactions() *tx.Transactions {
 	return tx.New(tx.Config{
 		Store: c.store, Sessions: c.sessions, Ledger: c.ledger, Settle: c.settle, Leave: c.leave,
 		Acquire: func(ctx context.Context, name string) (*ledger.Hold, error) {
-			return c.acquire(ctx, &driver.Request{Name: name}, c.owners.Private(ctx), true)
+			return c.acquire(ctx, &protocol.Request{Name: name}, c.owners.Private(ctx), true)
 		},
 		Abandon:  func(s *store.Session, k *ledger.Attempt) { c.abandon(s, k, store.Something) },
 		Refuse:   c.notAcquired,

@@ -108,7 +108,7 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 		}
 		left, err := h.In.Release(ctx, r)
 		switch {
-		case err == nil && (left || r.Cause == driver.ByAttempt):
+		case err == nil && (left || r.Cause == protocol.ByAttempt):
 			queued = false // the transaction was rolled back
 			c.ledger.Move(h.Attempt, ledger.Finish)
 			c.record(h, history.Released, "")
@@ -151,7 +151,7 @@ func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
 // promote transfers a name that UnlockTx left free with a queue, on the engines that leave it so.
 // Without promote a waiter takes the name when it next reads it.
 func (c *Client) promote(ctx context.Context, h *ledger.Hold) {
-	_, err := h.In.TakeOver(ctx, h.Name, driver.Holder{})
+	_, err := h.In.TakeOver(ctx, h.Name, protocol.Holder{})
 	if err != nil && !c.store.Transient(err) {
 		c.config.Log.Warn("dblock: the transfer after UnlockTx failed", "name", h.Name, "error", err)
 	}

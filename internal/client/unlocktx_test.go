@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
@@ -17,13 +18,13 @@ type unguarded struct {
 	t *testing.T
 }
 
-func (u unguarded) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error {
+func (u unguarded) MakeGuard(context.Context, protocol.Held, driver.OnSideConn) error {
 	u.t.Error("a guard is made")
 	return nil
 }
 
-func (u unguarded) Guard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
-func (u unguarded) Exclusive() bool                                             { return true }
+func (u unguarded) Guard(context.Context, protocol.Held, driver.OnSideConn) error { return nil }
+func (u unguarded) Exclusive() bool                                               { return true }
 
 // Broken by a Guard that begins after Unlock has asked whether there was any: the write of its
 // transaction could land after the next grant.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -25,7 +25,7 @@ type cohort struct {
 	waiting []*Member // in the order of their tokens, without those that gave up
 	present *Member   // the member that has the lock, or had it last
 
-	grant  driver.Grant
+	grant  protocol.Grant
 	asked  time.Duration // by the clock, before the statement that returned the grant was sent
 	served chan struct{} // closed when the cohort has the lock no more; nil: it is not open
 	split  chan struct{} // closed when a split has ended; nil: none has begun
@@ -42,7 +42,7 @@ func (c *cohort) number() {
 
 // request returns the request of the cohort, as its first member would make it. Members that gave
 // up keep their tokens. MUST be called with mu locked.
-func (c *cohort) request() driver.Request {
+func (c *cohort) request() protocol.Request {
 	r := c.waiting[0].request
 	r.Attempt, r.Members = c.attempt, c.waiting[len(c.waiting)-1].at+1
 	return r
@@ -50,7 +50,7 @@ func (c *cohort) request() driver.Request {
 
 // begin gives the granted lock to the first member. It returns false if no member waits. MUST be
 // called with mu locked.
-func (c *cohort) begin(g driver.Grant, asked time.Duration) bool {
+func (c *cohort) begin(g protocol.Grant, asked time.Duration) bool {
 	if len(c.waiting) == 0 {
 		return false
 	}

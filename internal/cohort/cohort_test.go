@@ -33,10 +33,10 @@ type world struct {
 	q    *Queues
 	in   *fake
 	end  context.CancelFunc // ends the session
-	join func(ctx context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error)
+	join func(ctx context.Context, r protocol.Request) (protocol.Grant, protocol.Outcome, error)
 
 	mu        sync.Mutex // protects what follows
-	joined    []driver.Request
+	joined    []protocol.Request
 	live      map[string]bool // the attempts that are not finished and not abandoned
 	abandoned []string
 }
@@ -114,7 +114,7 @@ func (f *fake) Context() context.Context   { return f.ctx }
 func (f *fake) Waiters() *wait.Hub         { return f.hub }
 func (f *fake) Cycles() *deadlock.Detector { return f.cycles }
 
-func (f *fake) Join(ctx context.Context, r *driver.Request) (a store.Answer, err error) {
+func (f *fake) Join(ctx context.Context, r *protocol.Request) (a store.Answer, err error) {
 	w := f.world
 	w.mu.Lock()
 	w.joined = append(w.joined, *r)
@@ -135,11 +135,11 @@ func (nowhere) Read(ctx context.Context, _ string, _ []string, _ int) ([]driver.
 	return nil, ctx.Err()
 }
 
-func (nowhere) TakeOver(context.Context, string, driver.Holder) (protocol.Result, error) {
+func (nowhere) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	return protocol.Result{}, nil
 }
 
-func (nowhere) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {
+func (nowhere) Listen(ctx context.Context, ready func(), _ func(protocol.Hint)) error {
 	ready()
 	<-ctx.Done()
 	return ctx.Err()
@@ -157,13 +157,13 @@ type caller struct {
 }
 
 // ask has a caller ask for a name, and returns once nothing moves any more.
-func (w *world) ask(r driver.Request) *caller {
+func (w *world) ask(r protocol.Request) *caller {
 	c := w.begin(r)
 	synctest.Wait()
 	return c
 }
 
-func (w *world) begin(r driver.Request) *caller {
+func (w *world) begin(r protocol.Request) *caller {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	r.Name, r.Session, r.Attempt = "n", me, deadlock.NewAttempt("")
 	r.Host, r.Thread = "host of "+r.Attempt, "thread of "+r.Attempt
@@ -182,13 +182,13 @@ func (w *world) cohort(n int) (callers []*caller, attempt string) {
 	w.t.Helper()
 	answer := make(chan struct{})
 	before := w.join
-	w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
+	w.join = func(context.Context, protocol.Request) (protocol.Grant, protocol.Outcome, error) {
 		<-answer
-		return driver.Grant{}, protocol.Queued, nil
+		return protocol.Grant{}, protocol.Queued, nil
 	}
-	first := w.ask(driver.Request{}) // while its statement is in flight, the others gather
+	first := w.ask(protocol.Request{}) // while its statement is in flight, the others gather
 	for range n {
-		callers = append(callers, w.ask(driver.Request{}))
+		callers = append(callers, w.ask(protocol.Request{}))
 	}
 	first.cancel()
 	synctest.Wait()
@@ -209,8 +209,8 @@ func (w *world) grant(attempt string, first, last int64) {
 }
 
 func (w *world) deliver(attempt string, first, last int64) {
-	g := driver.Grant{First: first, Token: last}
-	w.in.hub.Deliver([]driver.Handoff{{Session: me, Attempt: attempt, Grant: g}}, 42)
+	g := protocol.Grant{First: first, Token: last}
+	w.in.hub.Deliver([]protocol.Handoff{{Session: me, Attempt: attempt, Grant: g}}, 42)
 }
 
 // has fails the test unless this caller has the lock, with a token; 0: it waits.
@@ -282,9 +282,9 @@ func TestALockThatIsSplitIsNotPassedOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		all, attempt := w.cohort(3)
 		w.grant(attempt, 11, 13)
-		told := make(chan driver.Detachment, 1)
+		told := make(chan protocol.Detachment, 1)
 		outcome := make(chan bool)
-		done := all[0].member.Split(func(d driver.Detachment) bool { told <- d; return <-outcome })
+		done := all[0].member.Split(func(d protocol.Detachment) bool { told <- d; return <-outcome })
 		d := <-told
 		if d.Token != 11 || d.Thread != "thread of "+all[0].attempt ||
 			d.Behind.Members != 2 || d.Behind.Thread != "thread of "+all[1].attempt {
@@ -311,7 +311,7 @@ func TestALockThatIsSplitIsNotPassedOn(t *testing.T) {
 		w.has(all[1], 21)
 		w.pass(all[1])
 		w.has(all[2], 22)
-		done = all[2].member.Split(func(d driver.Detachment) bool {
+		done = all[2].member.Split(func(d protocol.Detachment) bool {
 			if d.Token != 22 || d.Behind.Members != 0 {
 				t.Errorf("%+v", d)
 			}
@@ -332,7 +332,7 @@ func TestAMemberThatHasPassedTheLockOnIsNotSplitOff(t *testing.T) {
 		w.grant(attempt, 11, 12)
 		for i, c := range all {
 			assert.Equal(t, w.pass(c), (i == 0), i, "has passed it on")
-			if done := c.member.Split(func(driver.Detachment) bool { return true }); done != nil {
+			if done := c.member.Split(func(protocol.Detachment) bool { return true }); done != nil {
 				t.Errorf("%d is split off", i)
 			}
 		}
@@ -394,11 +394,11 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 func TestOnlyPlainRequestsShareAPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		answer := make(chan struct{})
-		w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
+		w.join = func(context.Context, protocol.Request) (protocol.Grant, protocol.Outcome, error) {
 			<-answer
-			return driver.Grant{}, protocol.Queued, nil
+			return protocol.Grant{}, protocol.Queued, nil
 		}
-		for _, r := range []driver.Request{
+		for _, r := range []protocol.Request{
 			{}, {}, {}, {Units: 1, Of: 2}, {Lease: time.Second}, {MinHold: time.Second}, {Metadata: "{}"},
 		} {
 			w.ask(r)
@@ -412,7 +412,7 @@ func TestOnlyPlainRequestsShareAPlace(t *testing.T) {
 		if got := fmt.Sprint(members); got != "[1 1 1 1 1 2]" {
 			t.Errorf("joined by %s members: want the first, four that are not plain, and two together", got)
 		}
-		r := driver.Request{Name: "n"}
+		r := protocol.Request{Name: "n"}
 		if plain(&r, true) || !plain(&r, false) {
 			t.Error("what an owner asks for that holds something is plain, or nothing is")
 		}
@@ -445,7 +445,7 @@ func TestAGrantThatIsToldTwiceServesOneMember(t *testing.T) {
 		all, attempt := w.cohort(2)
 		w.grant(attempt, 11, 12)
 		w.has(all[0], 11)
-		all[0].member.cohort.answered(wait.Result{Granted: true, Grant: driver.Grant{First: 11, Token: 12}})
+		all[0].member.cohort.answered(wait.Result{Granted: true, Grant: protocol.Grant{First: 11, Token: 12}})
 		w.has(all[1], 0)
 	})
 }
@@ -455,10 +455,10 @@ func TestAGrantMayComeBeforeTheAnswer(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, w *world) {
 			answer := make(chan protocol.Outcome)
-			w.join = func(_ context.Context, r driver.Request) (driver.Grant, protocol.Outcome, error) {
-				return driver.Grant{First: 11, Token: 11}, <-answer, nil
+			w.join = func(_ context.Context, r protocol.Request) (protocol.Grant, protocol.Outcome, error) {
+				return protocol.Grant{First: 11, Token: 11}, <-answer, nil
 			}
-			r := driver.Request{}
+			r := protocol.Request{}
 			if !plain {
 				r.Units, r.Of = 1, 2
 			}
@@ -478,10 +478,10 @@ func TestAGrantMayComeBeforeTheAnswer(t *testing.T) {
 func TestAnAnswerThatIsLostAfterTheGrantChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		lost := make(chan error)
-		w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
-			return driver.Grant{}, 0, <-lost
+		w.join = func(context.Context, protocol.Request) (protocol.Grant, protocol.Outcome, error) {
+			return protocol.Grant{}, 0, <-lost
 		}
-		c := w.ask(driver.Request{})
+		c := w.ask(protocol.Request{})
 		w.grant(c.attempt, 11, 11)
 		w.has(c, 11)
 		lost <- errors.New("the connection broke")
@@ -500,10 +500,10 @@ func TestAStatementWithoutAnAnswerIsAbandoned(t *testing.T) {
 	for err, abandoned := range map[error]int{broke: 1, raced: 0, errRefused: 0} {
 		for _, lease := range []time.Duration{0, time.Second} {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
-					return driver.Grant{}, 0, err
+				w.join = func(context.Context, protocol.Request) (protocol.Grant, protocol.Outcome, error) {
+					return protocol.Grant{}, 0, err
 				}
-				c := w.ask(driver.Request{Lease: lease})
+				c := w.ask(protocol.Request{Lease: lease})
 				w.is(c, err)
 				if len(w.abandoned) != abandoned || len(w.live) > 0 || !w.in.hub.Empty() {
 					t.Errorf("%v: abandoned %v, and %v are left", err, w.abandoned, w.live)
@@ -546,12 +546,12 @@ func TestMembersBehindATransactionWaitForItsOutcome(t *testing.T) {
 func TestWhatEndsTheWaiting(t *testing.T) {
 	for _, lease := range []time.Duration{0, time.Second} {
 		inBubble(t, func(t *testing.T, w *world) {
-			c := w.ask(driver.Request{Lease: lease})
+			c := w.ask(protocol.Request{Lease: lease})
 			w.end()
 			w.is(c, store.ErrSessionOver)
 		})
 		inBubble(t, func(t *testing.T, w *world) {
-			c := w.ask(driver.Request{Lease: lease})
+			c := w.ask(protocol.Request{Lease: lease})
 			c.cancel()
 			w.is(c, context.Canceled)
 			assert.Equal(t, c.err.Error(), "queued true: context canceled", c.err)
@@ -563,13 +563,13 @@ func TestWhatEndsTheWaiting(t *testing.T) {
 func TestACohortHasAnEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		answer := make(chan struct{})
-		w.join = func(context.Context, driver.Request) (driver.Grant, protocol.Outcome, error) {
+		w.join = func(context.Context, protocol.Request) (protocol.Grant, protocol.Outcome, error) {
 			<-answer
-			return driver.Grant{}, protocol.Queued, nil
+			return protocol.Grant{}, protocol.Queued, nil
 		}
-		w.ask(driver.Request{})
+		w.ask(protocol.Request{})
 		for range maxMembers + 1 {
-			w.begin(driver.Request{})
+			w.begin(protocol.Request{})
 		}
 		synctest.Wait()
 		close(answer)

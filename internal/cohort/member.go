@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/deadlock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Member is one request. Once Join has returned it, it is the handle of the lock. A nil Member is
 // that of a lock that was granted without waiting: Pass, Leave and Split do nothing.
 type Member struct {
-	request driver.Request
+	request protocol.Request
 	turn    chan error // receives once: nil if the member has the lock, else the error
 	cohort  *cohort
 	at      int // the member's number in the cohort, from 0
@@ -21,7 +21,7 @@ type Member struct {
 
 // plain reports whether a request may share a place with others: it wants the whole name without
 // any option, and its owner holds nothing that other owners could wait for.
-func plain(r *driver.Request, holding bool) bool {
+func plain(r *protocol.Request, holding bool) bool {
 	return !holding && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == ""
 }
 
@@ -33,7 +33,7 @@ func (m *Member) Token() int64 { return m.token }
 
 // Grant returns the grant of the cohort, and the clock before the statement that returned it was
 // sent.
-func (m *Member) Grant() (g driver.Grant, asked time.Duration) {
+func (m *Member) Grant() (g protocol.Grant, asked time.Duration) {
 	return m.cohort.grant, m.cohort.asked
 }
 
@@ -82,7 +82,7 @@ func (m *Member) Leave(inQueue bool) {
 // member alone. tell runs in the background until it knows the outcome, and reports whether the
 // members behind may be in the queue. The channel is closed after that; nil: the member is the only
 // holder already, or has the lock no more.
-func (m *Member) Split(tell func(driver.Detachment) (inQueue bool)) <-chan struct{} {
+func (m *Member) Split(tell func(protocol.Detachment) (inQueue bool)) <-chan struct{} {
 	if m == nil {
 		return nil
 	}
@@ -106,15 +106,15 @@ func (m *Member) Split(tell func(driver.Detachment) (inQueue bool)) <-chan struc
 // SplitTx returns the detachment of a member for a transaction that releases the lock. The members
 // behind it are parked until Leave says whether the transaction was committed. The zero Detachment:
 // the member is the only holder.
-func (m *Member) SplitTx() driver.Detachment {
+func (m *Member) SplitTx() protocol.Detachment {
 	if m == nil {
-		return driver.Detachment{}
+		return protocol.Detachment{}
 	}
 	c := m.cohort
 	c.queues.mu.Lock()
 	defer c.queues.mu.Unlock()
 	if c.state != serving && c.state != splitting {
-		return driver.Detachment{}
+		return protocol.Detachment{}
 	}
 	return c.detachment()
 }
@@ -161,7 +161,7 @@ func (c *cohort) leave() {
 
 // detachment returns the Detachment of the present member, and parks the members behind it, once.
 // MUST be called with mu locked.
-func (c *cohort) detachment() driver.Detachment {
+func (c *cohort) detachment() protocol.Detachment {
 	if c.rest == nil && len(c.waiting) > 0 {
 		c.rest = &cohort{
 			key: c.key, queues: c.queues, open: true, state: parked, attempt: deadlock.NewAttempt(""),
@@ -172,7 +172,7 @@ func (c *cohort) detachment() driver.Detachment {
 		c.queues.config.Register(c.name, c.rest.attempt)
 		c.rest.place = c.in.Waiters().Add(c.name, c.rest.attempt, c.rest.answered)
 	}
-	d := driver.Detachment{Token: c.present.token, Host: c.present.request.Host, Thread: c.present.request.Thread}
+	d := protocol.Detachment{Token: c.present.token, Host: c.present.request.Host, Thread: c.present.request.Thread}
 	if c.rest != nil && len(c.rest.waiting) > 0 {
 		d.Behind = c.rest.request()
 	}

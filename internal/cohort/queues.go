@@ -10,7 +10,6 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/wait"
@@ -48,7 +47,7 @@ type Session interface {
 	Context() context.Context
 	Waiters() *wait.Hub
 	Cycles() *deadlock.Detector
-	Join(ctx context.Context, r *driver.Request) (store.Answer, error)
+	Join(ctx context.Context, r *protocol.Request) (store.Answer, error)
 }
 
 // Queues has the waiting requests of a client.
@@ -86,7 +85,7 @@ func (q *Queues) Waiting() int { return int(q.waiting.Load()) }
 // Join queues a request, and returns the member when it has the lock. holding: the owner of the
 // request may hold a lock that other owners wait for. If Join returns no member, it has finished or
 // abandoned the attempt of the request.
-func (q *Queues) Join(ctx context.Context, in Session, r *driver.Request, holding bool) (*Member, error) {
+func (q *Queues) Join(ctx context.Context, in Session, r *protocol.Request, holding bool) (*Member, error) {
 	in.Waiters().Ready(ctx)
 	m := &Member{request: *r, turn: make(chan error, 1)}
 	var cycles <-chan deadlock.Cycle
@@ -199,14 +198,14 @@ func (q *Queues) served(in Session, name string) <-chan struct{} {
 
 // next ends the gathering of a cohort, and returns it with the request that is sent for it; nil:
 // there is none. The attempt of the cohort is that of its first member.
-func (q *Queues) next(in Session, name string) (*cohort, driver.Request) {
+func (q *Queues) next(in Session, name string) (*cohort, protocol.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	k := key{in, name}
 	c := q.gathering[k]
 	if c == nil || len(c.waiting) == 0 {
 		delete(q.gathering, k)
-		return nil, driver.Request{}
+		return nil, protocol.Request{}
 	}
 	q.gathering[k] = nil
 	if len(c.waiting) > maxMembers {
@@ -225,7 +224,7 @@ func (q *Queues) next(in Session, name string) (*cohort, driver.Request) {
 }
 
 // send sends the request of a cohort.
-func (q *Queues) send(ctx context.Context, c *cohort, r driver.Request) {
+func (q *Queues) send(ctx context.Context, c *cohort, r protocol.Request) {
 	c.place = c.in.Waiters().Add(c.name, c.attempt, c.answered)
 	answer, err := c.in.Join(ctx, &r)
 	q.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const (
@@ -103,7 +103,7 @@ func Of(name string, options []Option) (o Options, err error) {
 		return o, fmt.Errorf("%w: WaitAtMost %v: want more than 0", ErrInvalidOption, o.AtMost)
 	case o.Shares > 1:
 		return o, fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
-	case o.Permits && (o.Units < 1 || o.Units > o.Of || o.Of >= driver.Readers):
+	case o.Permits && (o.Units < 1 || o.Units > o.Of || o.Of >= protocol.Readers):
 		return o, fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, o.Units, o.Of)
 	case o.Rests && (o.MinHold <= 0 || o.MinHold > maxMinHold):
 		return o, fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v",

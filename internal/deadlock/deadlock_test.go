@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // world builds a list of waits.
@@ -34,10 +35,10 @@ func (w *world) path(path string) *world {
 func (w *world) has(owner, name string) *world   { return w.add(owner, name, true, 0, 0, 0) }
 func (w *world) wants(owner, name string) *world { return w.add(owner, name, false, 0, 0, 0) }
 func (w *world) reads(owner, name string) *world {
-	return w.add(owner, name, true, 1, driver.Readers, 0)
+	return w.add(owner, name, true, 1, protocol.Readers, 0)
 }
 func (w *world) wantsToRead(owner, name string) *world {
-	return w.add(owner, name, false, 1, driver.Readers, 1)
+	return w.add(owner, name, false, 1, protocol.Readers, 1)
 }
 func (w *world) permits(owner, name string, n, of int) *world {
 	return w.add(owner, name, true, n, of, 0)

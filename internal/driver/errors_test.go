@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestAnErrorOfAKindSaysSoOnce(t *testing.T) {

@@ -4,16 +4,18 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Records keeps the history of names.
 type Records interface {
 	// Record writes events, with the database's time.
-	Record(ctx context.Context, events []Event) error
+	Record(ctx context.Context, events []protocol.Event) error
 
 	// Events lists up to limit events that match the filter, in the order of their ids, along an
 	// index.
-	Events(ctx context.Context, f EventFilter, limit int) ([]Event, error)
+	Events(ctx context.Context, f EventFilter, limit int) ([]protocol.Event, error)
 
 	// EventsSince returns an id below those of all events of a time or later, and close to them;
 	// math.MaxInt64 where there is no such event. Events have ids nearly in the order of their

@@ -3,6 +3,8 @@ package driver
 import (
 	"context"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Sessions keeps the sessions of clients, and the engine's connections for them.
@@ -57,7 +59,7 @@ type Upkeep interface {
 	// Claims. It calls ready once, as soon as no later grant can be missed. It calls wake for each
 	// hint that a lock was granted or taken away. ErrUnsupported where the engine can only be
 	// polled; ErrCannotListen, which is ErrUnsupported too, where the driver is the reason.
-	Listen(ctx context.Context, session string, ready func(), wake func(Hint)) error
+	Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error
 
 	// Close releases the connection, and ends Listen. It waits for the network for at most one
 	// second.

@@ -1,6 +1,10 @@
 package driver
 
-import "context"
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/internal/protocol"
+)
 
 // Tx is the part of an engine that works inside one transaction of the caller's. It never ends
 // that transaction. Where the engine has savepoints, its own failures never leave the transaction
@@ -16,7 +20,7 @@ type Tx interface {
 	// the row that Guard locks, in a transaction of its own that locks the name's row and finds the
 	// lock held. Where the engine needs no such row MakeGuard does nothing. ErrNotHeld. ErrBusy
 	// where an application's open transaction has locked the name's row.
-	MakeGuard(ctx context.Context, h Held, onSideConn OnSideConn) error
+	MakeGuard(ctx context.Context, h protocol.Held, onSideConn OnSideConn) error
 
 	// Guard returns ErrNotHeld unless the lock is held. If it is held, no takeover of it can commit
 	// before the transaction ends: Guard share-locks the row of MakeGuard, and every takeover of
@@ -24,7 +28,7 @@ type Tx interface {
 	// snapshot that may be older than the lock or its guard, and so may not show a lock that is
 	// held; where the guard's row is missing; and for two seconds after a takeover by Break or
 	// Reenter has met a guarded transaction.
-	Guard(ctx context.Context, h Held, onSideConn OnSideConn) error
+	Guard(ctx context.Context, h protocol.Held, onSideConn OnSideConn) error
 
 	// Release releases the lock if the transaction commits. Where the engine cannot grant the lock
 	// inside the caller's transaction, it leaves the name free and the queue as it was, for
@@ -33,7 +37,7 @@ type Tx interface {
 	// hold, without waiting. The transaction itself may guard the hold; if another transaction
 	// does, the error is ErrGuarded. ErrNotHeld where the lock is not held, and ErrRetry as Guard,
 	// also where the transaction has a snapshot that may be older than the guard.
-	Release(ctx context.Context, h Held, d Detachment, onSideConn OnSideConn) error
+	Release(ctx context.Context, h protocol.Held, d protocol.Detachment, onSideConn OnSideConn) error
 
 	// Database identifies the database of the transaction, as Schema.Database does. The client asks
 	// after a failure that another database would explain.

@@ -1,6 +1,10 @@
 package driver
 
-import "time"
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/internal/protocol"
+)
 
 // Session is one live client. Its locks end with it.
 type Session struct {
@@ -13,18 +17,19 @@ type Session struct {
 
 // State is a name as one session sees it.
 type State struct {
-	Name     string
-	Token    int64         // the highest token granted
-	Holder   Holder        // of several, the one that expires first; the zero value: no holder
-	Sharing  int           // the number of holders that share the name
-	Used     int           // the units that they hold
-	Capacity int           // the smallest number that a holder states, while there are shares or waiters; 0: not known
-	Waiters  int           // requests in the queue: the members of all places
-	Queued   []string      // the session's own attempts among them
-	Granted  []OwnGrant    // the session's own grants of the name, in the order of their tokens
-	Head     Holder        // the first waiter, where Sharing > 0: a dead one blocks those behind it
-	Rest     time.Duration // the time for which the name is still not granted after a release (MinHold); ≤ 0: none
-	Ready    bool          // the first waiter fits and has not been granted the name: TakeOver does that
+	Name    string
+	Token   int64           // the highest token granted
+	Holder  protocol.Holder // of several, the one that expires first; the zero value: no holder
+	Sharing int             // the number of holders that share the name
+	Used    int             // the units that they hold
+	// the smallest number that a holder states, while there are shares or waiters; 0: not known
+	Capacity int
+	Waiters  int             // requests in the queue: the members of all places
+	Queued   []string        // the session's own attempts among them
+	Granted  []OwnGrant      // the session's own grants of the name, in the order of their tokens
+	Head     protocol.Holder // the first waiter, where Sharing > 0: a dead one blocks those behind it
+	Rest     time.Duration   // the time for which the name is still not granted after a release (MinHold); ≤ 0: none
+	Ready    bool            // the first waiter fits and has not been granted the name: TakeOver does that
 
 	Holders []Participant // of Read with waiters: all holders, in the order of their tokens
 	Queue   []Participant // of Read with waiters: up to so many, the first of the queue in its order
@@ -34,17 +39,17 @@ type State struct {
 
 // Participant is a holder or a waiter of a name.
 type Participant struct {
-	Holder          // of a waiter: no token, the time since when it waits, and the rest of its session
-	App      string // of its session
-	PID      int
-	Metadata string // a JSON object, "" for none
-	Asked    string
+	protocol.Holder        // of a waiter: no token, the time since when it waits, and the rest of its session
+	App             string // of its session
+	PID             int
+	Metadata        string // a JSON object, "" for none
+	Asked           string
 }
 
 // OwnGrant is a grant to one of the session's own attempts.
 type OwnGrant struct {
 	Attempt string
-	Grant   Grant
+	Grant   protocol.Grant
 }
 
 // Claim is a session's lock or place in a queue.

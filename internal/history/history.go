@@ -9,8 +9,8 @@ import (
 
 	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -55,7 +55,7 @@ type History struct {
 	reported int64      // the number of dropped events that were logged
 
 	mu     sync.Mutex // protects events
-	events []driver.Event
+	events []protocol.Event
 }
 
 // New makes the history of a client. It starts nothing.
@@ -67,7 +67,7 @@ func New(db *store.Store, c Config) *History {
 func (y *History) On() bool { return y.config.On }
 
 // Add adds an event, to be written in the background.
-func (y *History) Add(e driver.Event) {
+func (y *History) Add(e protocol.Event) {
 	if !y.config.On {
 		return
 	}
@@ -81,8 +81,8 @@ func (y *History) Add(e driver.Event) {
 }
 
 // Expired adds that a name was taken from an expired holder.
-func (y *History) Expired(name string, holder driver.Holder) {
-	y.Add(driver.Event{
+func (y *History) Expired(name string, holder protocol.Holder) {
+	y.Add(protocol.Event{
 		Name: name, Kind: Expired, Token: holder.Grant.Token, Session: holder.Session,
 		Host: holder.Host, Thread: holder.Thread,
 	})
@@ -97,7 +97,7 @@ func (y *History) Lose(err error) {
 // Dropped returns the number of events that will not be written.
 func (y *History) Dropped() int64 { return y.dropped.Load() }
 
-func (y *History) take() (events []driver.Event) {
+func (y *History) take() (events []protocol.Event) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	events, y.events = y.events, nil
@@ -105,7 +105,7 @@ func (y *History) take() (events []driver.Event) {
 }
 
 // putBack puts events that could not be written in front of those that were added meanwhile.
-func (y *History) putBack(events []driver.Event) {
+func (y *History) putBack(events []protocol.Event) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.events = append(events, y.events...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
@@ -48,22 +49,23 @@ func head(units, of int64) Row {
 // with is a row, or a holder, with something else.
 func with[T any](r T, change func(r *T)) T { change(&r); return r }
 
-func holder(session string, token int64, contended bool, left time.Duration) driver.Holder {
-	return driver.Holder{
-		Session: session, Host: "h", Thread: "t", Attempt: "w", Grant: driver.Grant{First: token, Token: token,
+func holder(session string, token int64, contended bool, left time.Duration) protocol.Holder {
+	return protocol.Holder{
+		Session: session, Host: "h", Thread: "t", Attempt: "w", Grant: protocol.Grant{First: token, Token: token,
 			Contended: contended}, Since: time.UnixMicro(5), Left: left,
 	}
 }
 
-func part(session, attempt string, token int64, left time.Duration) driver.Holder {
-	return driver.Holder{Session: session, Attempt: attempt, Units: 1, Grant: driver.Grant{First: token, Token: token},
+func part(session, attempt string, token int64, left time.Duration) protocol.Holder {
+	return protocol.Holder{Session: session, Attempt: attempt, Units: 1, Grant: protocol.Grant{First: token,
+		Token: token},
 		Since: time.UnixMicro(0), Left: left}
 }
 
 func TestWhatASessionSeesOfAName(t *testing.T) {
-	contended := func(h *driver.Holder) { h.Grant.Contended = true }
-	first := driver.Holder{Session: "x", Attempt: "x1", Units: 1, Since: time.UnixMicro(0), Left: 10 * us}
-	cohort := driver.Grant{First: 7, Token: 9, Contended: true}
+	contended := func(h *protocol.Holder) { h.Grant.Contended = true }
+	first := protocol.Holder{Session: "x", Attempt: "x1", Units: 1, Since: time.UnixMicro(0), Left: 10 * us}
+	cohort := protocol.Grant{First: 7, Token: 9, Contended: true}
 	y := share("y", "y0", 7, 0, lives)
 	beside := driver.State{Holder: with(part("y", "y0", 7, 10*us), contended), Sharing: 1, Used: 1, Capacity: 3,
 		Waiters: 1, Head: first}
@@ -80,30 +82,30 @@ func TestWhatASessionSeesOfAName(t *testing.T) {
 			driver.State{Holder: holder("x", 7, false, -now*us)}},
 		{"held, with a lease that is over", []Row{with(whole("x", 7, 7, 0), func(r *Row) { r.ExpiresAt = now })},
 			driver.State{
-				Holder: with(holder("x", 7, false, 0), func(h *driver.Holder) { h.Grant.Lease = -1 }),
+				Holder: with(holder("x", 7, false, 0), func(h *protocol.Holder) { h.Grant.Lease = -1 }),
 			}},
 		{"held by the session, with a lease", []Row{with(whole("s", 7, 7, 0), func(r *Row) { r.ExpiresAt = now + 4 })},
 			driver.State{
-				Holder:  with(holder("s", 7, false, 4*us), func(h *driver.Holder) { h.Grant.Lease = 4 * us }),
-				Granted: []driver.OwnGrant{{Attempt: "w", Grant: driver.Grant{First: 7, Token: 7, Lease: 4 * us}}},
+				Holder:  with(holder("s", 7, false, 4*us), func(h *protocol.Holder) { h.Grant.Lease = 4 * us }),
+				Granted: []driver.OwnGrant{{Attempt: "w", Grant: protocol.Grant{First: 7, Token: 7, Lease: 4 * us}}},
 			}},
 		{"held by a cohort of the session's, which has attempts that wait too", []Row{
 			with(whole("s", 7, 9, 4), func(r *Row) { r.Queued = "a" }), with(whole("s", 7, 9, 4),
 				func(r *Row) { r.Queued = "b" }),
 		}, driver.State{
-			Holder: with(holder("s", 9, true, 10*us), func(h *driver.Holder) { h.Grant = cohort }), Waiters: 4,
+			Holder: with(holder("s", 9, true, 10*us), func(h *protocol.Holder) { h.Grant = cohort }), Waiters: 4,
 			Capacity: 3, Queued: []string{"a", "b"},
 			Granted: []driver.OwnGrant{{Attempt: "w", Grant: cohort}},
 		}},
 		{"shared: the first to end is shown", []Row{share("x", "x0", 8, 0, lives), share("s", "b", 9, 0, lives+2),
 			share("s", "a", 7, 0, lives+1), shared(3, 0)}, driver.State{
 			Holder: part("x", "x0", 8, 10*us), Sharing: 3, Used: 3, Capacity: 3,
-			Granted: []driver.OwnGrant{{Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}},
-				{Attempt: "b", Grant: driver.Grant{First: 9, Token: 9}}},
+			Granted: []driver.OwnGrant{{Attempt: "a", Grant: protocol.Grant{First: 7, Token: 7}},
+				{Attempt: "b", Grant: protocol.Grant{First: 9, Token: 9}}},
 		}},
 		{"shared: by its lease", []Row{shared(2, 0), share("x", "x0", 7, 0, lives), share("y", "y0", 8, now+3, lives)},
 			driver.State{
-				Holder: with(part("y", "y0", 8, 3*us), func(h *driver.Holder) { h.Grant.Lease = 3 * us }), Sharing: 2,
+				Holder: with(part("y", "y0", 8, 3*us), func(h *protocol.Holder) { h.Grant.Lease = 3 * us }), Sharing: 2,
 				Used: 2, Capacity: 3,
 			}},
 		{"shared by more than there are rows", []Row{shared(2, 0), with(share("x", "x0", 7, 0, lives),
@@ -200,19 +202,22 @@ func TestWhereWaitersAreAskedForAllHoldersAreShown(t *testing.T) {
 		}, nil
 	}
 	zero := time.UnixMicro(0)
-	held := driver.Holder{
+	held := protocol.Holder{
 		Session: "x", Host: "h", Thread: "t", Attempt: "a",
-		Grant: driver.Grant{First: 8, Token: 9, Contended: true, Lease: 2 * us}, Since: time.UnixMicro(5), Left: 2 * us,
+		Grant: protocol.Grant{First: 8, Token: 9, Contended: true, Lease: 2 * us}, Since: time.UnixMicro(5),
+		Left: 2 * us,
 	}
-	one := driver.Holder{Session: "x", Units: 2, Grant: driver.Grant{First: 4, Token: 4}, Since: zero, Left: -now * us}
-	two := driver.Holder{Session: "y", Units: 1, Grant: driver.Grant{First: 6, Token: 6}, Since: zero, Left: 10 * us}
+	one := protocol.Holder{Session: "x", Units: 2, Grant: protocol.Grant{First: 4, Token: 4}, Since: zero,
+		Left: -now * us}
+	two := protocol.Holder{Session: "y", Units: 1, Grant: protocol.Grant{First: 6, Token: 6}, Since: zero,
+		Left: 10 * us}
 	want := []driver.State{
 		{
 			Name: "b", Token: 10, Holder: held, Capacity: 4, Waiters: 6, Rest: 7 * us,
 			Holders: []driver.Participant{{Holder: held, App: "app", PID: 42, Metadata: "{}", Asked: "please"}},
 			Queue: []driver.Participant{
-				{Holder: driver.Holder{Session: "y", Since: zero, Left: 10 * us}},
-				{Holder: driver.Holder{Session: "z", Since: zero, Left: 10 * us}},
+				{Holder: protocol.Holder{Session: "y", Since: zero, Left: 10 * us}},
+				{Holder: protocol.Holder{Session: "z", Since: zero, Left: 10 * us}},
 			},
 		},
 		{Name: "c", Token: 3},

@@ -49,10 +49,10 @@ type Row struct {
 }
 
 // Holder returns the holder, or the waiter: with no token.
-func (r Row) Holder() driver.Holder {
-	h := driver.Holder{
+func (r Row) Holder() protocol.Holder {
+	h := protocol.Holder{
 		Session: r.SessionID, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Units: int(r.Units),
-		Grant: driver.Grant{First: r.FirstToken, Token: r.Token},
+		Grant: protocol.Grant{First: r.FirstToken, Token: r.Token},
 		Since: time.UnixMicro(r.Since), Left: duration(r.SessionExpiresAt - r.NowUs),
 	}
 	if r.ExpiresAt != 0 {
@@ -62,7 +62,7 @@ func (r Row) Holder() driver.Holder {
 }
 
 // participant returns a holder or waiter with its details.
-func (r Row) participant(h driver.Holder) driver.Participant {
+func (r Row) participant(h protocol.Holder) driver.Participant {
 	return driver.Participant{Holder: h, App: r.App, PID: int(r.Pid), Metadata: r.Metadata, Asked: r.Asked}
 }
 

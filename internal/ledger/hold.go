@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -22,9 +23,9 @@ type Hold struct {
 	In      *store.Session // the session that has the hold in the database
 	Member  *cohort.Member // the member that waited for the grant; nil: it was granted without waiting
 	Owner   Owner
-	Request driver.Request // the request that was granted
-	Grant   driver.Grant   // of the cohort
-	Began   time.Duration  // when it was granted, by the client's clock
+	Request protocol.Request // the request that was granted
+	Grant   protocol.Grant   // of the cohort
+	Began   time.Duration    // when it was granted, by the client's clock
 	Mode    modeBox
 	Entries entries
 	// Observed is the state of the hold for the observer. Package ledger does not use it.
@@ -61,7 +62,7 @@ type asks struct {
 // NewHold makes the hold of a grant. Its context is no child of the session's: revoke ends the
 // contexts of all holds of a session one directly after the other.
 func (l *Ledger) NewHold(
-	ctx context.Context, s *store.Session, k *Attempt, r *driver.Request, o Owner, g driver.Grant, m *cohort.Member,
+	ctx context.Context, s *store.Session, k *Attempt, r *protocol.Request, o Owner, g protocol.Grant, m *cohort.Member,
 ) *Hold {
 	h := &Hold{Attempt: k, In: s, Member: m, Owner: o, Request: *r, Grant: g, Began: l.config.Clock.Now()}
 	h.Entries.N = 1
@@ -81,14 +82,14 @@ func (h *Hold) Context() context.Context { return h.ctx }
 func (h *Hold) Fixed() bool { return h.Grant.Lease != 0 }
 
 // Held returns the hold as the database knows it.
-func (h *Hold) Held() driver.Held {
+func (h *Hold) Held() protocol.Held {
 	m := h.Mode.Load()
-	return driver.Held{Name: h.Name, Session: h.In.ID, Token: m.Last, Shared: m.Shared()}
+	return protocol.Held{Name: h.Name, Session: h.In.ID, Token: m.Last, Shared: m.Shared()}
 }
 
 // Event returns an event of the history about the hold.
-func (h *Hold) Event(kind, detail string) driver.Event {
-	return driver.Event{
+func (h *Hold) Event(kind, detail string) protocol.Event {
+	return protocol.Event{
 		Name: h.Name, Kind: kind, Session: h.In.ID, Token: h.Mode.Load().Token,
 		Host: h.Owner.Host, Thread: h.Owner.Thread, Detail: detail, Metadata: h.Request.Metadata,
 	}
@@ -158,7 +159,7 @@ func (h *Hold) Once() error {
 // Contradiction returns the reason why a request of the same owner cannot enter the hold, or nil:
 // the request has an option with which the hold was not acquired. An option that the request leaves
 // out contradicts nothing.
-func (h *Hold) Contradiction(r *driver.Request) error {
+func (h *Hold) Contradiction(r *protocol.Request) error {
 	differ := func(option string, asked, held any, none bool) error {
 		if none {
 			held = "none"

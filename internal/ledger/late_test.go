@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 	now := clock.Func(func() time.Duration { return 0 })
 	l := newLedger(t, now)
-	h := newHold(t, l, aliveSession(t, now), "a", driver.Grant{Token: 7})
+	h := newHold(t, l, aliveSession(t, now), "a", protocol.Grant{Token: 7})
 	l.Move(h.Attempt, Abandon)
 	if l.Rely(h, 0) || l.HeldBy("a") != nil {
 		t.Error("it is held")
@@ -27,12 +27,12 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	by := aliveSession(t, read)
 	l := newLedger(t, read)
 	now.Store(int64(by.Deadline() - 1))
-	if !l.Rely(newHold(t, l, by, "a", driver.Grant{Token: 1}), read()) {
+	if !l.Rely(newHold(t, l, by, "a", protocol.Grant{Token: 1}), read()) {
 		t.Error("a grant before the deadline is not held")
 	}
 	now.Store(int64(by.Deadline()))
 	require.NoError(t, by.Context().Err(), "the session has noticed by itself")
-	if l.Rely(newHold(t, l, by, "b", driver.Grant{Token: 2}), read()) {
+	if l.Rely(newHold(t, l, by, "b", protocol.Grant{Token: 2}), read()) {
 		t.Error("a grant after the deadline is held")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
@@ -17,7 +17,7 @@ func leased(t *testing.T, lease time.Duration) (*Ledger, *Hold) {
 	began := time.Now()
 	now := clock.Func(func() time.Duration { return time.Since(began) })
 	l := newLedger(t, now)
-	h := newHold(t, l, aliveSession(t, now), "a", driver.Grant{Token: 7, Lease: lease})
+	h := newHold(t, l, aliveSession(t, now), "a", protocol.Grant{Token: 7, Lease: lease})
 	if _, _, added := l.add(h, func() bool { l.watchLease(h, lease); return true }); !added {
 		t.Fatal("it is not held")
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -36,9 +36,9 @@ func newLedger(t testing.TB, now clock.Clock) *Ledger {
 }
 
 // newHold makes a hold of name n and attempt a, or of another one, that is not entered yet.
-func newHold(t testing.TB, l *Ledger, in *store.Session, attempt string, g driver.Grant) *Hold {
+func newHold(t testing.TB, l *Ledger, in *store.Session, attempt string, g protocol.Grant) *Hold {
 	k := l.Request("n", attempt)
-	return l.NewHold(t.Context(), in, k, &driver.Request{Name: "n"}, Owner{}, g, nil)
+	return l.NewHold(t.Context(), in, k, &protocol.Request{Name: "n"}, Owner{}, g, nil)
 }
 
 // ttl is so long that only the test looks at the clock while it runs.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Mode is how a hold is held in the database.
@@ -36,7 +36,7 @@ func (m *Mode) Vague() bool { return m.Doubt >= Unknown }
 func (m *Mode) Shared() bool { return m.Units > 0 }
 
 // permit reports whether the hold is of a semaphore's units, which are never entered again.
-func (m *Mode) permit() bool { return m.Units > 0 && m.Of != driver.Readers }
+func (m *Mode) permit() bool { return m.Units > 0 && m.Of != protocol.Readers }
 
 // modeBox has the mode of a hold. A goroutine that changes the mode locks the RWMutex; one that
 // relies on the mode share-locks it.

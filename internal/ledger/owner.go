@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/deadlock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Owner enters its locks again. Go does not tell goroutines apart, so an owner travels in the
@@ -169,6 +169,6 @@ func (w *Owners) Without(ctx context.Context) context.Context {
 }
 
 // Beside reports whether a request can be granted while the lock is held.
-func (e Enclosing) Beside(r *driver.Request) bool {
-	return r.Units > 0 && e.Units > 0 && r.Of == e.Of && (r.Of == driver.Readers || r.Units+e.Units <= r.Of)
+func (e Enclosing) Beside(r *protocol.Request) bool {
+	return r.Units > 0 && e.Units > 0 && r.Of == e.Of && (r.Of == protocol.Readers || r.Units+e.Units <= r.Of)
 }

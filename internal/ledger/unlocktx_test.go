@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // unlockable is a ledger with a hold, and what begins an UnlockTx of it.
 func unlockable(t *testing.T) (l *Ledger, h *Hold, begin func() (answered func(error))) {
 	still := clock.Func(func() time.Duration { return 0 })
 	l = newLedger(t, still)
-	h = newHold(t, l, aliveSession(t, still), "a", driver.Grant{Token: 7})
+	h = newHold(t, l, aliveSession(t, still), "a", protocol.Grant{Token: 7})
 	if !l.Rely(h, 0) {
 		t.Fatal("it is not held")
 	}
@@ -107,7 +107,7 @@ func TestAGrantAfterUnlockTxShowsItsCommit(t *testing.T) {
 	l, h, begin := unlockable(t)
 	begin()(nil)
 	_, shown := l.ReleasedTx(h)
-	next := newHold(t, l, h.In, "b", driver.Grant{Token: 8})
+	next := newHold(t, l, h.In, "b", protocol.Grant{Token: 8})
 	before, how, added := l.add(next, func() bool { return true })
 	if !added || before != h || !how.Released() {
 		t.Fatalf("%v, %v, %v: want the end of the one before, by a commit", before, how, added)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
@@ -20,7 +19,7 @@ type DB struct {
 	Mu          sync.Mutex // protects the fields below
 	Locks       Names
 	SessionRows map[string]*SessionRow
-	EventRows   []driver.Event
+	EventRows   []protocol.Event
 	RunRows     map[string][]*slots.Row      // by name
 	WatchRows   map[string]map[string]string // by name and watch: the session
 	Changed     chan struct{}                // closed, and made anew, by each transition of a name
@@ -112,4 +111,4 @@ func (d *DB) rowOf(h Holder) inspection.Row {
 }
 
 // shown returns a holder in the form of package driver.
-func (d *DB) shown(h Holder) driver.Holder { return d.rowOf(h).Holder() }
+func (d *DB) shown(h Holder) protocol.Holder { return d.rowOf(h).Holder() }

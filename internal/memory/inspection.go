@@ -109,6 +109,6 @@ func (l *Line) Unwatch(ctx context.Context, name, watch string) error {
 func (d *DB) stir(name string) {
 	watches := d.WatchRows[name]
 	for _, watch := range slices.Sorted(maps.Keys(watches)) {
-		d.tell(watches[watch], driver.Hint{Attempt: watch})
+		d.tell(watches[watch], protocol.Hint{Attempt: watch})
 	}
 }

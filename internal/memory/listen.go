@@ -3,17 +3,17 @@ package memory
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // listener is a session that listens.
 type listener struct {
 	line  *Line
-	hints []driver.Hint // the database's mutex protects them
+	hints []protocol.Hint // the database's mutex protects them
 	news  chan struct{}
 }
 
-func (l *Line) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (l *Line) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	own := &listener{line: l, news: make(chan struct{}, 1)}
 	cut, err := get(ctx, l, func() chan struct{} {
 		l.listeners[session] = own
@@ -56,7 +56,7 @@ func (l *Line) reason() error {
 }
 
 // tell sends a hint to a session that listens. A dead session gets none.
-func (d *DB) tell(session string, hint driver.Hint) {
+func (d *DB) tell(session string, hint protocol.Hint) {
 	to := d.listeners[session]
 	if to == nil || d.dead(session) {
 		return

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (l *Line) Record(ctx context.Context, events []driver.Event) error {
+func (l *Line) Record(ctx context.Context, events []protocol.Event) error {
 	return l.do(ctx, func() error {
 		for _, e := range events {
 			l.record(e)
@@ -18,14 +19,14 @@ func (l *Line) Record(ctx context.Context, events []driver.Event) error {
 	})
 }
 
-func (d *DB) record(e driver.Event) {
+func (d *DB) record(e protocol.Event) {
 	d.lastEvent++
 	e.ID, e.At = d.lastEvent, timeOf(d.Micros())
 	d.EventRows = append(d.EventRows, e)
 }
 
-func (l *Line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
-	return get(ctx, l, func() (events []driver.Event) {
+func (l *Line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]protocol.Event, error) {
+	return get(ctx, l, func() (events []protocol.Event) {
 		for _, e := range l.EventRows {
 			if e.ID > f.After && e.ID < f.Below() && (f.Name == "" || e.Name == f.Name) &&
 				(len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) {
@@ -41,7 +42,7 @@ func (l *Line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]d
 
 func (l *Line) EventsSince(ctx context.Context, since time.Time) (int64, error) {
 	return get(ctx, l, func() int64 {
-		i := slices.IndexFunc(l.EventRows, func(e driver.Event) bool { return !e.At.Before(since) })
+		i := slices.IndexFunc(l.EventRows, func(e protocol.Event) bool { return !e.At.Before(since) })
 		if i < 0 {
 			return math.MaxInt64
 		}

@@ -99,7 +99,7 @@ func (l *Line) DropGuards(context.Context, int) (int, error) { return 0, nil }
 func (l *Line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
 	return get(ctx, l, func() int {
 		before, events, runs := l.Micros()-micros(keep), 0, 0
-		l.EventRows = slices.DeleteFunc(l.EventRows, func(e driver.Event) bool {
+		l.EventRows = slices.DeleteFunc(l.EventRows, func(e protocol.Event) bool {
 			row, _ := l.Locks.Row(e.Name)
 			present := row.Session != "" && row.First <= e.Token && e.Token <= row.Last
 			gone := events < limit && e.At.UnixMicro() < before && !present
@@ -132,6 +132,6 @@ func (d *DB) Reap() {
 		for _, h := range d.Holders(name) {
 			_, _ = d.Apply(protocol.TakeOver("", name, d.shown(h))) // in memory nothing is busy
 		}
-		_, _ = d.Apply(protocol.TakeOver("", name, driver.Holder{}))
+		_, _ = d.Apply(protocol.TakeOver("", name, protocol.Holder{}))
 	}
 }

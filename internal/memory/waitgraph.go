@@ -61,7 +61,7 @@ func (g *graph) holders(name string) {
 // to and including its own; room is the number of units that may be in use for all of them to fit.
 func (g *graph) places(meant func(p protocol.Place) bool) {
 	for _, name := range g.DB.Locks.All() {
-		need, room, whole := 0, driver.Readers, false
+		need, room, whole := 0, protocol.Readers, false
 		for _, p := range g.DB.Locks.Places(name) {
 			if !g.alive(p.Session) {
 				continue

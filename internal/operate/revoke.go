@@ -27,7 +27,7 @@ func Ask(ctx context.Context, c *client.Client, name, reason string) error {
 	return c.Store().Inquire(ctx, func(ctx context.Context) error {
 		var asked protocol.Result
 		e := signed(c, name, history.Asked, reason)
-		err := withEvent(ctx, c, e, func(e driver.Event) (err error) {
+		err := withEvent(ctx, c, e, func(e protocol.Event) (err error) {
 			asked, err = c.Store().Do(ctx, protocol.Ask{Name: name, Reason: reason, Event: e})
 			return err
 		})
@@ -72,12 +72,12 @@ func Break(ctx context.Context, c *client.Client, name, reason string, tokens []
 type breach struct {
 	*client.Client
 	name, reason string
-	tokens       []int64        // of the holders to revoke; none: all holders
-	meant        []driver.Grant // the grants of those holders, as far as they were read
-	taken        map[int64]bool // the tokens that were revoked
-	doubted      map[int64]bool // by token: the answer was lost
-	rested       bool           // the cool-down of the name has to be ended
-	restOf       int64          // only the cool-down of this token; 0: any
+	tokens       []int64          // of the holders to revoke; none: all holders
+	meant        []protocol.Grant // the grants of those holders, as far as they were read
+	taken        map[int64]bool   // the tokens that were revoked
+	doubted      map[int64]bool   // by token: the answer was lost
+	rested       bool             // the cool-down of the name has to be ended
+	restOf       int64            // only the cool-down of this token; 0: any
 	// again: a transaction of the application's is in the way, or another member of a cohort has
 	// the lock.
 	again bool
@@ -128,14 +128,14 @@ func (b *breach) once(ctx context.Context) error {
 func (b *breach) choose(holders []driver.Participant) (chosen []driver.Participant) {
 	if len(b.tokens) == 0 && len(b.meant) == 0 {
 		for _, p := range holders {
-			b.meant = append(b.meant, driver.Grant{Token: p.Grant.Token})
+			b.meant = append(b.meant, protocol.Grant{Token: p.Grant.Token})
 		}
 	}
 	for _, p := range holders {
 		if slices.ContainsFunc(b.tokens, p.Grant.Has) {
 			b.meant = append(b.meant, p.Grant)
 		}
-		if slices.ContainsFunc(b.meant, func(g driver.Grant) bool { return g.Has(p.Grant.Token) }) {
+		if slices.ContainsFunc(b.meant, func(g protocol.Grant) bool { return g.Has(p.Grant.Token) }) {
 			chosen = append(chosen, p)
 		}
 	}
@@ -156,12 +156,12 @@ func (b *breach) rest(chosen []driver.Participant) {
 // them.
 func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error {
 	e := signed(b.Client, b.name, history.Broken, "its rest was ended: "+b.reason)
-	err := withEvent(ctx, b.Client, e, func(e driver.Event) error {
+	err := withEvent(ctx, b.Client, e, func(e protocol.Event) error {
 		_, err := b.Store().Do(ctx, protocol.EndRest{Name: b.name, Token: b.restOf, Event: e})
 		return err
 	})
 	if err == nil && free {
-		_, err = s.TakeOver(ctx, b.name, driver.Holder{})
+		_, err = s.TakeOver(ctx, b.name, protocol.Holder{})
 	}
 	if errors.Is(err, driver.ErrBusy) {
 		b.again = true
@@ -176,7 +176,7 @@ func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participan
 		b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
 	var taken protocol.Result
-	err := withEvent(ctx, b.Client, e, func(e driver.Event) (err error) {
+	err := withEvent(ctx, b.Client, e, func(e protocol.Event) (err error) {
 		taken, err = s.Do(ctx, protocol.Break(s.ID, b.name, p.Holder, e))
 		return err
 	})
@@ -202,21 +202,21 @@ func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participan
 // withEvent runs an act that writes an event in its own transaction. The history never decides
 // about an act: if the database refuses it, withEvent runs it without the event, and then writes
 // the event by itself.
-func withEvent(ctx context.Context, c *client.Client, e driver.Event, act func(e driver.Event) error) error {
+func withEvent(ctx context.Context, c *client.Client, e protocol.Event, act func(e protocol.Event) error) error {
 	err := act(e)
 	if !store.Refusal(err) && !(errors.Is(err, driver.ErrRefused) && errors.Is(err, driver.ErrUnavailable)) {
 		return err
 	}
-	if err := act(driver.Event{}); err != nil {
+	if err := act(protocol.Event{}); err != nil {
 		return err
 	}
-	if err := c.Store().Engine.Record(ctx, []driver.Event{e}); err != nil {
+	if err := c.Store().Engine.Record(ctx, []protocol.Event{e}); err != nil {
 		c.History().Lose(err)
 	}
 	return nil
 }
 
 // signed returns an event with this process as its cause.
-func signed(c *client.Client, name, kind, detail string) driver.Event {
-	return driver.Event{Name: name, Kind: kind, Host: c.Host(), Thread: fmt.Sprint(os.Getpid()), Detail: detail}
+func signed(c *client.Client, name, kind, detail string) protocol.Event {
+	return protocol.Event{Name: name, Kind: kind, Host: c.Host(), Thread: fmt.Sprint(os.Getpid()), Detail: detail}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // lineTimeout limits how long Listen waits for a reserved connection. A client begins to listen
@@ -51,7 +52,7 @@ func (s *Session) onLine(l *reserved) bool {
 
 // Listen is that of driver.Upkeep, on the connection of the session's heartbeats. It ends when the
 // heartbeats move to another connection.
-func (s *Session) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+func (s *Session) Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error {
 	on, err := s.awaitLine(ctx)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const interval = ttl / beatsPerTTL
@@ -52,7 +53,7 @@ func (l *wire) Heartbeat(ctx context.Context, session string, ttl time.Duration)
 	}
 }
 
-func (l *wire) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {
+func (l *wire) Listen(ctx context.Context, _ string, ready func(), _ func(protocol.Hint)) error {
 	ready()
 	l.set(func() { l.listens = true })
 	defer l.set(func() { l.listens = false })

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -150,7 +151,7 @@ func (s *server) OnSideConn(ctx context.Context, do func(ctx context.Context, up
 	return do(ctx, s)
 }
 
-func (s *server) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {
+func (s *server) Listen(ctx context.Context, _ string, ready func(), _ func(protocol.Hint)) error {
 	ready()
 	<-ctx.Done()
 	return ctx.Err()

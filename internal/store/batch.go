@@ -42,7 +42,7 @@ func (s *Session) runBatch(ops []protocol.Op) ([]outcome, error) {
 }
 
 // takeTogether takes a name in a batch.
-func (s *Session) takeTogether(ctx context.Context, r *driver.Request) (Answer, error) {
+func (s *Session) takeTogether(ctx context.Context, r *protocol.Request) (Answer, error) {
 	o, err := s.batch.Do(ctx, protocol.Take{Request: *r})
 	a := Answer{Outcome: o.Outcome, Grant: o.Grant, Asked: o.asked, Left: ResidueOf(err)}
 	if left := new(coalesce.Left); errors.As(err, &left) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -48,7 +47,7 @@ func TestTwoRequestsForOneNameShareNoStatement(t *testing.T) {
 			free = append(free, done)
 		}
 		for _, name := range []string{"n", "n", "m"} {
-			db.Go(func() { _, _ = s.Take(t.Context(), &driver.Request{Name: name}, true) })
+			db.Go(func() { _, _ = s.Take(t.Context(), &protocol.Request{Name: name}, true) })
 			synctest.Wait()
 		}
 		for _, done := range free {

@@ -20,7 +20,7 @@ type Session struct {
 	hub       *wait.Hub // the waiters of the session
 	cycles    *deadlock.Detector
 	batch     *coalesce.Coalescer[protocol.Op, outcome]
-	reclaimed func(name string, holder driver.Holder)
+	reclaimed func(name string, holder protocol.Holder)
 }
 
 // Over returns the reason why the session holds nothing any more, or nil.
@@ -43,7 +43,7 @@ func (s *Session) Cycles() *deadlock.Detector { return s.cycles }
 // Answer is the result of a request: a grant, or its residue.
 type Answer struct {
 	Outcome  protocol.Outcome
-	Grant    driver.Grant
+	Grant    protocol.Grant
 	Asked    time.Duration   // by the client's clock, before the statement that granted was sent
 	Left     Residue         // if the request failed
 	Answered <-chan struct{} // closed when the statement is answered; nil: it is not in flight
@@ -52,7 +52,7 @@ type Answer struct {
 // Take takes a name that is free. If together is true, a request for a whole name shares its
 // statement with the session's other goroutines, where some are in flight already. Such a statement
 // may leave out a name that is free.
-func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (Answer, error) {
+func (s *Session) Take(ctx context.Context, r *protocol.Request, together bool) (Answer, error) {
 	if together && r.Units == 0 {
 		free, alone := s.batch.Alone()
 		if !alone {
@@ -64,12 +64,12 @@ func (s *Session) Take(ctx context.Context, r *driver.Request, together bool) (A
 }
 
 // Join takes a name, or joins its queue.
-func (s *Session) Join(ctx context.Context, r *driver.Request) (Answer, error) {
+func (s *Session) Join(ctx context.Context, r *protocol.Request) (Answer, error) {
 	return answer(s.store.Run(ctx, protocol.Join{Request: *r}))
 }
 
 // Reenter takes over a lock of the same owner, which another session holds.
-func (s *Session) Reenter(ctx context.Context, r *driver.Request) (Answer, error) {
+func (s *Session) Reenter(ctx context.Context, r *protocol.Request) (Answer, error) {
 	return answer(s.store.Run(ctx, protocol.Reenter{Request: *r}))
 }
 
@@ -90,8 +90,8 @@ func (s *Session) Do(ctx context.Context, op protocol.Op) (protocol.Result, erro
 
 // Release releases a lock: if it has no waiters, together with the locks that the session's other
 // goroutines release at that moment. It returns false if the lock is not held.
-func (s *Session) Release(ctx context.Context, r driver.Removal) (left bool, err error) {
-	if r.Cause == driver.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
+func (s *Session) Release(ctx context.Context, r protocol.Removal) (left bool, err error) {
+	if r.Cause == protocol.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
 		free, alone := s.batch.Alone()
 		if alone {
 			defer free()
@@ -105,7 +105,7 @@ func (s *Session) Release(ctx context.Context, r driver.Removal) (left bool, err
 }
 
 // TakeOver takes a name from an expired holder; from none (the zero Holder) it hands the name on.
-func (s *Session) TakeOver(ctx context.Context, name string, holder driver.Holder) (protocol.Result, error) {
+func (s *Session) TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error) {
 	taken, err := s.Do(ctx, protocol.TakeOver(s.ID, name, holder))
 	if taken.Done() && holder.Grant.Token != 0 {
 		s.reclaimed(name, holder)
@@ -121,7 +121,7 @@ func (s *Session) SideConn(ctx context.Context, do func(ctx context.Context, up 
 
 // deliver answers the waiters of this client to which a statement has granted the lock. If the
 // answer was lost, the name is read.
-func (s *Session) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
+func (s *Session) deliver(name string, next []protocol.Handoff, asked time.Duration, err error) {
 	s.hub.Deliver(next, asked)
 	if err != nil && ResidueOf(err) == Unsure {
 		s.hub.Recheck(name)
@@ -136,11 +136,11 @@ type backend struct {
 }
 
 // Listen implements wait.Backend.
-func (b backend) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+func (b backend) Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error {
 	return b.in.Listen(ctx, ready, wake)
 }
 
 // TakeOver is as of wait.Backend.
-func (b backend) TakeOver(ctx context.Context, name string, holder driver.Holder) (protocol.Result, error) {
+func (b backend) TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error) {
 	return b.in.TakeOver(ctx, name, holder)
 }

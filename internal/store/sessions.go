@@ -36,11 +36,11 @@ type Hooks struct {
 	Unused  func() bool // reports that nothing is held, requested, or being undone
 	// Stray is that of wait.Config: it is called with the attempt of a hint that has no waiter.
 	Stray     func(attempt string)
-	Reclaimed func(name string, holder driver.Holder) // called when a lock was taken from an expired holder
-	Lost      func(s *Session)                        // called when a session has ended
-	First     func()                                  // called when the first session is open
-	Beaten    func(took time.Duration, err error)     // called after each heartbeat; nil: no observer
-	Listener  func(up bool, err error)                // called when the listener connects or fails; nil: no observer
+	Reclaimed func(name string, holder protocol.Holder) // called when a lock was taken from an expired holder
+	Lost      func(s *Session)                          // called when a session has ended
+	First     func()                                    // called when the first session is open
+	Beaten    func(took time.Duration, err error)       // called after each heartbeat; nil: no observer
+	Listener  func(up bool, err error)                  // called when the listener connects or fails; nil: no observer
 
 	// Opened is called with each session. It returns the function that is called after all locks of
 	// the session are lost. nil: nothing is called. For tests that move the clock.
@@ -307,8 +307,8 @@ func (m *Sessions) tryRemove(id string) error {
 	for _, has := range left {
 		r := protocol.Undo(id, has.Name, has.Attempt)
 		if has.Token != 0 { // a transaction that the lock guards may still be open
-			r = protocol.TakeOver("", has.Name, driver.Holder{
-				Session: id, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token},
+			r = protocol.TakeOver("", has.Name, protocol.Holder{
+				Session: id, Attempt: has.Attempt, Grant: protocol.Grant{Token: has.Token},
 			})
 		}
 		if _, given := m.store.Do(m.store.Tidying, r); given == nil { // the engine notifies the next holder

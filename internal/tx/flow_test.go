@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/assert"
@@ -43,17 +44,17 @@ func (s *script) step(what string) { s.steps = append(s.steps, what) }
 
 func (s *script) Exclusive() bool { return false }
 
-func (s *script) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error {
+func (s *script) MakeGuard(context.Context, protocol.Held, driver.OnSideConn) error {
 	s.step("MakeGuard")
 	return nil
 }
 
-func (s *script) Guard(context.Context, driver.Held, driver.OnSideConn) error {
+func (s *script) Guard(context.Context, protocol.Held, driver.OnSideConn) error {
 	s.step("Guard")
 	return nil
 }
 
-func (s *script) Release(context.Context, driver.Held, driver.Detachment, driver.OnSideConn) error {
+func (s *script) Release(context.Context, protocol.Held, protocol.Detachment, driver.OnSideConn) error {
 	s.step("Release")
 	return nil
 }
@@ -73,8 +74,8 @@ func (s *script) Lock(
 func (s *script) hold(ctx context.Context) *ledger.Hold {
 	s.grants++
 	k := s.Ledger.Request("n", string(rune('a'+s.grants)))
-	r := &driver.Request{Name: "n"}
-	h := s.Ledger.NewHold(ctx, s.session, k, r, ledger.Owner{}, driver.Grant{Token: s.grants}, nil)
+	r := &protocol.Request{Name: "n"}
+	h := s.Ledger.NewHold(ctx, s.session, k, r, ledger.Owner{}, protocol.Grant{Token: s.grants}, nil)
 	s.Ledger.Rely(h, 0)
 	return h
 }

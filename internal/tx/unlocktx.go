@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -27,7 +28,7 @@ func (t *Transactions) unlockTx(ctx context.Context, in driver.Tx, h *ledger.Hol
 		return err
 	}
 	defer done()
-	var d driver.Detachment
+	var d protocol.Detachment
 	if in.Exclusive() {
 		d = h.Member.SplitTx()
 	}

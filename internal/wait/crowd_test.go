@@ -25,21 +25,21 @@ func (c *crowd) Read(context.Context, string, []string, int) ([]driver.State, er
 	defer c.mu.Unlock()
 	s := driver.State{Name: "n", Waiters: 1, Queued: []string{"a"}, Sharing: c.left}
 	if c.left > 0 {
-		s.Holder = driver.Holder{Session: "dead", Units: 1, Left: -1, Grant: driver.Grant{Token: int64(c.left)}}
+		s.Holder = protocol.Holder{Session: "dead", Units: 1, Left: -1, Grant: protocol.Grant{Token: int64(c.left)}}
 	}
 	return []driver.State{s}, nil
 }
 
-func (c *crowd) TakeOver(context.Context, string, driver.Holder) (protocol.Result, error) {
+func (c *crowd) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left--; c.left <= 0 {
-		c.hub.Deliver([]driver.Handoff{{Session: me, Attempt: "a", Grant: driver.Grant{Token: 99}}}, 0)
+		c.hub.Deliver([]protocol.Handoff{{Session: me, Attempt: "a", Grant: protocol.Grant{Token: 99}}}, 0)
 	}
 	return protocol.Result{Outcome: protocol.Done}, nil
 }
 
-func (c *crowd) Listen(ctx context.Context, ready func(), _ func(driver.Hint)) error {
+func (c *crowd) Listen(ctx context.Context, ready func(), _ func(protocol.Hint)) error {
 	ready()
 	<-ctx.Done()
 	return ctx.Err()

@@ -48,9 +48,9 @@ const (
 type Backend interface {
 	// TakeOver takes a name from an expired holder; from none (the zero Holder) it hands the name
 	// on. It answers the waiters of the session that got the name.
-	TakeOver(ctx context.Context, name string, holder driver.Holder) (protocol.Result, error)
+	TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error)
 	Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error)
-	Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error
+	Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error
 }
 
 // Config is the same for all hubs of a client.
@@ -76,7 +76,7 @@ type Config struct {
 // Result is how a wait ended.
 type Result struct {
 	Granted bool // false: the attempt is in no queue any more and holds nothing
-	Grant   driver.Grant
+	Grant   protocol.Grant
 	Asked   time.Duration // by the hub's clock, before the statement that returned the grant was sent
 }
 
@@ -256,7 +256,7 @@ func (h *Hub) State(name string) (driver.State, bool) {
 
 // Deliver answers the waiters of this hub to which a statement of this process granted a lock,
 // without a look at the database. asked is the clock before that statement was sent.
-func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
+func (h *Hub) Deliver(next []protocol.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.unlock()
 	for _, n := range next {
@@ -267,7 +267,7 @@ func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
 }
 
 // grant answers the waiter of an attempt that was granted its lock. MUST be called with mu locked.
-func (h *Hub) grant(attempt string, grant driver.Grant, asked time.Duration) {
+func (h *Hub) grant(attempt string, grant protocol.Grant, asked time.Duration) {
 	if w := h.waiters[attempt]; w != nil {
 		h.answer(w, Result{Granted: true, Grant: grant, Asked: asked})
 	}
@@ -426,7 +426,7 @@ func (h *Hub) setListening(listening bool) {
 
 // heard handles a hint: one attempt was granted, or some attempt was. A hint that contains the
 // grant is the answer, because the commit that made the grant sent it.
-func (h *Hub) heard(hint driver.Hint) {
+func (h *Hub) heard(hint protocol.Hint) {
 	h.mu.Lock()
 	w := h.waiters[hint.Attempt]
 	switch {

@@ -33,7 +33,7 @@ type table struct {
 	mu       sync.Mutex
 	states   map[string]driver.State
 	broken   chan struct{}
-	hints    chan driver.Hint
+	hints    chan protocol.Hint
 	deaf     bool          // the engine can only be polled
 	slow     time.Duration // to connect; 0: 50 ms
 	looks    int
@@ -53,7 +53,7 @@ func (f *table) set(do func()) {
 func (f *table) queue(name string, left time.Duration, attempts ...string) {
 	f.set(func() {
 		f.states[name] = driver.State{Name: name, Waiters: len(attempts), Queued: attempts,
-			Holder: driver.Holder{Session: "other", Attempt: "theirs", Grant: driver.Grant{Token: 1}, Left: left}}
+			Holder: protocol.Holder{Session: "other", Attempt: "theirs", Grant: protocol.Grant{Token: 1}, Left: left}}
 	})
 }
 
@@ -64,9 +64,9 @@ func (f *table) grant(name, attempt string) {
 
 // held is the state of a name that an attempt of this session holds.
 func held(name, attempt string) driver.State {
-	grant := driver.Grant{Token: 2}
+	grant := protocol.Grant{Token: 2}
 	return driver.State{Name: name, Granted: []driver.OwnGrant{{Attempt: attempt, Grant: grant}},
-		Holder: driver.Holder{Session: me, Attempt: attempt, Grant: grant, Left: time.Minute}}
+		Holder: protocol.Holder{Session: me, Attempt: attempt, Grant: grant, Left: time.Minute}}
 }
 
 func (f *table) Read(ctx context.Context, _ string, names []string, waiters int) (states []driver.State, err error) {
@@ -85,7 +85,7 @@ func (f *table) Read(ctx context.Context, _ string, names []string, waiters int)
 	return states, nil
 }
 
-func (f *table) TakeOver(_ context.Context, name string, _ driver.Holder) (protocol.Result, error) {
+func (f *table) TakeOver(_ context.Context, name string, _ protocol.Holder) (protocol.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reclaims = append(f.reclaims, name)
@@ -93,13 +93,13 @@ func (f *table) TakeOver(_ context.Context, name string, _ driver.Holder) (proto
 		f.busy--
 		return protocol.Result{}, driver.ErrBusy
 	}
-	next := driver.Handoff{Session: me, Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
+	next := protocol.Handoff{Session: me, Attempt: f.states[name].Queued[0], Grant: protocol.Grant{Token: 2}}
 	f.states[name] = held(name, next.Attempt)
-	f.hub.Deliver([]driver.Handoff{next}, 0)
+	f.hub.Deliver([]protocol.Handoff{next}, 0)
 	return protocol.Result{Outcome: protocol.Done}, nil
 }
 
-func (f *table) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+func (f *table) Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error {
 	if f.deaf {
 		return driver.ErrUnsupported
 	}
@@ -126,7 +126,7 @@ func (f *table) Listen(ctx context.Context, ready func(), wake func(driver.Hint)
 var quiet = slog.New(slog.DiscardHandler)
 
 func room(t *testing.T, f *table) *Hub {
-	f.states, f.hints, f.broken = map[string]driver.State{}, make(chan driver.Hint), make(chan struct{})
+	f.states, f.hints, f.broken = map[string]driver.State{}, make(chan protocol.Hint), make(chan struct{})
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := New(ctx, f, me, Config{
@@ -163,7 +163,7 @@ func answered(w waiting) (Result, time.Duration) {
 }
 
 func TestAHintIsFollowedAtOnce(t *testing.T) {
-	for _, hint := range []driver.Hint{{Attempt: "a1"}, {}, {Attempt: "a1", Grant: driver.Grant{Token: 2}}} {
+	for _, hint := range []protocol.Hint{{Attempt: "a1"}, {}, {Attempt: "a1", Grant: protocol.Grant{Token: 2}}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &table{}
 			h := room(t, f)
@@ -240,7 +240,7 @@ type cannot struct {
 	because error
 }
 
-func (c cannot) Listen(context.Context, func(), func(driver.Hint)) error { return c.because }
+func (c cannot) Listen(context.Context, func(), func(protocol.Hint)) error { return c.because }
 
 // levels is what a log was told, by level.
 type levels struct {
@@ -288,7 +288,7 @@ type hoarse struct {
 	tries   []time.Time
 }
 
-func (f *hoarse) Listen(ctx context.Context, ready func(), wake func(driver.Hint)) error {
+func (f *hoarse) Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error {
 	if f.healed.Load() {
 		return f.table.Listen(ctx, ready, wake)
 	}
@@ -303,7 +303,7 @@ func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) 
 		driver.ErrCannotListen: relistenRarely, driver.ErrDeaf: relistenRarely,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &hoarse{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint),
+			f := &hoarse{table: &table{states: map[string]driver.State{}, hints: make(chan protocol.Hint),
 				broken: make(chan struct{})}, because: because}
 			log, began := levels{said: map[slog.Level]int{}}, time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -475,13 +475,13 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour, "a1")
 		w := h.enter("n", "a1")
-		h.Deliver([]driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
-		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
+		h.Deliver([]protocol.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
+		h.Deliver([]protocol.Handoff{{Session: me, Attempt: "a1", Grant: protocol.Grant{Token: 7}}}, 42)
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
 		early := h.add("n", "a2") // answered before its own statement has returned
-		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
+		h.Deliver([]protocol.Handoff{{Session: me, Attempt: "a2"}}, 0)
 		h.Queued(early.Waiter)
 		if r, took := answered(early); !r.Granted || took != 0 {
 			t.Errorf("%+v after %v", r, took)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // loop looks at names when they are due.
@@ -114,7 +115,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 // settle answers waiters from a state. before are the waiters that were queued before the statement
 // was sent. It returns the expired holders from which the name is to be taken; the zero Holder if
 // the name only has to be handed over.
-func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
+func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []protocol.Holder) {
 	h.mu.Lock()
 	defer h.unlock()
 	for _, own := range state.Granted {
@@ -148,7 +149,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if h.deaf {
 		wait = n.pollAfter(now)
 	}
-	for _, obstacle := range []driver.Holder{state.Holder, state.Head} {
+	for _, obstacle := range []protocol.Holder{state.Holder, state.Head} {
 		if obstacle.Session == "" {
 			continue
 		}
@@ -163,7 +164,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	// The name was released in a transaction of the application's, or its MinHold has elapsed: the
 	// first session that notices hands it over.
 	if state.Ready {
-		overdue = append(overdue, driver.Holder{})
+		overdue = append(overdue, protocol.Holder{})
 		wait = min(wait, slack)
 	}
 	if n.due != 0 { // 0: another hint came meanwhile
@@ -173,7 +174,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 }
 
 // reclaim takes a name from an expired holder. One session that does so suffices for all.
-func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
+func (h *Hub) reclaim(ctx context.Context, name string, holder protocol.Holder) {
 	taken, err := h.backend.TakeOver(ctx, name, holder)
 	switch {
 	case taken.Done():

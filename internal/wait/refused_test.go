@@ -29,7 +29,7 @@ func (d *denied) Read(ctx context.Context, session string, names []string, waite
 	return d.table.Read(ctx, session, names, waiters)
 }
 
-func (d *denied) TakeOver(context.Context, string, driver.Holder) (protocol.Result, error) {
+func (d *denied) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	d.takeovers++
 	return protocol.Result{}, errDenied
 }
@@ -38,7 +38,7 @@ func (d *denied) TakeOver(context.Context, string, driver.Holder) (protocol.Resu
 func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
 	for _, sees := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan driver.Hint),
+			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan protocol.Hint),
 				broken: make(chan struct{})}, sees: sees}
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())

@@ -101,32 +101,33 @@ func (w *world) expires(session string, want bool) {
 }
 
 // whole is a request for a name.
-func whole(name, session string) driver.Request {
-	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Patient: true}
+func whole(name, session string) protocol.Request {
+	return protocol.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(),
+		Patient: true}
 }
 
 // units is a request for units of a name.
-func units(name, session string, n, of int) driver.Request {
+func units(name, session string, n, of int) protocol.Request {
 	r := whole(name, session)
 	r.Units, r.Of = n, of
 	return r
 }
 
 // reader is a request to share a name.
-func reader(name, session string) driver.Request { return units(name, session, 1, driver.Readers) }
+func reader(name, session string) protocol.Request { return units(name, session, 1, protocol.Readers) }
 
 // take makes a request that is granted at once.
-func (w *world) take(r driver.Request) driver.Held {
+func (w *world) take(r protocol.Request) protocol.Held {
 	w.Helper()
 	taken, err := driver.Do(w.ctx, w.Backend, protocol.Take{Request: r})
 	if err != nil || !taken.Done() {
 		w.Fatalf("%+v: %+v, %v", r, taken, err)
 	}
-	return driver.Held{Name: r.Name, Session: r.Session, Token: taken.Grant.Token, Shared: r.Units > 0}
+	return protocol.Held{Name: r.Name, Session: r.Session, Token: taken.Grant.Token, Shared: r.Units > 0}
 }
 
 // queue makes a request that waits, and returns its attempt.
-func (w *world) queue(r driver.Request) string {
+func (w *world) queue(r protocol.Request) string {
 	w.Helper()
 	if joined, err := driver.Do(w.ctx, w.Backend, protocol.Join{Request: r}); err != nil ||
 		joined.Outcome != protocol.Queued {
@@ -136,7 +137,7 @@ func (w *world) queue(r driver.Request) string {
 }
 
 // release releases a lock, and compares which attempts are granted.
-func (w *world) release(h driver.Held, attempts ...string) []driver.Handoff {
+func (w *world) release(h protocol.Held, attempts ...string) []protocol.Handoff {
 	w.Helper()
 	next, err := drivertest.Release(w.ctx, w.Backend, h, true)
 	w.must(err)
@@ -146,7 +147,7 @@ func (w *world) release(h driver.Held, attempts ...string) []driver.Handoff {
 
 // takeOver takes a name from a holder or a place from a waiter, and compares whether that was done
 // and which attempts are granted.
-func (w *world) takeOver(name string, h driver.Holder, want bool, attempts ...string) {
+func (w *world) takeOver(name string, h protocol.Holder, want bool, attempts ...string) {
 	w.Helper()
 	next, taken, err := drivertest.TakeOver(w.ctx, w.Backend, "", name, h)
 	if err != nil || taken != want {
@@ -156,7 +157,7 @@ func (w *world) takeOver(name string, h driver.Holder, want bool, attempts ...st
 }
 
 // went compares which attempts were granted.
-func (w *world) went(next []driver.Handoff, attempts ...string) {
+func (w *world) went(next []protocol.Handoff, attempts ...string) {
 	w.Helper()
 	var got []string
 	for _, n := range next {

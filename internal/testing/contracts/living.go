@@ -62,7 +62,7 @@ func deaths(w *world) {
 			if n := w.look("", how).Waiters; n != 1 || places() != 1 {
 				w.Errorf("%d wait, as it is counted", n)
 			}
-			w.release(driver.Held{Name: how, Session: lives, Token: w.look("", how).Holder.Grant.Token})
+			w.release(protocol.Held{Name: how, Session: lives, Token: w.look("", how).Holder.Grant.Token})
 			assert.Equal(w, places(), 0, "of the dead are left in the queue")
 			h := w.look("", other).Holder
 			if h.Session != dead || h.Left > 0 {
@@ -109,7 +109,7 @@ func succession(w *world) {
 	next := w.queue(whole("n", b))
 	seen := w.look(b, "n").Holder
 	w.takeOver("n", seen, false)
-	w.takeOver("n", driver.Holder{}, false)
+	w.takeOver("n", protocol.Holder{}, false)
 	w.lapse(a)
 	w.beats(a, true) // between the look and the takeover
 	w.takeOver("n", seen, false)
@@ -267,7 +267,7 @@ func watches(w *world) {
 	watch(b, "5", 1) // too late
 	w.lapse(dead)
 	w.expires(dead, true)
-	led := driver.Held{Name: "n", Session: a, Token: w.take(whole("n", a)).Token}
+	led := protocol.Held{Name: "n", Session: a, Token: w.take(whole("n", a)).Token}
 	_, err := w.Backend.Run(w.ctx, protocol.Announce{Held: led})
 	w.must(err)
 	if n, err := w.Forget(w.ctx, -time.Hour, 10); err != nil || n != 1 {
@@ -284,12 +284,12 @@ func releaseOfAMember(w *world) {
 	cohort := whole("n", s)
 	cohort.Members = 3
 	grant := w.release(first, w.queue(cohort))[0].Grant
-	last := driver.Held{Name: "n", Session: s, Token: grant.Token}
-	member := driver.Detachment{Token: grant.First, Host: "h", Thread: "member"}
+	last := protocol.Held{Name: "n", Session: s, Token: grant.Token}
+	member := protocol.Detachment{Token: grant.First, Host: "h", Thread: "member"}
 	w.must(require.ErrOf(driver.Do(w.ctx, w.Backend, protocol.Detach{Held: last, Member: member})))
 	if removed, err := driver.Do(w.ctx, w.Backend, protocol.Release(last, false, false)); err != nil || removed.Done() {
 		w.Errorf("a release by the highest token: %+v, %v", removed, err)
 	}
-	w.release(driver.Held{Name: "n", Session: s, Token: grant.First})
+	w.release(protocol.Held{Name: "n", Session: s, Token: grant.First})
 	assert.Equal(w, w.look("", "n").Holder.Session, "", "after the release the holder is")
 }

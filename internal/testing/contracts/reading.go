@@ -96,7 +96,7 @@ func lookAtShares(w *world) {
 		w.Errorf("%+v: its session has expired", h)
 	}
 	w.take(reader("m", s))
-	if state := w.look(s, "m"); state.Capacity != driver.Readers {
+	if state := w.look(s, "m"); state.Capacity != protocol.Readers {
 		w.Errorf("%+v", state)
 	}
 	// The head fits where it does by what all state, itself included.
@@ -122,12 +122,12 @@ func lookAtARest(w *world) {
 	if state := w.look(s, "n"); state.Holder.Session != "" || state.Waiters != 1 || state.Ready || !about(state.Rest) {
 		w.Fatalf("%+v", state)
 	}
-	w.takeOver("n", driver.Holder{}, false)
+	w.takeOver("n", protocol.Holder{}, false)
 	w.exec("UPDATE dblock_locks SET rests_until = 1")
 	if state := w.look(s, "n"); !state.Ready || state.Rest > 0 {
 		w.Fatalf("%+v", state)
 	}
-	w.takeOver("n", driver.Holder{}, true, waiter)
+	w.takeOver("n", protocol.Holder{}, true, waiter)
 	if state := w.look(s, "n"); state.Ready || !about(state.Rest) {
 		w.Fatalf("the waiter's own rest: %+v", state)
 	}
@@ -222,7 +222,7 @@ func details(w *world) {
 	if d.Token != last.Token || d.Capacity != 5 || len(d.Holders) != 2 || len(d.Queue) != 0 {
 		w.Fatalf("%+v", d)
 	}
-	for i, want := range []driver.Request{one, two} {
+	for i, want := range []protocol.Request{one, two} {
 		h := d.Holders[i]
 		token := []int64{first.Token, last.Token}[i]
 		if h.Attempt != want.Attempt || h.Units != want.Units || h.Grant.Token != token || h.Asked != "why" ||
@@ -242,7 +242,7 @@ func details(w *world) {
 		w.Errorf("%+v", h)
 	}
 	if p := d.Queue[0]; p.Session != b || p.Attempt != waiting.Attempt || p.Units != 2 ||
-		p.Grant != (driver.Grant{}) ||
+		p.Grant != (protocol.Grant{}) ||
 		p.Metadata != waiting.Metadata || p.Left > 0 || !recent(p.Since) || d.Queue[1].Units != 0 {
 		w.Errorf("%+v", p)
 	}
@@ -303,7 +303,7 @@ func names(w *world) {
 }
 
 // by is a request of a thread.
-func by(r driver.Request, thread string) driver.Request {
+func by(r protocol.Request, thread string) protocol.Request {
 	r.Thread = thread
 	return r
 }
@@ -323,7 +323,7 @@ func (w *world) waits(attempts []string, want ...string) {
 		if p.Holds {
 			what = "holds"
 		}
-		if p.Capacity == driver.Readers {
+		if p.Capacity == protocol.Readers {
 			p.Capacity = -1
 		}
 		got = append(got, fmt.Sprintf("%s %s %s %d/%d", p.Thread, what, p.Name, p.Units, p.Capacity))
@@ -377,7 +377,7 @@ func needs(w *world) {
 	a, dead := w.session(), w.session()
 	w.take(by(units("n", a, 5, 5), "holder"))
 	var attempts []string
-	for i, r := range []driver.Request{
+	for i, r := range []protocol.Request{
 		units("n", a, 2, 5), units("n", a, 1, 5), units("n", dead, 3, 5), units("n", a, 1, 5),
 		whole("n", dead), units("n", a, 1, 5), whole("n", a), units("n", a, 1, 5),
 	} {

@@ -22,9 +22,9 @@ var recording = []test{
 }
 
 func events(w *world) {
-	var all []driver.Event
+	var all []protocol.Event
 	for i := range 6 {
-		all = append(all, driver.Event{
+		all = append(all, protocol.Event{
 			Name: fmt.Sprintf("n%d", i%2), Kind: []string{"granted", "released",
 				"lost"}[i%3], Token: int64(i), Session: "s",
 			Host: "hôte", Thread: "t", Detail: "d 'x'", Metadata: `{"k":"v"}`,
@@ -79,9 +79,9 @@ func events(w *world) {
 func told(w *world) {
 	s := w.session()
 	held := w.take(whole("n", s))
-	announce := func(h driver.Held, want error) {
+	announce := func(h protocol.Held, want error) {
 		w.Helper()
-		event := driver.Event{Name: h.Name, Kind: "elected", Token: h.Token}
+		event := protocol.Event{Name: h.Name, Kind: "elected", Token: h.Token}
 		_, err := driver.Do(w.ctx, w.Backend, protocol.Announce{Held: h, Event: event})
 		assert.ErrorIs(w, err, want)
 	}
@@ -89,11 +89,11 @@ func told(w *world) {
 	stale := held
 	stale.Token--
 	announce(stale, driver.ErrNotHeld)
-	announce(driver.Held{Name: "m", Session: s, Token: held.Token}, driver.ErrNotHeld)
-	broken := driver.Event{Name: "n", Kind: "broken", Token: held.Token, Session: s, Detail: "why"}
+	announce(protocol.Held{Name: "m", Session: s, Token: held.Token}, driver.ErrNotHeld)
+	broken := protocol.Event{Name: "n", Kind: "broken", Token: held.Token, Session: s, Detail: "why"}
 	for _, want := range []bool{true, false} {
-		if _, taken, err := drivertest.Break(w.ctx, w.Backend, s, "n", driver.Holder{Session: s,
-			Grant: driver.Grant{Token: held.Token}}, broken); err != nil || taken != want {
+		if _, taken, err := drivertest.Break(w.ctx, w.Backend, s, "n", protocol.Holder{Session: s,
+			Grant: protocol.Grant{Token: held.Token}}, broken); err != nil || taken != want {
 			w.Fatal(taken, err)
 		}
 	}
@@ -195,9 +195,9 @@ func oldRecords(w *world) {
 	w.must(err)
 	grant := taken.Grant
 	for token := grant.First - 1; token <= grant.Token+1; token++ {
-		w.must(w.Record(w.ctx, []driver.Event{{Name: "n", Kind: "note", Token: token, Session: s}}))
+		w.must(w.Record(w.ctx, []protocol.Event{{Name: "n", Kind: "note", Token: token, Session: s}}))
 	}
-	w.must(w.Record(w.ctx, []driver.Event{{Name: "fresh", Kind: "note"}}))
+	w.must(w.Record(w.ctx, []protocol.Event{{Name: "fresh", Kind: "note"}}))
 	w.exec("UPDATE dblock_events SET at = 1 WHERE name = 'n'")
 	purged(1, 1)
 	purged(10, 1)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var sweeping = []test{
@@ -16,7 +16,7 @@ var sweeping = []test{
 
 func overdue(w *world) {
 	a, b := w.session(), w.session()
-	for _, r := range []driver.Request{whole("n", a), units("n", a, 1, 2)} {
+	for _, r := range []protocol.Request{whole("n", a), units("n", a, 1, 2)} {
 		r.Name, r.Lease = fmt.Sprint("n", r.Units), time.Hour
 		w.take(r)
 		next := w.queue(units(r.Name, b, 2, 2))

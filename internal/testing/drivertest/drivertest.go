@@ -9,25 +9,25 @@ import (
 )
 
 // Take runs protocol.Take.
-func Take(ctx context.Context, b driver.Names, r driver.Request) (driver.Grant, bool, error) {
+func Take(ctx context.Context, b driver.Names, r protocol.Request) (protocol.Grant, bool, error) {
 	result, err := driver.Do(ctx, b, protocol.Take{Request: r})
 	return result.Grant, result.Done(), err
 }
 
 // Join runs protocol.Join.
-func Join(ctx context.Context, b driver.Names, r driver.Request) (driver.Grant, protocol.Outcome, error) {
+func Join(ctx context.Context, b driver.Names, r protocol.Request) (protocol.Grant, protocol.Outcome, error) {
 	result, err := driver.Do(ctx, b, protocol.Join{Request: r})
 	return result.Grant, result.Outcome, err
 }
 
 // Remove runs a removal.
-func Remove(ctx context.Context, b driver.Names, r driver.Removal) ([]driver.Handoff, bool, error) {
+func Remove(ctx context.Context, b driver.Names, r protocol.Removal) ([]protocol.Handoff, bool, error) {
 	result, err := driver.Do(ctx, b, r)
 	return result.Next, result.Done(), err
 }
 
 // Release releases a lock as its holder does. ErrNotHeld.
-func Release(ctx context.Context, b driver.Names, h driver.Held, contended bool) ([]driver.Handoff, error) {
+func Release(ctx context.Context, b driver.Names, h protocol.Held, contended bool) ([]protocol.Handoff, error) {
 	next, left, err := Remove(ctx, b, protocol.Release(h, contended, false))
 	if err == nil && !left {
 		err = driver.ErrNotHeld
@@ -36,27 +36,29 @@ func Release(ctx context.Context, b driver.Names, h driver.Held, contended bool)
 }
 
 // Undo gives an attempt up.
-func Undo(ctx context.Context, b driver.Names, session, name, attempt string) ([]driver.Handoff, error) {
+func Undo(ctx context.Context, b driver.Names, session, name, attempt string) ([]protocol.Handoff, error) {
 	next, _, err := Remove(ctx, b, protocol.Undo(session, name, attempt))
 	return next, err
 }
 
 // TakeOver takes a name from a holder that has expired.
-func TakeOver(ctx context.Context, b driver.Names, self, name string, h driver.Holder) ([]driver.Handoff, bool, error) {
+func TakeOver(
+	ctx context.Context, b driver.Names, self, name string, h protocol.Holder,
+) ([]protocol.Handoff, bool, error) {
 	return Remove(ctx, b, protocol.TakeOver(self, name, h))
 }
 
 // Break takes a name from a holder that lives.
 func Break(
-	ctx context.Context, b driver.Names, self, name string, h driver.Holder, e driver.Event,
-) ([]driver.Handoff, bool, error) {
+	ctx context.Context, b driver.Names, self, name string, h protocol.Holder, e protocol.Event,
+) ([]protocol.Handoff, bool, error) {
 	return Remove(ctx, b, protocol.Break(self, name, h, e))
 }
 
 // Batch takes and releases locks in one batch. The grant of a name that was not taken has no token.
 func Batch(
-	ctx context.Context, b driver.Names, takes []driver.Request, releases []driver.Held,
-) (grants []driver.Grant, released []bool, err error) {
+	ctx context.Context, b driver.Names, takes []protocol.Request, releases []protocol.Held,
+) (grants []protocol.Grant, released []bool, err error) {
 	var ops []protocol.Op
 	for _, r := range takes {
 		ops = append(ops, protocol.Take{Request: r})
@@ -65,7 +67,8 @@ func Batch(
 		ops = append(ops, protocol.Release(h, false, false))
 	}
 	if len(ops) == 1 { // an op alone is no batch
-		ops = append(ops, protocol.Release(driver.Held{Name: "no such name", Session: "none", Token: 1}, false, false))
+		ops = append(ops, protocol.Release(protocol.Held{Name: "no such name", Session: "none", Token: 1}, false,
+			false))
 	}
 	results, err := b.Run(ctx, ops...)
 	if err != nil {
@@ -81,7 +84,7 @@ func Batch(
 }
 
 // ReleaseAll releases the locks without waiters in one batch, and returns the others.
-func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest []driver.Held, err error) {
+func ReleaseAll(ctx context.Context, b driver.Names, held []protocol.Held) (rest []protocol.Held, err error) {
 	_, released, err := Batch(ctx, b, nil, held)
 	for i, done := range released {
 		if !done {
@@ -116,7 +119,7 @@ func (f Func) Run(n *protocol.Name) (protocol.Result, error) {
 }
 
 // Listen listens on a connection for the heartbeats of a session that it opens for that.
-func Listen(ctx context.Context, b driver.Backend, session string, ready func(), wake func(driver.Hint)) error {
+func Listen(ctx context.Context, b driver.Backend, session string, ready func(), wake func(protocol.Hint)) error {
 	up, err := b.Upkeep(ctx, session)
 	if err != nil {
 		return err

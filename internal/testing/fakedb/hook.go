@@ -30,8 +30,8 @@ type Call struct {
 	Rows    int               // of a list, after Do: how many
 	Alive   bool              // of Heartbeat and Beat: the answer
 
-	Ready func()                          // of Listen: called when nothing is missed any more; nil: nothing
-	Hear  func(h driver.Hint) driver.Hint // of Listen: changes what is heard; nil: nothing changes
+	Ready func()                              // of Listen: called when nothing is missed any more; nil: nothing
+	Hear  func(h protocol.Hint) protocol.Hint // of Listen: changes what is heard; nil: nothing changes
 
 	do func(ctx context.Context, c *Call) error
 }
@@ -66,13 +66,13 @@ func (c *Call) Moves() bool {
 func (c *Call) Beats() bool { return c.Method == "Heartbeat" || c.Method == "Beat" }
 
 // Taken is the request of a Take that is done, after Do.
-func (c *Call) Taken() (r driver.Request, done bool) {
+func (c *Call) Taken() (r protocol.Request, done bool) {
 	take, is := c.Op().(protocol.Take)
 	return take.Request, is && len(c.Results) == 1 && c.Results[0].Done()
 }
 
 // Grant has a request by itself be granted.
-func (c *Call) Grant(g driver.Grant) {
+func (c *Call) Grant(g protocol.Grant) {
 	c.Results = []protocol.Result{{Outcome: protocol.Done, Grant: g}}
 }
 

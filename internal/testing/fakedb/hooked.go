@@ -135,14 +135,14 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	return beat(ctx, u.hook, Call{Method: "Heartbeat", Session: session}, ttl, u.Upkeep.Heartbeat)
 }
 
-func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	c := Call{Method: "Listen", Session: session, do: func(ctx context.Context, c *Call) error {
 		return u.Upkeep.Listen(ctx, session, func() {
 			if c.Ready != nil {
 				c.Ready()
 			}
 			ready()
-		}, func(h driver.Hint) {
+		}, func(h protocol.Hint) {
 			if c.Hear != nil {
 				h = c.Hear(h)
 			}
@@ -191,14 +191,14 @@ func (h hooked) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait
 	return c.Waits, nil
 }
 
-func (h hooked) Record(ctx context.Context, events []driver.Event) error {
+func (h hooked) Record(ctx context.Context, events []protocol.Event) error {
 	return run(ctx, h.hook, Call{Method: "Record"}, func(ctx context.Context) error {
 		return h.Backend.Record(ctx, events)
 	})
 }
 
-func (h hooked) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
-	return list(ctx, h.hook, Call{Method: "Events"}, func(ctx context.Context) ([]driver.Event, error) {
+func (h hooked) Events(ctx context.Context, f driver.EventFilter, limit int) ([]protocol.Event, error) {
+	return list(ctx, h.hook, Call{Method: "Events"}, func(ctx context.Context) ([]protocol.Event, error) {
 		return h.Backend.Events(ctx, f, limit)
 	})
 }

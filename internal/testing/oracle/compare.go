@@ -68,7 +68,7 @@ func (c *comparison) results(name string, got protocol.Result, err error, want p
 }
 
 // grants compares two grants.
-func (c *comparison) grants(name string, got, want driver.Grant) {
+func (c *comparison) grants(name string, got, want protocol.Grant) {
 	c.Helper()
 	if !c.tokens[name].match(got.First, want.First) || !c.tokens[name].match(got.Token, want.Token) ||
 		got.Token-got.First != want.Token-want.First ||

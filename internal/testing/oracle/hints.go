@@ -40,7 +40,7 @@ func (c *comparison) listen(session string) {
 			return
 		}
 		defer up.Close()
-		_ = up.Listen(c.ctx, session, func() { close(ready) }, func(h driver.Hint) {
+		_ = up.Listen(c.ctx, session, func() { close(ready) }, func(h protocol.Hint) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.heard[h.Attempt] = true

@@ -18,9 +18,9 @@ import (
 type double struct {
 	memory.Names
 	ends map[string]int64 // of sessions
-	told func(session string, h driver.Hint)
+	told func(session string, h protocol.Hint)
 
-	take   func(n *protocol.Name, r driver.Request, g driver.Grant)
+	take   func(n *protocol.Name, r protocol.Request, g protocol.Grant)
 	join   func(n *protocol.Name)
 	remove func(result *protocol.Result)
 	change func(n *protocol.Name, before protocol.Row)
@@ -57,9 +57,9 @@ func (d *double) Upkeep(context.Context, string) (driver.Upkeep, error) {
 
 func (hearing) Close() error { return nil }
 
-func (d hearing) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+func (d hearing) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	before := d.told
-	d.told = func(to string, h driver.Hint) {
+	d.told = func(to string, h protocol.Hint) {
 		if before != nil {
 			before(to, h)
 		}
@@ -139,11 +139,11 @@ func (r *recorder) Fatalf(format string, args ...any) {
 func TestAWrongShortWayIsSeen(t *testing.T) {
 	for name, fault := range map[string]func(d *double){
 		"a token below the clock": func(d *double) {
-			d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.First, n.Last, n.Token = 7, 7, 7 }
+			d.take = func(n *protocol.Name, _ protocol.Request, _ protocol.Grant) { n.First, n.Last, n.Token = 7, 7, 7 }
 		},
 		"a token given twice": func(d *double) {
 			last := map[string]int64{}
-			d.take = func(n *protocol.Name, r driver.Request, g driver.Grant) {
+			d.take = func(n *protocol.Name, r protocol.Request, g protocol.Grant) {
 				if before := last[r.Name]; before != 0 && r.Units == 0 {
 					n.First, n.Last, n.Token = before, before, before
 				}
@@ -151,17 +151,17 @@ func TestAWrongShortWayIsSeen(t *testing.T) {
 			}
 		},
 		"a cohort of one": func(d *double) {
-			d.take = func(n *protocol.Name, r driver.Request, _ driver.Grant) {
+			d.take = func(n *protocol.Name, r protocol.Request, _ protocol.Grant) {
 				if r.Members > 1 {
 					n.Last, n.Token = n.First, n.First
 				}
 			}
 		},
 		"a lease forgotten": func(d *double) {
-			d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Ends = 0 }
+			d.take = func(n *protocol.Name, _ protocol.Request, _ protocol.Grant) { n.Ends = 0 }
 		},
 		"a rest forgotten": func(d *double) {
-			d.take = func(n *protocol.Name, _ driver.Request, _ driver.Grant) { n.Rests = 0 }
+			d.take = func(n *protocol.Name, _ protocol.Request, _ protocol.Grant) { n.Rests = 0 }
 		},
 		"a place that counts once": func(d *double) {
 			d.join = func(n *protocol.Name) {

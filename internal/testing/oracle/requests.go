@@ -50,8 +50,8 @@ func (c *comparison) duration() time.Duration {
 }
 
 // asks is a request for a name.
-func (c *comparison) asks(name string) driver.Request {
-	r := driver.Request{
+func (c *comparison) asks(name string) protocol.Request {
+	r := protocol.Request{
 		Name: name, Session: c.session(), Host: fmt.Sprintf("host%d", c.IntN(2)), Thread: fmt.Sprintf("thread%d",
 			c.IntN(2)),
 		Attempt: crand.Text(), Patient: true,
@@ -62,7 +62,7 @@ func (c *comparison) asks(name string) driver.Request {
 		r.Members = 1 + c.IntN(4)
 		return r
 	case kind == 1:
-		r.Units, r.Of = 1, driver.Readers
+		r.Units, r.Of = 1, protocol.Readers
 	case kind == 2:
 		r.Of = 3 + c.IntN(2)
 		r.Units = 1 + c.IntN(r.Of)
@@ -103,7 +103,7 @@ func (c *comparison) join(name string) {
 	c.joins(c.asks(name))
 }
 
-func (c *comparison) joins(r driver.Request) {
+func (c *comparison) joins(r protocol.Request) {
 	c.Helper()
 	c.either(func(bool) protocol.Op { return protocol.Join{Request: r} })
 }
@@ -163,7 +163,7 @@ func (c *comparison) token(name string, mem int64, mine bool) int64 {
 func (c *comparison) pass(name string) {
 	c.Helper()
 	for range 3 {
-		c.joins(driver.Request{Name: name, Session: c.session(), Attempt: crand.Text(), Members: 1 + c.IntN(3),
+		c.joins(protocol.Request{Name: name, Session: c.session(), Attempt: crand.Text(), Members: 1 + c.IntN(3),
 			Patient: true})
 	}
 	for range 3 {
@@ -177,8 +177,8 @@ func (c *comparison) pass(name string) {
 // and that somebody waits for, and a release with a token or a session that is not the holder's.
 func (c *comparison) edges(name string) {
 	c.Helper()
-	whole := func(session string) driver.Request {
-		return driver.Request{Name: name, Session: session, Attempt: crand.Text(), Patient: true}
+	whole := func(session string) protocol.Request {
+		return protocol.Request{Name: name, Session: session, Attempt: crand.Text(), Patient: true}
 	}
 	holder, other := c.sessions[0], c.sessions[1]
 	r := whole(holder)
@@ -189,7 +189,7 @@ func (c *comparison) edges(name string) {
 	row, _ := c.memory.Row(name)
 	c.removes(name, held{session: holder, token: row.Last}, protocol.ByHolder, false, false)
 	c.run(func(bool) protocol.Op {
-		return protocol.EndRest{Name: name, Event: driver.Event{Name: name, Kind: "asked", Session: holder}}
+		return protocol.EndRest{Name: name, Event: protocol.Event{Name: name, Kind: "asked", Session: holder}}
 	})
 	take := whole(holder)
 	c.run(func(bool) protocol.Op { return protocol.Take{Request: take} })
@@ -211,16 +211,16 @@ func (c *comparison) remove(name string) {
 func (c *comparison) removes(name string, h held, cause protocol.Cause, contended, guarded bool) {
 	c.Helper()
 	self := c.session()
-	event := driver.Event{Name: name, Kind: "broken", Session: self}
+	event := protocol.Event{Name: name, Kind: "broken", Session: self}
 	c.either(func(mine bool) protocol.Op {
 		token := c.token(name, h.token, mine)
-		holder := driver.Holder{Session: h.session, Attempt: h.attempt, Grant: driver.Grant{Token: token}}
+		holder := protocol.Holder{Session: h.session, Attempt: h.attempt, Grant: protocol.Grant{Token: token}}
 		if h.over {
 			holder.Grant.Lease = -1
 		}
 		switch cause {
 		case protocol.ByHolder:
-			held := driver.Held{Name: name, Session: h.session, Token: token, Shared: h.shared}
+			held := protocol.Held{Name: name, Session: h.session, Token: token, Shared: h.shared}
 			return protocol.Release(held, contended, guarded)
 		case protocol.ByAttempt:
 			return protocol.Undo(h.session, name, h.attempt)
@@ -229,7 +229,7 @@ func (c *comparison) removes(name string, h held, cause protocol.Cause, contende
 		case protocol.ByForce:
 			return protocol.Break(self, name, holder, event)
 		}
-		return protocol.TakeOver(self, name, driver.Holder{})
+		return protocol.TakeOver(self, name, protocol.Holder{})
 	})
 }
 
@@ -237,14 +237,14 @@ func (c *comparison) removes(name string, h held, cause protocol.Cause, contende
 func (c *comparison) convert(name string) {
 	c.Helper()
 	h, r := c.some(name), c.asks(name)
-	event, d := driver.Event{Name: name, Kind: "asked", Session: h.session}, c.duration()
+	event, d := protocol.Event{Name: name, Kind: "asked", Session: h.session}, c.duration()
 	by, member := int64(c.IntN(7200)-3600)*1e6, h.first+c.Int64N(h.token-h.first+1)
 	kind, members, all := c.IntN(10), c.IntN(int(h.token-member)+1), c.chance(2)
 	if kind == 7 && h.host != "" {
 		r.Host, r.Thread = h.host, h.thread
 	}
 	op := func(mine bool) protocol.Op {
-		lock := driver.Held{Name: name, Session: h.session, Token: c.token(name, h.token, mine), Shared: h.shared}
+		lock := protocol.Held{Name: name, Session: h.session, Token: c.token(name, h.token, mine), Shared: h.shared}
 		switch kind {
 		case 0:
 			return protocol.Extend{Held: lock, For: d}
@@ -255,9 +255,11 @@ func (c *comparison) convert(name string) {
 		case 3:
 			return protocol.Raise{Held: lock, To: lock.Token + by}
 		case 4:
-			behind := driver.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt, Patient: true}
+			behind := protocol.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt,
+				Patient: true}
 			behind.Members = members // those behind it that still wait
-			d := driver.Detachment{Token: lock.Token - (h.token - member), Host: "member", Thread: "t", Behind: behind}
+			d := protocol.Detachment{Token: lock.Token - (h.token - member), Host: "member", Thread: "t",
+				Behind: behind}
 			return protocol.Detach{Held: lock, Member: d}
 		case 5:
 			return protocol.Ask{Name: name, Reason: "please", Event: event}
@@ -272,7 +274,7 @@ func (c *comparison) convert(name string) {
 		case 8:
 			return protocol.Announce{Held: lock, Event: event}
 		}
-		to := driver.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
+		to := protocol.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
 		return protocol.Move{Held: lock, To: to, Self: h.session}
 	}
 	c.doing = fmt.Sprintf("%T %+v of %+v", op(false), op(false), h)
@@ -288,7 +290,7 @@ func (c *comparison) batch() {
 	var ops, mine []protocol.Op // mine: with tokens of the memory
 	for _, name := range c.names {
 		if h := c.some(name); !h.queue && h.token != 0 && c.chance(2) {
-			lock := driver.Held{Name: name, Session: h.session, Token: h.token, Shared: h.shared}
+			lock := protocol.Held{Name: name, Session: h.session, Token: h.token, Shared: h.shared}
 			mine = append(mine, protocol.Release(lock, false, false))
 			lock.Token = c.token(name, h.token, false)
 			ops = append(ops, protocol.Release(lock, false, false))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/client"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var errHeld = errors.New("it is held")
@@ -133,7 +133,8 @@ func (a *actor) acquire(wait bool) {
 func (a *actor) ask(ctx context.Context, metadata string, wait bool) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	go func() {
-		l, err := a.m.client.Acquire(ctx, &client.Want{Request: driver.Request{Name: a.want, Metadata: metadata}}, wait)
+		l, err := a.m.client.Acquire(ctx, &client.Want{Request: protocol.Request{Name: a.want, Metadata: metadata}},
+			wait)
 		late := err == nil && l.Context().Err() == nil && !l.Until().After(time.Now())
 		a.m.world.finish(func() { a.acquired(l, err, late) })
 	}()

@@ -33,7 +33,7 @@ func (s *statement) String() string { return s.m.String() + " " + s.kind + " " +
 // about is what a statement is about.
 type about struct {
 	name     string
-	requests []driver.Request
+	requests []protocol.Request
 	attempts []string
 	token    int64
 	tx       *transaction // that it is made in; nil: in none
@@ -197,13 +197,13 @@ type listener struct {
 	session   string
 	heard     chan func() error // what arrives, for the goroutine of Listen
 	ready     func()
-	wake      func(driver.Hint)
-	connected bool          // it has connected
-	over      bool          // it was cut, or nobody listens any more
-	hints     []driver.Hint // on the way
+	wake      func(protocol.Hint)
+	connected bool            // it has connected
+	over      bool            // it was cut, or nobody listens any more
+	hints     []protocol.Hint // on the way
 }
 
-func (e upkeep) Listen(ctx context.Context, id string, ready func(), wake func(driver.Hint)) error {
+func (e upkeep) Listen(ctx context.Context, id string, ready func(), wake func(protocol.Hint)) error {
 	l := &listener{m: e.m, session: id, heard: make(chan func() error, 1), ready: ready, wake: wake}
 	e.m.world.listen(l)
 	defer e.m.world.unlisten(l)

@@ -39,7 +39,7 @@ type grant struct {
 type breach struct {
 	name    string
 	attempt string // of the row
-	driver.Grant
+	protocol.Grant
 	known bool // the client has told one of its holders
 }
 
@@ -86,7 +86,7 @@ func (j *journal) changed(before, row protocol.Row, changes protocol.Changes) {
 			j.granted(row, token)
 		}
 		if row.First < row.Last {
-			j.cohorts = append(j.cohorts, breach{name: row.Name, Grant: driver.Grant{First: row.First,
+			j.cohorts = append(j.cohorts, breach{name: row.Name, Grant: protocol.Grant{First: row.First,
 				Token: row.Last}})
 		}
 	}
@@ -110,11 +110,11 @@ func (j *journal) granted(row protocol.Row, token int64) {
 }
 
 // removed looks at what leaves a name, whose attempt was the row's. The tables call it.
-func (j *journal) removed(n *protocol.Name, r driver.Removal, attempt string) {
+func (j *journal) removed(n *protocol.Name, r protocol.Removal, attempt string) {
 	switch r.Cause {
-	case driver.ByForce:
+	case protocol.ByForce:
 		j.broken(n.Row, r, attempt)
-	case driver.ByAttempt:
+	case protocol.ByAttempt:
 		for _, a := range j.world.actors {
 			if a.believes() && a.hold != nil && a.hold.attempt == r.Attempt {
 				j.world.fail("what %s believes in is given back", a)
@@ -125,8 +125,8 @@ func (j *journal) removed(n *protocol.Name, r driver.Removal, attempt string) {
 
 // broken notes what a Break takes, and looks whether that has one of its tokens, or is left of a
 // cohort that had.
-func (j *journal) broken(row protocol.Row, r driver.Removal, attempt string) {
-	b := &breach{name: r.Name, attempt: attempt, Grant: driver.Grant{First: r.Token, Token: r.Token}}
+func (j *journal) broken(row protocol.Row, r protocol.Removal, attempt string) {
+	b := &breach{name: r.Name, attempt: attempt, Grant: protocol.Grant{First: r.Token, Token: r.Token}}
 	if row.Last == r.Token {
 		b.First = row.First
 	}
@@ -212,7 +212,7 @@ func (j *journal) moved(a *actor) {
 }
 
 // guarded looks at the commit of a transaction that guards a hold.
-func (j *journal) guarded(h driver.Held, token int64) {
+func (j *journal) guarded(h protocol.Held, token int64) {
 	if j.latest[h.Name] > token {
 		j.world.fail("a transaction that was guarded with token %d of %s commits after token %d has begun", token,
 			h.Name, j.latest[h.Name])

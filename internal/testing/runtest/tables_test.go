@@ -16,7 +16,7 @@ type tables struct {
 	guards    map[string]map[*transaction]bool // by attempt: the open ones that guard its hold
 	seized    map[string]bool                  // by attempt: no guard of its hold begins any more
 	journal   *journal
-	notify    func(session string, h driver.Hint)
+	notify    func(session string, h protocol.Hint)
 	freeByTx  bool // UnlockTx leaves the name free with its queue, for TakeOver
 	exclusive bool // an application's transaction that has written locks everything, as on SQLite
 	bug       bug
@@ -82,7 +82,7 @@ func (d *tables) step(op protocol.Op) (protocol.Result, error) {
 			op = is
 		}
 	case protocol.Removal:
-		if d.bug == keepsLocks && is.Cause == driver.ByAttempt {
+		if d.bug == keepsLocks && is.Cause == protocol.ByAttempt {
 			return protocol.Result{Outcome: protocol.Done}, nil
 		}
 	}
@@ -141,7 +141,7 @@ func (x noted) Run(n *protocol.Name) (protocol.Result, error) {
 }
 
 // held is the attempt of a hold.
-func (d *tables) held(h driver.Held) (attempt string, err error) {
+func (d *tables) held(h protocol.Held) (attempt string, err error) {
 	for _, has := range d.Holders(h.Name) {
 		if has.Session == h.Session && has.Token == h.Token && h.Shared == (has.Units > 0) {
 			return has.Attempt, nil

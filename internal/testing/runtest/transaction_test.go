@@ -15,11 +15,11 @@ import (
 type transaction struct {
 	a       *actor
 	name    string
-	guards  driver.Held // the hold that it guards
-	attempt string      // of that
-	proof   int64       // the token of the holder that guards
-	gives   driver.Held // the hold that it releases
-	from    driver.Detachment
+	guards  protocol.Held // the hold that it guards
+	attempt string        // of that
+	proof   int64         // the token of the holder that guards
+	gives   protocol.Held // the hold that it releases
+	from    protocol.Detachment
 	over    bool // nothing is done in it any more
 }
 
@@ -38,7 +38,7 @@ func (d *tables) barred(name string, x *transaction) bool {
 
 // do runs a statement in the transaction, on a hold that may have been detached with one token.
 func (x *transaction) do(
-	ctx context.Context, kind string, h driver.Held, detached int64, run func(attempt string) error,
+	ctx context.Context, kind string, h protocol.Held, detached int64, run func(attempt string) error,
 ) error {
 	of := about{name: h.Name, token: h.Token, tx: x}
 	_, err := ask(ctx, x.a.m, kind, of, func() (none, error) {
@@ -62,14 +62,14 @@ func (x *transaction) tables() *tables { return x.a.m.world.tables }
 
 func (x *transaction) Exclusive() bool { return x.tables().exclusive }
 
-func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
+func (x *transaction) MakeGuard(ctx context.Context, h protocol.Held, _ driver.OnSideConn) error {
 	if x.Exclusive() {
 		return nil
 	}
 	return x.do(ctx, "make guard", h, 0, func(string) error { return nil })
 }
 
-func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
+func (x *transaction) Guard(ctx context.Context, h protocol.Held, _ driver.OnSideConn) error {
 	return x.do(ctx, "guard", h, 0, func(attempt string) error {
 		d := x.tables()
 		if d.seized[attempt] {
@@ -89,7 +89,9 @@ func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.OnSideC
 	})
 }
 
-func (x *transaction) Release(ctx context.Context, h driver.Held, from driver.Detachment, _ driver.OnSideConn) error {
+func (x *transaction) Release(
+	ctx context.Context, h protocol.Held, from protocol.Detachment, _ driver.OnSideConn,
+) error {
 	return x.do(ctx, "release in transaction", h, from.Token, func(attempt string) error {
 		d := x.tables()
 		for other := range d.guards[attempt] {

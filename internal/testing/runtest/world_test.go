@@ -210,7 +210,7 @@ func (t said) String() string {
 	}
 	j := t.w.journal
 	var words []string
-	own := func(attempt string, g driver.Grant) {
+	own := func(attempt string, g protocol.Grant) {
 		words = append(words, fmt.Sprintf("%s has %d", j.number(attempt), g.Token))
 	}
 	switch a := answer.(type) {
@@ -276,7 +276,7 @@ func (w *world) finish(do func()) {
 }
 
 // notify sends a hint to a session that listens.
-func (w *world) notify(session string, h driver.Hint) {
+func (w *world) notify(session string, h protocol.Hint) {
 	for _, l := range w.listeners {
 		if l.session == session && l.connected {
 			l.hints = append(l.hints, h)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -40,7 +40,7 @@ func (e *env) unlockTx(t testing.TB, a App, c Client, l *dblock.Lock) Tx {
 // handOn hands a name on that UnlockTx has left free with its queue, as a client does that notices.
 func handOn(t testing.TB, a App, name string) {
 	t.Helper()
-	if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil {
+	if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, protocol.Holder{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -256,16 +257,16 @@ func (a App) onSideConn(ctx context.Context, do func(context.Context, driver.Upk
 
 // makeGuard, guard and release are what Guard and UnlockTx do, without what the client knows
 // already.
-func (a App) makeGuard(ctx context.Context, h driver.Held) error {
+func (a App) makeGuard(ctx context.Context, h protocol.Held) error {
 	return a.In(nil).MakeGuard(ctx, h, a.onSideConn)
 }
 
-func (a App) guard(ctx context.Context, tx Tx, h driver.Held) error {
+func (a App) guard(ctx context.Context, tx Tx, h protocol.Held) error {
 	return a.In(tx).Guard(ctx, h, a.onSideConn)
 }
 
-func (a App) release(ctx context.Context, tx Tx, h driver.Held) error {
-	return a.In(tx).Release(ctx, h, driver.Detachment{}, a.onSideConn)
+func (a App) release(ctx context.Context, tx Tx, h protocol.Held) error {
+	return a.In(tx).Release(ctx, h, protocol.Detachment{}, a.onSideConn)
 }
 
 // typedTx returns a transaction as the engine knows it.

@@ -50,7 +50,7 @@ func (c *crowded) hook(ctx context.Context, call *fakedb.Call) error {
 		c.singles.Add(1)
 		<-c.late
 	}
-	if call.Removes(driver.ByAttempt) {
+	if call.Removes(protocol.ByAttempt) {
 		c.undone.Add(1)
 	}
 	return call.Do(ctx)
@@ -279,11 +279,11 @@ func leaveMany(t *testing.T, e *env) {
 	for _, session := range []string{me, other} {
 		require.NoError(t, a.Backend.OpenSession(brief(t), driver.Session{ID: session, Host: "h", TTL: longTTL}))
 	}
-	reader := func(session, attempt string) driver.Request {
-		return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1,
-			Of: driver.Readers, Patient: true}
+	reader := func(session, attempt string) protocol.Request {
+		return protocol.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1,
+			Of: protocol.Readers, Patient: true}
 	}
-	writer := func(session, attempt string) driver.Request {
+	writer := func(session, attempt string) protocol.Request {
 		r := reader(session, attempt)
 		r.Units, r.Of = 0, 0
 		return r
@@ -291,7 +291,7 @@ func leaveMany(t *testing.T, e *env) {
 	if _, taken, err := drivertest.Take(brief(t), a.Backend, reader(other, "holds")); err != nil || !taken {
 		t.Fatal(taken, err)
 	}
-	for _, r := range []driver.Request{
+	for _, r := range []protocol.Request{
 		writer(me, "a1"), writer(me, "a2"), reader(other, "b1"), reader(me, "a3"), writer(other, "b2"),
 		writer(me, "a4"), reader(me, "a5"),
 	} {
@@ -332,8 +332,9 @@ func leaveMany(t *testing.T, e *env) {
 func batchPasses(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	waited, _ := e.takeFor(t, a, "waited", takeover{})
-	request := func(name string) driver.Request {
-		return driver.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(), Patient: true}
+	request := func(name string) protocol.Request {
+		return protocol.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(),
+			Patient: true}
 	}
 	if _, outcome, err := drivertest.Join(brief(t), a.Backend, request("waited")); err != nil ||
 		outcome != protocol.Queued {
@@ -347,13 +348,13 @@ func batchPasses(t *testing.T, e *env) {
 	if err != nil || !taken {
 		t.Fatal(taken, err)
 	}
-	if _, err := drivertest.Release(brief(t), a.Backend, driver.Held{Name: "rests", Session: waited.Session,
+	if _, err := drivertest.Release(brief(t), a.Backend, protocol.Held{Name: "rests", Session: waited.Session,
 		Token: g.Token}, false); err != nil {
 		t.Fatal(err)
 	}
 	free, _ := e.takeFor(t, a, "free", takeover{})
 	require.NoError(t, require.ErrOf(drivertest.Release(brief(t), a.Backend, free, false)))
-	requests := []driver.Request{request("free"), request("rests"), request("waited")}
+	requests := []protocol.Request{request("free"), request("rests"), request("waited")}
 	grants, _, err := drivertest.Batch(brief(t), a.Backend, requests, nil)
 	if err != nil || len(grants) != 3 || grants[0].Token <= free.Token || grants[1].Token != 0 || grants[2].Token != 0 {
 		t.Errorf("%+v, %v: want the first alone", grants, err)

@@ -55,7 +55,7 @@ func (w Wiring) inBothWays(tests []placed) (both []placed) {
 }
 
 // of has a session get the name as a cohort: another session holds it until that has joined.
-func (l *line) of(r driver.Request) driver.Grant {
+func (l *line) of(r protocol.Request) protocol.Grant {
 	l.t.Helper()
 	before := request(l.session(), "before"+r.Attempt)
 	g := l.take(before)
@@ -92,7 +92,7 @@ func placeOfCohort(t *testing.T, e *env) {
 	g := l.take(holder)
 	l.join(cohort(s, "s1", 3), request(x, "x1"), cohort(s, "s2", 256))
 	l.shows(holder, g, 260)
-	l.sees(s, []string{"s1", "s2"}, "", driver.Grant{})
+	l.sees(s, []string{"s1", "s2"}, "", protocol.Grant{})
 	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_waiters WHERE name = 'n'"), 3, "places")
 	g = l.release(x, g.Token, cohort(s, "s1", 3))
 	if !g.Contended {
@@ -113,14 +113,14 @@ func placeOfCohort(t *testing.T, e *env) {
 func orderOfCohorts(t *testing.T, e *env) {
 	l := newLine(t, e)
 	s, x := l.session(), l.session()
-	readers := func(session, attempt string) driver.Request {
+	readers := func(session, attempt string) protocol.Request {
 		r := request(session, attempt)
-		r.Units, r.Of = 1, driver.Readers
+		r.Units, r.Of = 1, protocol.Readers
 		return r
 	}
 	leased := request(s, "leased")
 	leased.Lease = time.Hour
-	line := []driver.Request{
+	line := []protocol.Request{
 		cohort(s, "s1", 2), cohort(x, "x1", 4), request(s, "s2"), cohort(s, "s3", 3), leased, cohort(x, "x2", 2),
 		readers(s, "r1"), readers(x, "r2"), cohort(s, "s4", 2),
 	}
@@ -132,7 +132,7 @@ func orderOfCohorts(t *testing.T, e *env) {
 		at = r
 	}
 	share := l.release(at.Session, g.Token, line[6], line[7]).Token
-	next := l.remove(protocol.Release(driver.Held{Name: "n", Session: x, Token: share, Shared: true}, true, false))
+	next := l.remove(protocol.Release(protocol.Held{Name: "n", Session: x, Token: share, Shared: true}, true, false))
 	l.handed(next)
 	next = l.remove(protocol.Undo(s, "n", "r1"))
 	g = l.handed(next, line[8])
@@ -147,7 +147,7 @@ func releasedCohort(t *testing.T, e *env) {
 	g := l.of(r)
 	release := func(token int64) bool {
 		t.Helper()
-		_, released, err := drivertest.Batch(brief(t), l.Backend, nil, []driver.Held{l.held(s, token)})
+		_, released, err := drivertest.Batch(brief(t), l.Backend, nil, []protocol.Held{l.held(s, token)})
 		require.NoError(t, err)
 		return released[0]
 	}
@@ -173,7 +173,7 @@ func releasedCohort(t *testing.T, e *env) {
 	}
 	next := l.remove(protocol.Release(l.held(s, g.Token), false, false)) // who did not hear of the others is told
 	g = l.handed(next, cohort(x, "x1", 2))
-	l.sees(s, nil, "", driver.Grant{})
+	l.sees(s, nil, "", protocol.Grant{})
 	l.shows(cohort(x, "x1", 2), g, 1)
 }
 
@@ -197,9 +197,9 @@ func leftCohort(t *testing.T, e *env) {
 }
 
 // dissolve breaks what the name's holder has.
-func (l *line) dissolve(self string, h driver.Holder) []driver.Handoff {
+func (l *line) dissolve(self string, h protocol.Holder) []protocol.Handoff {
 	l.t.Helper()
-	return l.remove(protocol.Break(self, "n", h, driver.Event{Name: "n", Kind: "broken", Token: h.Grant.Token,
+	return l.remove(protocol.Break(self, "n", h, protocol.Event{Name: "n", Kind: "broken", Token: h.Grant.Token,
 		Session: h.Session}))
 }
 
@@ -211,7 +211,7 @@ func brokenCohort(t *testing.T, e *env) {
 	holder := l.look(x).Holder
 	part := holder
 	part.Grant.Token = g.First
-	l.stays(protocol.Break(x, "n", part, driver.Event{Name: "n", Kind: "broken"}))
+	l.stays(protocol.Break(x, "n", part, protocol.Event{Name: "n", Kind: "broken"}))
 	next := l.handed(l.dissolve(x, holder), cohort(x, "x1", 2))
 	l.shows(cohort(x, "x1", 2), next, 2)
 	for token := g.First; token <= g.Token; token++ {
@@ -224,13 +224,13 @@ func brokenCohort(t *testing.T, e *env) {
 	// Nobody is granted a name that rests.
 	e.exec(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = 'n'", e.now(t)+time.Hour.Microseconds())
 	l.handed(l.dissolve(x, l.look(x).Holder))
-	l.sees(s, []string{"s2"}, "", driver.Grant{})
+	l.sees(s, []string{"s2"}, "", protocol.Grant{})
 	e.exec(t, "UPDATE dblock_locks SET rests_until = 0 WHERE name = 'n'")
-	l.handed(l.remove(protocol.TakeOver(x, "n", driver.Holder{})), cohort(s, "s2", 2))
+	l.handed(l.remove(protocol.TakeOver(x, "n", protocol.Holder{})), cohort(s, "s2", 2))
 
 	// A place is broken as a whole, too.
 	l.join(cohort(x, "x2", 3), request(x, "x3"))
-	l.handed(l.dissolve(s, driver.Holder{Session: x, Attempt: "x2"}))
+	l.handed(l.dissolve(s, protocol.Holder{Session: x, Attempt: "x2"}))
 	assert.Equal(t, l.look("").Waiters, 1, "wait")
 }
 
@@ -264,7 +264,7 @@ func tokensOfCohorts(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET token = ? WHERE name = 'n'", ahead)
 	for _, step := range []struct {
 		from  string
-		next  driver.Request
+		next  protocol.Request
 		first int64
 	}{{x, cohort(s, "s1", 3), 1}, {s, cohort(s, "s2", 2), 4}} {
 		g = l.release(step.from, g.Token, step.next)
@@ -329,7 +329,7 @@ func describedCohort(t *testing.T, e *env) {
 	s, x := l.session(), l.session()
 	r := cohort(s, "s1", 3)
 	g := l.of(r)
-	check := func(thread string, g driver.Grant, places, waiters int, queue ...string) {
+	check := func(thread string, g protocol.Grant, places, waiters int, queue ...string) {
 		t.Helper()
 		for _, most := range []int{1, 2, driver.All} {
 			states, err := l.Backend.Read(brief(t), "", []string{"n"}, most)
@@ -365,7 +365,7 @@ func describedCohort(t *testing.T, e *env) {
 	d := behind(r, "rest", 1)
 	d.Token = g.First + 1
 	require.NoError(t, l.detach(s, g.Token, d))
-	check(d.Thread, driver.Grant{First: d.Token, Token: d.Token}, 1, 4, "rest", "x1", "x2")
+	check(d.Thread, protocol.Grant{First: d.Token, Token: d.Token}, 1, 4, "rest", "x1", "x2")
 }
 
 func (e *env) details(t *testing.T, l *line) []driver.SessionDetail {
@@ -382,10 +382,10 @@ func heardCohort(t *testing.T, e *env) {
 	l := newLine(t, e)
 	s, x := l.session(), l.session()
 	ctx, cancel := context.WithCancel(t.Context())
-	ready, hints, over := make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1)
+	ready, hints, over := make(chan struct{}), make(chan protocol.Hint, 100), make(chan error, 1)
 	listener := e.app(t, 5).Backend
 	go func() {
-		over <- drivertest.Listen(ctx, listener, s, func() { close(ready) }, func(h driver.Hint) { hints <- h })
+		over <- drivertest.Listen(ctx, listener, s, func() { close(ready) }, func(h protocol.Hint) { hints <- h })
 	}()
 	defer func() {
 		cancel()
@@ -405,7 +405,7 @@ func heardCohort(t *testing.T, e *env) {
 	g := l.release(x, held.Token, cohort(s, "s1", 3))
 	hint := within(t, patience, "the session hears of its cohort", hints)
 	told := hint.Attempt == "s1" && hint.Grant.First == g.First && hint.Grant.Token == g.Token
-	if !told && (hint.Grant != (driver.Grant{}) || hint.Attempt != "" && hint.Attempt != "s1") {
+	if !told && (hint.Grant != (protocol.Grant{}) || hint.Attempt != "" && hint.Attempt != "s1") {
 		t.Errorf("%+v", hint)
 	}
 	l.sees(s, nil, "s1", g)
@@ -427,9 +427,9 @@ func racedCohorts(t *testing.T, e *env) {
 		r, other := cohort(s, fmt.Sprint("s", i), 3), cohort(x, fmt.Sprint("x", i), 2)
 		g := l.of(r)
 		var mu sync.Mutex
-		var next []driver.Handoff
-		remove := func(r driver.Removal) {
-			var n []driver.Handoff
+		var next []protocol.Handoff
+		remove := func(r protocol.Removal) {
+			var n []protocol.Handoff
 			if err := unlessBusy(func() (err error) {
 				n, _, err = drivertest.Remove(brief(t), l.Backend, r)
 				return
@@ -441,7 +441,7 @@ func racedCohorts(t *testing.T, e *env) {
 			mu.Unlock()
 		}
 		var outcome protocol.Outcome
-		var grant driver.Grant
+		var grant protocol.Grant
 		var all sync.WaitGroup
 		all.Go(func() { remove(protocol.Release(l.held(s, g.Token), true, false)) })
 		all.Go(func() { remove(protocol.Undo(s, "n", r.Attempt)) })
@@ -463,7 +463,7 @@ func racedCohorts(t *testing.T, e *env) {
 		default:
 			grant = l.handed(next, other)
 		}
-		l.sees(s, nil, "", driver.Grant{})
+		l.sees(s, nil, "", protocol.Grant{})
 		l.release(x, grant.Token)
 		e.free(t, "n")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -20,9 +20,9 @@ var events = inPlaces(own{
 // someEvents: the second was written while the clock was ahead, the last after it was set back.
 func someEvents(t *testing.T, e *env) {
 	c := e.client(t)
-	var records []driver.Event
+	var records []protocol.Event
 	for i := range 7 {
-		records = append(records, driver.Event{Name: []string{"x", "y"}[i%2], Kind: []string{"one", "other"}[i/2%2],
+		records = append(records, protocol.Event{Name: []string{"x", "y"}[i%2], Kind: []string{"one", "other"}[i/2%2],
 			Token: int64(i)})
 	}
 	require.NoError(t, e.app(t, 2).Backend.Record(brief(t), records[1:]))
@@ -82,9 +82,9 @@ func someEvents(t *testing.T, e *env) {
 
 func manyEvents(t *testing.T, e *env) {
 	c := e.client(t)
-	var records []driver.Event
+	var records []protocol.Event
 	for i := range 2100 { // two pages of each name, and more
-		records = append(records, driver.Event{Name: fmt.Sprint("n", i%2), Kind: "k", Token: int64(i)})
+		records = append(records, protocol.Event{Name: fmt.Sprint("n", i%2), Kind: "k", Token: int64(i)})
 	}
 	require.NoError(t, e.app(t, 2).Backend.Record(t.Context(), records))
 	e.exec(t, "UPDATE dblock_events SET at = 1 WHERE token < 700")

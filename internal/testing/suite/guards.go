@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -326,7 +327,7 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 		default:
 			commit(t, tx)
 			// as Unlock after the commit
-			if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil {
+			if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, protocol.Holder{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -55,7 +55,7 @@ func handOvers(t *testing.T, e *env) {
 		scenes[i] = randomScene(random, fmt.Sprintf("n%d", i), sessions)
 	}
 	e.stage(t, scenes)
-	told, next := make([]string, len(scenes)), make([][]driver.Handoff, len(scenes))
+	told, next := make([]string, len(scenes)), make([][]protocol.Handoff, len(scenes))
 	wanted := make([]result, len(scenes))
 	for i := range scenes {
 		s := &scenes[i]
@@ -63,7 +63,7 @@ func handOvers(t *testing.T, e *env) {
 		r, batch := s.leave(random.IntN(4))
 		wanted[i] = s.served(t, r)
 		if batch {
-			if _, released, err := drivertest.Batch(t.Context(), b, nil, []driver.Held{r.Held()}); err != nil {
+			if _, released, err := drivertest.Batch(t.Context(), b, nil, []protocol.Held{r.Held()}); err != nil {
 				t.Fatalf("%s: %v", told[i], err)
 			} else if released[0] {
 				continue
@@ -133,10 +133,10 @@ type result struct {
 func randomScene(random *rand.Rand, name string, sessions map[bool][]string) scene {
 	s := scene{name: name, least: 1 + random.IntN(8), rests: random.IntN(12) == 0}
 	if random.IntN(4) == 0 {
-		s.least = driver.Readers
+		s.least = protocol.Readers
 	}
 	size := func() int { // one in three states more
-		if s.least == driver.Readers {
+		if s.least == protocol.Readers {
 			return s.least
 		}
 		return s.least + max(0, random.IntN(6)-3)
@@ -254,22 +254,22 @@ func (s *scene) rows() (is protocol.Row, shares []protocol.Share, places []proto
 }
 
 // leave makes room, by one of the ways in which that can be done; batch: by a batch at first.
-func (s *scene) leave(way int) (r driver.Removal, batch bool) {
+func (s *scene) leave(way int) (r protocol.Removal, batch bool) {
 	p := s.leaves
 	if p == nil {
-		return protocol.TakeOver("", s.name, driver.Holder{}), false
+		return protocol.TakeOver("", s.name, protocol.Holder{}), false
 	}
-	h := driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}
+	h := protocol.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}
 	if p.units == 0 {
 		h.Token = int64(p.members)
 	}
 	switch holds := slices.ContainsFunc(s.holders,
 		func(other participant) bool { return other.attempt == p.attempt }); {
 	case p.dead && holds:
-		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units,
-			Grant: driver.Grant{Token: h.Token}}), false
+		return protocol.TakeOver("", s.name, protocol.Holder{Session: p.session, Attempt: p.attempt, Units: p.units,
+			Grant: protocol.Grant{Token: h.Token}}), false
 	case p.dead:
-		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt}), false
+		return protocol.TakeOver("", s.name, protocol.Holder{Session: p.session, Attempt: p.attempt}), false
 	case holds && way > 0:
 		return protocol.Release(h, way == 1, false), way == 3 && len(s.waiters) == 0
 	}
@@ -277,7 +277,7 @@ func (s *scene) leave(way int) (r driver.Removal, batch bool) {
 }
 
 // served is what the protocol makes of the scene.
-func (s *scene) served(t *testing.T, r driver.Removal) (is result) {
+func (s *scene) served(t *testing.T, r protocol.Removal) (is result) {
 	t.Helper()
 	dead := map[string]bool{}
 	for _, p := range slices.Concat(s.holders, s.waiters) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
@@ -126,7 +127,7 @@ func canListen(t *testing.T, e *env) error {
 	l := newLine(t, e)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	switch err := drivertest.Listen(ctx, l.Backend, l.session(), cancel, func(driver.Hint) {}); {
+	switch err := drivertest.Listen(ctx, l.Backend, l.session(), cancel, func(protocol.Hint) {}); {
 	case errors.Is(err, driver.ErrUnsupported):
 		return err
 	case !errors.Is(err, context.Canceled):

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -245,7 +245,7 @@ func raise(t *testing.T, e *env) {
 	if got, err := raiseToken(t.Context(), l, 1); got != high || err != nil {
 		t.Errorf("lowered to %d, %v", got, err)
 	}
-	h := driver.Held{Name: "n", Session: e.session(t, "n"), Token: high}
+	h := protocol.Held{Name: "n", Session: e.session(t, "n"), Token: high}
 	for range 2 { // an answer that is lost is asked for again
 		if got, err := raiseOf(t.Context(), e.app(t, 2).Backend, h, high+5); got != high+5 || err != nil {
 			t.Errorf("%d, %v", got, err)

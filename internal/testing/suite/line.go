@@ -29,20 +29,20 @@ func newLine(t *testing.T, e *env) *line {
 }
 
 // reenter has an owner take its name over.
-func reenter(ctx context.Context, b driver.Names, r driver.Request) (driver.Grant, bool, error) {
+func reenter(ctx context.Context, b driver.Names, r protocol.Request) (protocol.Grant, bool, error) {
 	result, err := driver.Do(ctx, b, protocol.Reenter{Request: r})
 	return result.Grant, result.Done(), err
 }
 
 // raiseOf raises the token of a lock.
-func raiseOf(ctx context.Context, b driver.Names, h driver.Held, token int64) (int64, error) {
+func raiseOf(ctx context.Context, b driver.Names, h protocol.Held, token int64) (int64, error) {
 	result, err := driver.Do(ctx, b, protocol.Raise{Held: h, To: token})
 	return result.Grant.Token, err
 }
 
 // endRest ends the rest of a name.
 func endRest(ctx context.Context, b driver.Names, name string, token int64) (bool, error) {
-	e := driver.Event{Name: name, Kind: "broken"}
+	e := protocol.Event{Name: name, Kind: "broken"}
 	result, err := driver.Do(ctx, b, protocol.EndRest{Name: name, Token: token, Event: e})
 	return result.Done(), err
 }
@@ -55,24 +55,24 @@ func (l *line) session() string {
 }
 
 // request is one for the whole name. Its thread is its attempt.
-func request(session, attempt string) driver.Request {
-	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Members: 1,
+func request(session, attempt string) protocol.Request {
+	return protocol.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Members: 1,
 		Patient: true}
 }
 
 // cohort is one of several members.
-func cohort(session, attempt string, members int) driver.Request {
+func cohort(session, attempt string, members int) protocol.Request {
 	r := request(session, attempt)
 	r.Members = members
 	return r
 }
 
-func (l *line) held(session string, token int64) driver.Held {
-	return driver.Held{Name: "n", Session: session, Token: token}
+func (l *line) held(session string, token int64) protocol.Held {
+	return protocol.Held{Name: "n", Session: session, Token: token}
 }
 
 // take takes the free name.
-func (l *line) take(r driver.Request) driver.Grant {
+func (l *line) take(r protocol.Request) protocol.Grant {
 	l.t.Helper()
 	g, taken, err := drivertest.Take(brief(l.t), l.Backend, r)
 	if err != nil || !taken {
@@ -83,7 +83,7 @@ func (l *line) take(r driver.Request) driver.Grant {
 }
 
 // granted checks that a grant has a token for each member, above all others.
-func (l *line) granted(g driver.Grant, r driver.Request) {
+func (l *line) granted(g protocol.Grant, r protocol.Request) {
 	l.t.Helper()
 	if g.First <= l.highest || g.Token-g.First != int64(r.Members)-1 || g.Lease != r.Lease {
 		l.t.Fatalf("%s was granted %+v, after token %d: want %d tokens", r.Attempt, g, l.highest, r.Members)
@@ -92,7 +92,7 @@ func (l *line) granted(g driver.Grant, r driver.Request) {
 }
 
 // join queues requests up.
-func (l *line) join(rs ...driver.Request) {
+func (l *line) join(rs ...protocol.Request) {
 	l.t.Helper()
 	for _, r := range rs {
 		if _, outcome, err := drivertest.Join(brief(l.t), l.Backend, r); err != nil || outcome != protocol.Queued {
@@ -102,7 +102,7 @@ func (l *line) join(rs ...driver.Request) {
 }
 
 // remove takes something off the name that must be there.
-func (l *line) remove(r driver.Removal) []driver.Handoff {
+func (l *line) remove(r protocol.Removal) []protocol.Handoff {
 	l.t.Helper()
 	next, left, err := drivertest.Remove(brief(l.t), l.Backend, r)
 	if err != nil || !left {
@@ -112,13 +112,13 @@ func (l *line) remove(r driver.Removal) []driver.Handoff {
 }
 
 // release releases what the session holds with this token, and checks who is next.
-func (l *line) release(session string, token int64, next ...driver.Request) driver.Grant {
+func (l *line) release(session string, token int64, next ...protocol.Request) protocol.Grant {
 	l.t.Helper()
 	return l.handed(l.remove(protocol.Release(l.held(session, token), true, false)), next...)
 }
 
 // stays checks that there is nothing to take off the name.
-func (l *line) stays(r driver.Removal) {
+func (l *line) stays(r protocol.Removal) {
 	l.t.Helper()
 	if next, left, err := drivertest.Remove(brief(l.t), l.Backend, r); err != nil || left || len(next) > 0 {
 		l.t.Fatalf("%+v: %v, %v, %v", r, next, left, err)
@@ -127,7 +127,7 @@ func (l *line) stays(r driver.Removal) {
 
 // handed checks that these requests were granted the name, and returns the last grant. With none
 // nobody was.
-func (l *line) handed(next []driver.Handoff, want ...driver.Request) (g driver.Grant) {
+func (l *line) handed(next []protocol.Handoff, want ...protocol.Request) (g protocol.Grant) {
 	l.t.Helper()
 	if len(next) != len(want) {
 		l.t.Fatalf("%+v were granted the name: want %+v", next, want)
@@ -143,7 +143,7 @@ func (l *line) handed(next []driver.Handoff, want ...driver.Request) (g driver.G
 }
 
 // detach leaves one member of a cohort as its only holder, with the members behind it as rest.
-func (l *line) detach(session string, last int64, d driver.Detachment) error {
+func (l *line) detach(session string, last int64, d protocol.Detachment) error {
 	l.t.Helper()
 	result, err := driver.Do(brief(l.t), l.Backend, protocol.Detach{Held: l.held(session, last), Member: d})
 	if len(result.Next) > 0 {
@@ -163,7 +163,7 @@ func (l *line) look(session string) driver.State {
 }
 
 // sees checks what a session has of the name: the attempts that wait, and a grant, if it has one.
-func (l *line) sees(session string, queued []string, attempt string, g driver.Grant) {
+func (l *line) sees(session string, queued []string, attempt string, g protocol.Grant) {
 	l.t.Helper()
 	s := l.look(session)
 	slices.Sort(s.Queued)
@@ -181,7 +181,7 @@ func (l *line) sees(session string, queued []string, attempt string, g driver.Gr
 }
 
 // shows checks who has the name, with which tokens, in everybody's eyes, and how many wait.
-func (l *line) shows(r driver.Request, g driver.Grant, waiters int) {
+func (l *line) shows(r protocol.Request, g protocol.Grant, waiters int) {
 	l.t.Helper()
 	s := l.look("")
 	h := s.Holder
@@ -192,7 +192,7 @@ func (l *line) shows(r driver.Request, g driver.Grant, waiters int) {
 	if there := l.e.waiting(l.t, "n"); s.Waiters != waiters || there != waiters {
 		l.t.Errorf("%d waiters are counted, %d are there: want %d", s.Waiters, there, waiters)
 	}
-	if s.Ready || s.Head != (driver.Holder{}) {
+	if s.Ready || s.Head != (protocol.Holder{}) {
 		l.t.Errorf("ready: %v, head: %+v", s.Ready, s.Head)
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // behind is the place of the members behind one of a cohort.
-func behind(r driver.Request, attempt string, members int) driver.Detachment {
+func behind(r protocol.Request, attempt string, members int) protocol.Detachment {
 	rest := request(r.Session, attempt)
 	rest.Members = members
-	return driver.Detachment{Host: r.Host, Thread: "member of " + r.Thread, Behind: rest}
+	return protocol.Detachment{Host: r.Host, Thread: "member of " + r.Thread, Behind: rest}
 }
 
 // detached is how a member of a cohort is shown, once it is alone.
-func detached(r driver.Request, d driver.Detachment) driver.Request {
+func detached(r protocol.Request, d protocol.Detachment) protocol.Request {
 	r.Host, r.Thread, r.Members = d.Host, d.Thread, 1
 	return r
 }
@@ -32,7 +32,7 @@ func detachedMember(t *testing.T, e *env) {
 		l.join(other)
 		d := behind(r, fmt.Sprint("rest", at), 2-at)
 		d.Token = g.First + int64(at)
-		alone := driver.Grant{First: d.Token, Token: d.Token}
+		alone := protocol.Grant{First: d.Token, Token: d.Token}
 		for range 2 { // the answer may have been lost
 			require.NoError(t, l.detach(s, g.Token, d))
 			l.shows(detached(r, d), alone, 2-at+2)
@@ -95,7 +95,7 @@ func detachedWithFewer(t *testing.T, e *env) {
 	d := behind(r, "rest", 2) // of 4
 	d.Token = g.First
 	require.NoError(t, l.detach(s, g.Token, d))
-	l.shows(detached(r, d), driver.Grant{First: d.Token, Token: d.Token}, 3)
+	l.shows(detached(r, d), protocol.Grant{First: d.Token, Token: d.Token}, 3)
 
 	// The rest is a cohort as any other, and so is detached.
 	l.highest = g.Token
@@ -103,7 +103,7 @@ func detachedWithFewer(t *testing.T, e *env) {
 	again := behind(d.Behind, "", 0)
 	again.Token = g.First
 	require.NoError(t, l.detach(s, g.Token, again))
-	l.shows(detached(d.Behind, again), driver.Grant{First: again.Token, Token: again.Token}, 1)
+	l.shows(detached(d.Behind, again), protocol.Grant{First: again.Token, Token: again.Token}, 1)
 	l.handed(l.remove(protocol.Undo(s, "n", "rest")), request(x, "x1"))
 }
 
@@ -121,7 +121,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	require.NoError(t, l.detach(s, g.Token, d))
 	for token, held := range map[int64]bool{g.First: false, g.First + 1: true, g.Token: false} {
 		h := l.held(s, token)
-		note := driver.Event{Name: "n", Kind: "note", Session: s}
+		note := protocol.Event{Name: "n", Kind: "note", Session: s}
 		_, err := l.Backend.Run(brief(t), protocol.Announce{Held: h, Event: note})
 		if held && err != nil || !held && !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("an event with token %d of 0–2, the second was detached: %v", token-g.First, err)
@@ -141,7 +141,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	d.Token = g.First
 	require.NoError(t, l.detach(s, g.Token, d))
 	is(t, l.downgrade(l.held(s, d.Token)), nil)
-	share := driver.Held{Name: "n", Session: s, Token: d.Token, Shared: true}
+	share := protocol.Held{Name: "n", Session: s, Token: d.Token, Shared: true}
 	upgraded, err := driver.Do(brief(t), l.Backend, protocol.Upgrade{Held: share, Attempt: "s2"})
 	if err != nil || !upgraded.Done() {
 		t.Fatal(upgraded, err)
@@ -152,13 +152,13 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	l.release(s, whole.Token, d.Behind)
 }
 
-func (l *line) downgrade(h driver.Held) error {
+func (l *line) downgrade(h protocol.Held) error {
 	_, err := l.Backend.Run(brief(l.t), protocol.Downgrade{Held: h})
 	return err
 }
 
 // guards checks whether a lock can be guarded, on an engine with transactions.
-func (l *line) guards(h driver.Held, held bool) {
+func (l *line) guards(h protocol.Held, held bool) {
 	l.t.Helper()
 	if l.e.wiring.Through != nil {
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -29,7 +30,7 @@ var takingOver = inPlaces(own{
 type takeover struct {
 	lease time.Duration // of the lock
 	units int           // 0: the whole name
-	take  func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error
+	take  func(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error
 }
 
 var takeovers = map[string]takeover{
@@ -48,48 +49,48 @@ func (w takeover) fromTheLiving(kind string) bool {
 		kind)
 }
 
-func fromTheDead(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+func fromTheDead(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error {
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = ?", h.Session)
 	return byTime(t, a, h, holder)
 }
 
-func whenOver(table string) func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
-	return func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+func whenOver(table string) func(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error {
+	return func(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error {
 		e.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ? AND token = ? AND expires_at > 1", h.Name,
 			h.Token)
 		return byTime(t, a, h, holder)
 	}
 }
 
-func byTime(t testing.TB, a App, h driver.Held, holder driver.Holder) error {
+func byTime(t testing.TB, a App, h protocol.Held, holder protocol.Holder) error {
 	return taken(func() (bool, error) {
 		_, ok, err := drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder)
 		return ok, err
 	})
 }
 
-func byBreak(t testing.TB, _ *env, a App, h driver.Held, holder driver.Holder) error {
+func byBreak(t testing.TB, _ *env, a App, h protocol.Held, holder protocol.Holder) error {
 	return taken(func() (bool, error) {
-		_, ok, err := drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name,
+		_, ok, err := drivertest.Break(brief(t), a.Backend, "", h.Name, holder, protocol.Event{Name: h.Name,
 			Kind: "broken"})
 		return ok, err
 	})
 }
 
-func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+func byTheOwner(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error {
 	id := id()
 	if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
 		return err
 	}
 	return taken(func() (bool, error) {
-		_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h",
+		_, ok, err := reenter(brief(t), a.Backend, protocol.Request{Name: h.Name, Session: id, Host: "h",
 			Thread: holder.Thread, Attempt: id})
 		return ok, err
 	})
 }
 
 // takeFor takes a name for a session of its own, as a takeover wants it, without a client.
-func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (driver.Held, driver.Holder) {
+func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (protocol.Held, protocol.Holder) {
 	t.Helper()
 	session := id()
 	require.NoError(t, a.Backend.OpenSession(t.Context(), driver.Session{ID: session, Host: "h", TTL: longTTL}))
@@ -97,23 +98,23 @@ func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (driver.Held
 }
 
 // takeAs is takeFor in a session that is there.
-func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (driver.Held, driver.Holder) {
+func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (protocol.Held, protocol.Holder) {
 	t.Helper()
-	r := driver.Request{Name: name, Session: session, Host: "h", Thread: id(), Attempt: id(), Lease: w.lease,
+	r := protocol.Request{Name: name, Session: session, Host: "h", Thread: id(), Attempt: id(), Lease: w.lease,
 		Patient: true}
 	if r.Units = w.units; w.units > 0 {
-		r.Of = driver.Readers
+		r.Of = protocol.Readers
 	}
 	g, ok, err := drivertest.Take(t.Context(), a.Backend, r)
 	if err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
-	h := driver.Holder{Session: session, Thread: r.Thread, Attempt: r.Attempt, Units: w.units,
-		Grant: driver.Grant{Token: g.Token}}
+	h := protocol.Holder{Session: session, Thread: r.Thread, Attempt: r.Attempt, Units: w.units,
+		Grant: protocol.Grant{Token: g.Token}}
 	if w.lease > 0 {
 		h.Grant.Lease = -1 // as it looks when it is over
 	}
-	return driver.Held{Name: name, Session: session, Token: g.Token, Shared: w.units > 0}, h
+	return protocol.Held{Name: name, Session: session, Token: g.Token, Shared: w.units > 0}, h
 }
 
 // taken makes a takeover, again where another transaction has locked a row or a table in passing:
@@ -138,7 +139,7 @@ func brief(t testing.TB) context.Context {
 }
 
 // guardIn makes the guard of a lock, and has a new transaction guard it.
-func guardIn(t testing.TB, a App, level sql.IsolationLevel, h driver.Held) Tx {
+func guardIn(t testing.TB, a App, level sql.IsolationLevel, h protocol.Held) Tx {
 	t.Helper()
 	require.NoError(t, a.makeGuard(t.Context(), h))
 	tx := beginTx(t, a, level)

@@ -53,7 +53,7 @@ func (l *late) take(ctx context.Context, c *fakedb.Call) (err error) {
 		return l.wait(ctx, c)
 	}
 	err = c.Do(ctx)
-	if !c.Removes(driver.ByAttempt) {
+	if !c.Removes(protocol.ByAttempt) {
 		return err
 	}
 	l.looked.Do(func() {
@@ -152,7 +152,7 @@ func (a *awkward) hook(ctx context.Context, c *fakedb.Call) error {
 		<-a.enter
 	case c.Method == "EndSession" && a.retry.Swap(false):
 		return driver.ErrRetry
-	case c.Removes(driver.ByHolder) && a.busy.Load():
+	case c.Removes(protocol.ByHolder) && a.busy.Load():
 		return driver.ErrBusy
 	}
 	return c.Do(ctx)

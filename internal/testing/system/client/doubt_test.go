@@ -35,7 +35,7 @@ func (d *doubtful) hook(ctx context.Context, c *fakedb.Call) error {
 	}
 	err := c.Do(ctx)
 	switch {
-	case c.Removes(driver.ByAttempt) && d.leave.Swap(false), c.Removes(driver.ByForce) && d.breaks.Swap(false):
+	case c.Removes(protocol.ByAttempt) && d.leave.Swap(false), c.Removes(protocol.ByForce) && d.breaks.Swap(false):
 		return fakedb.ErrLost
 	case c.Method == "BeginRun" && d.begin.Swap(false):
 		d.end()
@@ -71,7 +71,7 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	d, client, other := doubt(t)
 	l, err := client.Lock(t.Context(), "n")
 	require.NoError(t, err)
-	held := driver.Held{Name: "n", Session: client.Stats().Session, Token: l.Token()}
+	held := protocol.Held{Name: "n", Session: client.Stats().Session, Token: l.Token()}
 	d.downgrade.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

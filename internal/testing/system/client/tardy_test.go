@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -27,7 +27,7 @@ type tardy struct {
 }
 
 func (d *tardy) hook(ctx context.Context, c *fakedb.Call) error {
-	if c.Removes(driver.ByAttempt) && d.undo != nil {
+	if c.Removes(protocol.ByAttempt) && d.undo != nil {
 		<-d.undo
 	}
 	err := c.Do(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -54,7 +55,7 @@ type dyingTx struct {
 	engine *dying
 }
 
-func (d dyingTx) Guard(ctx context.Context, h driver.Held, aside driver.OnSideConn) error {
+func (d dyingTx) Guard(ctx context.Context, h protocol.Held, aside driver.OnSideConn) error {
 	if err := d.engine.look(ctx, aside); err != nil {
 		return err
 	}

@@ -87,13 +87,13 @@ func (r *recorder) hook(ctx context.Context, c *fakedb.Call) error {
 		r.sessions[c.Session] = true
 		r.mu.Unlock()
 	case c.Method == "Listen":
-		c.Hear = func(h driver.Hint) driver.Hint {
+		c.Hear = func(h protocol.Hint) protocol.Hint {
 			if h.Grant.Token != 0 {
 				r.granted("", c.Session, h.Attempt, h.Grant)
 			}
 			return h
 		}
-	case c.Removes(driver.ByAttempt):
+	case c.Removes(protocol.ByAttempt):
 		if m := c.Op().(protocol.Removal); r.own(m.Session) {
 			r.report.report(event{What: evLeave, Name: m.Name, Attempt: m.Attempt})
 		}
@@ -129,7 +129,7 @@ func (r *recorder) own(session string) bool {
 const ticketLimit = 100 * time.Millisecond
 
 // queued tells of the ticket of a request that has joined a queue.
-func (r *recorder) queued(ctx context.Context, at time.Duration, q driver.Request) {
+func (r *recorder) queued(ctx context.Context, at time.Duration, q protocol.Request) {
 	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
 	defer cancel()
 	var ticket int64
@@ -141,7 +141,7 @@ func (r *recorder) queued(ctx context.Context, at time.Duration, q driver.Reques
 }
 
 // granted tells of a grant to an attempt that may have waited.
-func (r *recorder) granted(name, session, attempt string, g driver.Grant) {
+func (r *recorder) granted(name, session, attempt string, g protocol.Grant) {
 	if r.own(session) {
 		r.report.report(event{What: evGranted, Name: name, Session: session, Attempt: attempt, Token: g.Token})
 	}

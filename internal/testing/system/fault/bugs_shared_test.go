@@ -27,9 +27,9 @@ const (
 )
 
 // unseen is the bug of granting some of what is not free.
-func unseen(grants func(r driver.Request, s driver.State) bool) func(*sql.DB) fakedb.Hook {
+func unseen(grants func(r protocol.Request, s driver.State) bool) func(*sql.DB) fakedb.Hook {
 	return alone(func(ctx context.Context, c *fakedb.Call) error {
-		var r driver.Request
+		var r protocol.Request
 		take, takes := c.Op().(protocol.Take)
 		join, joins := c.Op().(protocol.Join)
 		switch {
@@ -92,12 +92,12 @@ func (t toNothing) Run(n *protocol.Name) (protocol.Result, error) {
 	}
 	n.PutShares = n.PutShares[1:]
 	n.Units--
-	_, err = protocol.TakeOver(t.By(), t.On(), driver.Holder{}).Run(n)
+	_, err = protocol.TakeOver(t.By(), t.On(), protocol.Holder{}).Run(n)
 	result.Next = n.Handoffs
 	return result, err
 }
 
-func letSmallPass(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+func letSmallPass(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal) error {
 	return passOver(ctx, db, c, m,
 		"AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
 }
@@ -113,7 +113,7 @@ func letsReadersPass(db *sql.DB) fakedb.Hook {
 			return err
 		}
 		defer tx.Rollback()
-		var g driver.Grant
+		var g protocol.Grant
 		err = tx.QueryRowContext(ctx, fmt.Sprintf(`UPDATE dblock_locks SET token = token + 1, shared_units = shared_units + 1
 			WHERE name = '%s' AND session_id IS NULL AND shared_units > 0 AND waiters > 0 RETURNING token`, take.Name)).Scan(&g.Token)
 		g.First = g.Token
@@ -131,7 +131,7 @@ func letsReadersPass(db *sql.DB) fakedb.Hook {
 	}
 }
 
-func forgetUnits(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+func forgetUnits(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal) error {
 	if !m.Shared {
 		return c.Do(ctx)
 	}
@@ -142,7 +142,7 @@ func forgetUnits(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Remov
 }
 
 // leaveRoom releases units, and does not serve their waiters.
-func leaveRoom(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+func leaveRoom(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal) error {
 	if !m.Shared {
 		return c.Do(ctx)
 	}

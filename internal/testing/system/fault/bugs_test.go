@@ -40,7 +40,7 @@ var bugs = map[string]func(db *sql.DB) fakedb.Hook{
 		return nil
 	})),
 	bugDropsHandOffs: released(dropHandOffs),
-	bugServesSecond: released(func(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+	bugServesSecond: released(func(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal) error {
 		return passOver(ctx, db, c, m, "")
 	}),
 	bugDiesTooSoon: func(*sql.DB) fakedb.Hook {
@@ -52,9 +52,9 @@ var bugs = map[string]func(db *sql.DB) fakedb.Hook{
 			return c.Do(ctx)
 		})
 	},
-	bugOneTooMany:   unseen(func(r driver.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }),
-	bugWriterBeside: unseen(func(r driver.Request, s driver.State) bool { return r.Units == 0 && s.Sharing > 0 }),
-	bugReaderBeside: unseen(func(r driver.Request, s driver.State) bool {
+	bugOneTooMany:   unseen(func(r protocol.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }),
+	bugWriterBeside: unseen(func(r protocol.Request, s driver.State) bool { return r.Units == 0 && s.Sharing > 0 }),
+	bugReaderBeside: unseen(func(r protocol.Request, s driver.State) bool {
 		return r.Units > 0 && s.Holder.Session != "" && s.Sharing == 0
 	}),
 	bugCountsOne:           alone(countsOne),
@@ -65,7 +65,7 @@ var bugs = map[string]func(db *sql.DB) fakedb.Hook{
 	bugLeavesRoom:          released(leaveRoom),
 	bugForgetsUnits:        released(forgetUnits),
 	bugNeverGivesBack: alone(func(ctx context.Context, c *fakedb.Call) error {
-		if c.Removes(driver.ByAttempt) {
+		if c.Removes(protocol.ByAttempt) {
 			c.Outcome(protocol.Undone)
 			return nil
 		}
@@ -80,11 +80,11 @@ func alone(hook fakedb.Hook) func(*sql.DB) fakedb.Hook {
 
 // released is a bug in the release of a lock.
 func released(
-	release func(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error,
+	release func(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal) error,
 ) func(*sql.DB) fakedb.Hook {
 	return func(db *sql.DB) fakedb.Hook {
 		return func(ctx context.Context, c *fakedb.Call) error {
-			if m, is := c.Op().(protocol.Removal); is && m.Cause == driver.ByHolder {
+			if m, is := c.Op().(protocol.Removal); is && m.Cause == protocol.ByHolder {
 				return release(ctx, db, c, m)
 			}
 			return c.Do(ctx)
@@ -111,9 +111,9 @@ func grantsUnseen(ctx context.Context, c *fakedb.Call) error {
 }
 
 // madeUp is a grant that no database has made.
-func madeUp(r driver.Request) driver.Grant {
+func madeUp(r protocol.Request) protocol.Grant {
 	now := time.Now().UnixMicro()
-	return driver.Grant{First: now, Token: now + int64(max(r.Members, 1)) - 1}
+	return protocol.Grant{First: now, Token: now + int64(max(r.Members, 1)) - 1}
 }
 
 // reusesTokens rounds them, to the half second.
@@ -123,7 +123,7 @@ type reusesTokens struct {
 	sessions map[string]bool
 }
 
-func (b *reusesTokens) round(name, session string, g *driver.Grant) {
+func (b *reusesTokens) round(name, session string, g *protocol.Grant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[session] && g.Token != 0 {
@@ -133,7 +133,7 @@ func (b *reusesTokens) round(name, session string, g *driver.Grant) {
 	}
 }
 
-func (b *reusesTokens) held(h driver.Held) driver.Held {
+func (b *reusesTokens) held(h protocol.Held) protocol.Held {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h.Token = b.real[h.Name]
@@ -147,9 +147,9 @@ func (b *reusesTokens) hook(ctx context.Context, c *fakedb.Call) error {
 		b.sessions[c.Session] = true
 		b.mu.Unlock()
 	case "Listen": // grants are taken from the hints, so that they are read, and rounded
-		c.Hear = func(h driver.Hint) driver.Hint { return driver.Hint{Attempt: h.Attempt} }
+		c.Hear = func(h protocol.Hint) protocol.Hint { return protocol.Hint{Attempt: h.Attempt} }
 	}
-	if m, is := c.Op().(protocol.Removal); is && m.Cause == driver.ByHolder {
+	if m, is := c.Op().(protocol.Removal); is && m.Cause == protocol.ByHolder {
 		m.Token = b.held(m.Held()).Token
 		c.Ops = []protocol.Op{m}
 	}
@@ -183,7 +183,7 @@ func beats(beat fakedb.Hook) fakedb.Hook {
 }
 
 // dropHandOffs also forgets that others wait: else one of them would hand the lock on.
-func dropHandOffs(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal) error {
+func dropHandOffs(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal) error {
 	_, err := db.ExecContext(ctx,
 		fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '', waiters = 0 "+
 			"WHERE name = '%s' AND session_id = '%s' AND token = %d", m.Name, m.Session, m.Token))
@@ -192,7 +192,7 @@ func dropHandOffs(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Remo
 }
 
 // passOver puts the first place of a queue back before a release, if it fits a condition.
-func passOver(ctx context.Context, db *sql.DB, c *fakedb.Call, m driver.Removal, condition string) error {
+func passOver(ctx context.Context, db *sql.DB, c *fakedb.Call, m protocol.Removal, condition string) error {
 	if err := putBack(ctx, db, m.Name, condition); err != nil {
 		return err
 	}

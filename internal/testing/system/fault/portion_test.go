@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // portion is how a name is taken. The zero value: the whole of it.
 type portion struct{ Units, Of int }
 
-var reader = portion{1, driver.Readers}
+var reader = portion{1, protocol.Readers}
 
 func (g portion) String() string {
 	switch g {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -232,7 +231,7 @@ func (l *losing) hook(ctx context.Context, c *fakedb.Call) error {
 		call = "Take"
 	} else if _, joins := c.Op().(protocol.Join); joins {
 		call = "Join"
-	} else if c.Removes(driver.ByHolder) {
+	} else if c.Removes(protocol.ByHolder) {
 		call = "Release"
 	}
 	if err == nil && call == l.call {

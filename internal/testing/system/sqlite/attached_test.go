@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -44,7 +45,7 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 				if next := f.release(held, true); next.Attempt != attempt {
 					t.Fatalf("from %s: handed to %+v", name, next)
 				}
-				if _, err := drivertest.Release(t.Context(), locks, driver.Held{Name: "n", Session: other,
+				if _, err := drivertest.Release(t.Context(), locks, protocol.Held{Name: "n", Session: other,
 					Token: locks.look(other, "n").Holder.Grant.Token}, true); err != nil {
 					t.Fatal(err)
 				}
@@ -103,11 +104,11 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 			other.exec("PRAGMA busy_timeout = 0")
 			ctx, cancel := brief(t)
 			defer cancel()
-			if _, taken, err := drivertest.Break(ctx, other, "", "n", driver.Holder{Session: s,
-				Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
+			if _, taken, err := drivertest.Break(ctx, other, "", "n", protocol.Holder{Session: s,
+				Grant: protocol.Grant{Token: held.Token}}, protocol.Event{Kind: "broken"}); err == nil {
 				t.Errorf("the guarded transaction is open, and the lock was taken away: %v", taken)
 			}
-			require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
+			require.NoError(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
 			require.NoError(t, tx.Rollback())
 			if state := other.look(s, "n"); state.Holder.Session != s {
 				t.Errorf("rolled back, and released: %+v", state)

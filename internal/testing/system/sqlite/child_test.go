@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -100,7 +101,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
-		_ = drivertest.Listen(ctx, e, session, func() { close(ready) }, func(driver.Hint) {
+		_ = drivertest.Listen(ctx, e, session, func() { close(ready) }, func(protocol.Hint) {
 			select {
 			case woken <- struct{}{}:
 			default:
@@ -112,7 +113,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	enter := func(r driver.Request) (int64, error) {
+	enter := func(r protocol.Request) (int64, error) {
 		if grant, taken, err := drivertest.Take(ctx, e, r); err != nil || taken {
 			return grant.Token, err
 		}
@@ -151,7 +152,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 			}
 		}
 		t.Released = time.Now().UnixNano()
-		next, err := drivertest.Release(ctx, e, driver.Held{Name: ball, Session: session, Token: token}, true)
+		next, err := drivertest.Release(ctx, e, protocol.Held{Name: ball, Session: session, Token: token}, true)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +195,7 @@ func countTogether(ctx context.Context, pool *sql.DB, rounds int) error {
 }
 
 func countOnce(ctx context.Context, b driver.Backend, pool *sql.DB, session string) error {
-	var grant driver.Grant
+	var grant protocol.Grant
 	for taken := false; !taken; {
 		var err error
 		if grant, taken, err = drivertest.Take(ctx, b, request("count", session)); err != nil {
@@ -212,7 +213,7 @@ func countOnce(ctx context.Context, b driver.Backend, pool *sql.DB, session stri
 			return err
 		})
 	}
-	_, failure := drivertest.Release(ctx, b, driver.Held{Name: "count", Session: session, Token: grant.Token}, false)
+	_, failure := drivertest.Release(ctx, b, protocol.Held{Name: "count", Session: session, Token: grant.Token}, false)
 	return errors.Join(err, failure)
 }
 

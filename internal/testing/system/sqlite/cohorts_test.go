@@ -15,7 +15,7 @@ import (
 )
 
 // cohort has a session get a name as a cohort of so many, after another session has had it.
-func (f *fixture) cohort(name, session string, members int) driver.Grant {
+func (f *fixture) cohort(name, session string, members int) protocol.Grant {
 	f.t.Helper()
 	held := f.take(name, f.session())
 	r := request(name, session)
@@ -56,27 +56,27 @@ func TestATransitionThatFailsInTheMiddleHasDoneNothing(t *testing.T) {
 	ctx := t.Context()
 	steps := map[string]struct {
 		statements string
-		step       func(f *fixture, h driver.Held) error
+		step       func(f *fixture, h protocol.Held) error
 	}{
-		"join": {"LockRow WriteQueue AddPlace COMMIT", func(f *fixture, h driver.Held) error {
+		"join": {"LockRow WriteQueue AddPlace COMMIT", func(f *fixture, h protocol.Held) error {
 			_, _, err := drivertest.Join(ctx, f, request("n", h.Session))
 			return err
 		}},
-		"release": {"LockRow Places WriteLock DropPlace CountGrant COMMIT", func(f *fixture, h driver.Held) error {
+		"release": {"LockRow Places WriteLock DropPlace CountGrant COMMIT", func(f *fixture, h protocol.Held) error {
 			_, err := drivertest.Release(ctx, f, h, true)
 			return err
 		}},
 		"break": {"LockRow Places WriteLock DropPlace AddEvent CountGrant COMMIT",
-			func(f *fixture, h driver.Held) error {
+			func(f *fixture, h protocol.Held) error {
 				_, _, err := drivertest.Break(ctx, f, "", "n", f.look("", "n").Holder,
-					driver.Event{Name: "n", Kind: "broken"})
+					protocol.Event{Name: "n", Kind: "broken"})
 				return err
 			}},
-		"leave": {"LockRow PlaceOf WriteQueue DropPlace COMMIT", func(f *fixture, h driver.Held) error {
+		"leave": {"LockRow PlaceOf WriteQueue DropPlace COMMIT", func(f *fixture, h protocol.Held) error {
 			_, err := drivertest.Undo(ctx, f, h.Session, "n", f.look(h.Session, "n").Queued[0])
 			return err
 		}},
-		"downgrade": {"LockRow Places WriteLock PutShare COMMIT", func(f *fixture, h driver.Held) error {
+		"downgrade": {"LockRow Places WriteLock PutShare COMMIT", func(f *fixture, h protocol.Held) error {
 			_, err := f.downgrade(h)
 			return err
 		}},
@@ -117,7 +117,7 @@ func TestWhatIsDoneMostTakesFewStatements(t *testing.T) {
 			t.Errorf("%s: %v, in %d transactions; want %v", what, p.ran, len(p.levels), want)
 		}
 	}
-	var held driver.Held
+	var held protocol.Held
 	ran("a take", func() { held = f.take("n", s) }, "TakeLock")
 	ran("a release", func() { f.release(held, false) }, "ReleaseIdle")
 	held = f.take("n", s)
@@ -131,7 +131,7 @@ func TestWhatIsDoneMostTakesFewStatements(t *testing.T) {
 	}
 	ran("a take, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow", "Clock", "MakeLock",
 		"WriteLock")
-	general := driver.Held{Name: "g", Session: s, Token: f.look(s, "g").Holder.Grant.Token}
+	general := protocol.Held{Name: "g", Session: s, Token: f.look(s, "g").Holder.Grant.Token}
 	ran("a release, the general way", generally(protocol.Release(general, false, false)), "LockRow", "WriteLock")
 	ran("a take of a free name, the general way", generally(protocol.Take{Request: request("g", s)}), "LockRow",
 		"WriteLock")
@@ -148,8 +148,8 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 		f.queue(r)
 		f.enqueue("n", s)
 		before := f.tables()
-		held := driver.Held{Name: "n", Session: s, Token: grant.Token}
-		d := driver.Detachment{Token: grant.Token - int64(behind), Host: "member", Thread: "t"}
+		held := protocol.Held{Name: "n", Session: s, Token: grant.Token}
+		d := protocol.Detachment{Token: grant.Token - int64(behind), Host: "member", Thread: "t"}
 		if behind > 0 {
 			d.Behind = request("n", s)
 			d.Behind.Members = behind

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -71,7 +72,7 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 				}
 				read = read || strings.HasPrefix(text, "-- name: LockRow ")
 			})
-			ev := driver.Event{Name: "n", Kind: "broken"}
+			ev := protocol.Event{Name: "n", Kind: "broken"}
 			if _, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder, ev); err != nil ||
 				!taken || !tried {
 				t.Fatal(taken, err, tried)
@@ -218,7 +219,7 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			return err
 		},
 		"the caller fails": func(f *fixture) error {
-			return f.announce(driver.Held{Name: "n", Session: "s", Token: 1}, driver.Event{Name: "n", Kind: "x"})
+			return f.announce(protocol.Held{Name: "n", Session: "s", Token: 1}, protocol.Event{Name: "n", Kind: "x"})
 		},
 		"the disk is full and SQLite rolls back by itself": func(f *fixture) error {
 			f.exec(fmt.Sprintf("PRAGMA max_page_count = %d", f.number("PRAGMA page_count")))

@@ -37,12 +37,12 @@ var lost = map[string]func(f *fixture, s string){
 		require.NoError(f.t, require.ErrOf(drivertest.Undo(f.t.Context(), f, s, "d", attempt)))
 	},
 	"a batch": func(f *fixture, s string) {
-		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request("e", s)}, nil)
+		grants, _, err := drivertest.Batch(f.t.Context(), f, []protocol.Request{request("e", s)}, nil)
 		if err != nil || len(grants) != 1 {
 			f.t.Fatal(grants, err)
 		}
 		rest, err := drivertest.ReleaseAll(f.t.Context(), f,
-			[]driver.Held{{Name: "e", Session: s, Token: grants[0].Token}})
+			[]protocol.Held{{Name: "e", Session: s, Token: grants[0].Token}})
 		if err != nil || len(rest) > 0 {
 			f.t.Fatal(rest, err)
 		}
@@ -53,7 +53,7 @@ var lost = map[string]func(f *fixture, s string){
 var kept = map[string]func(f *fixture, s string){
 	"heartbeat": func(f *fixture, s string) { f.heartbeat(s, true) },
 	"history": func(f *fixture, _ string) {
-		require.NoError(f.t, f.Record(f.t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
+		require.NoError(f.t, f.Record(f.t.Context(), []protocol.Event{{Name: "n", Kind: "note"}}))
 	},
 	"a run": func(f *fixture, s string) {
 		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s},
@@ -126,7 +126,7 @@ func TestABreakIsOnTheDiskWithItsEntryInTheHistory(t *testing.T) {
 	s := f.session()
 	p.levels = nil
 	_, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder,
-		driver.Event{Name: "n", Kind: "broken"})
+		protocol.Event{Name: "n", Kind: "broken"})
 	if err != nil || !taken || !slices.Equal(p.levels, []int64{full}) {
 		t.Fatal(taken, err, p.levels)
 	}
@@ -172,7 +172,7 @@ var granting = map[string]func(f *fixture, name string) int64{
 		return grant.Token
 	},
 	"a batch": func(f *fixture, name string) int64 {
-		grants, _, err := drivertest.Batch(f.t.Context(), f, []driver.Request{request(name, f.session()),
+		grants, _, err := drivertest.Batch(f.t.Context(), f, []protocol.Request{request(name, f.session()),
 			request(name+" too", f.session())}, nil)
 		if err != nil || len(grants) != 2 {
 			f.t.Fatal(grants, err)
@@ -205,7 +205,7 @@ func TestATokenIsNotGivenAgainAfterACrashOfTheMachine(t *testing.T) {
 					f.exec("UPDATE dblock_locks SET token = ?", time.Now().Add(time.Hour).UnixMicro())
 				}
 				// all before it is on the disk
-				require.NoError(t, f.Record(t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
+				require.NoError(t, f.Record(t.Context(), []protocol.Event{{Name: "n", Kind: "note"}}))
 				token := grant(f, "n")
 				f = p.fail(t, f)
 				// their processes are gone

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -47,7 +48,7 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 					"Release": func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
 					"Guard":   func() error { return f.In(tx).Guard(t.Context(), held, nil) },
 					"ReleaseTx": func() error {
-						return f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil)
+						return f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil)
 					},
 					"LockTx": func() error {
 						_, _, err := f.In(late).Lock(t.Context(), "n", func(string, int, any) bool { return false },

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -39,7 +39,7 @@ func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
 	held := f.take("n", a)
 	attempt := f.enqueue("n", b)
 	tx := f.begin()
-	require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
+	require.NoError(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
 	arrives("1 ")
 	require.NoError(t, tx.Rollback())
 	f.release(held, true)

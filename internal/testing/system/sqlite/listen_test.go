@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -29,7 +30,7 @@ func (f *fixture) listen(session string) listener {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	go func() {
 		ended <- drivertest.Listen(ctx, f, session, func() { close(ready) },
-			func(h driver.Hint) { l.heard <- h.Attempt })
+			func(h protocol.Hint) { l.heard <- h.Attempt })
 	}()
 	select {
 	case <-ready:
@@ -160,7 +161,7 @@ func TestWhatConcernsOthersWakesNobody(t *testing.T) {
 		f.enqueue("n", b)
 		f.exec("DELETE FROM dblock_waiters WHERE session_id = ? AND name = 'n'", s)
 		next := f.release(held, true)
-		f.release(driver.Held{Name: "n", Session: b, Token: next.Grant.Token}, false)
+		f.release(protocol.Held{Name: "n", Session: b, Token: next.Grant.Token}, false)
 		f.heartbeat(s, true)
 		f.exec("UPDATE dblock_locks SET waiters = 0, metadata = metadata || 'x' WHERE name = 'n'")
 	}
@@ -178,7 +179,9 @@ func TestAListenerEndsWhenThePoolIsClosed(t *testing.T) {
 	f.take(s, s)
 	f.enqueue(s, s) // so that it looks
 	ended := make(chan error, 1)
-	go func() { ended <- drivertest.Listen(t.Context(), f, s, func() { f.pool.Close() }, func(driver.Hint) {}) }()
+	go func() {
+		ended <- drivertest.Listen(t.Context(), f, s, func() { f.pool.Close() }, func(protocol.Hint) {})
+	}()
 	select {
 	case err := <-ended:
 		require.ErrorIs(t, err, driver.ErrConfig)
@@ -286,7 +289,7 @@ func TestAChangeIsHeardByAllWhoWatchInAnyProcess(t *testing.T) {
 	near, far := f.listen(s), f.listen(distant)
 	require.NoError(t, errors.Join(f.Watch(t.Context(), s, "n", "near"), f.Watch(t.Context(), distant, "n", "far")))
 	for _, name := range []string{"n", "another"} {
-		require.NoError(t, f.announce(f.take(name, s), driver.Event{}))
+		require.NoError(t, f.announce(f.take(name, s), protocol.Event{}))
 	}
 	near.hears("near")
 	far.hears("far")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -21,7 +22,7 @@ func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	r.Patient = false
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if grants, _, err := drivertest.Batch(ctx, f, []driver.Request{request("m", s), r}, nil); !errors.Is(err,
+	if grants, _, err := drivertest.Batch(ctx, f, []protocol.Request{request("m", s), r}, nil); !errors.Is(err,
 		driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)
 	}
@@ -43,7 +44,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 		stale.Shared = false
 		require.ErrorIs(t, f.In(tx).Guard(t.Context(), stale, nil), driver.ErrNotHeld, "guarded as a whole")
 		require.NoError(t, f.In(tx).Guard(t.Context(), held, nil))
-		require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
+		require.NoError(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
 		if commit {
 			err = tx.Commit()
 		} else {

@@ -147,31 +147,32 @@ func (f *fixture) lapse(session string) {
 	f.exec("UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", session)
 }
 
-func request(name, session string) driver.Request {
-	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Patient: true}
+func request(name, session string) protocol.Request {
+	return protocol.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(),
+		Patient: true}
 }
 
 // shared is a request for units of a name.
-func shared(name, session string, units, of int) driver.Request {
+func shared(name, session string, units, of int) protocol.Request {
 	r := request(name, session)
 	r.Units, r.Of = units, of
 	return r
 }
 
 // take takes a name that is free.
-func (f *fixture) take(name, session string) driver.Held {
+func (f *fixture) take(name, session string) protocol.Held {
 	f.t.Helper()
 	return f.share(request(name, session))
 }
 
 // share makes a request that is granted at once.
-func (f *fixture) share(r driver.Request) driver.Held {
+func (f *fixture) share(r protocol.Request) protocol.Held {
 	f.t.Helper()
 	grant, taken, err := drivertest.Take(f.t.Context(), f, r)
 	if err != nil || !taken {
 		f.t.Fatalf("%+v: taken %v, %v", r, taken, err)
 	}
-	return driver.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
+	return protocol.Held{Name: r.Name, Session: r.Session, Token: grant.Token, Shared: r.Units > 0}
 }
 
 // enqueue queues for a whole name, and returns the attempt.
@@ -181,7 +182,7 @@ func (f *fixture) enqueue(name, session string) string {
 }
 
 // queue makes a request that waits, and returns its attempt.
-func (f *fixture) queue(r driver.Request) string {
+func (f *fixture) queue(r protocol.Request) string {
 	f.t.Helper()
 	if _, outcome, err := drivertest.Join(f.t.Context(), f, r); err != nil || outcome != protocol.Queued {
 		f.t.Fatalf("%+v: outcome %v, %v", r, outcome, err)
@@ -190,7 +191,7 @@ func (f *fixture) queue(r driver.Request) string {
 }
 
 // release must succeed.
-func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
+func (f *fixture) release(h protocol.Held, contended bool) protocol.Handoff {
 	f.t.Helper()
 	next, err := drivertest.Release(f.t.Context(), f, h, contended)
 	require.NoError(f.t, err)
@@ -198,16 +199,16 @@ func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
 }
 
 // only is the one hand-off that there was, or the zero value.
-func (f *fixture) only(next []driver.Handoff) driver.Handoff {
+func (f *fixture) only(next []protocol.Handoff) protocol.Handoff {
 	f.t.Helper()
 	switch len(next) {
 	case 0:
-		return driver.Handoff{}
+		return protocol.Handoff{}
 	case 1:
 		return next[0]
 	}
 	f.t.Fatalf("handed on to several: %+v", next)
-	return driver.Handoff{}
+	return protocol.Handoff{}
 }
 
 // look is the state of one name that must have a row.

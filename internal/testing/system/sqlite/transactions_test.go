@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -67,14 +68,14 @@ func read(t *testing.T, tx *sql.Tx) {
 func nobody(string, int, any) bool { return false }
 
 // steps are those in the caller's transaction that must lock the database.
-var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error{
-	"Guard": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
+var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h protocol.Held) error{
+	"Guard": func(ctx context.Context, f *fixture, tx *sql.Tx, h protocol.Held) error {
 		return f.In(tx).Guard(ctx, h, nil)
 	},
-	"ReleaseTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
-		return f.In(tx).Release(ctx, h, driver.Detachment{}, nil)
+	"ReleaseTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h protocol.Held) error {
+		return f.In(tx).Release(ctx, h, protocol.Detachment{}, nil)
 	},
-	"LockTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
+	"LockTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h protocol.Held) error {
 		_, locked, err := f.In(tx).Lock(ctx, "free", nobody, true, nil)
 		if err == nil && !locked {
 			err = errors.New("not locked")
@@ -134,7 +135,7 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 				if err != nil || !taken {
 					t.Fatal(taken, err)
 				}
-				held := driver.Held{Name: "n", Session: r.Session, Token: grant.Token}
+				held := protocol.Held{Name: "n", Session: r.Session, Token: grant.Token}
 				tx := f.begin()
 				require.NoError(t, f.In(tx).Guard(t.Context(), held, nil), "Guard of a lock that is held")
 				f.usable(tx)
@@ -245,15 +246,15 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				}
 				attempt := other.enqueue(whose, waiter)
 				ctx, cancel := context.WithCancel(t.Context())
-				ready, woken, over := make(chan bool), make(chan driver.Hint, 8), make(chan error)
+				ready, woken, over := make(chan bool), make(chan protocol.Hint, 8), make(chan error)
 				go func() {
 					over <- drivertest.Listen(ctx, f, waiter, func() { close(ready) },
-						func(h driver.Hint) { woken <- h })
+						func(h protocol.Hint) { woken <- h })
 				}()
 				<-ready
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
 					tx := f.begin()
-					require.NoError(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
+					require.NoError(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
 					stays(t, woken)
 					if state := other.look("", whose); state.Holder.Grant.Token != held.Token {
 						t.Fatalf("before the end of the transaction: %+v", state)
@@ -282,14 +283,14 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 		attempt := other.enqueue("n", other.session())
 		other.exec("CREATE TRIGGER full BEFORE UPDATE ON dblock_locks BEGIN SELECT RAISE(FAIL, 'full'); END")
 		tx := f.begin()
-		require.Error(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil))
+		require.Error(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
 		f.usable(tx)
 		other.exec("DROP TRIGGER full")
 		if next := other.release(held, true); next.Attempt != attempt {
 			t.Fatalf("handed to %+v", next)
 		}
 		tx = f.begin()
-		require.ErrorIs(t, f.In(tx).Release(t.Context(), held, driver.Detachment{}, nil), driver.ErrNotHeld,
+		require.ErrorIs(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil), driver.ErrNotHeld,
 			"a second release")
 		f.usable(tx)
 	})
@@ -442,12 +443,12 @@ func TestAStepSaysWhatIsWrongWithTheDatabaseOrTheTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bare := open(t, newFile(t, "wal"), "")
 			tx := bare.begin()
-			require.ErrorIs(t, step(t.Context(), bare, tx, driver.Held{}), driver.ErrSchema, "without tables")
+			require.ErrorIs(t, step(t.Context(), bare, tx, protocol.Held{}), driver.ErrSchema, "without tables")
 			bare.usable(tx)
 			f := newFixtureIn(t, "wal")
 			tx = f.begin()
 			require.NoError(t, tx.Rollback())
-			err := step(t.Context(), f, tx, driver.Held{})
+			err := step(t.Context(), f, tx, protocol.Held{})
 			if !errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("after the transaction: %v", err)
 			}
