@@ -1,9 +1,10 @@
 package mysql
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestANapIsShorterThanTheReadTimeout(t *testing.T) {

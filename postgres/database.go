@@ -6,11 +6,12 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
-	"github.com/jackc/pgx/v5"
 )
 
 // database runs statements: over a pgx pool, or over database/sql.

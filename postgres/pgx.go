@@ -3,10 +3,11 @@ package postgres
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/internal/connpool"
-	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/connpool"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // pgxDB is a database over a pgx pool.

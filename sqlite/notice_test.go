@@ -1,8 +1,9 @@
 package sqlite
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestANoticeIsReadAsItWasWritten(t *testing.T) {

@@ -1,10 +1,11 @@
 package sqlite
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
-	"github.com/dblock-go/dblock/internal/testing/require"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // watchman is a pollSchedule with a clock that the test sets.

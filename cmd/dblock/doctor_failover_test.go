@@ -1,10 +1,11 @@
 package main
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestDoctorComparesTTLsWithAFailover(t *testing.T) {

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestASpanHasTwoUnitsAtMost(t *testing.T) {

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestAFeeIsThreePercentRoundedHalfUp(t *testing.T) {

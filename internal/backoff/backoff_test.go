@@ -1,9 +1,10 @@
 package backoff
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestPausesDoubleUpToTheLongest(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
-	"github.com/go-sql-driver/mysql"
 )
 
 // kinds are the kinds of errors that are already interpreted.

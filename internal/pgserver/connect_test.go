@@ -1,9 +1,10 @@
 package pgserver
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestAConnectionIsCalledWhatTheServerKeeps(t *testing.T) {

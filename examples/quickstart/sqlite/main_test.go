@@ -1,9 +1,10 @@
 package main
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/require"
 	"path/filepath"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestItRuns(t *testing.T) {

@@ -3,10 +3,11 @@ package dbtest
 import (
 	"context"
 	"errors"
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // startTimeout is how long a killed server may take to come back: PostgreSQL waits for the last

@@ -1,12 +1,13 @@
 package leak
 
 import (
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }

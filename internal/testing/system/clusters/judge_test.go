@@ -3,13 +3,14 @@ package clusters
 import (
 	"cmp"
 	"fmt"
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // grant is a hold, and what its client believed. Times are since the run began.
