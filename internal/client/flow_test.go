@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -75,9 +75,7 @@ func (f *flow) lockAll() *Locks {
 }
 
 func (f *flow) refused() {
-	if _, err := f.c.Acquire(f.Context(), new(want("n")), false); !errors.Is(err, ErrNotAcquired) {
-		f.Errorf("TryLock: %v", err)
-	}
+	assert.ErrorIs(f, assert.ErrOf(f.c.Acquire(f.Context(), new(want("n")), false)), ErrNotAcquired, "TryLock")
 }
 
 // wait has a client wait for the name, until stop or the end of the test.
