@@ -46,10 +46,14 @@ func (d *pragmatic) Open(dsn string) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := conn.(*sqlite3.SQLiteConn)
+	if err := c.RegisterFunc(suite.SQLiteAheadName, suite.SQLiteAhead, false); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	for _, pragma := range pragmas {
-		if _, err := conn.(*sqlite3.SQLiteConn).Exec("PRAGMA "+pragma, nil); err != nil {
-			return nil, errors.Join(err, conn.Close())
+		if _, err := c.Exec("PRAGMA "+pragma, nil); err != nil {
+			return nil, errors.Join(err, c.Close())
 		}
 	}
-	return conn, nil
+	return c, nil
 }

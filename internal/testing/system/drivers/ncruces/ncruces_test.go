@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3"
 	_ "github.com/ncruces/go-sqlite3/driver"
 	_ "github.com/ncruces/go-sqlite3/embed"
 
@@ -15,6 +16,12 @@ import (
 
 func TestMain(m *testing.M) {
 	dbtest.SQLiteDriver = "sqlite3"
+	sqlite3.AutoExtension(func(c *sqlite3.Conn) error {
+		ahead := func(ctx sqlite3.Context, arg ...sqlite3.Value) {
+			ctx.ResultInt64(suite.SQLiteAhead(arg[0].Text()))
+		}
+		return c.CreateFunction(suite.SQLiteAheadName, 1, sqlite3.INNOCUOUS, ahead)
+	})
 	os.Exit(dbtest.Run(m))
 }
 
