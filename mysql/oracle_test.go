@@ -44,17 +44,8 @@ func TestAStatementThatDidNothingIsNotBelieved(t *testing.T) {
 				// a batch passes over what it does not see
 				return strings.Contains(text, "-- name: LockRows ") || strings.Contains(text, "-- name: RowsExist ")
 			}}
-		for seed := range uint64(soak(2, 20)) {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) { oracle.Compare(t, swallowing, seed, 250) })
-		}
-		for _, name := range []string{
+		swallowing.Compare(t, soak(2, 20), 250,
 			"WriteRow", "PutShare", "DropShare", "AddWaiter", "DropWaiter", "AddPlace", "NextWaiters", "Shares",
-			"AddEvent",
-			"TakeRows", "FreeLocks", "OpenSession", "OpenHeartbeat", "EndSession", "DropHeartbeat",
-		} {
-			if swallowing.Count[name] == 0 {
-				t.Errorf("%s was never swallowed", name)
-			}
-		}
+			"AddEvent", "TakeRows", "FreeLocks", "OpenSession", "OpenHeartbeat", "EndSession", "DropHeartbeat")
 	})
 }

@@ -77,9 +77,12 @@ type hold struct {
 	share   *Share
 }
 
-// find finds a hold by its token, or with token 0 by its attempt. It reads the row of a share even
-// if the name's row counts none.
+// find finds a hold by its token, or with token 0 by its attempt; without both there is none. It
+// reads the row of a share even if the name's row counts none.
 func (n *Name) find(session string, token int64, attempt string) (hold, bool, error) {
+	if token == 0 && attempt == "" {
+		return hold{}, false, nil
+	}
 	if token == 0 && n.held() && n.Session == session && n.Attempt == attempt || token != 0 && n.holds(session, token) {
 		return hold{attempt: n.Attempt, ends: n.Ends}, true, nil
 	}

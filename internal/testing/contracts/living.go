@@ -28,6 +28,12 @@ var living = []test{
 	{"sessions that have expired, and the dead that leave something, are listed", expired},
 	{"a watch ends with its session", watches},
 	{"a release goes by the token of its hold, not by the highest of the name", releaseOfAMember},
+	{"an op without a token finds no hold", func(w *world) {
+		r := reader("n", w.session())
+		w.take(r)
+		_, err := driver.Do(w.ctx, w.Backend, protocol.Downgrade{Held: protocol.Held{Name: "n", Session: r.Session}})
+		assert.ErrorIs(w, err, driver.ErrNotHeld)
+	}},
 }
 
 func deaths(w *world) {

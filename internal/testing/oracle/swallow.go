@@ -3,6 +3,7 @@ package oracle
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -25,6 +26,20 @@ type Swallowing struct {
 
 // often is how often each statement is swallowed at least, wherever it stands.
 const often = 3
+
+// Compare compares the engine with package protocol for so many seeds, and for more of them until
+// each of these statements was swallowed. It fails if that takes ten times as many.
+func (s *Swallowing) Compare(t T, seeds, steps int, statements ...string) {
+	t.Helper()
+	for seed := range 10 * seeds {
+		Compare(t, s, uint64(seed), steps)
+		statements = slices.DeleteFunc(statements, func(name string) bool { return s.Count[name] > 0 })
+		if seed+1 >= seeds && len(statements) == 0 {
+			return
+		}
+	}
+	t.Fatalf("never swallowed: %v", statements)
+}
 
 // each makes a request until it does not fail for a statement that was swallowed.
 func (s *Swallowing) each(request func() error) (err error) {
