@@ -182,6 +182,11 @@ func (c *employee) plain(ctx context.Context) error {
 		return err
 	}
 	leave := c.believe(name, l.Context(), portion{})
+	if c.bug == bugLogsFirst { // to be held when a session ends, with others waiting
+		within, cancel := context.WithTimeout(l.Context(), ttl)
+		<-within.Done()
+		cancel()
+	}
 	err = c.within(ctx, func(tx *sql.Tx) error { return c.write(ctx, tx, l) })
 	leave()
 	c.unlock(l)
@@ -203,9 +208,6 @@ func (c *employee) shared(ctx context.Context) error {
 	}
 	leave := c.believe(name, l.Context(), p)
 	c.busy()
-	for n := 0; c.bug == bugLogsFirst && n < 50; n++ { // to be held when a session ends
-		c.busy()
-	}
 	leave()
 	c.unlock(l)
 	return nil
