@@ -225,7 +225,7 @@ func relay(
 ) (times []time.Duration) {
 	var all sync.WaitGroup
 	end := time.Now().Add(round)
-	last, unlocked := -1, time.Time{} // whoever has the lock may touch these, and times
+	last, unlocked := -1, time.Time{} // the holder of the lock may touch these, and times
 	inside := make(chan struct{}, 1)
 	for hand := range processes {
 		all.Go(func() {

@@ -54,8 +54,7 @@ func process[TX any](t testing.TB, d *database, o *other, options []dblock.Optio
 // clientOn makes a client of a process.
 func clientOn[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.Client[TX] {
 	t.Helper()
-	c := newClient(t, driver.Engine[TX]{Backend: l, In: inNoTx[TX]}, append(slices.Clone(options),
-		l.Timed))
+	c := newClient(t, driver.Engine[TX]{Backend: l, In: inNoTx[TX]}, append(slices.Clone(options), l.Timed))
 	l.core = c.Core()
 	t.Cleanup(l.Reconnect) // before the client is closed, which need not wait for a database that is away
 	return c

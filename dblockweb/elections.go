@@ -62,8 +62,7 @@ func loadElections(ctx context.Context, q query) (any, error) {
 		one.Candidates = one.Info.Queued
 		for _, holder := range one.Info.Holders {
 			j := slices.IndexFunc(one.Terms, func(t inspect.Event) bool {
-				return t.Kind == elected &&
-					t.Token == holder.Token
+				return t.Kind == elected && t.Token == holder.Token
 			})
 			if j >= 0 {
 				one.Leader = &one.Terms[j]

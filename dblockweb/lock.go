@@ -65,8 +65,7 @@ func (w waiting) Waits() bool {
 // HasCycle reports whether the chain leads back into itself.
 func (w waiting) HasCycle() bool {
 	return w.Cycle || slices.ContainsFunc(w.By, func(b blocker) bool {
-		return slices.ContainsFunc(b.For,
-			waiting.HasCycle)
+		return slices.ContainsFunc(b.For, waiting.HasCycle)
 	})
 }
 

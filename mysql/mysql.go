@@ -195,8 +195,7 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 // after a TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
 	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error {
-		return u.transactWith(ctx,
-			work)
+		return u.transactWith(ctx, work)
 	}))
 }
 

@@ -18,8 +18,8 @@ var inspecting = make(chan struct{}, 1)
 var (
 	errNoRollback = errors.New("journal_mode=OFF: SQLite cannot roll back, so a failed transition would stay by " +
 		"half: choose WAL or any other mode")
-	errExclusive = errors.New("locking_mode=EXCLUSIVE lets one connection of the pool in: " +
-		"call SetMaxOpenConns(1) where no other process needs the database, or leave it at NORMAL")
+	errExclusive = errors.New("locking_mode=EXCLUSIVE lets one connection of the pool in: call SetMaxOpenConns(1) " +
+		"where no other process needs the database, or leave it at NORMAL")
 	errOwnMemory = errors.New("each connection has an in-memory or temporary database of its own: " +
 		"call SetMaxOpenConns(1) before the migrations, or open a file")
 )

@@ -18,9 +18,9 @@ import (
 const connectTimeout = 20 * time.Millisecond
 
 var (
-	errSnapshot = errors.New("another connection has written to the database since this transaction first " +
-		"read from it, so this transaction cannot write any more: roll it back and begin it again, with BEGIN " +
-		"IMMEDIATE or with this call before anything else")
+	errSnapshot = errors.New("another connection has written to the database since this transaction first read from " +
+		"it, so this transaction cannot write any more: roll it back and begin it again, with BEGIN IMMEDIATE or " +
+		"with this call before anything else")
 	errInTheWay = errors.New("this transaction has locked the database, so the lock cannot be released meanwhile: " +
 		"roll the transaction back and begin it again")
 )

@@ -67,8 +67,8 @@ const (
 
 // consistencies describes the waits of a member for each group_replication_consistency.
 var consistencies = map[string]string{
-	eventual: "a new primary may serve before it has applied the old one's commits, and LockTx and " +
-		"Guard may go by an older holder",
+	eventual: "a new primary may serve before it has applied the old one's commits, and LockTx and Guard may go by " +
+		"an older holder",
 	onFailover: "a new primary serves once it has applied the old one's commits",
 	"BEFORE":   "a transaction waits until earlier commits are applied",
 	"AFTER":    "a commit waits until every member has applied it",

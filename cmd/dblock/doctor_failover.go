@@ -44,8 +44,8 @@ func ofGalera(options string) failover {
 	return failover{}
 }
 
-// ttls looks for clients whose locks do not survive a failover. No table has a client's TTL: the
-// end of its session tells it.
+// ttls looks for clients that lose their locks in a failover. No table has a client's TTL: the end
+// of the client's session shows it.
 func ttls(ctx context.Context, e *examination) ([]finding, error) {
 	if e.failover.takes == 0 {
 		return found(fine("no failover is known of that a TTL must outlast"))

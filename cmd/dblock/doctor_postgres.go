@@ -96,8 +96,8 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 // listen, and two for work beside the application's transactions.
 const postgresClient = 4
 
-// postgresConnections leaves out doctor's own sessions, which end with it. It counts a session
-// whose kind is hidden from this user as a client's.
+// postgresConnections leaves out doctor's own sessions, which end with it. A session
+// counts as a client's if this user may not see its kind.
 func postgresConnections(ctx context.Context, e *examination) (made []finding, err error) {
 	own := e.own()
 	rows, err := e.QueryContext(ctx, `
@@ -210,8 +210,8 @@ func postgresReplication(ctx context.Context, e *examination) ([]finding, error)
 	return []finding{r.judge()}, err
 }
 
-// confirmers counts the standbys whose confirmation a commit waits for. A standby whose state is
-// hidden from this user counts.
+// confirmers counts the standbys that must confirm a commit. A standby counts if this user may not
+// see its state.
 const confirmers = "SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', " +
 	"'quorum') AND state = 'streaming'"
 

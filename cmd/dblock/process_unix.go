@@ -16,7 +16,7 @@ import (
 // child is the command with all its children: a process group.
 type child struct {
 	*exec.Cmd
-	terminal int // the one whose foreground the group is in; -1: none
+	terminal int // the terminal that has the group in its foreground; -1: none
 	ended    chan syscall.WaitStatus
 }
 

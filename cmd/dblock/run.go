@@ -138,8 +138,8 @@ func execute(o *options) *cobra.Command {
 	return c
 }
 
-// queuedWriter is a writer that nothing waits for. A full pipe that is not read would keep a
-// command alive whose lock has expired.
+// queuedWriter is a writer that nothing waits for. Without queuedWriter, a full pipe that is
+// not read would keep a command alive after the end of its lock.
 type queuedWriter struct {
 	to    io.Writer
 	queue *tell.Queue

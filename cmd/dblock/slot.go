@@ -108,8 +108,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		return err
 	}
 	return h.insist(attempt, slot, func() (bool, error) {
-		return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn,
-			options...)
+		return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn, options...)
 	})
 }
 

@@ -106,8 +106,7 @@ when it can.`,
 				return usageError{errors.New("no --reason: the holder is told")}
 			}
 			return o.once(c, func(ctx context.Context, client *client) error {
-				return client.Ask(ctx, args[0],
-					reason)
+				return client.Ask(ctx, args[0], reason)
 			})
 		},
 	}

@@ -45,8 +45,7 @@ func main() {
 }
 
 var errNotPostgres = errors.New("advisory locks are PostgreSQL's: -dsn postgres://user:pass@host:port/db, or none " +
-	"for SQLite; " +
-	"locks in tables, on any database, are in examples/fee, examples/transfer and examples/guard")
+	"for SQLite; locks in tables, on any database, are in examples/fee, examples/transfer and examples/guard")
 
 func run(ctx context.Context, dsn string) (err error) {
 	db, err := database.Open(ctx, dsn, "advisory")

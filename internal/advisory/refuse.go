@@ -14,10 +14,9 @@ var (
 	errStandby = errors.New("advisory locks of a standby do not exclude clients of the primary; a failover may be in " +
 		"progress; connect to the primary (target_session_attrs=read-write)")
 	errPooler = errors.New("a pooler in between lends server connections by the transaction (seen by " +
-		"pg_backend_pid()), and an advisory " +
-		"lock would stay behind on a connection that others use: connect to PostgreSQL directly, have the pooler " +
-		"pool sessions (PgBouncer: " +
-		"pool_mode = session), or keep locks in tables, postgres.New, which works through it")
+		"pg_backend_pid()), and an advisory lock would stay behind on a connection that others use: connect to " +
+		"PostgreSQL directly, have the pooler pool sessions (PgBouncer: pool_mode = session), or keep locks in " +
+		"tables, postgres.New, which works through it")
 )
 
 const (

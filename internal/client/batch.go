@@ -234,8 +234,7 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 	}
 	l.cancel(errUnlocked)
 	l.unlocked = !slices.ContainsFunc(l.outcomes, func(err error) bool {
-		return err != nil &&
-			!errors.Is(err, ErrLost)
+		return err != nil && !errors.Is(err, ErrLost)
 	})
 	return l.outcomes
 }

@@ -20,8 +20,7 @@ const (
 )
 
 // ErrStuck is the error of Close after that.
-var ErrStuck = errors.New("a call of the client has not ended with its context: " +
-	"remaining locks end with their session")
+var ErrStuck = errors.New("a call of the client has not ended with its context: remaining locks end with their session")
 
 // ToUnlock returns the context for an Unlock: a new one for CleanupTimeout where ctx has ended, or
 // ends with the lock; then under is a key of ctx. Otherwise it returns ctx.

@@ -54,9 +54,8 @@ func (e *SchemaError) Text(up string) string {
 			e.build, up, unlessUnderWay)
 	default:
 		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this "+
-			"build is for version %d: "+
-			"deploy one of those builds, or stop them and take the tables back with migrate.DownTo(ctx, db, engine, "+
-			"%d) of such a build",
+			"build is for version %d: deploy one of those builds, or stop them and take the tables back with "+
+			"migrate.DownTo(ctx, db, engine, %d) of such a build",
 			s.Version, s.UsableFrom, e.build, e.build)
 	}
 }

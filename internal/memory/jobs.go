@@ -45,8 +45,7 @@ func (d runTables) Claim(r slots.Row, _ int64) (bool, error) {
 func (l *Line) EndRun(ctx context.Context, r driver.Run) error {
 	return l.do(ctx, func() error {
 		i := slices.IndexFunc(l.RunRows[r.Name], func(other *slots.Row) bool {
-			return other.Slot == r.Slot &&
-				other.Token == r.Token
+			return other.Slot == r.Slot && other.Token == r.Token
 		})
 		if i < 0 {
 			return driver.ErrNotHeld

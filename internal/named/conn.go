@@ -21,10 +21,9 @@ var wanted = append([]string{"version", "hostname", "port", "server_id", "server
 var (
 	errReplica = errors.New("read_only is ON: named locks of a replica do not exclude clients of the primary; a " +
 		"failover may be in progress; connect to the primary")
-	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by " +
-		"CONNECTION_ID()), where a named lock would " +
-		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in " +
-		"tables, mysql.New")
+	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by CONNECTION_ID()), " +
+		"where a named lock would stay behind: connect to the server directly, have the proxy keep connections " +
+		"together, or keep locks in tables, mysql.New")
 )
 
 // refuse refuses a server whose variables show that it cannot keep named locks.

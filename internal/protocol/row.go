@@ -137,8 +137,7 @@ var pages = [...]int{2, 16}
 func (n *Name) queue() iter.Seq2[Place, error] {
 	return func(yield func(Place, error) bool) {
 		put := slices.SortedFunc(slices.Values(n.PutPlaces), func(a, b Place) int {
-			return cmp.Compare(a.Ticket,
-				b.Ticket)
+			return cmp.Compare(a.Ticket, b.Ticket)
 		})
 		after := n.Head - 1
 		for page, more := pages[0], true; more; page = pages[1] {

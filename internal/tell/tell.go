@@ -1,8 +1,9 @@
 // Package tell calls code of the application's: records go to its logger, events to its observer.
-// That code may be slow, or block for ever: a pipe without a reader, a collector behind a failed
-// network. So no other package calls it. A Queue accepts calls at once and under any mutex, and one
-// goroutine makes them in order. The goroutine starts with the first call, and ends when no call is
-// left. Calls that do not fit are left out, and the queue reports their number.
+// The application's code may be slow, or block for ever: a pipe without a reader, a collector
+// behind a failed network. So no other package calls it. A Queue accepts calls at once and under
+// any mutex, and one goroutine makes them in order. The goroutine starts with the first call, and
+// ends when no call is left. Calls that do not fit are left out, and the queue reports their
+// number.
 package tell
 
 import (
