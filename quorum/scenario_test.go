@@ -63,6 +63,13 @@ func (s scene) unlock(l *Lock) {
 	require.NoError(s.t, l.Unlock(s.t.Context()))
 }
 
+// connect opens the sessions of a client, and waits until every node has released what that took.
+func (s scene) connect(c *Client) {
+	s.t.Helper()
+	s.unlock(s.lock(c))
+	time.Sleep(fakeLimit)
+}
+
 // set changes a server.
 func (s scene) set(f func(s *server), which ...int) {
 	for _, i := range which {
@@ -92,7 +99,7 @@ func (s scene) holders() (n int) {
 func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
 	scripted(t, 5, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)
-		s.unlock(s.lock(a)) // connects
+		s.connect(a)
 		s.set(func(s *server) { s.slow = fakeLimit / 10 }, 1, 4)
 		began := time.Now()
 		l := s.lock(a)
