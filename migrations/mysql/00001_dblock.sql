@@ -75,9 +75,9 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
 
 -- The id of the database in each row of dblock_locks: LockTx reads it with the row that it locks. To read another row would
 -- give the transaction its snapshot. It is a default, and no generated column: MariaDB's mysqldump writes the values of
--- generated columns into a dump of MySQL, which MySQL then refuses (3105). Neither server lets an ALTER of columns be repeated
--- in words that both know: so its text is chosen by the columns that exist. sqlc, whose parser is of TiDB, reads no strings:
--- for sqlc the same stands in a comment of TiDB, which other parsers skip.
+-- generated columns into a dump of MySQL, which MySQL then refuses (3105). The two servers have no ALTER in common that can be
+-- repeated, so the text of the statement depends on the columns that exist. sqlc has TiDB's parser, and reads no strings: for
+-- sqlc the same statement stands in a comment of TiDB, which other parsers skip.
 SET @dblock_ddl = (SELECT IF(COUNT(*) = 0,
        CONCAT('ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''',
               (SELECT s.database_id FROM dblock_schema s), ''''), 'DO 0')
