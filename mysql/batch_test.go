@@ -50,7 +50,7 @@ func TestABatchTakesWhatIsFreeAndPassesOverTheRest(t *testing.T) {
 		for _, name := range names {
 			held := a.take(t, name)
 			if name != "held" {
-				require.NoError(t, second(drivertest.Release(t.Context(), a, held, false)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, false)))
 			}
 		}
 		s.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'waited for'")
@@ -120,7 +120,7 @@ func TestABatchThatFailsHasDoneNothing(t *testing.T) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		a := server{s.Through(t, proxy), s.pool}.actor(t)
 		held := a.take(t, "held")
-		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "old"), false)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "old"), false)))
 		var made, cut atomic.Bool
 		proxy.Watch(func(request []byte) {
 			switch {

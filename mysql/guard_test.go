@@ -182,9 +182,9 @@ func TestAGuardOutlivesARollbackToASavepoint(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.make(t)
 		tx := g.begin(t, sql.LevelReadCommitted)
-		require.NoError(t, second(tx.Exec("SAVEPOINT theirs")))
+		require.NoError(t, require.ErrOf(tx.Exec("SAVEPOINT theirs")))
 		require.NoError(t, g.guard(t, tx))
-		require.NoError(t, second(tx.Exec("ROLLBACK TO SAVEPOINT theirs")))
+		require.NoError(t, require.ErrOf(tx.Exec("ROLLBACK TO SAVEPOINT theirs")))
 		is(t, take(t, g), driver.ErrBusy)
 		require.NoError(t, tx.Commit())
 		require.NoError(t, take(t, g))
@@ -308,7 +308,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		require.NoError(t, g.engine.In(nil).MakeGuard(t.Context(), h, g.beside))
 		drop(1)
 		drop(0)
-		require.NoError(t, second(drivertest.Release(t.Context(), g.engine, h, true)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), g.engine, h, true)))
 		drop(1)
 	})
 }

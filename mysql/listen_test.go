@@ -134,9 +134,8 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			all.Wait()
 			waiter.hear(t, attempts)
 			for name, token := range tokens {
-				require.NoError(t,
-					second(drivertest.Release(t.Context(), waiter, protocol.Held{Name: name, Session: waiter.session,
-						Token: token}, false)))
+				held := protocol.Held{Name: name, Session: waiter.session, Token: token}
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), waiter, held, false)))
 			}
 		}
 		is(t, waiter.end(t), context.Canceled)
@@ -156,7 +155,7 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 			require.NoError(t, err)
 			waiter.hear(t, map[string]bool{attempt: true})
 			require.NoError(t,
-				second(drivertest.Release(t.Context(), waiter, protocol.Held{Name: "n", Session: waiter.session,
+				require.ErrOf(drivertest.Release(t.Context(), waiter, protocol.Held{Name: "n", Session: waiter.session,
 					Token: next.Grant.Token}, false)))
 		}
 	})
@@ -231,7 +230,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 			name := fmt.Sprint("n", i)
 			held := granter.take(t, name)
 			attempts[waiter.enqueue(t, name)] = true
-			require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
 		}
 		waiter.hear(t, attempts)
 		eventually(t, "most grants to be marked as known", func() bool {
@@ -252,7 +251,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 
 		held := granter.take(t, "another")
 		attempt := waiter.enqueue(t, "another")
-		require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
 		waiter.hear(t, map[string]bool{attempt: true})
 
 		// A new listener does not tell of what was granted before it was ready.
@@ -323,8 +322,8 @@ func (s server) asleep(t *testing.T) (waiter *ear, attempt string, grant func(),
 	conn, err := s.pool.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return waiter, attempt, func() { require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true))) },
-		conn
+	grant = func() { require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true))) }
+	return waiter, attempt, grant, conn
 }
 
 // Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the
@@ -355,7 +354,7 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 		grant := func(i int) {
 			held := granter.take(t, fmt.Sprint("n", i))
 			attempt = asker.enqueue(t, held.Name)
-			require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
 		}
 		for i := range known {
 			grant(i)

@@ -44,7 +44,7 @@ func TestAServerThatPreparesNothing(t *testing.T) {
 			granter := s.actor(t)
 			held := granter.take(t, "heard")
 			attempt := waiter.enqueue(t, "heard")
-			require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
 			waiter.hear(t, map[string]bool{attempt: true})
 		})
 	}

@@ -180,10 +180,10 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 			"new":  func(string) {},
 			"idle": func(name string) { s.idle(t, name) },
 			"released": func(name string) {
-				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, name), false)))
 			},
 			"shared": func(name string) {
-				require.NoError(t, second(drivertest.Release(t.Context(), a, a.share(t, a.reader(name)), false)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.share(t, a.reader(name)), false)))
 			},
 		} {
 			for _, level := range levels {
@@ -287,7 +287,7 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 			require.NoError(t, a.engine.In(nil).MakeGuard(t.Context(), held, a.beside))
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() {
-				require.NoError(t, second(drivertest.Release(t.Context(), a, held, contended)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 			})
 			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, func(ctx context.Context,

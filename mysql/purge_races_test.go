@@ -22,7 +22,7 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			held := a.take(t, name)
 			if name != "d" {
-				require.NoError(t, second(drivertest.Release(t.Context(), a, held, false)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, false)))
 			}
 		}
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 0")
@@ -84,7 +84,7 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 		held := a.take(t, "n")
 		for _, dead := range []actor{a, other} {
 			s.expire(t, dead)
-			require.NoError(t, second(b.Expire(t.Context(), dead.session)))
+			require.NoError(t, require.ErrOf(b.Expire(t.Context(), dead.session)))
 		}
 		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", protocol.Holder{Session: a.session,
 			Grant: protocol.Grant{Token: held.Token}})))
@@ -113,7 +113,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
 		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 1")
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {

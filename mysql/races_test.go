@@ -84,7 +84,7 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
 		taking := start(t, func(ctx context.Context) (bool, error) {
 			_, taken, err := drivertest.Take(ctx, b, b.request("n"))
@@ -284,8 +284,10 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 		whole := a.take(t, "n")
 		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
 		for what, do := range map[string]func(ctx context.Context) error{
-			"Raise":   func(ctx context.Context) error { return second(a.raise(ctx, whole, whole.Token+1)) },
-			"Release": func(ctx context.Context) error { return second(drivertest.Release(ctx, a, whole, true)) },
+			"Raise": func(ctx context.Context) error { return require.ErrOf(a.raise(ctx, whole, whole.Token+1)) },
+			"Release": func(ctx context.Context) error {
+				return require.ErrOf(drivertest.Release(ctx, a, whole, true))
+			},
 		} {
 			got := <-start(t, func(ctx context.Context) (string, error) { return what, do(ctx) })
 			assert.ErrorIs(t, got.err, driver.ErrBusy, what)
@@ -339,7 +341,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
 		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx, onSideConn driver.OnSideConn) (bool, error) {
 			_, locked, err := e.In(tx).Lock(t.Context(), "n", func(string, int, any) bool { return false },
@@ -357,7 +359,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 			if require.NoError(t, failed); !taken {
 				t.Error("not taken")
 			}
-			require.NoError(t, second(drivertest.Release(ctx, a, protocol.Held{Name: "n", Session: a.session,
+			require.NoError(t, require.ErrOf(drivertest.Release(ctx, a, protocol.Held{Name: "n", Session: a.session,
 				Token: grant.Token}, false)))
 			return err
 		})
@@ -389,7 +391,7 @@ func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 				"resting":    "rests_until = 4000000000000000",
 			} {
 				name := fmt.Sprint(what, known)
-				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, name), false)))
 				s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
 				if _, taken, err := drivertest.Take(t.Context(), a, a.request(name)); err != nil || taken {
 					t.Errorf("%s: %v %v", name, taken, err)
@@ -417,7 +419,7 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 				if timed {
 					r.Lease, r.MinHold = time.Hour, time.Minute
 				}
-				require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
+				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
 				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead,
 					r.Name)
 				grant, taken, err := drivertest.Take(t.Context(), a, r)
@@ -443,7 +445,7 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		for _, level := range []string{"READ-COMMITTED", "REPEATABLE-READ"} {
 			for _, known := range []bool{false, true} {
 				b := actor{Backend: mysql.New(s.open(t, s.apply(isolation(level)))).Backend, session: a.session}

@@ -21,7 +21,8 @@ func TestWhatIsForNoGrantIsHeard(t *testing.T) {
 		led := a.take(t, "m")
 		for what, tell := range map[string]func() error{
 			"a question": func() error {
-				return second(a.ask(t.Context(), held.Name, "why", protocol.Event{Name: held.Name, Kind: "asked"}))
+				asked := protocol.Event{Name: held.Name, Kind: "asked"}
+				return require.ErrOf(a.ask(t.Context(), held.Name, "why", asked))
 			},
 			"a change": func() error {
 				return a.announce(t.Context(), led, protocol.Event{Name: "m", Kind: "elected", Token: led.Token})

@@ -54,7 +54,7 @@ func TestAGrantJustBeforeTheSleepIsHeardOf(t *testing.T) {
 		eventually(t, "the other connection to wait for it", func() bool {
 			return asked.Load() > 1 || asked.Load() > 0 && pool.Stats().InUse == s.listening() // or to have looked
 		})
-		require.NoError(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
 		close(goOn)
 		waiter.hear(t, map[string]bool{attempt: true})
 		is(t, waiter.end(t), context.Canceled)

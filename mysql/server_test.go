@@ -338,5 +338,4 @@ func soleTaken(next []protocol.Handoff, taken bool, err error) (protocol.Handoff
 	return h, taken, err
 }
 
-func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }

@@ -77,7 +77,7 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 					t.Fatalf("%+v, want refused", got)
 				}
 			}
-			require.NoError(t, second(drivertest.Release(t.Context(), b, hb, true)))
+			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), b, hb, true)))
 			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded ||
 				s.used(t, name) != 0 {
 				t.Fatal(upgraded, err)
@@ -346,7 +346,7 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		held := a.take(t, "n")
 		attempt := b.wait(t, b.reader("n"))
-		require.NoError(t, second(drivertest.Release(t.Context(), a, held, true)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, true)))
 		sleepLock := id()
 		conn, err := s.pool.Conn(t.Context())
 		require.NoError(t, err)

@@ -87,7 +87,7 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 			s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE rests_until > acquired_at") != 1 {
 			t.Fatal(next, err)
 		}
-		require.NoError(t, second(drivertest.Release(t.Context(), b, protocol.Held{Name: "n", Session: b.session,
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), b, protocol.Held{Name: "n", Session: b.session,
 			Token: next.Grant.Token}, true)))
 		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t,
 			"SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
@@ -128,7 +128,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		}
 		// Its own waiter needs no wake-up.
 		own := b.enqueue(t, "n")
-		require.NoError(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
+		require.NoError(t, require.ErrOf(drivertest.Undo(t.Context(), c, c.session, "n", last)))
 		next, err = sole(drivertest.Release(t.Context(), b, protocol.Held{Name: "n", Session: b.session,
 			Token: farAhead + 1}, true))
 		if err != nil || next.Attempt != own || s.number(t, "SELECT unseen FROM dblock_locks") != 0 {
@@ -201,7 +201,8 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		if _, taken, err := drivertest.Take(t.Context(), b, b.request("m")); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		require.NoError(t, second(drivertest.Undo(t.Context(), b, b.session, "n", left))) // nothing is locked meanwhile
+		// nothing is locked meanwhile
+		require.NoError(t, require.ErrOf(drivertest.Undo(t.Context(), b, b.session, "n", left)))
 		goOn()
 		if got := <-releasing; got.err != nil || got.value.Attempt != stays {
 			t.Fatalf("%+v, want %s", got, stays)
@@ -333,7 +334,7 @@ func TestAHandOverKeepsNothingInAFile(t *testing.T) {
 				t.Errorf("%s: %d files", what, n)
 			}
 		}
-		require.NoError(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		var token int64
 		none("to take", func() (int64, error) {
 			token, err = q.TakeRow(t.Context(), mysqldb.TakeRowParams{Name: "n", Session: a.session, Host: "h",

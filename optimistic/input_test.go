@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -19,14 +20,12 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"the transaction is nil":    optimistic.Bump(t.Context(), (*sql.Tx)(nil), "a", 1),
 		"a *sql.DB is neither":      optimistic.Bump(t.Context(), new(sql.DB), "a", 1),
 		"the context is nil":        optimistic.Bump(nil, tx, "a", 1), //lint:ignore SA1012 that is the test
-		`read the version of "\xff`: second(optimistic.Read(t.Context(), tx, "\xff")),
-		"contains NUL":              second(optimistic.Read(t.Context(), tx, "\x00")),
-		"a string is neither":       second(optimistic.Read(t.Context(), "tx", "a")),
+		`read the version of "\xff`: require.ErrOf(optimistic.Read(t.Context(), tx, "\xff")),
+		"contains NUL":              require.ErrOf(optimistic.Read(t.Context(), tx, "\x00")),
+		"a string is neither":       require.ErrOf(optimistic.Read(t.Context(), "tx", "a")),
 	} {
 		if !errors.Is(err, optimistic.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
 }
-
-func second(_ int64, err error) error { return err }

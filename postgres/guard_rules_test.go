@@ -55,7 +55,7 @@ func (s *script) makeGuard(h protocol.Held) {
 type guardian struct {
 	*script
 	held protocol.Held
-	by   protocol.Request // who holds it
+	by   protocol.Request // the holder's
 }
 
 // take takes the lock over.

@@ -82,8 +82,8 @@ func (l *listener) hears(db *sql.DB) {
 	require.NoError(l, require.ErrOf(db.ExecContext(l.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 	select {
 	case h := <-l.hints:
-		if want := (protocol.Hint{Attempt: "a", Grant: protocol.Grant{First: 7, Token: 7}}); !reflect.DeepEqual(h,
-			want) {
+		want := protocol.Hint{Attempt: "a", Grant: protocol.Grant{First: 7, Token: 7}}
+		if !reflect.DeepEqual(h, want) {
 			l.Errorf("%+v: want %+v", h, want)
 		}
 	case err := <-l.ended:

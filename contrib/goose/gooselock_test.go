@@ -131,12 +131,10 @@ func TestBadInputIsRefused(t *testing.T) {
 	d := database{kinds["sqlite"], kinds["sqlite"].create(t)}
 	c := d.client(t, d.open(t)).Locker()
 	for what, err := range map[string]error{
-		"no client":    second(gooselock.New(nil, name)),
-		"a nil option": second(gooselock.New(c, name, nil)),
+		"no client":    assert.ErrOf(gooselock.New(nil, name)),
+		"a nil option": assert.ErrOf(gooselock.New(c, name, nil)),
 	} {
 		assert.ErrorIs(t, err, dblock.ErrInvalidOption, what)
 	}
-	assert.ErrorIs(t, second(gooselock.New(c, "")), dblock.ErrInvalidName)
+	assert.ErrorIs(t, assert.ErrOf(gooselock.New(c, "")), dblock.ErrInvalidName)
 }
-
-func second[T any](_ T, err error) error { return err }

@@ -57,9 +57,10 @@ func holder(session string, token int64, contended bool, left time.Duration) pro
 }
 
 func part(session, attempt string, token int64, left time.Duration) protocol.Holder {
-	return protocol.Holder{Session: session, Attempt: attempt, Units: 1, Grant: protocol.Grant{First: token,
-		Token: token},
-		Since: time.UnixMicro(0), Left: left}
+	return protocol.Holder{
+		Session: session, Attempt: attempt, Units: 1, Grant: protocol.Grant{First: token, Token: token},
+		Since: time.UnixMicro(0), Left: left,
+	}
 }
 
 func TestWhatASessionSeesOfAName(t *testing.T) {
@@ -207,10 +208,12 @@ func TestWhereWaitersAreAskedForAllHoldersAreShown(t *testing.T) {
 		Grant: protocol.Grant{First: 8, Token: 9, Contended: true, Lease: 2 * us}, Since: time.UnixMicro(5),
 		Left: 2 * us,
 	}
-	one := protocol.Holder{Session: "x", Units: 2, Grant: protocol.Grant{First: 4, Token: 4}, Since: zero,
-		Left: -now * us}
-	two := protocol.Holder{Session: "y", Units: 1, Grant: protocol.Grant{First: 6, Token: 6}, Since: zero,
-		Left: 10 * us}
+	one := protocol.Holder{
+		Session: "x", Units: 2, Grant: protocol.Grant{First: 4, Token: 4}, Since: zero, Left: -now * us,
+	}
+	two := protocol.Holder{
+		Session: "y", Units: 1, Grant: protocol.Grant{First: 6, Token: 6}, Since: zero, Left: 10 * us,
+	}
 	want := []driver.State{
 		{
 			Name: "b", Token: 10, Holder: held, Capacity: 4, Waiters: 6, Rest: 7 * us,

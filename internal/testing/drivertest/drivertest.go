@@ -67,8 +67,8 @@ func Batch(
 		ops = append(ops, protocol.Release(h, false, false))
 	}
 	if len(ops) == 1 { // an op alone is no batch
-		ops = append(ops, protocol.Release(protocol.Held{Name: "no such name", Session: "none", Token: 1}, false,
-			false))
+		none := protocol.Held{Name: "no such name", Session: "none", Token: 1}
+		ops = append(ops, protocol.Release(none, false, false))
 	}
 	results, err := b.Run(ctx, ops...)
 	if err != nil {
