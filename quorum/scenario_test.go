@@ -67,7 +67,8 @@ func (s scene) unlock(l *Lock) {
 func (s scene) connect(c *Client) {
 	s.t.Helper()
 	s.unlock(s.lock(c))
-	time.Sleep(fakeLimit)
+	time.Sleep(fakeLimit) // of fake time: the longest that a release takes
+	assert.Equal(s.t, s.holders(), 0, "nodes still hold it")
 }
 
 // set changes a server.
