@@ -165,23 +165,17 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	expired, err := e.queries().Expired(ctx, int32(limit))
-	if err != nil {
-		return nil, mysqlserver.Interpret(err)
+	return expired, mysqlserver.Interpret(err)
+}
+
+func (e *engine) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
+	limit = min(limit, math.MaxInt32-1)
+	rows, err := e.queries().Orphans(ctx, int32(limit+1))
+	list := make([]driver.Claim, len(rows))
+	for i, row := range rows {
+		list[i] = driver.Claim(row)
 	}
-	holders, err := e.queries().DeadHolders(ctx, int32(limit))
-	if err != nil {
-		return nil, mysqlserver.Interpret(err)
-	}
-	seen := make(map[string]bool, len(expired))
-	for _, id := range expired {
-		seen[id] = true
-	}
-	for _, id := range holders {
-		if !seen[id] {
-			expired = append(expired, id)
-		}
-	}
-	return expired[:min(limit, len(expired))], nil
+	return upTo(limit, list, err)
 }
 
 func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
@@ -191,15 +185,19 @@ func (e *engine) Claims(ctx context.Context, session string, limit int) ([]drive
 func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Claim, error) {
 	limit = min(limit, math.MaxInt32-1)
 	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(limit + 1)})
-	if len(rows) <= limit {
-		rows, err = whole(rows, err, func(r mysqldb.ClaimsRow) bool { return r.Name == "" })
-	}
-	rows = rows[:min(limit, len(rows))]
 	list := make([]driver.Claim, len(rows))
 	for i, row := range rows {
 		list[i] = driver.Claim(row)
 	}
-	return list, mysqlserver.Interpret(err)
+	return upTo(limit, list, err)
+}
+
+// upTo returns up to limit claims of a list that has one more row than the limit, or an end mark.
+func upTo(limit int, list []driver.Claim, err error) ([]driver.Claim, error) {
+	if len(list) <= limit {
+		list, err = whole(list, err, func(c driver.Claim) bool { return c.Name == "" })
+	}
+	return list[:min(limit, len(list))], mysqlserver.Interpret(err)
 }
 
 func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {

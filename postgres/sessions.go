@@ -145,6 +145,14 @@ func claims(ctx context.Context, on executor, session string, limit int) (claims
 	return claims, pgserver.Interpret(err)
 }
 
+func (e *engine) Orphans(ctx context.Context, limit int) (orphans []driver.Claim, err error) {
+	var row postgresdb.OrphansRow
+	err = e.db.exec(ctx, query(postgresdb.Orphans, int32(limit)).into(&row, func() {
+		orphans = append(orphans, driver.Claim(row))
+	}))
+	return orphans, pgserver.Interpret(err)
+}
+
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	return e.list(ctx, query(postgresdb.Expired, int32(limit)))
 }

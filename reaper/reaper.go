@@ -32,7 +32,7 @@ const purgeEvery = 12
 
 // Report counts the work of a sweep.
 type Report struct {
-	Expired   int // sessions that were declared dead, or were found dead with locks or places in queues
+	Expired   int // sessions that were declared dead
 	HandedOn  int // grants to waiters for the locks of the dead: one lock may go to several readers
 	Freed     int // locks and shares without a next holder
 	Dismissed int // places in queues of dead sessions
@@ -196,8 +196,8 @@ func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Repor
 		report, err := r.sweep(ctx, c.batch, true)
 		total = total.plus(report)
 		done := report.Expired + report.Dismissed + report.HandedOn + report.Freed
-		// Each sweep lists postponed sessions again, so go on only if this one did other work too.
-		more := done >= c.batch && done > r.stuck || r.after != "" && r.after != before
+		// Each sweep lists postponed orphans again, so go on only if this one did other work too.
+		more := r.full && done > 0 || r.after != "" && r.after != before
 		if err != nil || !more {
 			return total, err
 		}

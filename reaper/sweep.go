@@ -17,8 +17,13 @@ type sweeper struct {
 	report  Report
 	refused error            // the first refusal of the database, after which the rest goes on
 	passed  int              // the number of refusals
-	stuck   int              // the number of expired sessions with locks or places that were postponed or refused
+	full    bool             // a list of this sweep was as long as its limit
 	expired []protocol.Event // the events of the locks that this sweep took from the dead, with Events
+
+	// orphaned is true where the last list of orphans left some: the next sweep lists them again.
+	// Sweeps beside those list orphans only with a purge, or after they have ended a session: the
+	// list may read the rows of all names.
+	orphaned bool
 }
 
 // sweep does each kind of work once, in batches of the given size. With purge it also purges one
@@ -26,7 +31,7 @@ type sweeper struct {
 // tables that this build cannot work with.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	defer s.engine.Attend("", 0)()
-	s.report, s.stuck, s.refused, s.passed = Report{}, 0, nil, 0
+	s.report, s.full, s.refused, s.passed = Report{}, false, nil, 0
 	if err := s.engine.Validate(); err != nil {
 		return s.report, err
 	}
@@ -37,7 +42,11 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	if err != nil {
 		return s.report, err
 	}
-	err = driver.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
+	err = s.sessions(ctx, batch)
+	if purge || s.orphaned || s.report.Expired > 0 {
+		err = driver.Join(err, s.orphans(ctx, batch))
+	}
+	err = driver.Join(err, s.overdue(ctx, batch), s.write(ctx))
 	err = driver.Join(err, s.refused)
 	if purge {
 		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that have ended",
@@ -49,60 +58,55 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	return s.report, err
 }
 
-// sessions expires sessions, and takes the locks and places of the dead. Each takeover is a
-// transaction of its own, which reads again before it decides.
+// sessions ends the sessions that have expired.
 func (s *sweeper) sessions(ctx context.Context, batch int) error {
 	ids, err := s.engine.Expired(ctx, batch)
 	if err != nil {
 		return fmt.Errorf("listing expired sessions: %w", err)
 	}
+	s.full = len(ids) == batch
 	for _, id := range ids {
 		dead, err := s.engine.Expire(ctx, id)
-		if s.postponed(err) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !s.postponed(err) {
 			if err := s.passOver(fmt.Errorf("expiring session %s: %w", id, err)); err != nil {
 				return err
 			}
-			continue
 		}
-		if !dead {
-			continue // a heartbeat came just in time
-		}
-		s.report.Expired++
-		left := s.report.Postponed + s.passed
-		if err := s.orphans(ctx, id, batch); err != nil {
-			return fmt.Errorf("clearing up after session %s: %w", id, err)
-		}
-		if s.report.Postponed+s.passed > left {
-			s.stuck++
+		if dead { // otherwise a heartbeat came just in time
+			s.report.Expired++
 		}
 	}
 	return nil
 }
 
-func (s *sweeper) orphans(ctx context.Context, session string, batch int) error {
-	claims, err := s.engine.Claims(ctx, session, batch)
+// orphans takes the locks and places of dead sessions. Each takeover is a transaction of its own,
+// which reads again before it decides.
+func (s *sweeper) orphans(ctx context.Context, batch int) error {
+	s.orphaned = true // also after an error
+	limit := batch * max(1, s.report.Expired)
+	claims, err := s.engine.Orphans(ctx, limit)
 	if err != nil {
-		return err
+		return fmt.Errorf("listing the locks of dead sessions: %w", err)
 	}
+	full, before := len(claims) == limit, s.report.Postponed+s.passed
 	for _, c := range claims {
 		if c.Token == 0 {
 			var undone protocol.Result
-			if undone, err = driver.Do(ctx, s.engine, protocol.Undo(session, c.Name, c.Attempt)); err == nil {
+			if undone, err = driver.Do(ctx, s.engine, protocol.Undo(c.Session, c.Name, c.Attempt)); err == nil {
 				s.report.Dismissed++
 				s.report.HandedOn += len(undone.Next) // waiters behind the place may fit where it did not
 			}
 		} else {
-			err = s.reclaim(ctx, c.Name, protocol.Holder{Session: session, Grant: protocol.Grant{Token: c.Token}})
+			err = s.reclaim(ctx, c.Name, protocol.Holder{Session: c.Session, Grant: protocol.Grant{Token: c.Token}})
 		}
 		if err != nil && !s.postponed(err) {
-			if err := s.passOver(fmt.Errorf("taking %q: %w", c.Name, err)); err != nil {
+			if err := s.passOver(fmt.Errorf("taking %q from session %s: %w", c.Name, c.Session, err)); err != nil {
 				return err
 			}
 		}
 	}
+	s.full = s.full || full
+	s.orphaned = full || s.report.Postponed+s.passed > before
 	return nil
 }
 
@@ -111,6 +115,7 @@ func (s *sweeper) overdue(ctx context.Context, batch int) error {
 	if err != nil {
 		return fmt.Errorf("listing expired leases: %w", err)
 	}
+	s.full = s.full || len(states) == batch
 	for _, state := range states {
 		if err := s.reclaim(ctx, state.Name, state.Holder); err != nil && !s.postponed(err) {
 			if err := s.passOver(fmt.Errorf("ending the lease of %q: %w", state.Name, err)); err != nil {

@@ -31,19 +31,16 @@ func (g *guarded) Schema(context.Context) (driver.Schema, error) {
 		nil
 }
 
-func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {
+func (g *guarded) Orphans(_ context.Context, limit int) (orphans []driver.Claim, _ error) {
 	g.sweeps++
-	return g.dead[:min(limit, len(g.dead))], nil
+	for _, session := range g.dead[:min(limit, len(g.dead))] {
+		orphans = append(orphans, driver.Claim{Session: session, Name: session, Token: 1})
+	}
+	return orphans, nil
 }
 
 // empty is a database that has nothing.
 func empty() driver.Backend { return memory.NewLine(memory.NewDB()) }
-
-func (g *guarded) Expire(context.Context, string) (bool, error) { return true, nil }
-
-func (g *guarded) Claims(_ context.Context, session string, _ int) ([]driver.Claim, error) {
-	return []driver.Claim{{Name: session, Token: 1}}, nil
-}
 
 func (g *guarded) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if ops[0].On() == "stuck" {
@@ -72,7 +69,7 @@ func (g *guarded) Purge(_ context.Context, _ time.Duration, after string, _ int)
 	return 0, "", nil
 }
 
-// Broken by counting a session that is found dead again each time as progress.
+// Broken by going on for as long as orphans are listed.
 func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 	for _, dead := range [][]string{{"stuck"}, {"stuck", "a", "b", "c"}} {
 		g := &guarded{Backend: empty(), dead: dead}
@@ -148,5 +145,45 @@ func TestSweepsGoOnBesideALoggerAndAReportThatBlock(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// orphanage is a database in which a session has expired, and whose first list of orphans fails.
+type orphanage struct {
+	driver.Backend
+	expired []string
+	lists   int
+}
+
+func (o *orphanage) Expired(context.Context, int) ([]string, error) { return o.expired, nil }
+
+func (o *orphanage) Expire(context.Context, string) (bool, error) {
+	o.expired = nil
+	return true, nil
+}
+
+func (o *orphanage) Orphans(context.Context, int) ([]driver.Claim, error) {
+	if o.lists++; o.lists == 1 {
+		return nil, errors.New("cut off")
+	}
+	return nil, nil
+}
+
+// Broken by a sweep that forgets the orphans that it could not list.
+func TestOrphansAreListedAfterADeathUntilThatHasWorked(t *testing.T) {
+	c, err := configOf(nil)
+	require.NoError(t, err)
+	o := &orphanage{Backend: empty()}
+	s := sweeper{config: c, engine: o}
+	for i, want := range []struct {
+		dies  bool
+		lists int
+	}{{false, 0}, {true, 1}, {false, 2}, {false, 2}} {
+		if want.dies {
+			o.expired = []string{"s"}
+		}
+		if _, err := s.sweep(t.Context(), 10, false); (err != nil) != want.dies || o.lists != want.lists {
+			t.Errorf("sweep %d: %v, and %d lists; want %d", i, err, o.lists, want.lists)
+		}
 	}
 }

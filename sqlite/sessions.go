@@ -139,6 +139,18 @@ func (e *engine) Claims(ctx context.Context, session string, limit int) ([]drive
 	return claims, err
 }
 
+func (e *engine) Orphans(ctx context.Context, limit int) (orphans []driver.Claim, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Orphans(ctx, int64(limit))
+		orphans = nil
+		for _, row := range rows {
+			orphans = append(orphans, driver.Claim(row))
+		}
+		return err
+	})
+	return orphans, err
+}
+
 func (e *engine) Expired(ctx context.Context, limit int) (ids []string, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		ids, err = q.Expired(ctx, int64(limit))

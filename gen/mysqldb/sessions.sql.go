@@ -27,13 +27,13 @@ func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 }
 
 const claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
+SELECT l.session_id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
 UNION ALL
-SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = ?
+SELECT h.session_id, h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = ?
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
+SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
 UNION ALL
-SELECT '', '', 0, ''
+SELECT '', '', '', 0, ''
 LIMIT ?
 `
 
@@ -43,6 +43,7 @@ type ClaimsParams struct {
 }
 
 type ClaimsRow struct {
+	Session string
 	Name    string
 	Attempt string
 	Token   int64
@@ -66,6 +67,7 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 	for rows.Next() {
 		var i ClaimsRow
 		if err := rows.Scan(
+			&i.Session,
 			&i.Name,
 			&i.Attempt,
 			&i.Token,
@@ -74,37 +76,6 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const deadHolders = `-- name: DeadHolders :many
-SELECT s.id FROM dblock_sessions s
- WHERE s.dead = 1 AND (EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
-                    OR EXISTS (SELECT h.name FROM dblock_shares h WHERE h.session_id = s.id)
-                    OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
- ORDER BY s.started_at LIMIT ?
-`
-
-func (q *Queries) DeadHolders(ctx context.Context, limit int32) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, deadHolders, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
@@ -237,6 +208,57 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 		arg.App,
 	)
 	return err
+}
+
+const orphans = `-- name: Orphans :many
+SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked
+  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead = 1
+UNION ALL
+SELECT s.id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
+  FROM dblock_sessions s JOIN dblock_shares h ON h.session_id = s.id WHERE s.dead = 1
+UNION ALL
+SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead = 1
+UNION ALL
+SELECT '', '', '', 0, ''
+LIMIT ?
+`
+
+type OrphansRow struct {
+	Session string
+	Name    string
+	Attempt string
+	Token   int64
+	Asked   string
+}
+
+// Claims of all dead sessions. The last row has no name, as there.
+func (q *Queries) Orphans(ctx context.Context, limit int32) ([]OrphansRow, error) {
+	rows, err := q.db.QueryContext(ctx, orphans, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrphansRow
+	for rows.Next() {
+		var i OrphansRow
+		if err := rows.Scan(
+			&i.Session,
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const referred = `-- name: Referred :one

@@ -24,9 +24,9 @@ func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 }
 
 const Claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
+SELECT l.session_id::text AS session, l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
+SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
 LIMIT $1
 `
 
@@ -36,6 +36,7 @@ type ClaimsParams struct {
 }
 
 type ClaimsRow struct {
+	Session string
 	Name    string
 	Attempt string
 	Token   int64
@@ -53,6 +54,7 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 	for rows.Next() {
 		var i ClaimsRow
 		if err := rows.Scan(
+			&i.Session,
 			&i.Name,
 			&i.Attempt,
 			&i.Token,
@@ -97,15 +99,8 @@ func (q *Queries) ExpireSession(ctx context.Context, id string) (int64, error) {
 }
 
 const Expired = `-- name: Expired :many
-(SELECT h.session_id AS id FROM dblock_heartbeats h
-  WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT $1)
-UNION
-(SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_holders l WHERE l.session_id = s.id) LIMIT $1)
-UNION
-(SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT $1)
-LIMIT $1
+SELECT h.session_id FROM dblock_heartbeats h
+ WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT $1
 `
 
 func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {
@@ -116,11 +111,11 @@ func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {
 	defer rows.Close()
 	var items []string
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var session_id string
+		if err := rows.Scan(&session_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, session_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -241,6 +236,48 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) (int64
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const Orphans = `-- name: Orphans :many
+SELECT s.id AS session, l.name, l.attempt, l.token, l.asked FROM dblock_sessions s JOIN dblock_holders l ON l.session_id = s.id WHERE s.dead
+UNION ALL
+SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
+LIMIT $1
+`
+
+type OrphansRow struct {
+	Session string
+	Name    string
+	Attempt string
+	Token   int64
+	Asked   string
+}
+
+// Claims of all dead sessions.
+func (q *Queries) Orphans(ctx context.Context, most int32) ([]OrphansRow, error) {
+	rows, err := q.db.Query(ctx, Orphans, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrphansRow
+	for rows.Next() {
+		var i OrphansRow
+		if err := rows.Scan(
+			&i.Session,
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const Schema = `-- name: Schema :one

@@ -25,11 +25,11 @@ func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 }
 
 const claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
+SELECT CAST(l.session_id AS TEXT) AS session, l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
 UNION ALL
-SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(?2 AS TEXT)
+SELECT p.session_id, p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(?2 AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
+SELECT w.session_id, w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
 LIMIT ?1
 `
 
@@ -39,6 +39,7 @@ type ClaimsParams struct {
 }
 
 type ClaimsRow struct {
+	Session string
 	Name    string
 	Attempt string
 	Token   int64
@@ -56,6 +57,7 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 	for rows.Next() {
 		var i ClaimsRow
 		if err := rows.Scan(
+			&i.Session,
 			&i.Name,
 			&i.Attempt,
 			&i.Token,

@@ -11,15 +11,8 @@ import (
 )
 
 const expired = `-- name: Expired :many
-SELECT due.id FROM (
-    SELECT h.session_id AS id, h.expires_at AS since FROM dblock_heartbeats h
-     WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-    UNION ALL
-    SELECT s.id, s.started_at AS since FROM dblock_sessions s
-     WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
-) AS due ORDER BY due.since LIMIT ?1
+SELECT h.session_id FROM dblock_heartbeats h
+ WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT ?1
 `
 
 func (q *Queries) Expired(ctx context.Context, most int64) ([]string, error) {
@@ -30,11 +23,61 @@ func (q *Queries) Expired(ctx context.Context, most int64) ([]string, error) {
 	defer rows.Close()
 	var items []string
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var session_id string
+		if err := rows.Scan(&session_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, session_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const orphans = `-- name: Orphans :many
+SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, l.asked
+  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead
+UNION ALL
+SELECT s.id AS session, p.name, p.attempt, p.token, p.asked
+  FROM dblock_sessions s JOIN dblock_shares p ON p.session_id = s.id WHERE s.dead
+UNION ALL
+SELECT s.id AS session, w.name, w.attempt, 0 AS token, '' AS asked
+  FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
+LIMIT ?1
+`
+
+type OrphansRow struct {
+	Session string
+	Name    string
+	Attempt string
+	Token   int64
+	Asked   string
+}
+
+// Claims of all dead sessions.
+func (q *Queries) Orphans(ctx context.Context, most int64) ([]OrphansRow, error) {
+	rows, err := q.db.QueryContext(ctx, orphans, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrphansRow
+	for rows.Next() {
+		var i OrphansRow
+		if err := rows.Scan(
+			&i.Session,
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

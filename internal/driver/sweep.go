@@ -7,9 +7,12 @@ import (
 
 // Sweep is the part of an engine for a reaper, beside the transitions.
 type Sweep interface {
-	// Expired lists up to limit sessions, in no order: expired ones, and dead ones that still have
-	// a lock or a place in a queue.
+	// Expired lists up to limit sessions that have expired and are not dead, in no order.
 	Expired(ctx context.Context, limit int) ([]string, error)
+
+	// Orphans lists up to limit locks and places in queues of dead sessions, in no order. Where no
+	// index leads from a session to its locks, it reads the rows of all names.
+	Orphans(ctx context.Context, limit int) ([]Claim, error)
 
 	// Expire ends an expired session for good, and reports whether it is dead now. A session
 	// without a row is dead afterwards: the row is written, so that the unique key decides and not

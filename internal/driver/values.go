@@ -54,6 +54,7 @@ type OwnGrant struct {
 
 // Claim is a session's lock or place in a queue.
 type Claim struct {
+	Session string
 	Name    string
 	Attempt string
 	Token   int64  // 0: queued

@@ -79,12 +79,13 @@ func (d *DB) ClaimsOf(session string) (claims []driver.Claim) {
 	for _, name := range d.Locks.All() {
 		for _, h := range d.Holders(name) {
 			if h.Session == session {
-				claims = append(claims, driver.Claim{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
+				claims = append(claims, driver.Claim{Session: session, Name: name, Attempt: h.Attempt, Token: h.Token,
+					Asked: h.Asked})
 			}
 		}
 		for _, p := range d.Locks.Places(name) {
 			if p.Session == session {
-				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
+				claims = append(claims, driver.Claim{Session: session, Name: name, Attempt: p.Attempt})
 			}
 		}
 	}
@@ -130,7 +131,7 @@ func (l *Line) Expire(ctx context.Context, session string) (bool, error) {
 func (l *Line) Expired(ctx context.Context, limit int) ([]string, error) {
 	return get(ctx, l, func() (ids []string) {
 		for id, s := range l.SessionRows {
-			if !s.Dead && s.Expires <= l.Micros() || s.Dead && len(l.ClaimsOf(id)) > 0 {
+			if !s.Dead && s.Expires <= l.Micros() {
 				ids = append(ids, id)
 			}
 		}

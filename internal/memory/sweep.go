@@ -18,6 +18,17 @@ func (l *Line) Claims(ctx context.Context, session string, limit int) ([]driver.
 	})
 }
 
+func (l *Line) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
+	return get(ctx, l, func() (orphans []driver.Claim) {
+		for id, s := range l.SessionRows {
+			if s.Dead {
+				orphans = append(orphans, l.ClaimsOf(id)...)
+			}
+		}
+		return orphans[:min(len(orphans), limit)]
+	})
+}
+
 func (l *Line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	return get(ctx, l, func() (states []driver.State) {
 		for _, name := range l.Locks.All() {

@@ -46,23 +46,29 @@ SELECT s.id FROM dblock_sessions s
 SELECT h.session_id FROM dblock_heartbeats h
  WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT ?;
 
--- name: DeadHolders :many
-SELECT s.id FROM dblock_sessions s
- WHERE s.dead = 1 AND (EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
-                    OR EXISTS (SELECT h.name FROM dblock_shares h WHERE h.session_id = s.id)
-                    OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
- ORDER BY s.started_at LIMIT ?;
+-- Claims of all dead sessions. The last row has no name, as there.
+-- name: Orphans :many
+SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked
+  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead = 1
+UNION ALL
+SELECT s.id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
+  FROM dblock_sessions s JOIN dblock_shares h ON h.session_id = s.id WHERE s.dead = 1
+UNION ALL
+SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead = 1
+UNION ALL
+SELECT '', '', '', 0, ''
+LIMIT ?;
 
 -- All holds of a session, and its places in queues (token 0), at most so many. One statement: two could both miss a
 -- grant in between. The last row has no name, unless there are more rows than the limit.
 -- name: Claims :many
-SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
+SELECT l.session_id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL
-SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = sqlc.arg(session)
+SELECT h.session_id, h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = sqlc.arg(session)
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
+SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
 UNION ALL
-SELECT '', '', 0, ''
+SELECT '', '', '', 0, ''
 LIMIT ?;
 
 -- The builds that can use these tables.

@@ -59,21 +59,21 @@ WITH gone AS (
 SELECT gone.id FROM gone;
 
 -- name: Expired :many
-(SELECT h.session_id AS id FROM dblock_heartbeats h
-  WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most)
-UNION
-(SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_holders l WHERE l.session_id = s.id) LIMIT @most)
-UNION
-(SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most)
+SELECT h.session_id FROM dblock_heartbeats h
+ WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most;
+
+-- Claims of all dead sessions.
+-- name: Orphans :many
+SELECT s.id AS session, l.name, l.attempt, l.token, l.asked FROM dblock_sessions s JOIN dblock_holders l ON l.session_id = s.id WHERE s.dead
+UNION ALL
+SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
 LIMIT @most;
 
 -- The holds of a session, and its places in queues (token 0).
 -- name: Claims :many
-SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
+SELECT l.session_id::text AS session, l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
+SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
 LIMIT @most;
 
 -- The builds that can use these tables.

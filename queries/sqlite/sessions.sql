@@ -40,11 +40,11 @@ DELETE FROM dblock_sessions WHERE id IN (
 
 -- All holds of a session, and its places in queues (token 0), at most so many; a negative number is all of them.
 -- name: Claims :many
-SELECT l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
+SELECT CAST(l.session_id AS TEXT) AS session, l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
 UNION ALL
-SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(sqlc.arg(session) AS TEXT)
+SELECT p.session_id, p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(sqlc.arg(session) AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
+SELECT w.session_id, w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
 LIMIT @most;
 
 -- The builds that can use these tables.

@@ -1,13 +1,18 @@
 -- name: Expired :many
-SELECT due.id FROM (
-    SELECT h.session_id AS id, h.expires_at AS since FROM dblock_heartbeats h
-     WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-    UNION ALL
-    SELECT s.id, s.started_at AS since FROM dblock_sessions s
-     WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
-) AS due ORDER BY due.since LIMIT @most;
+SELECT h.session_id FROM dblock_heartbeats h
+ WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT @most;
+
+-- Claims of all dead sessions.
+-- name: Orphans :many
+SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, l.asked
+  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead
+UNION ALL
+SELECT s.id AS session, p.name, p.attempt, p.token, p.asked
+  FROM dblock_sessions s JOIN dblock_shares p ON p.session_id = s.id WHERE s.dead
+UNION ALL
+SELECT s.id AS session, w.name, w.attempt, 0 AS token, '' AS asked
+  FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
+LIMIT @most;
 
 -- name: Overdue :many
 SELECT l.name, CAST(l.session_id AS TEXT) AS session, l.last_token AS token, 0 AS units, l.expires_at FROM dblock_locks l

@@ -25,7 +25,7 @@ var living = []test{
 	{"an expired session lives on with a late heartbeat, and is dead for good once it was ended", expiry},
 	{"a session without a row is dead and stays so", burial},
 	{"what a session has is listed, with its tokens and with what was asked of it", claims},
-	{"sessions that have expired, and the dead that leave something, are listed", expired},
+	{"sessions that have expired are listed, and what the dead have left", expired},
 	{"a watch ends with its session", watches},
 	{"a release goes by the token of its hold, not by the highest of the name", releaseOfAMember},
 	{"an op without a token finds no hold", func(w *world) {
@@ -201,9 +201,9 @@ func claims(w *world) {
 	place := w.queue(whole("theirs", a))
 	w.exec("UPDATE dblock_shares SET asked = 'why'")
 	want := []driver.Claim{
-		{Name: "mine", Attempt: held.Attempt, Token: token},
-		{Name: "shared", Attempt: share.Attempt, Token: shares, Asked: "why"},
-		{Name: "theirs", Attempt: place},
+		{Session: a, Name: "mine", Attempt: held.Attempt, Token: token},
+		{Session: a, Name: "shared", Attempt: share.Attempt, Token: shares, Asked: "why"},
+		{Session: a, Name: "theirs", Attempt: place},
 	}
 	up, err := w.Upkeep(w.ctx, a)
 	w.must(err)
@@ -232,23 +232,36 @@ func expired(w *world) {
 	for range 7 {
 		sessions = append(sessions, w.session())
 	}
-	w.take(whole("n", sessions[0]))
-	w.queue(whole("n", sessions[1]))
-	w.take(reader("m", sessions[2]))
-	for i, s := range sessions[:3] {
-		w.exec("UPDATE dblock_sessions SET dead = (1 = 1), started_at = ? WHERE id = ?", 100+i, s)
+	held, shared := whole("n", sessions[0]), reader("m", sessions[2])
+	left := []driver.Claim{
+		{Session: sessions[0], Name: "n", Attempt: held.Attempt, Token: w.take(held).Token},
+		{Session: sessions[1], Name: "n", Attempt: w.queue(whole("n", sessions[1]))},
+		{Session: sessions[2], Name: "m", Attempt: shared.Attempt, Token: w.take(shared).Token},
+	}
+	w.take(whole("living", sessions[6]))
+	for _, s := range sessions[:3] {
+		w.exec("UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", s)
 		w.exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", s)
 	}
 	w.exec("UPDATE dblock_heartbeats SET expires_at = 50 WHERE session_id = ?", sessions[3])
 	w.exec("UPDATE dblock_heartbeats SET expires_at = 300 WHERE session_id = ?", sessions[4])
-	w.exec("UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", sessions[5]) // leaves nothing
-	want := slices.Sorted(slices.Values(sessions[:5]))
+	w.must(w.EndSession(w.ctx, sessions[5])) // leaves nothing
+	want := slices.Sorted(slices.Values(sessions[3:5]))
 	got, err := w.Expired(w.ctx, 10)
 	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
 		w.Errorf("%q, %v; want %q", got, err, want)
 	}
-	if got, err = w.Expired(w.ctx, 2); err != nil || len(got) != 2 {
-		w.Errorf("%q, %v; want two", got, err)
+	if got, err = w.Expired(w.ctx, 1); err != nil || len(got) != 1 {
+		w.Errorf("%q, %v; want one", got, err)
+	}
+	order := func(a, b driver.Claim) int { return cmp.Compare(a.Session, b.Session) }
+	slices.SortFunc(left, order)
+	orphans, err := w.Orphans(w.ctx, 10)
+	if slices.SortFunc(orphans, order); err != nil || !slices.Equal(orphans, left) {
+		w.Errorf("%+v, %v; want %+v", orphans, err, left)
+	}
+	if orphans, err = w.Orphans(w.ctx, 2); err != nil || len(orphans) != 2 {
+		w.Errorf("%+v, %v; want two", orphans, err)
 	}
 }
 

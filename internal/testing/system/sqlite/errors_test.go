@@ -29,6 +29,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 			"Look":        func() error { _, err := f.Read(ctx, "s", []string{"n"}, 0); return err },
 			"Heartbeat":   func() error { _, err := up.Heartbeat(ctx, "s", time.Hour); return err },
 			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
+			"Orphans":     func() error { _, err := f.Orphans(ctx, 1); return err },
 			"Purge":       func() error { _, _, err := f.Purge(ctx, time.Hour, "", 1); return err },
 		} {
 			assert.ErrorIs(t, call(), want, name, when)
