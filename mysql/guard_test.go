@@ -267,7 +267,7 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 		g.make(t)
 		tx := g.begin(t, sql.LevelRepeatableRead)
 		require.NoError(t, g.guard(t, tx))
-		require.NoError(t, g.taker.EndSession(t.Context(), g.held.Session))
+		require.NoError(t, g.taker.EndSession(t.Context(), g.held.Session, false))
 		dead, err := g.taker.Expire(t.Context(), g.held.Session)
 		require.NoError(t, err)
 		if !dead {

@@ -78,16 +78,13 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	})
 }
 
-func (e *engine) EndSession(ctx context.Context, session string) error {
+func (e *engine) EndSession(ctx context.Context, session string, empty bool) error {
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		_, there, err := lockSession(ctx, q, session)
 		if err != nil || !there {
 			return nil, err
 		}
-		if err := bury(ctx, q, session); err != nil {
-			return nil, err
-		}
-		if referred, err := q.Referred(ctx, mysqldb.ReferredParams{ID: session}); err != nil || referred.Bool {
+		if err := bury(ctx, q, session); err != nil || !empty {
 			return nil, err
 		}
 		_, err = forget(ctx, q, session)

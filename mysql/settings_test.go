@@ -136,7 +136,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 		t.Fatal("the token did not rise")
 	}
 	attempt := a.enqueue(t, name)
-	if claims, err := u.Claims(t.Context(), a.session, driver.All); err != nil || len(claims) != 1 {
+	if claims, err := u.Claims(t.Context(), a.session, nil); err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}
 	next, err := sole(drivertest.Release(t.Context(), b, held, false))
@@ -175,7 +175,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	if n, _, err := b.Purge(t.Context(), -time.Hour, "", 1000); err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
-	require.NoError(t, b.EndSession(t.Context(), b.session))
+	require.NoError(t, b.EndSession(t.Context(), b.session, false))
 }
 
 func retried[T, U any](try func() (T, U, error)) (T, U, error) {
@@ -205,7 +205,7 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		u, err := e.Upkeep(t.Context(), "s")
 		require.NoError(t, err)
 		defer u.Close()
-		claims, err := u.Claims(t.Context(), b.session, driver.All)
+		claims, err := u.Claims(t.Context(), b.session, nil)
 		if err != nil || len(claims) != 1 || claims[0].Token != 0 {
 			t.Fatalf("%+v %v", claims, err)
 		}

@@ -117,8 +117,8 @@ func heartbeat(ctx context.Context, q *mysqldb.Queries, session string, ttl time
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return claims(ctx, u.q, session, limit)
+func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([]driver.Claim, error) {
+	return claims(ctx, u.q, session, driver.All)
 }
 
 func (u upkeep) Close() error {

@@ -158,7 +158,7 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	s.makeGuard(guarded)
 	s.begin()
 	require.NoError(t, s.inside("Guard", s.tx, guarded))
-	require.NoError(t, s.EndSession(t.Context(), "a"))
+	require.NoError(t, s.EndSession(t.Context(), "a", false))
 	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
 		t.Fatal(dead, err)
 	}

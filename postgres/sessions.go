@@ -72,14 +72,17 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	return pgserver.Interpret(err)
 }
 
-func (e *engine) EndSession(ctx context.Context, session string) error {
+func (e *engine) EndSession(ctx context.Context, session string, empty bool) error {
 	var dead, there bool
-	return pgserver.Interpret(e.transact(ctx,
+	statements := []statement{
 		query(postgresdb.LockSession, session).found(&dead, &there),
 		query(postgresdb.EndSession, session),
 		query(postgresdb.DropHeartbeat, session),
-		query(postgresdb.ForgetSession, session),
-	))
+	}
+	if empty {
+		statements = append(statements, query(postgresdb.ForgetSession, session))
+	}
+	return pgserver.Interpret(e.transact(ctx, statements...))
 }
 
 func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
@@ -129,8 +132,8 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return claims(ctx, u.conn, session, limit)
+func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([]driver.Claim, error) {
+	return claims(ctx, u.conn, session, driver.All)
 }
 
 func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {

@@ -39,7 +39,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	})
 }
 
-func (e *engine) EndSession(ctx context.Context, session string) error {
+func (e *engine) EndSession(ctx context.Context, session string, empty bool) error {
 	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		if _, err := q.EndSession(ctx, session); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 		if _, err := q.DropHeartbeat(ctx, session); err != nil {
 			return err
 		}
-		if _, err := q.DropWatchers(ctx, session); err != nil {
+		if _, err := q.DropWatchers(ctx, session); err != nil || !empty {
 			return err
 		}
 		_, err := q.ForgetSession(ctx, session)
@@ -120,8 +120,8 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return u.e.Claims(ctx, session, limit)
+func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([]driver.Claim, error) {
+	return u.e.Claims(ctx, session, driver.All)
 }
 
 func (u upkeep) Close() error { return nil }

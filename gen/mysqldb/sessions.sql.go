@@ -7,7 +7,6 @@ package mysqldb
 
 import (
 	"context"
-	"database/sql"
 )
 
 const burySession = `-- name: BurySession :execrows
@@ -259,24 +258,6 @@ func (q *Queries) Orphans(ctx context.Context, limit int32) ([]OrphansRow, error
 		return nil, err
 	}
 	return items, nil
-}
-
-const referred = `-- name: Referred :one
-SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.session_id = ?)
-    OR EXISTS(SELECT h.name FROM dblock_shares h WHERE h.session_id = ?)
-    OR EXISTS(SELECT w.name FROM dblock_waiters w WHERE w.session_id = ?) AS referred
-`
-
-type ReferredParams struct {
-	ID string
-}
-
-// Reports whether a lock or a place in a queue still refers to the session.
-func (q *Queries) Referred(ctx context.Context, arg ReferredParams) (sql.NullBool, error) {
-	row := q.db.QueryRowContext(ctx, referred, arg.ID, arg.ID, arg.ID)
-	var referred sql.NullBool
-	err := row.Scan(&referred)
-	return referred, err
 }
 
 const schema = `-- name: Schema :one

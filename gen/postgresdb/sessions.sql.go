@@ -125,11 +125,7 @@ func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {
 
 const ForgetSession = `-- name: ForgetSession :execrows
 WITH gone AS (
-    DELETE FROM dblock_sessions s
-     WHERE s.id = $1 AND s.dead
-       AND NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.session_id = s.id)
-       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
-    RETURNING s.id
+    DELETE FROM dblock_sessions s WHERE s.id = $1 AND s.dead RETURNING s.id
 )
 DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone)
 `

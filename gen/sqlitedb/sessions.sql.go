@@ -106,11 +106,7 @@ func (q *Queries) ExpireSession(ctx context.Context, id string) (int64, error) {
 }
 
 const forgetSession = `-- name: ForgetSession :execrows
-DELETE FROM dblock_sessions
- WHERE id = ?1 AND dead
-   AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)
-   AND NOT EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = dblock_sessions.id)
-   AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = dblock_sessions.id)
+DELETE FROM dblock_sessions WHERE id = ?1 AND dead
 `
 
 func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {

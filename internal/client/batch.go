@@ -196,7 +196,7 @@ func (c *Client) takeBatch(
 		c.abandon(s, attempts[i], store.Something)
 	}
 	if err != nil && store.ResidueOf(err) == store.Unsure {
-		s.Check() // if the statement takes locks later, these are released
+		s.Doubt() // if the statement takes locks later, these are released
 	}
 	return taken, c.ignoreTransient(err)
 }

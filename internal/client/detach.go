@@ -157,7 +157,7 @@ func (c *Client) lengthen(ctx context.Context, session string, d time.Duration) 
 // given it. It retries until Close. After that the session expires.
 func (c *Client) endSession(id string) {
 	c.store.Go(func() {
-		_ = c.store.Retry(c.store.Background, store.Undoing, func() error { return c.sessions.Remove(id) })
+		_ = c.store.Retry(c.store.Background, store.Undoing, func() error { return c.sessions.Remove(id, false) })
 	})
 }
 
@@ -241,6 +241,6 @@ func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to p
 			}
 			return err
 		})
-		s.Check() // a statement that runs later may take the lock: then it is released
+		s.Doubt() // a statement that runs later may take the lock: then it is released
 	})
 }

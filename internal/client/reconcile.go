@@ -15,10 +15,9 @@ import (
 // reconcile compares the claims of a session in the database with the client's holds. A claim
 // without a hold is released: its statement ran after its caller had given up. A hold without a
 // claim is lost: to the same owner elsewhere, to an operator, or in a failover to a server without
-// the grant.
-func (c *Client) reconcile(
-	ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error),
-) error {
+// the grant. The list of the known claims is no proof of that: the token of a hold may have changed
+// meanwhile. A list of all claims is.
+func (c *Client) reconcile(ctx context.Context, in *session.Session, list session.List) error {
 	s := c.sessions.Last()
 	if s == nil || s.Session != in {
 		return nil
@@ -26,9 +25,9 @@ func (c *Client) reconcile(
 	believed := c.ledger.Of(s) // before the list is read: it lacks later grants
 	overdue := c.ledger.Overdue()
 	before := time.Duration(c.reconciled.Swap(int64(c.config.Clock.Now())))
-	listed, err := list(ctx)
-	if err == nil && lacks(listed, believed) { // a second answer confirms the loss
-		listed, err = list(ctx)
+	listed, err := list(ctx, claims(believed, overdue))
+	if err == nil && c.lacks(s, listed, believed) { // a second answer confirms the loss
+		listed, err = list(ctx, nil)
 	}
 	if err != nil {
 		return err
@@ -47,22 +46,37 @@ func (c *Client) reconcile(
 			c.abandon(s, k, store.Something)
 		}
 	}
-	for _, k := range overdue { // the database has taken it away
-		c.ledger.Move(k, ledger.Finish)
+	for _, h := range overdue { // the database has taken it away
+		c.ledger.Move(h.Attempt, ledger.Finish)
 	}
 	c.ledger.Lose(errDisowned, slices.Collect(maps.Values(believed))...)
 	return nil
 }
 
-// lacks reports whether a hold is missing in the listed claims of its session.
-func lacks(listed []driver.Claim, believed map[string]*ledger.Hold) bool {
-	found := 0
-	for _, has := range listed {
-		if believed[has.Attempt] != nil {
-			found++
+// claims returns the claims of holds. It is never nil.
+func claims(holds ...map[string]*ledger.Hold) []driver.Claim {
+	known := []driver.Claim{}
+	for _, of := range holds {
+		for _, h := range of {
+			known = append(known, h.Claim())
 		}
 	}
-	return found < len(believed)
+	return known
+}
+
+// lacks reports whether a hold that has not ended meanwhile is missing in the listed claims of its
+// session.
+func (c *Client) lacks(s *store.Session, listed []driver.Claim, believed map[string]*ledger.Hold) bool {
+	missing := maps.Clone(believed)
+	for _, has := range listed {
+		delete(missing, has.Attempt)
+	}
+	if len(missing) == 0 {
+		return false
+	}
+	held := c.ledger.Of(s)
+	maps.DeleteFunc(missing, func(attempt string, h *ledger.Hold) bool { return held[attempt] != h })
+	return len(missing) > 0
 }
 
 // unknownGrant handles a hint about an attempt that has no waiter, or about none in particular

@@ -26,8 +26,8 @@ func (c *Client) undo(k *ledger.Attempt, f func()) {
 
 // giveBack releases the lock or the place of an attempt until that succeeds or the session ends: no
 // error may leave a name held by an attempt that no caller knows of. If left is Unsure, the
-// statement of the attempt may run after giveBack has found nothing: the session's claims are
-// listed afterwards, and again with each later reconciliation.
+// statement of the attempt may run after giveBack has found nothing: all claims of the session are
+// listed afterwards.
 func (c *Client) giveBack(s *store.Session, k *ledger.Attempt, left store.Residue) {
 	within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 	defer cancel()
@@ -42,7 +42,7 @@ func (c *Client) giveBack(s *store.Session, k *ledger.Attempt, left store.Residu
 		return err
 	})
 	if left == store.Unsure {
-		s.Check()
+		s.Doubt()
 	}
 }
 

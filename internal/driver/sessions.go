@@ -14,9 +14,9 @@ type Sessions interface {
 	OpenSession(ctx context.Context, s Session) error
 
 	// EndSession ends a session after its locks were released. After that nothing can be granted to
-	// the session. Its rows are deleted if no other rows refer to them. A missing session is no
-	// error.
-	EndSession(ctx context.Context, session string) error
+	// the session. If empty is true, the client knows that the session has no locks and no places
+	// in queues, and its rows are deleted. A missing session is no error.
+	EndSession(ctx context.Context, session string, empty bool) error
 
 	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
 	// application. No statement that can wait for a row runs on it, except the heartbeat, for its
@@ -51,8 +51,11 @@ type Upkeep interface {
 	// database is another: the lease was not moved, and the session has ended.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
-	// Claims is Inspection.Claims on this connection.
-	Claims(ctx context.Context, session string, limit int) ([]Claim, error)
+	// Claims lists claims of a session: all of them if known is nil, else at least those of known,
+	// found by name, attempt and token, that the session still has. An engine without an index from
+	// a session to its locks looks up the names of known, and finds other claims later, in a walk
+	// over all names of which each call makes a step.
+	Claims(ctx context.Context, session string, known []Claim) ([]Claim, error)
 
 	// Listen listens for grants to the session, on this connection or on another one beside it,
 	// until ctx ends or one of the two connections fails. It delays no statement of Heartbeat or

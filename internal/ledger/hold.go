@@ -87,6 +87,11 @@ func (h *Hold) Held() protocol.Held {
 	return protocol.Held{Name: h.Name, Session: h.In.ID, Token: m.Last, Shared: m.Shared()}
 }
 
+// Claim returns the hold as the database lists it.
+func (h *Hold) Claim() driver.Claim {
+	return driver.Claim{Session: h.In.ID, Name: h.Name, Attempt: h.ID, Token: h.Mode.Load().Last}
+}
+
 // Event returns an event of the history about the hold.
 func (h *Hold) Event(kind, detail string) protocol.Event {
 	return protocol.Event{

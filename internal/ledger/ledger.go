@@ -94,7 +94,7 @@ func (l *Ledger) move(k *Attempt, e Event) {
 		return
 	}
 	k.state = next
-	if !next.isHeld() {
+	if !next.hasHold() {
 		k.hold = nil
 	}
 	if next == Gone {
@@ -413,13 +413,13 @@ func (l *Ledger) Occupied(name string) bool {
 }
 
 // Overdue returns the attempts whose fixed lease has expired here.
-func (l *Ledger) Overdue() map[string]*Attempt {
+func (l *Ledger) Overdue() map[string]*Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := map[string]*Attempt{}
+	all := map[string]*Hold{}
 	for id, k := range l.attempts {
 		if k.state == Overdue {
-			all[id] = k
+			all[id] = k.hold
 		}
 	}
 	return all

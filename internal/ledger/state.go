@@ -13,7 +13,7 @@ type Attempt struct {
 	Guardable atomic.Bool
 
 	state  State
-	hold   *Hold         // Held, ReleasingTx, ReleasedTx: the hold of the attempt
+	hold   *Hold         // Held, ReleasingTx, ReleasedTx, Overdue: the hold of the attempt
 	tx     any           // Lent: identifies the transaction; nil until that has locked the row
 	undone chan struct{} // Undoing: closed when nothing of the attempt is in the database
 
@@ -93,5 +93,7 @@ func (s State) after(e Event) (State, bool) {
 	return next, possible
 }
 
-// isHeld reports whether the client relies on a hold in this state, or did before UnlockTx.
-func (s State) isHeld() bool { return s == Held || s == ReleasingTx || s == ReleasedTx }
+// hasHold reports whether an attempt in this state has a hold.
+func (s State) hasHold() bool {
+	return s == Held || s == ReleasingTx || s == ReleasedTx || s == Overdue
+}

@@ -23,11 +23,11 @@ func (l *Line) OpenSession(ctx context.Context, s driver.Session) error {
 	})
 }
 
-func (l *Line) EndSession(ctx context.Context, id string) error {
+func (l *Line) EndSession(ctx context.Context, id string, empty bool) error {
 	return l.do(ctx, func() error {
 		if s := l.SessionRows[id]; s != nil {
 			s.Dead = true
-			if len(l.ClaimsOf(id)) == 0 {
+			if empty {
 				delete(l.SessionRows, id)
 			}
 		}
@@ -44,7 +44,7 @@ func (l *Line) EndSession(ctx context.Context, id string) error {
 
 // Upkeep reserves nothing: there is no connection.
 func (l *Line) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
-	return upkeep{l}, l.ping(ctx)
+	return upkeep{l, new(Walk)}, l.ping(ctx)
 }
 
 func (l *Line) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
@@ -61,14 +61,37 @@ func (l *Line) Beat(ctx context.Context, session string, ttl time.Duration) (boo
 func (l *Line) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (l *Line) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return do(ctx, upkeep{l})
+	return do(ctx, upkeep{l, new(Walk)})
 }
 
 // upkeep is a line in the role of the connection for heartbeats.
-type upkeep struct{ *Line }
+type upkeep struct {
+	*Line
+	walk *Walk
+}
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	return u.Beat(ctx, session, ttl)
+}
+
+func (u upkeep) Claims(ctx context.Context, session string, known []driver.Claim) ([]driver.Claim, error) {
+	claims, err := u.Line.Claims(ctx, session, driver.All)
+	return u.walk.Step(claims, known), err
+}
+
+// Walk is a walk over all names in two steps, of an engine that otherwise lists known claims only.
+type Walk struct{ steps int }
+
+// Step returns the claims that an Upkeep lists, of all that a session has.
+func (w *Walk) Step(claims, known []driver.Claim) []driver.Claim {
+	if w.steps++; known == nil || w.steps%2 == 0 {
+		return claims
+	}
+	return slices.DeleteFunc(claims, func(c driver.Claim) bool {
+		return !slices.ContainsFunc(known, func(k driver.Claim) bool {
+			return k.Name == c.Name && k.Attempt == c.Attempt && k.Token == c.Token
+		})
+	})
 }
 
 func (u upkeep) Close() error { return nil }

@@ -30,6 +30,7 @@ type heart struct {
 	unlisted   int           // the number of reconciliations in a row that have failed
 	relist     time.Duration // no reconciliation begins before this time
 	few        bool          // the last list had no more than fewClaims entries
+	cleared    int64         // the number of doubts before the last list of all claims
 }
 
 // maxConns limits the connections that are reserved at a time. The second one is needed only while
@@ -41,7 +42,7 @@ type reserved struct {
 	up    driver.Upkeep
 	does  task
 	since time.Duration
-	fresh bool // no reconciliation has run over it yet
+	fresh bool // all claims have not been listed over it yet
 	good  bool // it has answered before
 }
 
@@ -222,19 +223,28 @@ func (h *heart) answered(l *reserved, err error) {
 
 // reconcile compares the claims of the session in the database with the client's holds.
 func (h *heart) reconcile(l *reserved) {
-	l.does, l.fresh, h.checked = listing, false, false
+	doubts := h.doubts.Load()
+	all := l.fresh || doubts > h.cleared
+	l.does, h.checked = listing, false
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.config.TTL)
 		defer cancel()
 		few := true
-		err := h.config.Reconcile(ctx, h.Session, func(ctx context.Context) ([]driver.Claim, error) {
-			claims, err := l.up.Claims(ctx, h.ID, driver.All)
+		list := func(ctx context.Context, known []driver.Claim) ([]driver.Claim, error) {
+			if all {
+				known = nil
+			}
+			claims, err := l.up.Claims(ctx, h.ID, known)
 			few = len(claims) <= fewClaims
 			return claims, err
-		})
+		}
+		err := h.config.Reconcile(ctx, h.Session, list)
 		h.post(func() {
 			if err == nil {
 				h.unlisted, h.relist = 0, 0
+				if all {
+					l.fresh, h.cleared = false, doubts
+				}
 			} else { // later heartbeats do not reset this count
 				h.unlisted++
 				h.relist, h.checked = h.config.Clock.Now()+backoff.Pause(h.unlisted, h.interval,

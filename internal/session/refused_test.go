@@ -22,8 +22,8 @@ func (u *unlisted) Upkeep(ctx context.Context, session string) (driver.Upkeep, e
 	return u, err
 }
 
-func (u *unlisted) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	_, _ = u.server.Claims(ctx, session, limit)
+func (u *unlisted) Claims(ctx context.Context, session string, known []driver.Claim) ([]driver.Claim, error) {
+	_, _ = u.server.Claims(ctx, session, known)
 	return nil, u.because
 }
 

@@ -39,6 +39,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
@@ -83,10 +84,14 @@ type Config struct {
 	// error. Several goroutines may call it at once. nil: nothing is called.
 	Beaten func(took time.Duration, err error)
 	// Reconcile compares the claims of a session in the database with the client's holds. It is
-	// called every few heartbeats, and after each reconnect, with a function that lists the claims.
-	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
+	// called every few heartbeats, and after each reconnect, with a function that lists claims.
+	Reconcile func(ctx context.Context, s *Session, list List) error
 	Holding   func() bool // whether the client believes that it holds anything
 }
+
+// List is driver.Upkeep.Claims for a session. It lists all claims after a reconnect, since a server
+// that has failed may have undone releases, and after Doubt.
+type List func(ctx context.Context, known []driver.Claim) ([]driver.Claim, error)
 
 // Session is one session of a client in the database.
 type Session struct {
@@ -98,6 +103,7 @@ type Session struct {
 	end    context.CancelCauseFunc
 	done   sync.WaitGroup
 	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
+	doubts atomic.Int64  // the number of calls of Doubt
 
 	mu       sync.Mutex // protects the fields below
 	deadline time.Duration
@@ -155,6 +161,16 @@ func (s *Session) Tried() time.Duration {
 func (s *Session) Ping(ctx context.Context) error {
 	return s.sendAt(ctx, s.config.Clock.Now(), s.engine.Beat)
 }
+
+// Doubt is Check after a statement with an unknown outcome, which may have left claims that the
+// client does not know, or may still leave them: the reconciliation lists all claims.
+func (s *Session) Doubt() {
+	s.doubts.Add(1)
+	s.Check()
+}
+
+// Doubted reports whether Doubt was ever called.
+func (s *Session) Doubted() bool { return s.doubts.Load() > 0 }
 
 // Check requests a heartbeat and a reconciliation now.
 func (s *Session) Check() {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,9 @@ type server struct {
 	silent        int           // how many connects are never answered
 	full          bool          // the pool
 	claims        []driver.Claim
-	misfit        error // not nil: the tables are none that this build can work with
+	all           []bool // of each list: it was of all claims
+	refuse        error  // of a list
+	misfit        error  // not nil: the tables are none that this build can work with
 }
 
 // tally counts what a server has seen.
@@ -146,8 +149,13 @@ func (s *server) heartbeat(ctx context.Context, ttl time.Duration) (alive bool, 
 	return alive, errors.Join(err, misfit)
 }
 
-func (s *server) Claims(ctx context.Context, _ string, limit int) ([]driver.Claim, error) {
-	return s.claims, s.answer(ctx, func() { s.lists++ })
+func (s *server) Claims(ctx context.Context, _ string, known []driver.Claim) ([]driver.Claim, error) {
+	var refuse error
+	err := s.answer(ctx, func() {
+		s.lists++
+		s.all, refuse = append(s.all, known == nil), s.refuse
+	})
+	return s.claims, errors.Join(err, refuse)
 }
 
 func (s *server) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
@@ -186,8 +194,8 @@ func startOn(t *testing.T, engine Engine, s *server) (*Session, func(time.Durati
 			defer mu.Unlock()
 			return time.Since(began) + slept
 		}),
-		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Claim, error)) error {
-			_, err := list(ctx)
+		Reconcile: func(ctx context.Context, _ *Session, list List) error {
+			_, err := list(ctx, []driver.Claim{})
 			return err
 		},
 		Holding: func() bool { return !s.idle },
@@ -285,6 +293,54 @@ func TestFourHeartbeatsMayFail(t *testing.T) {
 		s.set(func() {
 			if s.connects != 2 || s.lists != lists+1 {
 				t.Errorf("%d connections, and reconciled %d times after the new one", s.connects, s.lists-lists)
+			}
+		})
+	})
+}
+
+// Broken by a release that a server has undone when it failed, and by a statement with an unknown
+// outcome, where afterwards only the known claims are listed.
+func TestAllClaimsAreListedAfterAReconnectAndAfterADoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{delay: 10 * time.Millisecond}
+		session, _ := start(t, s)
+		assert.Equal(t, session.Doubted(), false, "a session begins with a doubt")
+		all := func(when string, want ...bool) {
+			t.Helper()
+			s.set(func() {
+				if !slices.Equal(s.all, want) {
+					t.Errorf("%s: all claims were listed %v, want %v", when, s.all, want)
+				}
+				s.all = nil
+			})
+		}
+		time.Sleep(3*ttl/beatsPerTTL + ttl/beatsPerTTL/2)
+		all("after the beginning", false, false, false)
+		session.Check()
+		time.Sleep(ttl / beatsPerTTL / 2)
+		all("after Check", false)
+		session.Doubt()
+		assert.Equal(t, session.Doubted(), true, "the session does not know of its doubt")
+		time.Sleep(ttl / beatsPerTTL / 2)
+		all("after Doubt", true)
+		s.set(func() { s.refuse = driver.Refused(errors.New("permission denied")) })
+		session.Doubt()
+		time.Sleep(ttl / beatsPerTTL / 2)
+		all("after Doubt, and refused", true)
+		s.set(func() { s.refuse = nil })
+		time.Sleep(2 * ttl)
+		s.set(func() {
+			if i := slices.Index(s.all, true); i != 0 || slices.Contains(s.all[1:], true) {
+				t.Errorf("after a refused list all claims were listed %v, want once and first", s.all)
+			}
+			s.all, s.down = nil, true
+		})
+		time.Sleep(2 * ttl / beatsPerTTL)
+		s.set(func() { s.down, s.all = false, nil })
+		time.Sleep(ttl)
+		s.set(func() {
+			if len(s.all) == 0 || !s.all[0] {
+				t.Errorf("after a reconnect all claims were listed %v", s.all)
 			}
 		})
 	})

@@ -29,11 +29,9 @@ var (
 // Hooks are called by the sessions of a client.
 type Hooks struct {
 	// Reconcile and Holding are those of session.Config.
-	Reconcile func(
-		ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error),
-	) error
-	Holding func() bool
-	Unused  func() bool // reports that nothing is held, requested, or being undone
+	Reconcile func(ctx context.Context, in *session.Session, list session.List) error
+	Holding   func() bool
+	Unused    func() bool // reports that nothing is held, requested, or being undone
 	// Stray is that of wait.Config: it is called with the attempt of a hint that has no waiter.
 	Stray     func(attempt string)
 	Reclaimed func(name string, holder protocol.Holder) // called when a lock was taken from an expired holder
@@ -235,7 +233,7 @@ func (m *Sessions) retire(s *Session) (idle bool) {
 // rest removes an idle session from the database, and closes the connections that the engine keeps
 // for this client, unless another session was opened meanwhile.
 func (m *Sessions) rest(s *Session) {
-	if err := m.Remove(s.ID); err != nil {
+	if err := m.remove(s); err != nil {
 		m.store.config.Log.Debug("dblock: an idle client", "because", err)
 	}
 	m.opening <- struct{}{}
@@ -278,29 +276,38 @@ func (m *Sessions) End() error {
 		return nil
 	}
 	s.Stop(contract.ErrClosed)
-	return m.Remove(s.ID)
+	return m.remove(s)
 }
 
-// Remove removes an ended session from the database.
-func (m *Sessions) Remove(id string) error {
+// remove is Remove for a session that was this client's.
+func (m *Sessions) remove(s *Session) error {
+	return m.Remove(s.ID, m.hooks.Unused() && !s.Doubted())
+}
+
+// Remove removes an ended session from the database. empty is that of driver.Sessions.EndSession.
+func (m *Sessions) Remove(id string, empty bool) error {
 	policy := Briefly
 	policy.Limit = contract.CleanupTimeout
-	err := m.store.Retry(m.store.Tidying, policy, func() error { return m.tryRemove(id) })
+	err := m.store.Retry(m.store.Tidying, policy, func() error { return m.tryRemove(id, empty) })
 	if err != nil {
 		return fmt.Errorf("ending session %s, which now expires by itself: %w", id, err)
 	}
 	return nil
 }
 
-// tryRemove ends a session in the database, and releases its locks and places: a statement that was
-// cut off may have run after the client had read them. It returns errMore until none is left. A
-// lock behind a transaction of the application's expires with the session.
-func (m *Sessions) tryRemove(id string) error {
+// tryRemove ends a session in the database. It also releases the locks and places of a session that
+// may not be empty: a statement that was cut off may have run after the client had read them. It
+// returns errMore until none is left. A lock behind a transaction of the application's expires with
+// the session.
+func (m *Sessions) tryRemove(id string, empty bool) error {
 	var left []driver.Claim
 	err := m.store.Call(m.store.Tidying, func(ctx context.Context) (err error) {
-		err = m.store.pastBroken(ctx, func() error { return m.store.Engine.EndSession(ctx, id) })
-		if err == nil {
-			left, err = m.store.Engine.Claims(ctx, id, 64)
+		err = m.store.pastBroken(ctx, func() error { return m.store.Engine.EndSession(ctx, id, empty) })
+		if err != nil || empty {
+			return err
+		}
+		if left, err = m.store.Engine.Claims(ctx, id, 64); err == nil && len(left) == 0 {
+			err = m.store.Engine.EndSession(ctx, id, true)
 		}
 		return err
 	})

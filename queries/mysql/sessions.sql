@@ -22,12 +22,6 @@ SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c
 -- name: EndSession :exec
 UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = sqlc.arg(id);
 
--- Reports whether a lock or a place in a queue still refers to the session.
--- name: Referred :one
-SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.session_id = sqlc.arg(id))
-    OR EXISTS(SELECT h.name FROM dblock_shares h WHERE h.session_id = sqlc.arg(id))
-    OR EXISTS(SELECT w.name FROM dblock_waiters w WHERE w.session_id = sqlc.arg(id)) AS referred;
-
 -- A late statement may still put a lock under a deleted session: BurySession handles that. No subquery on other tables:
 -- a DELETE would lock the rows that it reads there, against the order of locks.
 -- name: ForgetSession :execrows

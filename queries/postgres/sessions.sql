@@ -36,11 +36,7 @@ SELECT dead FROM dblock_sessions WHERE id = @id;
 -- A late statement may still put a lock under a deleted session: BurySession handles that.
 -- name: ForgetSession :execrows
 WITH gone AS (
-    DELETE FROM dblock_sessions s
-     WHERE s.id = @id AND s.dead
-       AND NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.session_id = s.id)
-       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
-    RETURNING s.id
+    DELETE FROM dblock_sessions s WHERE s.id = @id AND s.dead RETURNING s.id
 )
 DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone);
 

@@ -23,11 +23,7 @@ UPDATE dblock_sessions SET dead = true WHERE id = @id;
 SELECT dead FROM dblock_sessions WHERE id = @id;
 
 -- name: ForgetSession :execrows
-DELETE FROM dblock_sessions
- WHERE id = @id AND dead
-   AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)
-   AND NOT EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = dblock_sessions.id)
-   AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = dblock_sessions.id);
+DELETE FROM dblock_sessions WHERE id = @id AND dead;
 
 -- name: ForgetSessions :execrows
 DELETE FROM dblock_sessions WHERE id IN (

@@ -38,7 +38,7 @@ var living = []test{
 
 func deaths(w *world) {
 	for how, die := range map[string]func(session string){
-		"ended":   func(s string) { w.must(w.EndSession(w.ctx, s)) },
+		"ended":   func(s string) { w.must(w.EndSession(w.ctx, s, true)) },
 		"expired": w.lapse,
 		"buried":  func(s string) { w.lapse(s); w.expires(s, true) },
 		"no session": func(s string) {
@@ -153,14 +153,14 @@ func ending(w *world) {
 	held := w.take(whole("n", a))
 	w.queue(whole("n", b))
 	for range 2 {
-		w.must(w.EndSession(w.ctx, b))
+		w.must(w.EndSession(w.ctx, b, false))
 	}
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", b), 1,
-		"the row of a session to which a place refers stays, dead")
+		"the row of a session that may have something stays, dead")
 	w.beats(b, false)
 	w.release(held)
 	for _, session := range []string{a, b, "nobody"} {
-		w.must(w.EndSession(w.ctx, session))
+		w.must(w.EndSession(w.ctx, session, true))
 	}
 	for _, table := range []string{"dblock_sessions", "dblock_heartbeats"} {
 		assert.Equal(w, w.number("SELECT count(*) FROM "+table), 0, "rows of ended sessions are left in", table)
@@ -209,7 +209,8 @@ func claims(w *world) {
 	w.must(err)
 	defer up.Close()
 	for _, list := range []func() ([]driver.Claim, error){
-		func() ([]driver.Claim, error) { return up.Claims(w.ctx, a, driver.All) },
+		func() ([]driver.Claim, error) { return up.Claims(w.ctx, a, nil) },
+		func() ([]driver.Claim, error) { return up.Claims(w.ctx, a, want) },
 		func() ([]driver.Claim, error) { return w.Claims(w.ctx, a, 10) },
 	} {
 		claims, err := list()
@@ -222,7 +223,7 @@ func claims(w *world) {
 		w.Errorf("%+v, %v", one, err)
 	}
 	w.release(other, place)
-	if claims, err := up.Claims(w.ctx, b, driver.All); err != nil || len(claims) != 0 {
+	if claims, err := up.Claims(w.ctx, b, nil); err != nil || len(claims) != 0 {
 		w.Errorf("%+v, %v", claims, err)
 	}
 }
@@ -245,7 +246,7 @@ func expired(w *world) {
 	}
 	w.exec("UPDATE dblock_heartbeats SET expires_at = 50 WHERE session_id = ?", sessions[3])
 	w.exec("UPDATE dblock_heartbeats SET expires_at = 300 WHERE session_id = ?", sessions[4])
-	w.must(w.EndSession(w.ctx, sessions[5])) // leaves nothing
+	w.must(w.EndSession(w.ctx, sessions[5], false)) // leaves nothing
 	want := slices.Sorted(slices.Values(sessions[3:5]))
 	got, err := w.Expired(w.ctx, 10)
 	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
@@ -281,7 +282,7 @@ func watches(w *world) {
 	watch("nobody", "4", 3)
 	w.must(w.Unwatch(w.ctx, "n", "1"))
 	watch("", "", 2)
-	w.must(w.EndSession(w.ctx, b))
+	w.must(w.EndSession(w.ctx, b, true))
 	watch("", "", 1)
 	watch(b, "5", 1) // too late
 	w.lapse(dead)

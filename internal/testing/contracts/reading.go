@@ -386,7 +386,7 @@ func needs(w *world) {
 	w.waits(attempts,
 		"0 needs 2 n 2/5", "1 needs 2 n 1/5", "2 needs 3 n 3/5", "3 needs 3 n 1/5", "4 needs 0 n 0/0",
 		"5 needs 0 n 1/0", "6 needs 0 n 0/0", "7 needs 0 n 1/0", "holder holds n 5/5")
-	w.must(w.EndSession(w.ctx, dead))
+	w.must(w.EndSession(w.ctx, dead, false))
 	w.waits(attempts,
 		"0 needs 2 n 2/5", "1 needs 2 n 1/5", "3 needs 2 n 1/5", "5 needs 2 n 1/5", "6 needs 0 n 0/0",
 		"7 needs 0 n 1/0", "holder holds n 5/5")

@@ -86,9 +86,9 @@ func (h hooked) OpenSession(ctx context.Context, s driver.Session) error {
 	})
 }
 
-func (h hooked) EndSession(ctx context.Context, session string) error {
+func (h hooked) EndSession(ctx context.Context, session string, empty bool) error {
 	return run(ctx, h.hook, Call{Method: "EndSession", Session: session}, func(ctx context.Context) error {
-		return h.Backend.EndSession(ctx, session)
+		return h.Backend.EndSession(ctx, session, empty)
 	})
 }
 
@@ -152,10 +152,10 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	return u.hook(ctx, &c)
 }
 
-func (u upkeep) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+func (u upkeep) Claims(ctx context.Context, session string, known []driver.Claim) ([]driver.Claim, error) {
 	c := Call{Method: "Upkeep.Claims", Session: session}
 	return list(ctx, u.hook, c, func(ctx context.Context) ([]driver.Claim, error) {
-		return u.Upkeep.Claims(ctx, session, limit)
+		return u.Upkeep.Claims(ctx, session, known)
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 type Engine interface {
 	driver.Names
 	OpenSession(ctx context.Context, s driver.Session) error
-	EndSession(ctx context.Context, session string) error
+	EndSession(ctx context.Context, session string, empty bool) error
 }
 
 // T is what Compare needs of *testing.T.
@@ -178,7 +178,7 @@ func (c *comparison) live() {
 	default:
 		session := c.session()
 		c.doing = "EndSession"
-		if err := c.EndSession(c.ctx, session); err != nil {
+		if err := c.EndSession(c.ctx, session, false); err != nil {
 			c.failf("%v", err)
 		}
 		c.alive[session] = false

@@ -40,7 +40,7 @@ func (d *double) OpenSession(_ context.Context, s driver.Session) error {
 	return nil
 }
 
-func (d *double) EndSession(_ context.Context, session string) error {
+func (d *double) EndSession(_ context.Context, session string, _ bool) error {
 	delete(d.ends, session)
 	return nil
 }

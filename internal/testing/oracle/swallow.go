@@ -70,8 +70,8 @@ func (s *Swallowing) OpenSession(ctx context.Context, is driver.Session) error {
 	return s.each(func() error { return s.Engine.OpenSession(ctx, is) })
 }
 
-func (s *Swallowing) EndSession(ctx context.Context, session string) error {
-	return s.each(func() error { return s.Engine.EndSession(ctx, session) })
+func (s *Swallowing) EndSession(ctx context.Context, session string, empty bool) error {
+	return s.each(func() error { return s.Engine.EndSession(ctx, session, empty) })
 }
 
 func (s *Swallowing) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {

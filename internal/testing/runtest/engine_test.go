@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -106,7 +107,7 @@ func (e engine) OpenSession(ctx context.Context, s driver.Session) error {
 	return err
 }
 
-func (e engine) EndSession(ctx context.Context, id string) error {
+func (e engine) EndSession(ctx context.Context, id string, _ bool) error {
 	_, err := ask(ctx, e.m, "end session", about{}, func() (none, error) {
 		e.tables().endSession(id)
 		return none{}, nil
@@ -115,7 +116,9 @@ func (e engine) EndSession(ctx context.Context, id string) error {
 }
 
 func (e engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
-	return ask(ctx, e.m, "connect", about{served: true}, func() (driver.Upkeep, error) { return upkeep{e}, nil })
+	return ask(ctx, e.m, "connect", about{served: true}, func() (driver.Upkeep, error) {
+		return upkeep{e, new(memory.Walk)}, nil
+	})
 }
 
 func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
@@ -125,14 +128,22 @@ func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, e
 }
 
 func (e engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return do(ctx, upkeep{e})
+	return do(ctx, upkeep{e, new(memory.Walk)})
 }
 
 // upkeep is a reserved connection.
-type upkeep struct{ engine }
+type upkeep struct {
+	engine
+	walk *memory.Walk
+}
 
 func (u upkeep) Heartbeat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
 	return u.Beat(ctx, id, ttl)
+}
+
+func (u upkeep) Claims(ctx context.Context, id string, known []driver.Claim) ([]driver.Claim, error) {
+	claims, err := u.engine.Claims(ctx, id, driver.All)
+	return u.walk.Step(claims, known), err
 }
 
 func (u upkeep) Close() error { return nil }

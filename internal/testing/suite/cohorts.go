@@ -286,7 +286,7 @@ func claimedCohort(t *testing.T, e *env) {
 	up, err := l.Backend.Upkeep(brief(t), "s")
 	require.NoError(t, err)
 	defer up.Close()
-	list, err := up.Claims(brief(t), s, driver.All)
+	list, err := up.Claims(brief(t), s, nil)
 	require.NoError(t, err)
 	claims := make(map[string]int64)
 	for _, c := range list {

@@ -142,5 +142,5 @@ type unheard struct {
 
 type opener interface {
 	OpenSession(ctx context.Context, s driver.Session) error
-	EndSession(ctx context.Context, session string) error
+	EndSession(ctx context.Context, session string, empty bool) error
 }

@@ -253,7 +253,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		require.NoError(t, err)
 		defer pool.Close()
 		f := on(t, pool, "")
-		require.ErrorIs(t, f.EndSession(t.Context(), "s"), driver.ErrSchema, dsn, "before the migrations")
+		require.ErrorIs(t, f.EndSession(t.Context(), "s", false), driver.ErrSchema, dsn, "before the migrations")
 		app := f.pin()
 		migrated := openPool(t, newFixture(t).path, "")
 		var tables string

@@ -23,7 +23,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 		require.NoError(t, err)
 		for name, call := range map[string]func() error{
 			"OpenSession": func() error { return f.OpenSession(ctx, driver.Session{ID: "s", TTL: time.Hour}) },
-			"EndSession":  func() error { return f.EndSession(ctx, "s") },
+			"EndSession":  func() error { return f.EndSession(ctx, "s", false) },
 			"Take":        func() error { _, _, err := drivertest.Take(ctx, f, request("n", "s")); return err },
 			"Join":        func() error { _, _, err := drivertest.Join(ctx, f, request("n", "s")); return err },
 			"Look":        func() error { _, err := f.Read(ctx, "s", []string{"n"}, 0); return err },

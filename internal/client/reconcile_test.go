@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
+)
+
+// Broken by a loss that a list of known claims shows: the token of the hold may have changed since
+// the claim was written down.
+func TestOnlyAListOfAllClaimsShowsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaper()
+		c := newPaperClient(t, p, nil)
+		l := acquire(t, t.Context(), c, "n")
+		s := c.sessions.Last()
+		var asked [][]driver.Claim
+		list := func(ctx context.Context, known []driver.Claim) ([]driver.Claim, error) {
+			if asked = append(asked, known); known != nil {
+				return nil, nil
+			}
+			return p.line.Claims(ctx, s.ID, driver.All)
+		}
+		require.NoError(t, c.reconcile(t.Context(), s.Session, list))
+		all, err := p.line.Claims(t.Context(), s.ID, driver.All)
+		if err != nil || len(asked) != 2 || !slices.Equal(asked[0], all) || asked[1] != nil {
+			t.Errorf("the claims of %+v were listed, want of %+v and then of all", asked, all)
+		}
+		assert.NoError(t, l.Context().Err(), "the lock is lost")
+	})
+}
+
+// Broken by a list of all claims for each hold that has ended since the known ones were written
+// down: a client whose holds are short would read the rows of all names with each heartbeat.
+func TestAHoldThatHasEndedMeanwhileIsNotLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPaperClient(t, newPaper(), nil)
+		l := acquire(t, t.Context(), c, "n")
+		lists := 0
+		list := func(context.Context, []driver.Claim) ([]driver.Claim, error) {
+			if lists++; lists == 1 {
+				require.NoError(t, l.Unlock(t.Context()))
+			}
+			return nil, nil
+		}
+		require.NoError(t, c.reconcile(t.Context(), c.sessions.Last().Session, list))
+		assert.Equal(t, lists, 1, "the claims were listed")
+	})
+}
+
+// ending is a database that records how sessions end.
+type ending struct {
+	*paper
+	empties []bool
+	lists   int
+}
+
+func (e *ending) EndSession(ctx context.Context, session string, empty bool) error {
+	e.empties = append(e.empties, empty)
+	return e.paper.EndSession(ctx, session, empty)
+}
+
+func (e *ending) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	e.lists++
+	return e.paper.Claims(ctx, session, limit)
+}
+
+// Broken by the end of a session, after a statement with an unknown outcome, as of an empty one: a
+// lock that the statement takes would be left to the reaper.
+func TestASessionIsEmptyUnlessAnOutcomeWasUnknown(t *testing.T) {
+	for name, doubt := range map[string]bool{"sure": false, "in doubt": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &ending{paper: newPaper()}
+				c := newPaperClient(t, e, nil)
+				require.NoError(t, acquire(t, t.Context(), c, "n").Unlock(t.Context()))
+				want, lists := []bool{true}, 0
+				if doubt {
+					want, lists = []bool{false, true}, 1
+					s, k := c.sessions.Last(), c.ledger.Request("n", "attempt")
+					require.NoError(t, c.store.Begin())
+					c.abandon(s, k, store.Unsure)
+					c.store.Done()
+					synctest.Wait()
+				}
+				require.NoError(t, c.Close(t.Context()))
+				if !slices.Equal(e.empties, want) || e.lists != lists {
+					t.Errorf("EndSession with %v, and %d lists; want %v and %d", e.empties, e.lists, want, lists)
+				}
+			})
+		})
+	}
+}
