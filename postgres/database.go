@@ -128,8 +128,8 @@ func (s statement) found(row any, found *bool) statement {
 }
 
 // list encodes a parameter with many values as a JSON array, which every driver can send.
-func list(values any) string {
-	text, _ := json.Marshal(values) // strings and numbers cannot fail
+func list[T any](values []T) string {
+	text, _ := json.Marshal(append([]T{}, values...)) // nil would be null; strings and numbers cannot fail
 	return string(text)
 }
 

@@ -21,6 +21,8 @@ type line struct {
 	conn *pgx.Conn     // the underlying connection; nil: it cannot listen
 	turn chan struct{} // full while a goroutine uses the connection
 
+	steps int64 // of Claims over all names; the goroutine of the heartbeats counts them
+
 	mu      sync.Mutex // guards the fields below
 	wanted  int        // statements that wait for their turn
 	waiting bool       // the listener has its turn and waits for the server

@@ -25,7 +25,7 @@ func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
 		require.ErrOf(drivertest.Release(t.Context(), s, protocol.Held{Name: "n", Session: "a", Token: g.Token},
 			false)))
 	s.begin()
-	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.LockRowTx, "n"))
 	r := request("a", "a2")
 	r.Lease = time.Minute
 	done := s.blocked(func() { s.take(r) })

@@ -132,18 +132,31 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([]driver.Claim, error) {
-	return claims(ctx, u.conn, session, driver.All)
+// mostKnown is how many claims are looked up by their names. For more of them all names are read.
+const mostKnown = 10_000
+
+// Claims makes a step of the walk over all names, unless it lists all claims.
+func (u upkeep) Claims(ctx context.Context, session string, known []driver.Claim) ([]driver.Claim, error) {
+	if known == nil || len(known) > mostKnown {
+		return claims(ctx, u.conn, session, nil, everything, driver.All)
+	}
+	u.conn.steps++
+	return claims(ctx, u.conn, session, known, u.conn.steps, driver.All)
 }
 
 func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return claims(ctx, e.db, session, limit)
+	return claims(ctx, e.db, session, nil, everything, limit)
 }
 
-func claims(ctx context.Context, on executor, session string, limit int) (claims []driver.Claim, err error) {
+// everything is the step of dblock_claims that reads all names.
+const everything = -1
+
+func claims(
+	ctx context.Context, on executor, session string, known []driver.Claim, step int64, limit int,
+) (claims []driver.Claim, err error) {
 	var row postgresdb.ClaimsRow
 	err = on.exec(ctx, query(postgresdb.Claims, postgresdb.ClaimsParams{
-		Session: session, Most: int32(limit),
+		Session: session, Known: list(known), Step: step, Most: int32(limit),
 	}).into(&row, func() { claims = append(claims, driver.Claim(row)) }))
 	return claims, pgserver.Interpret(err)
 }

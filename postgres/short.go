@@ -42,18 +42,20 @@ func (e *engine) take(ctx context.Context, r protocol.Request) (protocol.Result,
 			LockTimeout: e.lockTimeoutFor(r.Patient),
 		})
 	}
-	for range 1 + remakes { // the first statement may only make the row
+	for try := 0; ; try++ {
 		var row postgresdb.TakeLockRow // a TakeShareRow is the same
-		var found bool
-		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
+		switch err := run(ctx, take.into(&row, func() {})); {
+		case err != nil:
 			return protocol.Result{}, pgserver.Interpret(err)
-		}
-		if !row.Made {
+		case row.Token > 0:
 			grant := protocol.Grant{First: row.Token - more, Token: row.Token, Lease: r.Lease}
 			return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
+		case !row.Again: // the name is not free
+			return protocol.Result{}, nil
+		case try == remakes:
+			return protocol.Result{}, errPurged
 		}
 	}
-	return protocol.Result{}, errPurged
 }
 
 // join is one statement if the name is not available, and a second one if it is. Both do nothing if

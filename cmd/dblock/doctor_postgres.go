@@ -84,8 +84,8 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 	if err != nil {
 		return nil, err
 	}
-	functions, err := column(e.QueryContext(ctx, `SELECT 'EXECUTE on ' || f FROM unnest(string_to_array($1, ',')) f
-		WHERE NOT has_function_privilege(to_regprocedure(f), 'EXECUTE')`, strings.Join(postgresFunctions, ",")))
+	functions, err := column(e.QueryContext(ctx, `SELECT 'EXECUTE on ' || f FROM unnest(string_to_array($1, ';')) f
+		WHERE NOT has_function_privilege(to_regprocedure(f), 'EXECUTE')`, strings.Join(postgresFunctions, ";")))
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ var (
 		rightsOn("dblock_holders", "SELECT"),
 		rightsOn("dblock_sessions", "SELECT, INSERT, UPDATE, DELETE"),
 		rightsOn("dblock_heartbeats", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_names", "SELECT, INSERT, UPDATE, DELETE"),
 		rightsOn("dblock_locks", "SELECT, INSERT, UPDATE, DELETE"),
 		rightsOn("dblock_shares", "SELECT, INSERT, UPDATE, DELETE"),
 		rightsOn("dblock_waiters", "SELECT, INSERT, DELETE"),
@@ -48,7 +49,9 @@ var (
 )
 
 // postgresFunctions can be executed by all users, unless that was revoked from PUBLIC.
-var postgresFunctions = []string{"dblock_now()", "dblock_durable()"}
+var postgresFunctions = []string{
+	"dblock_now()", "dblock_durable()", "dblock_epoch(text)", "dblock_make(text)", "dblock_claims(text, jsonb, bigint)",
+}
 
 // lacking judges the rights that a user lacks, each "RIGHT on table".
 func lacking(user string, rights []string, file string) (made []finding) {

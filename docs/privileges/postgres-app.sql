@@ -5,6 +5,7 @@ GRANT USAGE ON SCHEMA locks TO orders_app;
 GRANT SELECT ON dblock_schema, dblock_holders TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_sessions TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_heartbeats TO orders_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_names TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_locks TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_shares TO orders_app;
 GRANT SELECT, INSERT, DELETE ON dblock_waiters TO orders_app;
@@ -17,4 +18,5 @@ GRANT SELECT, INSERT, DELETE ON dblock_watchers TO orders_app;
 -- Package quorum alone uses it.
 GRANT SELECT, INSERT, UPDATE ON dblock_incarnation TO orders_app;
 -- Everybody has these, unless they were taken from PUBLIC.
-GRANT EXECUTE ON FUNCTION dblock_now(), dblock_durable() TO orders_app;
+GRANT EXECUTE ON FUNCTION dblock_now(), dblock_durable(), dblock_epoch(text), dblock_make(text),
+    dblock_claims(text, jsonb, bigint) TO orders_app;

@@ -10,7 +10,8 @@ import (
 )
 
 const LockRow = `-- name: LockRow :one
-SELECT name FROM dblock_locks WHERE name = $1 FOR UPDATE
+SELECT l.name FROM dblock_locks l
+ WHERE l.name = $1 AND l.epoch >= dblock_epoch($1) FOR UPDATE
 `
 
 func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
@@ -22,7 +23,8 @@ func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 
 const LockRowWithin = `-- name: LockRowWithin :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $2::text, true) AS set)
-SELECT l.name FROM dblock_locks l, timeout WHERE l.name = $1 FOR UPDATE OF l
+SELECT l.name FROM dblock_locks l, timeout
+ WHERE l.name = $1 AND l.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = $1 ORDER BY e.epoch DESC LIMIT 1) FOR UPDATE OF l
 `
 
 type LockRowWithinParams struct {
@@ -78,10 +80,17 @@ func (q *Queries) Overdue(ctx context.Context, most int32) ([]OverdueRow, error)
 
 const Purge = `-- name: Purge :one
 WITH page AS (
-    SELECT p.name FROM dblock_locks p WHERE p.name > $1 ORDER BY p.name LIMIT $2
-), idle AS (
+    SELECT p.name FROM dblock_names p WHERE p.name > $1 ORDER BY p.name LIMIT $2
+), named AS MATERIALIZED (
+    SELECT n.name FROM dblock_names n WHERE n.name IN (
+        SELECT i.name FROM dblock_locks i
+         WHERE i.name IN (SELECT page.name FROM page)
+           AND i.session_id IS NULL AND i.waiters = 0 AND i.shared_units = 0 AND i.acquired_at < dblock_now() - $3::bigint
+           AND i.rests_until < dblock_now() AND i.token < dblock_now())
+       FOR UPDATE SKIP LOCKED
+), idle AS MATERIALIZED (
     SELECT l.name FROM dblock_locks l
-     WHERE l.name IN (SELECT page.name FROM page)
+     WHERE l.name IN (SELECT named.name FROM named)
        AND l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.acquired_at < dblock_now() - $3::bigint
        AND l.rests_until < dblock_now() AND l.token < dblock_now()
        FOR UPDATE SKIP LOCKED
@@ -89,6 +98,8 @@ WITH page AS (
     DELETE FROM dblock_locks l USING idle
      WHERE l.name = idle.name AND l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0
     RETURNING l.name
+), unnamed AS (
+    DELETE FROM dblock_names n USING gone WHERE n.name = gone.name
 )
 SELECT (SELECT count(*) FROM gone)::integer AS deleted, coalesce(max(page.name), '')::text AS last,
        count(page.name)::integer AS walked
@@ -107,8 +118,9 @@ type PurgeRow struct {
 	Walked  int32
 }
 
-// A page of names, ascending from after. Deletes its idle rows that no transaction has locked. A row with a token ahead
-// of the clock stays, so that the next token is higher.
+// A page of names, ascending from after. Deletes those whose idle rows no transaction has locked. Who makes the rows of a name
+// locks its row in dblock_names first, and so does this. A row with a token ahead of the clock stays, so that the next token is
+// higher.
 func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) {
 	row := q.db.QueryRow(ctx, Purge, arg.After, arg.Most, arg.Idle)
 	var i PurgeRow
@@ -121,7 +133,8 @@ WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
 UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', attempt = '', acquired_at = dblock_now(), expires_at = NULL, metadata = '', asked = ''
   FROM timeout
- WHERE l.name = $1 AND l.session_id = $2::text AND l.last_token = $3 AND l.waiters = 0
+ WHERE l.name = $1 AND l.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = $1 ORDER BY e.epoch DESC LIMIT 1)
+   AND l.session_id = $2::text AND l.last_token = $3 AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
@@ -152,23 +165,33 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (Relea
 }
 
 const TakeLock = `-- name: TakeLock :one
-WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true), $10::bigint AS more)
-INSERT INTO dblock_locks AS l (name, token, acquired_at)
-SELECT $1::text, dblock_now(), dblock_now() FROM timeout
-ON CONFLICT (name) DO UPDATE SET
-       session_id = $2::text, host = $3::text, thread = $4::text,
-       attempt = $5::text, acquired_at = dblock_now(), metadata = $6::text,
-       (first_token, last_token, token) = (SELECT t.first, t.first + timeout.more, t.first + timeout.more
-                                             FROM timeout CROSS JOIN (SELECT greatest(l.token + 1, dblock_now()) AS first) t),
-       expires_at = CASE WHEN $7::bigint > 0 THEN dblock_now() + $7::bigint END,
-       rests_until = CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END, asked = ''
- WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
-RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
-       (CASE WHEN l.session_id IS NULL THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS durable
+WITH timeout AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $2::text, true), $3::bigint AS more,
+           (SELECT e.epoch FROM dblock_locks e WHERE e.name = $1::text ORDER BY e.epoch DESC LIMIT 1) AS epoch
+), taken AS (
+    UPDATE dblock_locks l SET
+           session_id = $4::text, host = $5::text, thread = $6::text,
+           attempt = $7::text, acquired_at = dblock_now(), metadata = $8::text,
+           (first_token, last_token, token) = (SELECT t.first, t.first + timeout.more, t.first + timeout.more
+                                                 FROM (SELECT greatest(l.token + 1, dblock_now()) AS first) t),
+           (epoch, grants) = (SELECT l.epoch + (l.grants + 1) / 32, (l.grants + 1) % 32),
+           expires_at = CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint END,
+           rests_until = CASE WHEN $10::bigint > 0 THEN dblock_now() + $10::bigint ELSE 0 END, asked = ''
+      FROM timeout
+     WHERE l.name = $1::text AND l.epoch >= (SELECT timeout.epoch FROM timeout)
+       AND l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
+    RETURNING l.token
+)
+SELECT coalesce(taken.token, 0)::bigint AS token,
+       (CASE WHEN taken.token IS NULL THEN dblock_make($1::text) OR timeout.epoch IS NULL ELSE false END)::boolean AS again,
+       (CASE WHEN taken.token IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE dblock_durable()::text END)::text AS commits
+  FROM timeout LEFT JOIN taken ON true
 `
 
 type TakeLockParams struct {
 	Name        string
+	LockTimeout string
+	More        int64
 	Session     string
 	Host        string
 	Thread      string
@@ -176,25 +199,24 @@ type TakeLockParams struct {
 	Metadata    string
 	Lease       int64
 	MinHold     int64
-	LockTimeout string
-	More        int64
 }
 
 type TakeLockRow struct {
 	Token   int64
-	Made    bool
-	Durable bool
+	Again   bool
+	Commits string
 }
 
-// Takes a free name, in one statement and one commit. It decides by the lock row alone: an upsert sees the newest
-// version of the row that it waited for, but of no other row. Tokens are computed from the existing row, under its
-// lock. An insert only makes the row, and the request is repeated: the inserted values are older than the row by the
-// time that the statement took, and meanwhile another row of the name may have been made, granted, and purged. The lock
-// timeout applies before the row is locked, since the inserted row is read from it. more: the members of a cohort
-// behind the first.
+// Takes a free name, in one statement and one commit. It decides by the lock row alone: an update sees the newest version of
+// the row that it waited for, but of no other row. The lock timeout applies before the row is locked, since the row is found by
+// it. more: the members of a cohort behind the first. again: the name had no row, or another transaction has purged it meanwhile.
+// It has one now, and the request is repeated. The epoch is that of dblock_epoch, here and in the other statements of pairs and
+// hand-overs: a call of the function would be a tenth of the statement.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,
+		arg.LockTimeout,
+		arg.More,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -202,10 +224,8 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Metadata,
 		arg.Lease,
 		arg.MinHold,
-		arg.LockTimeout,
-		arg.More,
 	)
 	var i TakeLockRow
-	err := row.Scan(&i.Token, &i.Made, &i.Durable)
+	err := row.Scan(&i.Token, &i.Again, &i.Commits)
 	return i, err
 }

@@ -56,6 +56,8 @@ type DblockHeartbeat struct {
 type DblockHolder struct {
 	// the name of the lock
 	Name string
+	// of the row in dblock_locks; of a share the highest number
+	Epoch float64
 	// fencing token by which the library knows the holder
 	Token int64
 	// session of the holder
@@ -92,6 +94,10 @@ type DblockIncarnation struct {
 type DblockLock struct {
 	// the name of the lock, compared byte for byte
 	Name string
+	// grows by one with every 32 grants, so that a search for the row reads few dead versions
+	Epoch int64
+	// grants in this epoch
+	Grants int32
 	// session of the holder of the whole name, null where it has none
 	SessionID pgtype.Text
 	// owner of the lock: its host
@@ -128,6 +134,12 @@ type DblockLock struct {
 	FirstTicket int64
 	// ticket of the next place in the queue
 	NextTicket int64
+}
+
+// The names that have a row in dblock_locks.
+type DblockName struct {
+	// the name of the lock, compared byte for byte
+	Name string
 }
 
 // The queues, for people: one row for each place.

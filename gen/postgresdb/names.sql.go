@@ -11,16 +11,19 @@ import (
 
 const DropPlaces = `-- name: DropPlaces :exec
 DELETE FROM dblock_waiters w
- WHERE w.name = $1 AND w.ticket = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::bigint))
+ WHERE w.ctid = ANY (ARRAY(
+       SELECT p.ctid FROM (SELECT jsonb_array_elements_text($1::text::jsonb)::bigint AS ticket) t
+        CROSS JOIN LATERAL (SELECT q.ctid FROM dblock_waiters q WHERE q.name = $2 AND q.ticket = t.ticket OFFSET 0) p))
 `
 
 type DropPlacesParams struct {
-	Name    string
 	Tickets string
+	Name    string
 }
 
+// Under the lock of the name no place moves, so that each is looked up by itself, in the index, and deleted by its address.
 func (q *Queries) DropPlaces(ctx context.Context, arg DropPlacesParams) error {
-	_, err := q.db.Exec(ctx, DropPlaces, arg.Name, arg.Tickets)
+	_, err := q.db.Exec(ctx, DropPlaces, arg.Tickets, arg.Name)
 	return err
 }
 
@@ -45,7 +48,7 @@ WITH limits AS MATERIALIZED (
     SELECT set_config('lock_timeout', $2::text, true) AS lock_timeout,
            set_config('idle_in_transaction_session_timeout', $3::text, true) AS silence
 )
-SELECT l.name FROM dblock_locks l, limits WHERE l.name = $1 FOR UPDATE OF l
+SELECT l.name FROM dblock_locks l, limits WHERE l.name = $1 AND l.epoch >= dblock_epoch($1) FOR UPDATE OF l
 `
 
 type LockNameParams struct {
@@ -180,7 +183,7 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
        EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
                   AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))) AS alive
   FROM dblock_waiters w
- WHERE w.name = $1 AND w.ticket >= greatest($2::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = $1))
+ WHERE w.name = $1 AND w.ticket >= greatest($2::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= dblock_epoch($1)))
  ORDER BY w.ticket LIMIT $3
 `
 
@@ -284,7 +287,7 @@ const ReadName = `-- name: ReadName :one
 SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.token, l.acquired_at,
        coalesce(l.expires_at, 0)::bigint AS expires_at, l.rests_until, l.metadata, l.asked, l.shared_units, l.capacity, l.mixed,
        l.waiters, l.first_ticket, l.next_ticket, dblock_now() AS now
-  FROM dblock_locks l WHERE l.name = $1
+  FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= dblock_epoch($1)
 `
 
 type ReadNameRow struct {
@@ -466,12 +469,14 @@ func (q *Queries) Tell(ctx context.Context, arg TellParams) (TellRow, error) {
 }
 
 const WriteName = `-- name: WriteName :exec
-UPDATE dblock_locks SET
+UPDATE dblock_locks l SET
        session_id = nullif($1::text, ''), host = $2, thread = $3, attempt = $4, first_token = $5,
-       last_token = $6, token = $7, acquired_at = $8, expires_at = nullif($9::bigint, 0),
-       rests_until = $10, metadata = $11, asked = $12, shared_units = $13, capacity = $14, mixed = $15,
-       waiters = $16, first_ticket = $17, next_ticket = $18
- WHERE name = $19
+       last_token = $6, token = w.token, acquired_at = $7, expires_at = nullif($8::bigint, 0),
+       rests_until = $9, metadata = $10, asked = $11, shared_units = $12, capacity = $13, mixed = $14,
+       waiters = $15, first_ticket = $16, next_ticket = $17,
+       (epoch, grants) = (SELECT l.epoch + (l.grants + g.new) / 32, (l.grants + g.new) % 32 FROM (SELECT (w.token > l.token)::integer AS new) g)
+  FROM (SELECT $19::bigint AS token) w
+ WHERE l.name = $18 AND l.epoch >= dblock_epoch($18)
 `
 
 type WriteNameParams struct {
@@ -481,7 +486,6 @@ type WriteNameParams struct {
 	Attempt     string
 	FirstToken  int64
 	LastToken   int64
-	Token       int64
 	AcquiredAt  int64
 	ExpiresAt   int64
 	RestsUntil  int64
@@ -494,6 +498,7 @@ type WriteNameParams struct {
 	FirstTicket int64
 	NextTicket  int64
 	Name        string
+	Token       int64
 }
 
 func (q *Queries) WriteName(ctx context.Context, arg WriteNameParams) error {
@@ -504,7 +509,6 @@ func (q *Queries) WriteName(ctx context.Context, arg WriteNameParams) error {
 		arg.Attempt,
 		arg.FirstToken,
 		arg.LastToken,
-		arg.Token,
 		arg.AcquiredAt,
 		arg.ExpiresAt,
 		arg.RestsUntil,
@@ -517,6 +521,7 @@ func (q *Queries) WriteName(ctx context.Context, arg WriteNameParams) error {
 		arg.FirstTicket,
 		arg.NextTicket,
 		arg.Name,
+		arg.Token,
 	)
 	return err
 }

@@ -15,29 +15,31 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        coalesce((SELECT b.expires_at FROM dblock_heartbeats b WHERE b.session_id = p.session_id), 0)::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, p.sharing::bigint AS sharing, dblock_now() AS now_us,
        coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid
-  FROM dblock_locks l
+  FROM (SELECT n.name, dblock_epoch(n.name) AS epoch
+          FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text($1::text::jsonb) COLLATE "C")) n (name)) n
+ CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
  CROSS JOIN LATERAL (
        SELECT 0 AS part, l.token::bigint AS place, l.session_id::text AS session_id, l.host::text AS host, l.thread::text AS thread,
               l.attempt::text AS attempt, l.last_token::bigint AS token, l.first_token::bigint AS first_token, l.shared_units::integer AS units,
               l.acquired_at::bigint AS since, l.expires_at::bigint AS expires_at, l.capacity::integer AS capacity, 0 AS sharing, w.attempt AS queued
-         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text
+         FROM (SELECT 1) one LEFT JOIN dblock_waiters w
+           ON w.name = l.name AND w.session_id = $2::text AND w.ticket >= l.first_ticket
         UNION ALL
        SELECT 1, v.token, v.session_id, v.host, v.thread, v.attempt, v.token, v.token, v.units, v.acquired_at, v.expires_at, 0, v.sharing, ''
          FROM (SELECT s.name, s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, s.expires_at, s.metadata, s.asked, count(*) OVER () AS sharing, row_number() OVER (ORDER BY least(coalesce(b.expires_at, 0), s.expires_at), s.token) AS nth
                  FROM dblock_shares s LEFT JOIN dblock_heartbeats b ON b.session_id = s.session_id
                 WHERE s.name = l.name AND l.shared_units > 0) v
-        WHERE v.nth = 1 OR v.session_id = $1::text
+        WHERE v.nth = 1 OR v.session_id = $2::text
         UNION ALL
       (SELECT 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, w.capacity, 0, ''
          FROM dblock_waiters w
         WHERE w.name = l.name AND w.ticket >= l.first_ticket AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1)) p
- WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)))
 `
 
 type ReadParams struct {
-	Session string
 	Names   string
+	Session string
 }
 
 type ReadRow struct {
@@ -70,7 +72,7 @@ type ReadRow struct {
 // share that expires first, and those of the session. Part 2: the first place in the queue, unless one holder has the whole
 // name. Package inspection describes the columns. The casts are for sqlc, which does not know the columns of an outer row.
 func (q *Queries) Read(ctx context.Context, arg ReadParams) ([]ReadRow, error) {
-	rows, err := q.db.Query(ctx, Read, arg.Session, arg.Names)
+	rows, err := q.db.Query(ctx, Read, arg.Names, arg.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -119,28 +121,30 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, 0::bigint AS sharing, dblock_now() AS now_us,
        coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid
-  FROM dblock_locks l
+  FROM (SELECT n.name, dblock_epoch(n.name) AS epoch
+          FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text($1::text::jsonb) COLLATE "C")) n (name)) n
+ CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
  CROSS JOIN LATERAL (
        SELECT 0 AS part, l.token::bigint AS place, l.session_id::text AS session_id, l.host::text AS host, l.thread::text AS thread,
               l.attempt::text AS attempt, l.last_token::bigint AS token, l.first_token::bigint AS first_token, l.shared_units::integer AS units,
               l.acquired_at::bigint AS since, l.expires_at::bigint AS expires_at, l.capacity::integer AS capacity, w.attempt AS queued,
               l.metadata::text AS metadata, l.asked::text AS asked
-         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text
+         FROM (SELECT 1) one LEFT JOIN dblock_waiters w
+           ON w.name = l.name AND w.session_id = $2::text AND w.ticket >= l.first_ticket
         UNION ALL
        SELECT 1, h.token, h.session_id, h.host, h.thread, h.attempt, h.token, h.token, h.units, h.acquired_at, h.expires_at, 0, '', h.metadata, h.asked
          FROM dblock_shares h WHERE h.name = l.name
         UNION ALL
       (SELECT 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, w.capacity, '', w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket ORDER BY w.ticket LIMIT $2)) p
+         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket ORDER BY w.ticket LIMIT $3)) p
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
- WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($3::text::jsonb)))
 `
 
 type ReadAllParams struct {
+	Names   string
 	Session string
 	Most    int32
-	Names   string
 }
 
 type ReadAllRow struct {
@@ -173,7 +177,7 @@ type ReadAllRow struct {
 // of Read, PostgreSQL would expect many places, and plan each Read anew (a cost of 3,300 for any limit, and of 800 for
 // none).
 func (q *Queries) ReadAll(ctx context.Context, arg ReadAllParams) ([]ReadAllRow, error) {
-	rows, err := q.db.Query(ctx, ReadAll, arg.Session, arg.Most, arg.Names)
+	rows, err := q.db.Query(ctx, ReadAll, arg.Names, arg.Session, arg.Most)
 	if err != nil {
 		return nil, err
 	}

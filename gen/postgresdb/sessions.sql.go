@@ -24,15 +24,15 @@ func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
 }
 
 const Claims = `-- name: Claims :many
-SELECT l.session_id::text AS session, l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
-UNION ALL
-SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
-LIMIT $1
+SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS attempt, c.token::bigint AS token, c.asked::text AS asked
+  FROM dblock_claims($1::text, $2::text::jsonb, $3::bigint) c LIMIT $4
 `
 
 type ClaimsParams struct {
-	Most    int32
 	Session string
+	Known   string
+	Step    int64
+	Most    int32
 }
 
 type ClaimsRow struct {
@@ -43,9 +43,14 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// The holds of a session, and its places in queues (token 0).
+// Claims of a session: of those that the client knows, and of a part of the tables or of all.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
-	rows, err := q.db.Query(ctx, Claims, arg.Most, arg.Session)
+	rows, err := q.db.Query(ctx, Claims,
+		arg.Session,
+		arg.Known,
+		arg.Step,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}

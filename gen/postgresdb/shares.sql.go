@@ -11,32 +11,36 @@ import (
 
 const TakeShare = `-- name: TakeShare :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $1::text, true)
-), l AS (
-    INSERT INTO dblock_locks AS l (name, token, acquired_at)
-    SELECT $2::text, dblock_now(), dblock_now() FROM timeout
-    ON CONFLICT (name) DO UPDATE SET
+    SELECT set_config('lock_timeout', $2::text, true), dblock_epoch($1::text) AS epoch
+), taken AS (
+    UPDATE dblock_locks l SET
            shared_units = l.shared_units + $3::integer,
            capacity = CASE WHEN l.shared_units = 0 THEN $4::integer ELSE least(l.capacity, $4::integer) END,
            mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> $4::integer),
-           token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
-     WHERE l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
+           token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
+           (epoch, grants) = (SELECT l.epoch + (l.grants + 1) / 32, (l.grants + 1) % 32)
+      FROM timeout
+     WHERE l.name = $1::text AND l.epoch >= (SELECT timeout.epoch FROM timeout)
+       AND l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
        AND (l.shared_units = 0 OR (l.capacity = 2147483647) = ($4::integer = 2147483647)
             AND l.shared_units::bigint + $3::integer <= least(l.capacity, $4::integer))
-    RETURNING l.name, l.token, l.shared_units = 0 AS made
+    RETURNING l.name, l.token
 ), share AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
-    SELECT l.name, l.token, $5, $6, $7, $8, $3::integer, $4::integer, dblock_now(),
+    SELECT taken.name, taken.token, $5, $6, $7, $8, $3::integer, $4::integer, dblock_now(),
            CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint END, $10
-      FROM l WHERE NOT l.made
+      FROM taken
     RETURNING token
 )
-SELECT l.token, l.made::boolean AS made, dblock_durable() AS durable FROM l
+SELECT coalesce(share.token, 0)::bigint AS token,
+       (CASE WHEN share.token IS NULL THEN dblock_make($1::text) OR timeout.epoch IS NULL ELSE false END)::boolean AS again,
+       (CASE WHEN share.token IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE dblock_durable()::text END)::text AS commits
+  FROM timeout LEFT JOIN share ON true
 `
 
 type TakeShareParams struct {
-	LockTimeout string
 	Name        string
+	LockTimeout string
 	Units       int32
 	Capacity    int32
 	Session     string
@@ -49,16 +53,15 @@ type TakeShareParams struct {
 
 type TakeShareRow struct {
 	Token   int64
-	Made    bool
-	Durable bool
+	Again   bool
+	Commits string
 }
 
-// TakeLock for units of a name. Here too the lock row alone decides, and is made in a first statement: the share is
-// written after it.
+// TakeLock for units of a name. Here too the lock row alone decides.
 func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShareRow, error) {
 	row := q.db.QueryRow(ctx, TakeShare,
-		arg.LockTimeout,
 		arg.Name,
+		arg.LockTimeout,
 		arg.Units,
 		arg.Capacity,
 		arg.Session,
@@ -69,6 +72,6 @@ func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShare
 		arg.Metadata,
 	)
 	var i TakeShareRow
-	err := row.Scan(&i.Token, &i.Made, &i.Durable)
+	err := row.Scan(&i.Token, &i.Again, &i.Commits)
 	return i, err
 }

@@ -75,22 +75,21 @@ func (q *Queries) Database(ctx context.Context) (string, error) {
 	return database_id, err
 }
 
-const EnsureRow = `-- name: EnsureRow :execrows
-INSERT INTO dblock_locks (name, token, acquired_at) VALUES ($1, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING
+const EnsureRow = `-- name: EnsureRow :one
+SELECT dblock_make($1) AS made
 `
 
-// Makes the row that LockTx locks. It waits for another transaction that is making the row.
-func (q *Queries) EnsureRow(ctx context.Context, name string) (int64, error) {
-	result, err := q.db.Exec(ctx, EnsureRow, name)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Makes the row of a name. It waits for another transaction that is making the row.
+func (q *Queries) EnsureRow(ctx context.Context, name string) (bool, error) {
+	row := q.db.QueryRow(ctx, EnsureRow, name)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
 }
 
 const LockRowTx = `-- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
- WHERE l.name = $1
+ WHERE l.name = $1 AND l.epoch >= dblock_epoch($1)
 RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
           (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
 `

@@ -31,7 +31,8 @@ type Inspection interface {
 	// the order of their ids, with the numbers of their locks and places.
 	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)
 
-	// Claims lists up to limit locks and places in queues that a session has, dead or not.
+	// Claims lists up to limit locks and places in queues that a session has, dead or not, in no
+	// order.
 	Claims(ctx context.Context, session string, limit int) ([]Claim, error)
 
 	// WaitGraph lists the part of the wait-for graph that the attempts can reach: their own places

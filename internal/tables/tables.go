@@ -32,9 +32,9 @@ func New(name string) (*In, error) {
 
 // Objects lists the tables, views and functions of all sets.
 var Objects = []string{
-	"clock", "columns", "durable", "events", "fences", "guard", "guards", "heartbeats", "holders", "incarnation",
-	"locks", "migrations",
-	"now", "queue", "runs", "schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
+	"claims", "clock", "columns", "durable", "epoch", "events", "fences", "guard", "guards", "heartbeats",
+	"holders", "incarnation", "locks", "make", "migrations", "names", "now", "queue", "runs", "schema",
+	"sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
 }
 
 // object matches one of them in a statement, with the character before it. In quotes it is a text.

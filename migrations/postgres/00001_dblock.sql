@@ -40,9 +40,19 @@ CREATE TABLE dblock_heartbeats (
     expires_at bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The locks. The primary key makes an insert a lock.
+-- One row per name that has a row in dblock_locks. The primary key makes an insert a lock: dblock_make inserts here first.
+CREATE TABLE dblock_names (
+    name text COLLATE "C" PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255)
+);
+
+-- The locks: one row per name. The row changes with each grant, and while any transaction of the database has an old snapshot,
+-- VACUUM removes none of its versions. The index keeps an entry for each, which PostgreSQL reads when it looks for the row, and
+-- when it writes a new entry. So the key has an epoch, which grows by one with every 32 grants: a search for the row of the
+-- highest epoch reads the versions of that epoch, however old the snapshot.
 CREATE TABLE dblock_locks (
-    name         text    COLLATE "C" PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
+    name         text    COLLATE "C" NOT NULL,
+    epoch        bigint  NOT NULL DEFAULT 0,
+    grants       integer NOT NULL DEFAULT 0, -- in this epoch
     -- The holder of the whole name. session_id is null where there is none.
     session_id   text    COLLATE "C",
     host         text    NOT NULL DEFAULT '',
@@ -69,10 +79,44 @@ CREATE TABLE dblock_locks (
     -- No place in the queue has a lower ticket: a search for the first place begins here. The index has the places that have
     -- left until VACUUM comes, in front of all others.
     first_ticket bigint  NOT NULL DEFAULT 0,
-    next_ticket  bigint  NOT NULL DEFAULT 1
-) WITH (fillfactor = 50);
-CREATE INDEX dblock_locks_session ON dblock_locks (session_id) WHERE session_id IS NOT NULL;
+    next_ticket  bigint  NOT NULL DEFAULT 1,
+    PRIMARY KEY (name, epoch)
+) WITH (fillfactor = 50, vacuum_truncate = false);
 CREATE INDEX dblock_locks_expiry ON dblock_locks (expires_at) WHERE expires_at IS NOT NULL;
+-- A table of a page or two is read as a whole, by plans that connections keep while it grows. So it has 32 pages from the
+-- beginning, and VACUUM gives none back. Its first statistics, which a later CREATE INDEX would overwrite, say that a name has one row: no key
+-- says that alone.
+INSERT INTO dblock_locks (name, token, acquired_at, metadata)
+SELECT i::text, 0, 0, (SELECT string_agg(md5(i::text || j), '') FROM generate_series(1, 50) j) FROM generate_series(1, 64) i;
+ALTER TABLE dblock_locks ALTER COLUMN name SET (n_distinct = -1);
+ANALYZE dblock_locks;
+DELETE FROM dblock_locks;
+
+-- The highest epoch of a name that the statement's snapshot shows; null: the name has no row. It is the first entry of the name in
+-- the index, read from its end: without sorting there is no other plan, however few rows the table has. A statement that looks for
+-- the row asks for this epoch or a later one: behind another transaction that has changed the row it decides by the newest
+-- version, which may have begun an epoch.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_epoch(lock_name text) RETURNS bigint LANGUAGE plpgsql STABLE
+    SET search_path FROM CURRENT SET enable_sort = off AS
+$$ BEGIN RETURN (SELECT l.epoch FROM dblock_locks l WHERE l.name = lock_name ORDER BY l.epoch DESC LIMIT 1); END $$;
+-- +goose StatementEnd
+
+-- Makes the rows of a name if it has none, and returns whether it did. It waits for a transaction that makes or deletes them.
+-- At REPEATABLE READ and above it fails if another transaction has made them since the snapshot. Each statement has a snapshot
+-- of its own: the last one sees a row that was made while the one before it waited.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF dblock_epoch(lock_name) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO dblock_names AS n (name) VALUES (lock_name) ON CONFLICT (name) DO UPDATE SET name = n.name;
+    INSERT INTO dblock_locks (name, token, acquired_at) SELECT lock_name, dblock_now(), dblock_now()
+     WHERE NOT EXISTS (SELECT FROM dblock_locks l WHERE l.name = lock_name);
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
 
 -- One row per reader or holder of permits. It changes only under the lock of the name's row in dblock_locks.
 CREATE TABLE dblock_shares (
@@ -90,7 +134,6 @@ CREATE TABLE dblock_shares (
     asked       text    NOT NULL DEFAULT '',
     PRIMARY KEY (name, token)
 );
-CREATE INDEX dblock_shares_session ON dblock_shares (session_id, name);
 CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at IS NOT NULL;
 
 -- The queue. Tickets come from the locked row of dblock_locks, never from a sequence: in a sequence a later number
@@ -110,20 +153,74 @@ CREATE TABLE dblock_waiters (
     enqueued_at bigint  NOT NULL,
     members     integer NOT NULL DEFAULT 1, -- of a cohort: how many requests share the place
     PRIMARY KEY (name, ticket)
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50, vacuum_truncate = false);
 -- For statements that name a session. Without the condition, which is always true, a search for a name may read all of this
 -- index, since it is smaller than the primary key.
-CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name) WHERE session_id IS NOT NULL;
+CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name, ticket) WHERE session_id IS NOT NULL;
 -- The wait-for graph goes from owners to the names that they wait for.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
+-- As dblock_locks; a name may have many places.
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+SELECT '', i, i::text, '', i::text, i::text, 0, (SELECT string_agg(md5(i::text || j), '') FROM generate_series(1, 50) j), 0 FROM generate_series(1, 64) i;
+ANALYZE dblock_waiters;
+DELETE FROM dblock_waiters;
 
 -- All holders of a name; units 0: the whole of it.
+-- A search for those of one name asks for dblock_epoch or a later one, as in dblock_locks; shares are in the last epoch.
 CREATE VIEW dblock_holders AS
-SELECT name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, asked
+SELECT name, 9223372036854775807 AS epoch, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, asked
   FROM dblock_shares
 UNION ALL
-SELECT name, last_token, session_id, host, thread, attempt, 0, acquired_at, expires_at, metadata, asked
+SELECT name, epoch, last_token, session_id, host, thread, attempt, 0, acquired_at, expires_at, metadata, asked
   FROM dblock_locks WHERE session_id IS NOT NULL;
+
+-- The claims of a session: the holds of its own in known, a JSON array of objects with Name and Token, and all claims in one
+-- part of the tables. No index leads from a session to its locks: such an index would get an entry with each grant. A walk that
+-- counts its steps up from 0 has read each part after as many steps as there are parts; step -1 reads all of them. The names in
+-- quotes begin with a space, so that package tables puts the schema before them as elsewhere.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_claims(of_session text, known jsonb, step bigint)
+RETURNS TABLE (session text, name text, attempt text, token bigint, asked text) LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    part constant bigint := 128; -- pages
+    bytes constant bigint := part * current_setting('block_size')::bigint;
+    locks constant bigint := CASE WHEN step < 0 THEN 0 ELSE part * (step % (pg_relation_size(' dblock_locks') / bytes + 1)) END;
+    shares constant bigint := CASE WHEN step < 0 THEN 0 ELSE part * (step % (pg_relation_size(' dblock_shares') / bytes + 1)) END;
+    places constant bigint := CASE WHEN step < 0 THEN 0 ELSE part * (step % (pg_relation_size(' dblock_waiters') / bytes + 1)) END;
+    pages constant bigint := CASE WHEN step < 0 THEN 4294967295 ELSE part END;
+BEGIN
+    RETURN QUERY
+    SELECT c.session_id, c.name, c.attempt, c.last_token, c.asked
+      FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, dblock_epoch(k.r ->> 'Name') AS epoch FROM jsonb_array_elements(known) k(r)) k
+     CROSS JOIN LATERAL (
+           SELECT l.session_id, l.name, l.attempt, l.last_token, l.asked FROM dblock_locks l
+            WHERE l.name = k.name AND l.epoch >= k.epoch OFFSET 0) c
+     WHERE c.session_id = of_session
+     UNION
+    SELECT s.session_id, s.name, s.attempt, s.token, s.asked
+      FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, (k.r ->> 'Token')::bigint AS token FROM jsonb_array_elements(known) k(r)) k
+     CROSS JOIN LATERAL (
+           SELECT h.session_id, h.name, h.attempt, h.token, h.asked FROM dblock_shares h
+            WHERE h.name = k.name AND h.token = k.token OFFSET 0) s
+     WHERE s.session_id = of_session
+     UNION
+    SELECT l.session_id, l.name, l.attempt, l.last_token, l.asked
+      FROM (SELECT a.session_id, a.name, a.attempt, a.last_token, a.asked FROM dblock_locks a
+             WHERE a.ctid >= format('(%s,0)', locks)::tid AND a.ctid < format('(%s,0)', least(locks + pages, 4294967295))::tid OFFSET 0) l
+     WHERE l.session_id = of_session
+     UNION
+    SELECT s.session_id, s.name, s.attempt, s.token, s.asked
+      FROM (SELECT a.session_id, a.name, a.attempt, a.token, a.asked FROM dblock_shares a
+             WHERE a.ctid >= format('(%s,0)', shares)::tid AND a.ctid < format('(%s,0)', least(shares + pages, 4294967295))::tid OFFSET 0) s
+     WHERE s.session_id = of_session
+     UNION
+    SELECT w.session_id, w.name, w.attempt, 0, ''
+      FROM (SELECT a.session_id, a.name, a.attempt FROM dblock_waiters a
+             WHERE a.ctid >= format('(%s,0)', places)::tid AND a.ctid < format('(%s,0)', least(places + pages, 4294967295))::tid OFFSET 0) w
+     WHERE w.session_id = of_session;
+END $$;
+-- +goose StatementEnd
 
 -- One row per hold that was ever guarded, known by its attempt. Guard share-locks it. It is made under the lock of the name's
 -- row. Every takeover of the hold counts takeovers up: a guarded transaction with an older snapshot must see that.
@@ -152,7 +249,7 @@ DECLARE
     shared integer;
 BEGIN
     SELECT l.session_id IS NOT NULL, l.first_token, l.last_token, l.shared_units INTO held, first, last, shared
-      FROM dblock_locks l WHERE l.name = lock_name FOR SHARE;
+      FROM dblock_locks l WHERE l.name = lock_name AND l.epoch >= dblock_epoch(lock_name) FOR SHARE;
     IF held AND first = lock_token AND last = lock_token THEN
         RETURN;
     END IF;
@@ -267,8 +364,12 @@ COMMENT ON COLUMN dblock_sessions.dead IS 'the session has ended for good: its l
 COMMENT ON TABLE dblock_heartbeats IS 'When each living session ends. The only row that a heartbeat writes.';
 COMMENT ON COLUMN dblock_heartbeats.session_id IS 'the session';
 COMMENT ON COLUMN dblock_heartbeats.expires_at IS 'when the session ends without a further heartbeat, in microseconds since 1970';
+COMMENT ON TABLE dblock_names IS 'The names that have a row in dblock_locks.';
+COMMENT ON COLUMN dblock_names.name IS 'the name of the lock, compared byte for byte';
 COMMENT ON TABLE dblock_locks IS 'One row for each name, held or not. It shows the holder of the whole name; holders of shares are in dblock_shares.';
 COMMENT ON COLUMN dblock_locks.name IS 'the name of the lock, compared byte for byte';
+COMMENT ON COLUMN dblock_locks.epoch IS 'grows by one with every 32 grants, so that a search for the row reads few dead versions';
+COMMENT ON COLUMN dblock_locks.grants IS 'grants in this epoch';
 COMMENT ON COLUMN dblock_locks.session_id IS 'session of the holder of the whole name, null where it has none';
 COMMENT ON COLUMN dblock_locks.host IS 'owner of the lock: its host';
 COMMENT ON COLUMN dblock_locks.thread IS 'owner of the lock: its thread';
@@ -356,6 +457,7 @@ COMMENT ON COLUMN dblock_incarnation.since IS 'since when, in microseconds since
 COMMENT ON COLUMN dblock_incarnation.token_floor IS 'no token before was above this one';
 COMMENT ON VIEW dblock_holders IS 'Everybody who holds a name or a share of it, for the library. For people: dblock_who.';
 COMMENT ON COLUMN dblock_holders.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_holders.epoch IS 'of the row in dblock_locks; of a share the highest number';
 COMMENT ON COLUMN dblock_holders.token IS 'fencing token by which the library knows the holder';
 COMMENT ON COLUMN dblock_holders.session_id IS 'session of the holder';
 COMMENT ON COLUMN dblock_holders.host IS 'owner of the lock: its host';
@@ -396,12 +498,15 @@ COMMENT ON COLUMN dblock_queue.since IS 'since when it waits';
 COMMENT ON COLUMN dblock_queue.alive IS 'false: its client is dead, and it is passed over';
 COMMENT ON COLUMN dblock_queue.members IS 'how many requests of its client get the name with this place, one after the other';
 COMMENT ON FUNCTION dblock_now() IS 'The clock of this server, in microseconds since 1970.';
+COMMENT ON FUNCTION dblock_epoch(text) IS 'The highest epoch of a name, null where it has no row.';
+COMMENT ON FUNCTION dblock_claims(text, jsonb, bigint) IS 'The locks, shares and places in queues of a session.';
+COMMENT ON FUNCTION dblock_make(text) IS 'Makes the rows of a name, if it has none.';
 COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wait for the disk.';
 -- +goose StatementEnd
 
 -- +goose Down
 DROP VIEW dblock_queue, dblock_who, dblock_holders;
 -- dblock_locks first, as statements of a client read: otherwise a client that runs on deadlocks with this.
-DROP TABLE dblock_locks, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
+DROP TABLE dblock_locks, dblock_names, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
     dblock_events, dblock_runs, dblock_watchers, dblock_incarnation, dblock_schema;
-DROP FUNCTION dblock_guard(text, bigint), dblock_now(), dblock_durable();
+DROP FUNCTION dblock_claims(text, jsonb, bigint), dblock_make(text), dblock_epoch(text), dblock_guard(text, bigint), dblock_now(), dblock_durable();

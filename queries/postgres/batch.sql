@@ -2,14 +2,10 @@
 -- array, which is looked up in the index whatever the planner estimates. A statement for several rows makes and locks
 -- them in the order of their names, so that no two transactions wait for each other.
 
--- An existing row is not touched: the insert would wait for a transaction that has changed it.
 -- name: EnsureRows :execrows
-INSERT INTO dblock_locks (name, token, acquired_at)
-SELECT n.name, dblock_now(), dblock_now()
-  FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n
-  LEFT JOIN LATERAL (SELECT true AS there FROM dblock_locks l WHERE l.name = n.name LIMIT 1) l ON true
- WHERE l.there IS NULL ORDER BY n.name
-ON CONFLICT (name) DO NOTHING;
+SELECT dblock_make(n.name)
+  FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name ORDER BY 1) n
+ WHERE (SELECT e.epoch FROM dblock_locks e WHERE e.name = n.name ORDER BY e.epoch DESC LIMIT 1) IS NULL;
 
 -- Takes and releases for many callers, none of which waits for another: locked rows are left out. Each row is judged as
 -- it is once it is locked, which may be later than the statement's snapshot. A share whose release may raise the
@@ -21,36 +17,40 @@ WITH want AS MATERIALIZED (
     SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS releases,
            (j.r ->> 'Session')::text COLLATE "C" AS session_id, (j.r ->> 'Host')::text AS host, (j.r ->> 'Thread')::text AS thread,
            (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'Metadata')::text AS metadata,
-           dblock_now() AS now_us
+           dblock_now() AS now_us,
+           (SELECT e.epoch FROM dblock_locks e WHERE e.name = (j.r ->> 'Name')::text COLLATE "C" ORDER BY e.epoch DESC LIMIT 1) AS epoch
       FROM (SELECT jsonb_array_elements(sqlc.arg(wants)::text::jsonb) AS r) j
 ), locked AS MATERIALIZED (
     SELECT want.*, l.session_id AS holder, l.token, l.last_token, l.waiters, l.shared_units, l.mixed, l.rests_until
       FROM want CROSS JOIN LATERAL (
            SELECT c.session_id, c.token, c.last_token, c.waiters, c.shared_units, c.mixed, c.rests_until FROM dblock_locks c
-            WHERE c.name = want.name FOR UPDATE SKIP LOCKED) l
+            WHERE c.name = want.name AND c.epoch >= want.epoch FOR UPDATE SKIP LOCKED) l
 ), taken AS (
     UPDATE dblock_locks l SET
            session_id = k.session_id, host = k.host, thread = k.thread, attempt = k.attempt, metadata = k.metadata,
            expires_at = CASE WHEN k.lease > 0 THEN k.now_us + k.lease END,
            rests_until = 0, token = greatest(k.token + 1, k.now_us), first_token = greatest(k.token + 1, k.now_us),
-           last_token = greatest(k.token + 1, k.now_us), acquired_at = k.now_us, asked = ''
+           last_token = greatest(k.token + 1, k.now_us), acquired_at = k.now_us, asked = '',
+           (epoch, grants) = (SELECT l.epoch + (l.grants + 1) / 32, (l.grants + 1) % 32)
       FROM locked k
-     WHERE k.releases = 0 AND k.holder IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= k.now_us AND l.name = k.name
+     WHERE k.releases = 0 AND k.holder IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= k.now_us
+       AND l.name = k.name AND l.epoch >= k.epoch
     RETURNING k.nth, l.token
 ), shares AS (
     DELETE FROM dblock_shares s USING locked k
      WHERE k.releases > 0 AND k.waiters = 0 AND NOT k.mixed AND s.name = k.name AND s.session_id = k.session_id AND s.token = k.releases
-    RETURNING k.nth::integer AS nth, s.name, s.token, s.units
+    RETURNING k.nth::integer AS nth, s.name, k.epoch::bigint AS epoch, s.token, s.units
 ), released AS (
-    SELECT shares.nth, shares.name, shares.token, shares.units FROM shares
+    SELECT shares.nth, shares.name, shares.epoch, shares.token, shares.units FROM shares
      UNION ALL
-    SELECT k.nth, k.name, k.last_token, 0 FROM locked k
+    SELECT k.nth, k.name, k.epoch, k.last_token, 0 FROM locked k
      WHERE k.releases > 0 AND k.waiters = 0 AND k.holder = k.session_id AND k.last_token = k.releases
 ), locks AS (
     UPDATE dblock_locks l SET
            session_id = NULL, host = '', thread = '', attempt = '', expires_at = NULL, metadata = '', asked = '',
            acquired_at = CASE WHEN l.shared_units = r.units THEN dblock_now() ELSE l.acquired_at END, shared_units = l.shared_units - r.units
-      FROM (SELECT released.name, sum(released.units) AS units FROM released GROUP BY released.name) r WHERE l.name = r.name
+      FROM (SELECT released.name, released.epoch, sum(released.units) AS units FROM released GROUP BY released.name, released.epoch) r
+     WHERE l.name = r.name AND l.epoch >= r.epoch
     RETURNING l.name
 )
 SELECT taken.nth::integer AS nth, taken.token::bigint AS token, dblock_durable()::boolean AS durable FROM taken

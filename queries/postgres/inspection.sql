@@ -6,7 +6,7 @@ SELECT l.name FROM dblock_locks l
    AND (sqlc.arg(below)::text = '' OR l.name < sqlc.arg(below)::text)
    AND (sqlc.arg(idle)::boolean OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
    AND (sqlc.arg(host)::text = '' AND sqlc.arg(older)::bigint = 0 OR EXISTS (
-           SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND (sqlc.arg(host)::text = '' OR h.host = sqlc.arg(host)::text)
+           SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND h.epoch >= l.epoch AND (sqlc.arg(host)::text = '' OR h.host = sqlc.arg(host)::text)
               AND (sqlc.arg(older)::bigint = 0 OR h.acquired_at <= dblock_now() - sqlc.arg(older)::bigint)))
    AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0)
  ORDER BY l.name LIMIT @most;
@@ -30,14 +30,14 @@ SELECT q.name::text AS name FROM queued q
 -- A name, and the names that its holders wait for, directly or through others.
 -- name: Why :many
 WITH RECURSIVE awaited AS (
-    SELECT l.name FROM dblock_locks l WHERE l.name = @name
+    SELECT l.name FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name)
     UNION
-    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name
+    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name AND h.epoch >= dblock_epoch(a.name)
       JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host
 )
 SELECT a.name FROM awaited a LIMIT @most;
 
--- One time for all rows. The counts are taken for the page only.
+-- One time for all rows. The counts are taken for the page only, and together: no index leads from a session to its locks.
 -- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
     SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
@@ -47,9 +47,10 @@ WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
      ORDER BY s.id LIMIT @most
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
-       (SELECT count(*) FROM dblock_holders h WHERE h.session_id = p.id) AS held,
-       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
-  FROM page p ORDER BY p.id;
+       coalesce(h.held, 0)::bigint AS held, (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
+  FROM page p LEFT JOIN (SELECT c.session_id, count(*) AS held FROM dblock_holders c
+                          WHERE c.session_id IN (SELECT page.id FROM page) GROUP BY c.session_id) h ON h.session_id = p.id
+ ORDER BY p.id;
 
 -- For a living session: the watchers of a dead one would never be deleted.
 -- name: Watch :execrows

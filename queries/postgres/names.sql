@@ -8,14 +8,14 @@ WITH limits AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS lock_timeout,
            set_config('idle_in_transaction_session_timeout', sqlc.arg(silence)::text, true) AS silence
 )
-SELECT l.name FROM dblock_locks l, limits WHERE l.name = @name FOR UPDATE OF l;
+SELECT l.name FROM dblock_locks l, limits WHERE l.name = @name AND l.epoch >= dblock_epoch(@name) FOR UPDATE OF l;
 
 -- After LockName.
 -- name: ReadName :one
 SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.token, l.acquired_at,
        coalesce(l.expires_at, 0)::bigint AS expires_at, l.rests_until, l.metadata, l.asked, l.shared_units, l.capacity, l.mixed,
        l.waiters, l.first_ticket, l.next_ticket, dblock_now() AS now
-  FROM dblock_locks l WHERE l.name = @name;
+  FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name);
 
 -- For a name without a row.
 -- name: Now :one
@@ -28,7 +28,7 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
        EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
                   AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))) AS alive
   FROM dblock_waiters w
- WHERE w.name = @name AND w.ticket >= greatest(sqlc.arg(lowest)::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = @name))
+ WHERE w.name = @name AND w.ticket >= greatest(sqlc.arg(lowest)::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name)))
  ORDER BY w.ticket LIMIT sqlc.arg(most);
 
 -- name: PlaceOf :one
@@ -44,12 +44,14 @@ SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, 
    AND sqlc.arg(session)::text IN ('', s.session_id) AND sqlc.arg(attempt)::text IN ('', s.attempt);
 
 -- name: WriteName :exec
-UPDATE dblock_locks SET
+UPDATE dblock_locks l SET
        session_id = nullif(sqlc.arg(session)::text, ''), host = @host, thread = @thread, attempt = @attempt, first_token = @first_token,
-       last_token = @last_token, token = @token, acquired_at = @acquired_at, expires_at = nullif(sqlc.arg(expires_at)::bigint, 0),
+       last_token = @last_token, token = w.token, acquired_at = @acquired_at, expires_at = nullif(sqlc.arg(expires_at)::bigint, 0),
        rests_until = @rests_until, metadata = @metadata, asked = @asked, shared_units = @shared_units, capacity = @capacity, mixed = @mixed,
-       waiters = @waiters, first_ticket = @first_ticket, next_ticket = @next_ticket
- WHERE name = @name;
+       waiters = @waiters, first_ticket = @first_ticket, next_ticket = @next_ticket,
+       (epoch, grants) = (SELECT l.epoch + (l.grants + g.new) / 32, (l.grants + g.new) % 32 FROM (SELECT (w.token > l.token)::integer AS new) g)
+  FROM (SELECT sqlc.arg(token)::bigint AS token) w
+ WHERE l.name = @name AND l.epoch >= dblock_epoch(@name);
 
 -- name: PutPlaces :exec
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)
@@ -58,9 +60,12 @@ SELECT sqlc.arg(name)::text, (j.r ->> 'Ticket')::bigint, j.r ->> 'Session', j.r 
        (j.r ->> 'Of')::integer, (j.r ->> 'Since')::bigint
   FROM (SELECT jsonb_array_elements(sqlc.arg(places)::text::jsonb) AS r) j;
 
+-- Under the lock of the name no place moves, so that each is looked up by itself, in the index, and deleted by its address.
 -- name: DropPlaces :exec
 DELETE FROM dblock_waiters w
- WHERE w.name = @name AND w.ticket = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tickets)::text::jsonb)::bigint));
+ WHERE w.ctid = ANY (ARRAY(
+       SELECT p.ctid FROM (SELECT jsonb_array_elements_text(sqlc.arg(tickets)::text::jsonb)::bigint AS ticket) t
+        CROSS JOIN LATERAL (SELECT q.ctid FROM dblock_waiters q WHERE q.name = @name AND q.ticket = t.ticket OFFSET 0) p));
 
 -- Of an existing share, only the end of its lease and the reason in asked can change.
 -- name: PutShares :exec

@@ -65,12 +65,10 @@ UNION ALL
 SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
 LIMIT @most;
 
--- The holds of a session, and its places in queues (token 0).
+-- Claims of a session: of those that the client knows, and of a part of the tables or of all.
 -- name: Claims :many
-SELECT l.session_id::text AS session, l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
-UNION ALL
-SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
-LIMIT @most;
+SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS attempt, c.token::bigint AS token, c.asked::text AS asked
+  FROM dblock_claims(sqlc.arg(session)::text, sqlc.arg(known)::text::jsonb, sqlc.arg(step)::bigint) c LIMIT @most;
 
 -- The builds that can use these tables.
 -- name: Schema :one

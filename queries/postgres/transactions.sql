@@ -21,9 +21,9 @@ SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true):
 -- name: RestoreLockTimeout :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS lock_timeout;
 
--- Makes the row that LockTx locks. It waits for another transaction that is making the row.
--- name: EnsureRow :execrows
-INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;
+-- Makes the row of a name. It waits for another transaction that is making the row.
+-- name: EnsureRow :one
+SELECT dblock_make(@name) AS made;
 
 -- An exclusive lock until the transaction ends, on the name's own row, where leases meet it. It changes nothing, but it
 -- is a write: FOR UPDATE leaves no trace, and a transaction that waited at REPEATABLE READ would continue with a
@@ -31,7 +31,7 @@ INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(),
 -- savepoints.
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
- WHERE l.name = @name
+ WHERE l.name = @name AND l.epoch >= dblock_epoch(@name)
 RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
           (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
 

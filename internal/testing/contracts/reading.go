@@ -185,6 +185,7 @@ func cohort(w *world) {
 		w.Errorf("%+v, %v", states, err)
 	}
 	claims, err := w.Claims(w.ctx, s, 10)
+	slices.SortFunc(claims, func(a, b driver.Claim) int { return cmp.Compare(b.Token, a.Token) })
 	if err != nil || len(claims) != 2 || claims[0].Token != grant.Token || claims[1].Token != 0 {
 		w.Errorf("%+v, %v", claims, err)
 	}
