@@ -152,7 +152,7 @@ correct set-ups have one, a pooler for instance. In CI use it without.`,
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "also show checks that are ok")
 	flags.BoolVar(&strict, "strict", false, "fail for a note, too")
-	flags.DurationVar(&older, "older", 5*time.Minute, "report transactions that are open for longer")
+	flags.DurationVar(&older, "older", longOpen, "report transactions and snapshots that are open for longer")
 	return c
 }
 

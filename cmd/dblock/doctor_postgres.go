@@ -23,6 +23,7 @@ var postgresChecks = []check{
 	{"replication", postgresReplication},
 	{"TTL", ttls},
 	{"transactions", postgresTransactions},
+	{"vacuum", postgresVacuum},
 	{"clock", clocks},
 }
 
@@ -261,8 +262,8 @@ func (r replication) judge() finding {
 	return fine("commits wait for " + r.names)
 }
 
-// postgresTransactions covers this database, since transactions delay the vacuum of their own
-// database. A prepared transaction has no session.
+// postgresTransactions covers this database, whose names the transactions may have locked. A
+// prepared transaction has no session.
 func postgresTransactions(ctx context.Context, e *examination) ([]finding, error) {
 	const open = `SELECT extract(epoch FROM clock_timestamp() - xact_start) AS age, format('pid %s, user %s, %s, %s', pid, usename, application_name, state) AS what
 		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL
@@ -278,8 +279,8 @@ func postgresTransactions(ctx context.Context, e *examination) ([]finding, error
 		return nil, err
 	}
 	t.age = time.Duration(seconds * float64(time.Second))
-	made := []finding{t.judge(e, "Vacuum keeps what was deleted since, and where one has locked a name, its waiters "+
-		"wait", "end it (pg_terminate_backend, ROLLBACK PREPARED); set idle_in_transaction_session_timeout")}
+	made := []finding{t.judge(e, "If one has locked a name, its waiters wait",
+		"end it (pg_terminate_backend, ROLLBACK PREPARED); set idle_in_transaction_session_timeout")}
 	if hidden > 0 {
 		made = append(made, unknown(fmt.Sprintf("the transactions of %d sessions of other users are hidden from "+
 			"this one", hidden), "GRANT pg_read_all_stats TO this user to see them"))

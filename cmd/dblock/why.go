@@ -17,6 +17,8 @@ type link struct {
 	inspect.Info
 	Transactions []obstacle `json:",omitempty"`
 	Untold       string     `json:",omitempty"` // the reason why the transactions are unknown
+	// Snapshot slows all names down. Only the first name has it, and only if it is old.
+	Snapshot *snapshot `json:",omitempty"`
 }
 
 // why follows the waiting from a name to its end.
@@ -31,7 +33,9 @@ the command waits for.
 
 To find such a transaction, why waits for the rows of each name as a release does, for a second at most, and unlocks them. That needs the
 right to lock them, and to see other sessions: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
-on performance_schema. On SQLite, Linux identifies the process.`,
+on performance_schema. On SQLite, Linux identifies the process.
+
+On PostgreSQL why also names the oldest snapshot if that is old (see dblock doctor): while it is open, locks become slower.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := o.context(c.Context())
@@ -79,9 +83,20 @@ func (d database) why(ctx context.Context, name string) (chain []link, err error
 			}
 			chain = append(chain, l)
 		}
+		chain[0].Snapshot = d.oldSnapshot(ctx)
 		return nil
 	})
 	return chain, err
+}
+
+// oldSnapshot returns the oldest snapshot for which VACUUM keeps versions of dblock's tables, or
+// nil if it is not old. It is a hint, which is left out if it cannot be read.
+func (d database) oldSnapshot(ctx context.Context) *snapshot {
+	all, err := d.snapshots(ctx)
+	if err != nil || len(all) == 0 || all[0].CatalogsOnly || !all[0].old(longOpen) {
+		return nil
+	}
+	return &all[0]
 }
 
 // explain draws a chain as a tree: below a holder stand the names that it waits for.
@@ -89,6 +104,10 @@ func explain(chain []link) string {
 	var b strings.Builder
 	e := explanation{&b, chain, map[string]bool{}}
 	e.name(chain[0], nil)
+	if s := chain[0].Snapshot; s != nil {
+		told := fmt.Sprintf("The oldest snapshot is that of %v. %s; %s.", s, s.harm(), remedies[s.Kind])
+		fmt.Fprintln(&b, printable(told))
+	}
 	return b.String()
 }
 
