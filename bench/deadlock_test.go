@@ -53,8 +53,9 @@ func BenchmarkDeadlock(b *testing.B) {
 		var times []time.Duration
 		for i := 0; b.Loop(); i++ {
 			times = append(times, timed(b, func(i int) error {
+				n := i * 7 % benchQueues
 				rows, err := engine.WaitGraph(context.WithoutCancel(ctx),
-					[]string{fmt.Sprintf("w%d.%d", i*7%benchQueues, benchLine-1)})
+					[]driver.Waiting{{Name: fmt.Sprint("n", n), Attempt: fmt.Sprintf("w%d.%d", n, benchLine-1)}})
 				if err == nil && len(rows) < 2*benchRing {
 					err = fmt.Errorf("%d rows: want a ring of %d", len(rows), benchRing)
 				}

@@ -9,10 +9,10 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// WaitGraph asks in chunks: a client has as many attempts as it has waiters.
-func (e *engine) WaitGraph(ctx context.Context, attempts []string) (waits []driver.Wait, err error) {
+// WaitGraph asks in chunks: a client has as many places as it has waiters.
+func (e *engine) WaitGraph(ctx context.Context, from []driver.Waiting) (waits []driver.Wait, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
-		for some := range chunks(attempts) {
+		for some := range chunks(driver.Attempts(from)) {
 			rows, err := q.WaitGraph(ctx, some)
 			if rows, err = whole(rows, err, func(r mysqldb.WaitGraphRow) bool { return r.Name == "" }); err != nil {
 				return err

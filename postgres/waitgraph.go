@@ -9,10 +9,10 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-func (e *engine) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+func (e *engine) WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error) {
 	var row postgresdb.WaitGraphRow
 	var waits []driver.Wait
-	err := e.db.exec(ctx, query(postgresdb.WaitGraph, list(attempts)).into(&row, func() {
+	err := e.db.exec(ctx, query(postgresdb.WaitGraph, list(driver.Attempts(from))).into(&row, func() {
 		waits = append(waits, driver.Wait{
 			Name: row.Name, Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
 			Holds: row.Holds,

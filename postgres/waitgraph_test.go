@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -34,9 +35,11 @@ func BenchmarkWaitsOfARingAmong10000(b *testing.B) {
 				b.Fatal(err)
 			}
 			e := newEngine(pgxDB{pool})
+			last := driver.Waiting{Name: fmt.Sprint("n", 9999%names), Attempt: "w9999"}
+			from := []driver.Waiting{{Name: "r1", Attempt: "ring0"}, last}
 			for b.Loop() {
 				// The one at the end of a queue of units has to count all who are before it.
-				waits, err := e.WaitGraph(b.Context(), []string{"ring0", "w9999"})
+				waits, err := e.WaitGraph(b.Context(), from)
 				if err != nil || len(waits) != 12 {
 					b.Fatalf("%d rows, %v", len(waits), err)
 				}

@@ -8,14 +8,22 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-func (e *engine) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
-	list, err := jsonOf(attempts)
+func (e *engine) WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error) {
+	var in []string
+	for _, p := range from {
+		in = append(in, p.Name)
+	}
+	names, err := jsonOf(in)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := jsonOf(driver.Attempts(from))
 	if err != nil {
 		return nil, err
 	}
 	var waits []driver.Wait
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.WaitGraph(ctx, list)
+		rows, err := q.WaitGraph(ctx, sqlitedb.WaitGraphParams{Names: names, Attempts: attempts})
 		waits = nil
 		for _, row := range rows {
 			waits = append(waits, driver.Wait{

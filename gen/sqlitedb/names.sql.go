@@ -203,7 +203,7 @@ func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]strin
 const placeOf = `-- name: PlaceOf :one
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity,
        w.enqueued_at, CAST(EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id) AS BOOLEAN) AS alive
-  FROM dblock_waiters w WHERE w.attempt = ?1 AND w.name = ?2 AND w.session_id = ?3
+  FROM dblock_waiters w WHERE w.attempt = ?1 AND w.name = ?2 AND +w.session_id = ?3
 `
 
 type PlaceOfParams struct {
@@ -228,6 +228,8 @@ type PlaceOfRow struct {
 	Alive      bool
 }
 
+// The place is found by its name, since no index has the attempts alone. The plus sign keeps SQLite from reading all
+// places of the session instead.
 func (q *Queries) PlaceOf(ctx context.Context, arg PlaceOfParams) (PlaceOfRow, error) {
 	row := q.db.QueryRowContext(ctx, placeOf, arg.Attempt, arg.Name, arg.Session)
 	var i PlaceOfRow

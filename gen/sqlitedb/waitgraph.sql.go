@@ -13,7 +13,8 @@ const waitGraph = `-- name: WaitGraph :many
 WITH RECURSIVE reached AS (
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, 0 AS capacity, w.enqueued_at AS since
       FROM dblock_waiters w
-     WHERE w.attempt IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+     WHERE w.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+       AND w.attempt IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     UNION
     SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, 0, l.acquired_at
@@ -42,6 +43,11 @@ SELECT r.name, r.session_id, r.host, r.thread, r.attempt, CAST(r.holds AS BOOLEA
   LEFT JOIN needs n ON n.name = r.name AND n.ticket = r.ticket AND NOT r.holds
 `
 
+type WaitGraphParams struct {
+	Names    string
+	Attempts string
+}
+
 type WaitGraphRow struct {
 	Name      string
 	SessionID string
@@ -55,13 +61,14 @@ type WaitGraphRow struct {
 	Need      int64
 }
 
-// The wait-for graph, from the places of some attempts on: the holders of the names of these places, the places where
-// the same owners wait, and so on. The attempts come as a JSON array. The need of a place covers all places before it,
+// The wait-for graph, from some places on: the holders of the names of these places, the places where the same owners
+// wait, and so on. The names of the places, and their attempts, come as JSON arrays: a place is found by its name, since
+// no index has the attempts alone. The need of a place covers all places before it,
 // and its capacity is such that all of them fit if it fits. Both are computed once for each queue: computed for each
 // place, they would read the queue again and again. A cohort is no holder: the row does not tell which of its members
 // has the lock.
-func (q *Queries) WaitGraph(ctx context.Context, attempts string) ([]WaitGraphRow, error) {
-	rows, err := q.db.QueryContext(ctx, waitGraph, attempts)
+func (q *Queries) WaitGraph(ctx context.Context, arg WaitGraphParams) ([]WaitGraphRow, error) {
+	rows, err := q.db.QueryContext(ctx, waitGraph, arg.Names, arg.Attempts)
 	if err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func (nowhere) Listen(ctx context.Context, ready func(), _ func(protocol.Hint)) 
 	return ctx.Err()
 }
 
-func (nowhere) WaitGraph(context.Context, []string) ([]driver.Wait, error) { return nil, nil }
+func (nowhere) WaitGraph(context.Context, []driver.Waiting) ([]driver.Wait, error) { return nil, nil }
 
 // caller is a caller of Join.
 type caller struct {

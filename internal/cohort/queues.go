@@ -102,7 +102,7 @@ func (q *Queues) Join(ctx context.Context, in Session, r *protocol.Request, hold
 			return m.told(err)
 		default:
 		}
-		watch := in.Cycles().Watch(r.Attempt)
+		watch := in.Cycles().Watch(r.Name, r.Attempt)
 		defer in.Cycles().Forget(watch)
 		cycles = watch.C
 	}

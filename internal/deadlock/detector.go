@@ -19,13 +19,13 @@ const (
 	// recheckDelay is the pause before a cycle that was found is checked again. A waiter that was
 	// about to be granted its request, or to give up, is gone by then.
 	recheckDelay = 20 * time.Millisecond
-	// batchSize limits the attempts that one statement asks about.
+	// batchSize limits the places that one statement asks about.
 	batchSize = 1000
 )
 
 // Store is the part of an engine that the detector needs.
 type Store interface {
-	WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error)
+	WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error)
 }
 
 // Config is the same for all detectors of a client.
@@ -54,7 +54,7 @@ type Detector struct {
 type Watch struct {
 	C chan Cycle // receives once, if the attempt must give up
 
-	attempt string
+	waiting driver.Waiting
 	due     time.Duration // by the clock
 	pause   time.Duration // between its last check and the next one
 }
@@ -64,9 +64,10 @@ func New(ctx context.Context, store Store, config Config) *Detector {
 	return &Detector{store: store, config: config, ctx: ctx, wake: make(chan struct{}, 1), watches: map[string]*Watch{}}
 }
 
-// Watch schedules the first check of an attempt that has joined a queue.
-func (d *Detector) Watch(attempt string) *Watch {
-	w := &Watch{attempt: attempt, pause: d.config.After, due: d.config.Clock.Now() + d.config.After}
+// Watch schedules the first check of an attempt that has joined the queue of a name.
+func (d *Detector) Watch(name, attempt string) *Watch {
+	waiting := driver.Waiting{Name: name, Attempt: attempt}
+	w := &Watch{waiting: waiting, pause: d.config.After, due: d.config.Clock.Now() + d.config.After}
 	if d.config.After == 0 {
 		return w
 	}
@@ -94,7 +95,7 @@ func (d *Detector) Watch(attempt string) *Watch {
 func (d *Detector) Forget(w *Watch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.watches, w.attempt)
+	delete(d.watches, w.waiting.Attempt)
 }
 
 // Wait returns when no goroutine of the detector runs any more. Its context must have ended.
@@ -128,9 +129,9 @@ func (d *Detector) loop() {
 	}
 }
 
-// next returns the attempts that are due, and schedules their next checks. If none is due, it
+// next returns the places that are due, and schedules their next checks. If none is due, it
 // returns the time until one is.
-func (d *Detector) next() (due []string, pause time.Duration) {
+func (d *Detector) next() (due []driver.Waiting, pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pause = time.Hour
@@ -145,13 +146,13 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 		d.asleep = now + pause
 		return nil, pause
 	}
-	for attempt, w := range d.watches {
+	for _, w := range d.watches {
 		early := min(batchWindow, d.config.After/4)
 		if w.pause > d.config.After {
 			early = w.pause / 4
 		}
 		if w.due-now <= early {
-			due = append(due, attempt)
+			due = append(due, w.waiting)
 			w.pause *= 2
 			w.due = now + w.pause
 		}
@@ -161,8 +162,8 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 
 // check notifies the attempts that must give up. It looks for cycles twice: a cycle counts if both
 // results have it.
-func (d *Detector) check(attempts []string) {
-	found, err := d.query(attempts)
+func (d *Detector) check(places []driver.Waiting) {
+	found, err := d.query(places)
 	if len(found) > 0 && err == nil {
 		select {
 		case <-d.ctx.Done():
@@ -170,7 +171,7 @@ func (d *Detector) check(attempts []string) {
 		case <-time.After(recheckDelay):
 		}
 		var again map[string]Cycle
-		if again, err = d.query(attempts); err == nil {
+		if again, err = d.query(places); err == nil {
 			d.notify(found, again)
 		}
 	}
@@ -179,19 +180,19 @@ func (d *Detector) check(attempts []string) {
 		d.config.Report.Worked()
 	case d.ctx.Err() == nil:
 		d.config.Report.Failed(err)
-		d.retry(attempts)
+		d.retry(places)
 	}
 }
 
-// query looks for cycles with one statement for all attempts.
-func (d *Detector) query(attempts []string) (map[string]Cycle, error) {
+// query looks for cycles with one statement for all places.
+func (d *Detector) query(places []driver.Waiting) (map[string]Cycle, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.config.Limit)
 	defer cancel()
-	waits, err := d.store.WaitGraph(ctx, attempts)
+	waits, err := d.store.WaitGraph(ctx, places)
 	if err != nil {
 		return nil, err
 	}
-	found, stuck := Find(waits, attempts)
+	found, stuck := Find(waits, driver.Attempts(places))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for attempt := range stuck { // the cycle may go on after another attempt has given up
@@ -226,10 +227,10 @@ func (d *Detector) notify(found, again map[string]Cycle) {
 }
 
 // retry reschedules the attempts of a check that failed.
-func (d *Detector) retry(attempts []string) {
+func (d *Detector) retry(places []driver.Waiting) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, attempt := range attempts {
-		d.reschedule(attempt)
+	for _, p := range places {
+		d.reschedule(p.Attempt)
 	}
 }

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 type script struct {
 	mu      sync.Mutex
 	asked   []time.Time
-	about   [][]string
+	about   [][]driver.Waiting
 	answers []answer
 }
 
@@ -32,10 +32,10 @@ type answer struct {
 	err   error
 }
 
-func (s *script) WaitGraph(_ context.Context, attempts []string) ([]driver.Wait, error) {
+func (s *script) WaitGraph(_ context.Context, from []driver.Waiting) ([]driver.Wait, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked, s.about = append(s.asked, time.Now()), append(s.about, attempts)
+	s.asked, s.about = append(s.asked, time.Now()), append(s.about, from)
 	a := s.answers[0]
 	if len(s.answers) > 1 {
 		s.answers = s.answers[1:]
@@ -49,8 +49,8 @@ func (s *script) queries() int {
 	return len(s.asked)
 }
 
-// first returns the attempts of the first query.
-func (s *script) first() []string {
+// first returns the places of the first query.
+func (s *script) first() []driver.Waiting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.about[0]
@@ -75,7 +75,7 @@ func TestOnlyTheYoungestIsNotifiedAfterTheInterval(t *testing.T) {
 		s := &script{answers: []answer{{waits: cycle()}}}
 		d := start(t, s)
 		began := time.Now()
-		o, v := d.Watch(other), d.Watch(victim)
+		o, v := d.Watch("n", other), d.Watch("n", victim)
 		cycle := <-v.C
 		if took := time.Since(began); len(cycle) != 2 || took < time.Second || took > 2*time.Second {
 			t.Errorf("%v after %v", cycle, took)
@@ -91,7 +91,7 @@ func TestOnlyTheYoungestIsNotifiedAfterTheInterval(t *testing.T) {
 func TestACycleThatIsGoneAtTheSecondLookIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{waits: cycle()}, {}}}
-		v := start(t, s).Watch(victim)
+		v := start(t, s).Watch("n", victim)
 		select {
 		case c := <-v.C:
 			t.Errorf("notified: %v", c)
@@ -105,7 +105,7 @@ func TestManyWaitersShareOneQueryAtIntervalsThatDouble(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
 		for _, a := range []string{"a", "b", "c", "d"} {
-			d.Watch(a)
+			d.Watch("n", a)
 		}
 		time.Sleep(time.Minute)
 		if n := s.queries(); n != 5 || len(s.first()) != 4 { // after 1, 3, 7, 15 and 31 s
@@ -119,7 +119,7 @@ func TestLongWaitersShareTheirQueries(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
 		for _, a := range []string{"a", "b", "c", "d"} {
-			d.Watch(a)
+			d.Watch("n", a)
 			time.Sleep(200 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
@@ -133,13 +133,13 @@ func TestALateWaiterIsNotDelayedByALongWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
-		d.Watch("old")
+		d.Watch("n", "old")
 		time.Sleep(time.Hour + time.Minute) // it is due again in an hour
 		s.mu.Lock()
 		s.answers = []answer{{waits: cycle()}}
 		s.mu.Unlock()
 		began := time.Now()
-		<-d.Watch(victim).C
+		<-d.Watch("n", victim).C
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("after %v", took)
 		}
@@ -149,7 +149,7 @@ func TestALateWaiterIsNotDelayedByALongWaiter(t *testing.T) {
 func TestAStuckWaiterThatIsNotTheYoungestIsCheckedAgainAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{waits: cycle()}}}
-		start(t, s).Watch(other)
+		start(t, s).Watch("n", other)
 		time.Sleep(10*time.Second + time.Millisecond)
 		assert.Equal(t, s.queries(), 10, "queries in 10 s")
 	})
@@ -159,7 +159,7 @@ func TestAQueryThatFailedIsRepeatedAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{err: errors.New("away")}, {waits: cycle()}}}
 		began := time.Now()
-		<-start(t, s).Watch(victim).C
+		<-start(t, s).Watch("n", victim).C
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("after %v", took)
 		}
@@ -170,7 +170,7 @@ func TestAForgottenWaiterIsNotChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
-		d.Forget(d.Watch("a"))
+		d.Forget(d.Watch("n", "a"))
 		time.Sleep(time.Minute)
 		if n := s.queries(); n > 0 {
 			t.Errorf("%d queries", n)
@@ -180,7 +180,7 @@ func TestAForgottenWaiterIsNotChecked(t *testing.T) {
 
 func TestWithoutAnIntervalNothingRuns(t *testing.T) {
 	d := New(context.Background(), nil, Config{Clock: clock.From(context.Background())})
-	if w := d.Watch("a"); w.C != nil {
+	if w := d.Watch("n", "a"); w.C != nil {
 		t.Error("it has a channel")
 	}
 	d.Wait()

@@ -35,11 +35,11 @@ type Inspection interface {
 	// order.
 	Claims(ctx context.Context, session string, limit int) ([]Claim, error)
 
-	// WaitGraph lists the part of the wait-for graph that the attempts can reach: their own places
-	// in queues; the holders of each name that has a place in the list; the places in queues of
-	// each owner (session, host and thread) that holds such a name. Dead sessions are left out, and
-	// so are cohorts. It is one statement, and so one snapshot.
-	WaitGraph(ctx context.Context, attempts []string) ([]Wait, error)
+	// WaitGraph lists the part of the wait-for graph that places in queues can reach: these places,
+	// if they still exist; the holders of each name that has a place in the list; the places in
+	// queues of each owner (session, host and thread) that holds such a name. Dead sessions are
+	// left out, and so are cohorts. It is one statement, and so one snapshot.
+	WaitGraph(ctx context.Context, from []Waiting) ([]Wait, error)
 
 	// Watch registers a session for changes of a name, under an id of its own. Its listener
 	// receives a hint with the id for each transition that notifies watchers (Announce, EndRest,

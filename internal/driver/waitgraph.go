@@ -2,6 +2,21 @@ package driver
 
 import "time"
 
+// Waiting identifies a place in the queue of a name.
+type Waiting struct {
+	Name    string
+	Attempt string
+}
+
+// Attempts returns the attempts of places.
+func Attempts(places []Waiting) []string {
+	attempts := make([]string, len(places))
+	for i, p := range places {
+		attempts[i] = p.Attempt
+	}
+	return attempts
+}
+
 // Wait is a part of the wait-for graph: an owner's place in the queue of a name, or an owner's
 // hold.
 type Wait struct {

@@ -11,10 +11,12 @@ import (
 // owner identifies a waiter or holder.
 type owner struct{ session, host, thread string }
 
-func (l *Line) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+func (l *Line) WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error) {
 	return get(ctx, l, func() []driver.Wait {
 		g := graph{DB: l.DB, names: map[string]bool{}, owners: map[owner]bool{}}
-		g.places(func(p protocol.Place) bool { return slices.Contains(attempts, p.Attempt) })
+		g.places(func(p protocol.Place) bool {
+			return slices.Contains(from, driver.Waiting{Name: p.Name, Attempt: p.Attempt})
+		})
 		for i := 0; i < len(g.waits); i++ {
 			g.follow(g.waits[i])
 		}

@@ -25,14 +25,14 @@ CREATE TABLE dblock_sessions (
     dead       boolean NOT NULL DEFAULT false
 ) WITHOUT ROWID;
 
--- The only row that a heartbeat writes. Its session reads it to hear of grants from other processes: a commit of the
+-- The only row that a heartbeat writes. No index has expires_at: each heartbeat would write it, and a table of sessions is
+-- short. Its session reads it to hear of grants from other processes: a commit of the
 -- application, or a lock that went elsewhere, wakes no session.
 CREATE TABLE dblock_heartbeats (
     session_id text   NOT NULL PRIMARY KEY,
     expires_at bigint NOT NULL,
     grants     bigint NOT NULL DEFAULT 0 -- locks granted to the session, or revoked from it, by another session
 ) WITHOUT ROWID;
-CREATE INDEX dblock_heartbeats_expiry ON dblock_heartbeats (expires_at);
 
 -- The sessions that something can be granted to.
 CREATE VIEW dblock_living AS
@@ -78,7 +78,7 @@ CREATE TABLE dblock_shares (
     session_id  text    NOT NULL,
     host        text    NOT NULL,
     thread      text    NOT NULL,
-    attempt     text    NOT NULL UNIQUE,
+    attempt     text    NOT NULL,
     units       integer NOT NULL,
     capacity    integer NOT NULL DEFAULT 0, -- the number of units that it states
     acquired_at bigint  NOT NULL,
@@ -87,7 +87,8 @@ CREATE TABLE dblock_shares (
     asked       text    NOT NULL DEFAULT '',
     PRIMARY KEY (name, token)
 ) WITHOUT ROWID;
-CREATE INDEX dblock_shares_session ON dblock_shares (session_id);
+-- An attempt has one share.
+CREATE UNIQUE INDEX dblock_shares_session ON dblock_shares (session_id, attempt);
 CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at IS NOT NULL;
 
 -- The queue. Tickets come from the row of dblock_locks, in the transaction that writes both.
@@ -97,7 +98,7 @@ CREATE TABLE dblock_waiters (
     session_id  text    NOT NULL,
     host        text    NOT NULL,
     thread      text    NOT NULL,
-    attempt     text    NOT NULL UNIQUE,
+    attempt     text    NOT NULL,
     units       integer NOT NULL DEFAULT 0, -- 0: the whole name
     capacity    integer NOT NULL DEFAULT 0, -- the number of units that it states
     lease       bigint  NOT NULL,           -- microseconds from the grant; 0: as long as the session
@@ -107,8 +108,9 @@ CREATE TABLE dblock_waiters (
     members     integer NOT NULL DEFAULT 1, -- of a cohort: how many requests share the place
     PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
--- The wait-for graph goes from owners to the names that they wait for. It also serves queries by session alone.
-CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
+-- The wait-for graph goes from owners to the names that they wait for. It also serves queries by session alone. An attempt
+-- has one place. An index of the attempts alone would be one more page to write for each place that comes or goes.
+CREATE UNIQUE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread, attempt);
 
 -- The history.
 CREATE TABLE dblock_events (

@@ -28,10 +28,12 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
   FROM dblock_waiters w WHERE w.name = @name AND w.ticket > CAST(sqlc.arg(after) AS INTEGER)
  ORDER BY w.ticket LIMIT @most;
 
+-- The place is found by its name, since no index has the attempts alone. The plus sign keeps SQLite from reading all
+-- places of the session instead.
 -- name: PlaceOf :one
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity,
        w.enqueued_at, CAST(EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id) AS BOOLEAN) AS alive
-  FROM dblock_waiters w WHERE w.attempt = @attempt AND w.name = @name AND w.session_id = @session;
+  FROM dblock_waiters w WHERE w.attempt = @attempt AND w.name = @name AND +w.session_id = @session;
 
 -- name: AddPlace :exec
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)

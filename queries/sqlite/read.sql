@@ -1,6 +1,7 @@
 -- One row for each name and each place that the session has in its queue. That is complete for names without shares
 -- whose queue waits for a holder of the whole name. The names come as a JSON array. Without a session ('') no place is
--- read. Package inspection describes the columns, here and in ReadAll.
+-- read. The plus sign keeps SQLite from reading all places of the session for each name. Package inspection describes the
+-- columns, here and in ReadAll.
 -- name: Read :many
 SELECT l.name, 0 AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
        l.shared_units AS units, l.acquired_at AS since, CAST(COALESCE(l.expires_at, 0) AS INTEGER) AS expires_at,
@@ -10,7 +11,7 @@ SELECT l.name, 0 AS part, l.token AS place, COALESCE(l.session_id, '') AS sessio
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
-  LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(sqlc.arg(session) AS TEXT) <> '' THEN l.name END AND w.session_id = CAST(sqlc.arg(session) AS TEXT)
+  LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(sqlc.arg(session) AS TEXT) <> '' THEN l.name END AND +w.session_id = CAST(sqlc.arg(session) AS TEXT)
  WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)));
 
 -- The same for any names, at three times the price, with a row for each share (part 1) and for each of the first places
@@ -21,7 +22,7 @@ WITH seen AS (
            l.shared_units AS units, l.acquired_at AS since, l.expires_at, l.capacity, l.waiters, l.rests_until, COALESCE(w.attempt, '') AS queued,
            l.metadata, l.asked
       FROM dblock_locks l
-      LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(sqlc.arg(session) AS TEXT) <> '' THEN l.name END AND w.session_id = CAST(sqlc.arg(session) AS TEXT)
+      LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(sqlc.arg(session) AS TEXT) <> '' THEN l.name END AND +w.session_id = CAST(sqlc.arg(session) AS TEXT)
      WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
     UNION ALL
     SELECT p.name, 1, p.token, p.session_id, p.host, p.thread, p.attempt, p.token, p.token, p.units, p.acquired_at, p.expires_at, 0, 0, 0, '',

@@ -1,5 +1,6 @@
--- The wait-for graph, from the places of some attempts on: the holders of the names of these places, the places where
--- the same owners wait, and so on. The attempts come as a JSON array. The need of a place covers all places before it,
+-- The wait-for graph, from some places on: the holders of the names of these places, the places where the same owners
+-- wait, and so on. The names of the places, and their attempts, come as JSON arrays: a place is found by its name, since
+-- no index has the attempts alone. The need of a place covers all places before it,
 -- and its capacity is such that all of them fit if it fits. Both are computed once for each queue: computed for each
 -- place, they would read the queue again and again. A cohort is no holder: the row does not tell which of its members
 -- has the lock.
@@ -7,7 +8,8 @@
 WITH RECURSIVE reached AS (
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, 0 AS capacity, w.enqueued_at AS since
       FROM dblock_waiters w
-     WHERE w.attempt IN (SELECT value FROM json_each(CAST(sqlc.arg(attempts) AS TEXT)))
+     WHERE w.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+       AND w.attempt IN (SELECT value FROM json_each(CAST(sqlc.arg(attempts) AS TEXT)))
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     UNION
     SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, 0, l.acquired_at

@@ -136,6 +136,12 @@ func (w *world) queue(r protocol.Request) string {
 	return r.Attempt
 }
 
+// place makes a request that waits, and returns its place.
+func (w *world) place(r protocol.Request) driver.Waiting {
+	w.Helper()
+	return driver.Waiting{Name: r.Name, Attempt: w.queue(r)}
+}
+
 // release releases a lock, and compares which attempts are granted.
 func (w *world) release(h protocol.Held, attempts ...string) []protocol.Handoff {
 	w.Helper()

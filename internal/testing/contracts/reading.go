@@ -189,7 +189,7 @@ func cohort(w *world) {
 	if err != nil || len(claims) != 2 || claims[0].Token != grant.Token || claims[1].Token != 0 {
 		w.Errorf("%+v, %v", claims, err)
 	}
-	waits, err := w.WaitGraph(w.ctx, state.Queued)
+	waits, err := w.WaitGraph(w.ctx, []driver.Waiting{{Name: "n", Attempt: state.Queued[0]}})
 	if err != nil || len(waits) != 1 || waits[0].Holds {
 		w.Errorf("a cohort holds, though the row does not tell which member: %+v, %v", waits, err)
 	}
@@ -310,9 +310,9 @@ func by(r protocol.Request, thread string) protocol.Request {
 }
 
 // waits compares a part of the wait-for graph, in words and in the order of the names.
-func (w *world) waits(attempts []string, want ...string) {
+func (w *world) waits(from []driver.Waiting, want ...string) {
 	w.Helper()
-	waits, err := w.WaitGraph(w.ctx, attempts)
+	waits, err := w.WaitGraph(w.ctx, from)
 	w.must(err)
 	slices.SortFunc(waits, func(a, b driver.Wait) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(fmt.Sprint(a.Holds), fmt.Sprint(b.Holds)),
@@ -333,7 +333,7 @@ func (w *world) waits(attempts []string, want ...string) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		w.Errorf("from %q: %q\nwant %q", attempts, got, want)
+		w.Errorf("from %q: %q\nwant %q", from, got, want)
 	}
 }
 
@@ -346,12 +346,12 @@ func waitGraph(w *world) {
 	w.take(by(units("x", a, 2, 4), "3"))
 	w.take(by(whole("y", b), "4"))
 	w.take(by(reader("z", a), "5"))
-	ring := []string{
-		w.queue(by(whole("w", a), "1")), w.queue(by(units("x", b, 3, 4), "2")), w.queue(by(reader("y", a), "3")),
-		w.queue(by(whole("z", b), "4")), w.queue(by(whole("v", a), "5")),
+	ring := []driver.Waiting{
+		w.place(by(whole("w", a), "1")), w.place(by(units("x", b, 3, 4), "2")), w.place(by(reader("y", a), "3")),
+		w.place(by(whole("z", b), "4")), w.place(by(whole("v", a), "5")),
 	}
 	// Not in the ring: a waiter behind it, other threads of a session, a name apart.
-	outside := w.queue(by(reader("v", c), "outside"))
+	outside := w.place(by(reader("v", c), "outside"))
 	w.queue(by(whole("w", a), "1 "))
 	w.queue(by(whole("w", a), "3 "))
 	w.take(by(whole("apart", c), "apart"))
@@ -363,13 +363,14 @@ func waitGraph(w *world) {
 		"3 needs 1 y 1/-1", "4 holds y 0/0",
 		"4 needs 0 z 0/0", "5 holds z 1/-1",
 	}
-	for _, attempt := range ring {
-		w.waits([]string{attempt}, want...)
+	for _, p := range ring {
+		w.waits([]driver.Waiting{p}, want...)
 	}
 	w.waits(ring, want...)
-	w.waits([]string{outside, "nobody"}, slices.Insert(slices.Clone(want), 1, "outside needs 0 v 1/0")...)
-	w.waits([]string{})
-	w.waits([]string{"nobody"})
+	nobody := driver.Waiting{Name: "v", Attempt: "nobody"}
+	w.waits([]driver.Waiting{outside, nobody}, slices.Insert(slices.Clone(want), 1, "outside needs 0 v 1/0")...)
+	w.waits([]driver.Waiting{})
+	w.waits([]driver.Waiting{nobody})
 	w.lapse(b)
 	w.waits(ring[:1], "1 needs 0 w 0/0", "bystander holds w 1/-1")
 }
@@ -377,18 +378,18 @@ func waitGraph(w *world) {
 func needs(w *world) {
 	a, dead := w.session(), w.session()
 	w.take(by(units("n", a, 5, 5), "holder"))
-	var attempts []string
+	var places []driver.Waiting
 	for i, r := range []protocol.Request{
 		units("n", a, 2, 5), units("n", a, 1, 5), units("n", dead, 3, 5), units("n", a, 1, 5),
 		whole("n", dead), units("n", a, 1, 5), whole("n", a), units("n", a, 1, 5),
 	} {
-		attempts = append(attempts, w.queue(by(r, fmt.Sprint(i))))
+		places = append(places, w.place(by(r, fmt.Sprint(i))))
 	}
-	w.waits(attempts,
+	w.waits(places,
 		"0 needs 2 n 2/5", "1 needs 2 n 1/5", "2 needs 3 n 3/5", "3 needs 3 n 1/5", "4 needs 0 n 0/0",
 		"5 needs 0 n 1/0", "6 needs 0 n 0/0", "7 needs 0 n 1/0", "holder holds n 5/5")
 	w.must(w.EndSession(w.ctx, dead, false))
-	w.waits(attempts,
+	w.waits(places,
 		"0 needs 2 n 2/5", "1 needs 2 n 1/5", "3 needs 2 n 1/5", "5 needs 2 n 1/5", "6 needs 0 n 0/0",
 		"7 needs 0 n 1/0", "holder holds n 5/5")
 }
@@ -398,14 +399,14 @@ func needs(w *world) {
 func ring(w *world) {
 	const names = 20
 	s := w.session()
-	var last string
+	var last driver.Waiting
 	for i := range names {
 		w.take(by(whole(fmt.Sprint(i), s), fmt.Sprint(i)))
 	}
 	for i := range names {
-		last = w.queue(by(whole(fmt.Sprint((i+1)%names), s), fmt.Sprint(i)))
+		last = w.place(by(whole(fmt.Sprint((i+1)%names), s), fmt.Sprint(i)))
 	}
-	if waits, err := w.WaitGraph(w.ctx, []string{last}); err != nil || len(waits) != 2*names {
+	if waits, err := w.WaitGraph(w.ctx, []driver.Waiting{last}); err != nil || len(waits) != 2*names {
 		w.Fatalf("%d rows: %+v, %v", len(waits), waits, err)
 	}
 }

@@ -180,9 +180,9 @@ func (h hooked) Sessions(
 	})
 }
 
-func (h hooked) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+func (h hooked) WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error) {
 	c := Call{Method: "WaitGraph", do: func(ctx context.Context, c *Call) (err error) {
-		c.Waits, err = h.Backend.WaitGraph(ctx, attempts)
+		c.Waits, err = h.Backend.WaitGraph(ctx, from)
 		return err
 	}}
 	if err := h.hook(ctx, &c); err != nil {

@@ -209,10 +209,11 @@ func (l *line) claims(session string) map[string]int64 {
 	return tokens
 }
 
-// graph lists the attempts of a graph in the order of the alphabet, holders in brackets.
-func (l *line) graph(from ...string) (list []string) {
+// graph lists the attempts of the graph from a place on, in the order of the alphabet, holders in
+// brackets.
+func (l *line) graph(from string) (list []string) {
 	l.t.Helper()
-	waits, err := l.Backend.WaitGraph(brief(l.t), from)
+	waits, err := l.Backend.WaitGraph(brief(l.t), []driver.Waiting{{Name: "n", Attempt: from}})
 	require.NoError(l.t, err)
 	for _, w := range waits {
 		if w.Holds {

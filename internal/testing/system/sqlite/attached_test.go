@@ -79,7 +79,8 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
 	locks.exec("DROP TABLE dblock_waiters")
-	assert.ErrorIs(t, assert.ErrOf(f.WaitGraph(t.Context(), []string{"a"})), driver.ErrSchema)
+	waiting := []driver.Waiting{{Name: "n", Attempt: "a"}}
+	assert.ErrorIs(t, assert.ErrOf(f.WaitGraph(t.Context(), waiting)), driver.ErrSchema)
 }
 
 // An application writes to a database of its own beside dblock's, in one transaction: what Guard

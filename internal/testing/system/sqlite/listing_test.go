@@ -49,6 +49,8 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 	}{
 		{"inspection", "names", []string{"SEARCH l USING PRIMARY KEY (name>? AND name<?)",
 			"SEARCH p USING PRIMARY KEY (name=?)"}, false},
+		{"names", "placeOf", []string{"SEARCH w USING PRIMARY KEY (name=?)"}, false},
+		{"read", "read", []string{"SEARCH l USING PRIMARY KEY (name=?)", "SEARCH w USING PRIMARY KEY (name=?)"}, false},
 		{"read", "readAll", []string{
 			"SEARCH l USING PRIMARY KEY (name=?)", "SEARCH w USING PRIMARY KEY (name=? AND ticket=?)",
 			"SEARCH q USING PRIMARY KEY (name=?)",
