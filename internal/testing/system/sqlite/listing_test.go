@@ -82,3 +82,23 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		}
 	}
 }
+
+// TestAReaperReadsOnePageOfNames: with statistics of a large table, too.
+func TestAReaperReadsOnePageOfNames(t *testing.T) {
+	f := newFixture(t)
+	for _, statement := range []string{
+		"WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2000) " +
+			"INSERT INTO dblock_locks (name, token, acquired_at) SELECT 'name/' || n, 1, 1 FROM numbers",
+		"ANALYZE",
+	} {
+		_, err := f.pool.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	plan := f.plan("names", "miscounted")
+	for _, search := range []string{"SEARCH n USING PRIMARY KEY (name>? AND name<?)",
+		"SEARCH l USING PRIMARY KEY (name=?)"} {
+		if !strings.Contains(plan, search) {
+			t.Errorf("no %q in\n%s", search, plan)
+		}
+	}
+}
