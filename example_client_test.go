@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/observe"
+	"github.com/dblock-go/dblock/reaper"
 )
 
 // What needs a lock and no transaction takes a Locker: it works with every engine.
@@ -92,6 +94,21 @@ func ExampleClient_Ping() {
 	}
 	fmt.Println("ready")
 	// Output: ready
+}
+
+// Where thousands of processes share a database, a longer TTL makes them cheaper: this client sends
+// a quarter of the heartbeats, and sweeps a quarter as often, as with the defaults. The successor
+// of a holder that crashes then waits for up to a minute.
+func ExampleWithTTL() {
+	client, done := openClient(dblock.WithTTL(time.Minute), dblock.WithReaper(reaper.Interval(time.Minute)))
+	defer done()
+	ctx := context.Background()
+	lock := must(client.Lock(ctx, "invoice/42"))
+	defer lock.Unlock(ctx)
+	for session, err := range inspect.New(client).Sessions(ctx, inspect.SessionFilter{}) {
+		fmt.Println("without a heartbeat it ends in", time.Until(session.Until).Round(10*time.Second), err)
+	}
+	// Output: without a heartbeat it ends in 1m0s <nil>
 }
 
 func ExampleName() {
