@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,24 @@ func each(b *testing.B, f func(b *testing.B, k kind)) {
 		if k.env == "" || os.Getenv(k.env) != "" {
 			b.Run(k.name, func(b *testing.B) { f(b, k) })
 		}
+	}
+}
+
+// eachSize runs a benchmark on every kind of database with a number of things: with some numbers,
+// and with DBLOCK_BENCH_SCALE=1 also with the large ones.
+func eachSize(b *testing.B, things string, numbers, large []int, f func(b *testing.B, k kind, n int)) {
+	if os.Getenv("DBLOCK_BENCH_SCALE") != "" {
+		numbers = slices.Concat(numbers, large)
+	}
+	for _, n := range numbers {
+		b.Run(fmt.Sprintf("%s=%d", things, n), func(b *testing.B) {
+			each(b, func(b *testing.B, k kind) {
+				for b.Loop() {
+					f(b, k, n)
+				}
+				b.ReportMetric(0, "ns/op")
+			})
+		})
 	}
 }
 

@@ -4,5 +4,6 @@
 //
 // It has nothing but benchmarks. Script run starts durable servers if it can, or takes DSNs from
 // the environment, runs everything once, prints the table of README.md (command table) and draws
-// its plots (command plot).
+// its plots (command plot). Script scale does the same with the benchmarks of what one server
+// carries, for docs/scale.md (command growth).
 package bench

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/migrate"
 )
 
 // scaleTurn is how long pairs are measured in each place, and then hand-offs.
@@ -47,7 +48,7 @@ func benchmarkScale(b *testing.B, k kind, sizes []size) {
 		if testing.Short() {
 			s.locks, s.waiters = s.locks/10, max(s.waiters/10, 1)
 		}
-		places[i] = newPlace(b, k, s)
+		places[i] = newPlace(b, k, s, nil)
 	}
 	for b.Loop() {
 		for _, p := range places {
@@ -73,8 +74,11 @@ func benchmarkScale(b *testing.B, k kind, sizes []size) {
 // place is a database of one size, with a name that goroutines of two clients lock again and again:
 // one holds it, and the others wait. While the gate is locked, the holder stays.
 type place struct {
+	*app
 	clients         [2]client
-	n               int // pairs so far
+	joining         time.Duration // of all waiters
+	leave           func()        // ends the calls of all
+	n               int           // pairs so far
 	pairs, handoffs []time.Duration
 
 	gate     sync.RWMutex
@@ -82,21 +86,23 @@ type place struct {
 	unlocked time.Time
 }
 
-func newPlace(b *testing.B, k kind, s size) *place {
+func newPlace(b *testing.B, k kind, s size, count *counter) *place {
 	b.Helper()
 	d := k.create(b)
-	p := &place{}
-	a := d.mustOpen(b, 4, nil)
+	a := d.mustOpen(b, 4, count)
+	p := &place{app: a}
 	if s.locks > 0 {
 		holdMany(b, a, s.locks)
 	}
-	p.clients = [2]client{a.mustClient(b), d.mustOpen(b, 4, nil).mustClient(b)}
+	p.clients = [2]client{a.mustClient(b), d.mustOpen(b, 4, count).mustClient(b)}
 	p.pair(b, 100*time.Millisecond) // names inserted, statements prepared
 	p.pairs = nil
 	p.gate.Lock()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	b.Cleanup(func() { cancel(); p.gate.Unlock(); all.Wait() })
+	p.leave = sync.OnceFunc(func() { cancel(); p.gate.Unlock(); all.Wait() })
+	b.Cleanup(p.leave)
+	start := time.Now()
 	for i := range s.waiters + 1 {
 		all.Go(func() { assert.NoError(b, p.contend(ctx, p.clients[i%2])) })
 		if i%250 == 0 { // a request that is not in the queue within a TTL fails
@@ -104,6 +110,7 @@ func newPlace(b *testing.B, k kind, s size) *place {
 		}
 	}
 	queued(b, a, s.waiters)
+	p.joining = time.Since(start)
 	p.handOn(scaleTurn)
 	p.mu.Lock()
 	p.handoffs = nil
@@ -127,11 +134,14 @@ func holdMany(b *testing.B, a *app, locks int) {
 		"acquired_at, metadata) " +
 		"SELECT concat('other/', n), 'bench', 'h', 't', concat('a', n), 1, 1, 1, 1, '' FROM (SELECT " + number +
 		" AS n FROM " + strings.Join(from, ", ") + ") AS numbers"
-	analyze := "ANALYZE TABLE dblock_locks"
-	if a.pgx != nil {
-		analyze = "VACUUM ANALYZE dblock_locks"
+	analyze := map[string]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE ",
+		migrate.SQLite: "ANALYZE "}[a.engine] + "dblock_locks"
+	statements := []string{fill, analyze}
+	if a.engine == migrate.Postgres {
+		statements = append(statements, "INSERT INTO dblock_names (name) SELECT name FROM dblock_locks",
+			"VACUUM ANALYZE dblock_names")
 	}
-	for _, statement := range []string{fill, analyze} {
+	for _, statement := range statements {
 		require.NoError(b, a.exec(b.Context(), statement))
 	}
 }
