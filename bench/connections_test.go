@@ -43,11 +43,13 @@ func BenchmarkConnections(b *testing.B) {
 // opens the client of a process.
 func countConnections(b *testing.B, d database, n int, prefix string, open func(a *app) (client, error)) {
 	m := newMeter(b, d.mustOpen(b, 1, nil))
+	time.Sleep(connectionsSettle)
 	before, memory := d.connections(b, m.app), m.memory()
 	apps, clients := make([]*app, n), make([]client, n)
 	ctx, cancel := context.WithCancel(b.Context())
 	for i := range n {
 		apps[i] = d.mustOpen(b, 8, nil)
+		defer apps[i].close()
 		c, err := open(apps[i])
 		require.NoError(b, err)
 		defer func() { assert.NoError(b, c.Close(context.Background())) }()

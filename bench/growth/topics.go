@@ -73,7 +73,7 @@ var topics = []topic{
 		{title: "each process holds a lock", metric: "holding-conns", slope: "per process"},
 		{title: "all but one of them wait for one as well", metric: "waiting-conns", slope: "per process",
 			plot: "scale-connections.svg"},
-		{title: "through PgBouncer: each process holds a lock", metric: "pooled-holding-conns", slope: "per process"},
+		{title: "through PgBouncer: each process holds a lock", metric: "pooled-holding-conns"},
 		{title: "all but one of them wait for one as well, with `Listen`", metric: "pooled-waiting-conns",
 			slope: "per process"},
 		{title: "memory of the server for each connection, kB", metric: "kB/conn"},
