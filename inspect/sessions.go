@@ -31,8 +31,9 @@ type SessionFilter struct {
 }
 
 // Sessions lists the clients that use the database, in the order of their IDs, a page at a time:
-// each as it was when its page was read. A client has a session from its first lock on. The
-// iteration ends after the first error.
+// each as it was when its page was read. A client has a session from its first lock on. On
+// PostgreSQL each page reads the rows of all names, for the numbers of locks. The iteration ends
+// after the first error.
 func (i *Inspector) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		want := driver.SessionFilter{Host: f.Host, App: f.App, Dead: f.Dead}
