@@ -40,7 +40,7 @@ func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([
 
 // eventsOf returns the query for the events of a filter.
 func eventsOf(f driver.EventFilter, limit int) statement {
-	kinds := list(append([]string{}, f.Kinds...)) // [] for none
+	kinds := list(f.Kinds)
 	if f.Name == "" {
 		text := postgresdb.Events
 		if f.Newest {

@@ -17,7 +17,7 @@ type link struct {
 	inspect.Info
 	Transactions []obstacle `json:",omitempty"`
 	Untold       string     `json:",omitempty"` // the reason why the transactions are unknown
-	// Snapshot slows all names down. Only the first name has it, and only if it is old.
+	// Snapshot keeps dblock's tables growing. Only the first name has it, and only if it is old.
 	Snapshot *snapshot `json:",omitempty"`
 }
 
@@ -35,7 +35,7 @@ To find such a transaction, why waits for the rows of each name as a release doe
 right to lock them, and to see other sessions: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
 on performance_schema. On SQLite, Linux identifies the process.
 
-On PostgreSQL why also names the oldest snapshot if that is old (see dblock doctor): while it is open, locks become slower.`,
+On PostgreSQL why also names the oldest snapshot if that is old (see dblock doctor): while it is open, dblock's tables grow.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := o.context(c.Context())
