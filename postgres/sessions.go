@@ -132,7 +132,7 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 	return false, tables.Check()
 }
 
-// mostKnown is how many claims are looked up by their names. For more of them all names are read.
+// mostKnown limits the length of a statement. A session that knows more claims lists all of them.
 const mostKnown = 10_000
 
 // Claims makes a step of the walk over all names, unless it lists all claims.
@@ -154,9 +154,17 @@ const everything = -1
 func claims(
 	ctx context.Context, on executor, session string, known []driver.Claim, step int64, limit int,
 ) (claims []driver.Claim, err error) {
+	type key struct {
+		Name  string
+		Token int64
+	}
+	var keys []key
+	for _, k := range known {
+		keys = append(keys, key{k.Name, k.Token})
+	}
 	var row postgresdb.ClaimsRow
 	err = on.exec(ctx, query(postgresdb.Claims, postgresdb.ClaimsParams{
-		Session: session, Known: list(known), Step: step, Most: int32(limit),
+		Session: session, Known: list(keys), Step: step, Most: int32(limit),
 	}).into(&row, func() { claims = append(claims, driver.Claim(row)) }))
 	return claims, pgserver.Interpret(err)
 }

@@ -176,20 +176,26 @@ SELECT name, epoch, last_token, session_id, host, thread, attempt, 0, acquired_a
 
 -- The claims of a session: the holds of its own in known, a JSON array of objects with Name and Token, and all claims in one
 -- part of the tables. No index leads from a session to its locks: such an index would get an entry with each grant. A walk that
--- counts its steps up from 0 has read each part after as many steps as there are parts; step -1 reads all of them. The names in
--- quotes begin with a space, so that package tables puts the schema before them as elsewhere.
+-- counts its steps up from 0 has read each part after as many steps as there are parts. Step -1 reads all parts, and so does a
+-- list of known names that is about as long as the tables: a page takes less time than a name. The names in quotes begin with a
+-- space, so that package tables puts the schema before them as elsewhere.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_claims(of_session text, known jsonb, step bigint)
 RETURNS TABLE (session text, name text, attempt text, token bigint, asked text) LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    part constant bigint := 128; -- pages
-    bytes constant bigint := part * current_setting('block_size')::bigint;
-    locks constant bigint := CASE WHEN step < 0 THEN 0 ELSE part * (step % (pg_relation_size(' dblock_locks') / bytes + 1)) END;
-    shares constant bigint := CASE WHEN step < 0 THEN 0 ELSE part * (step % (pg_relation_size(' dblock_shares') / bytes + 1)) END;
-    places constant bigint := CASE WHEN step < 0 THEN 0 ELSE part * (step % (pg_relation_size(' dblock_waiters') / bytes + 1)) END;
-    pages constant bigint := CASE WHEN step < 0 THEN 4294967295 ELSE part END;
+    block constant bigint := current_setting('block_size')::bigint;
+    locks bigint := pg_relation_size(' dblock_locks') / block; -- pages, as in the next three
+    shares bigint := pg_relation_size(' dblock_shares') / block;
+    places bigint := pg_relation_size(' dblock_waiters') / block;
+    part bigint := 128;
 BEGIN
+    IF step < 0 OR jsonb_array_length(known) + part >= locks + shares + places THEN
+        SELECT '[]', 0, 4294967295 INTO known, step, part;
+    END IF;
+    locks := part * (step % (locks / part + 1));
+    shares := part * (step % (shares / part + 1));
+    places := part * (step % (places / part + 1));
     RETURN QUERY
     SELECT c.session_id, c.name, c.attempt, c.last_token, c.asked
       FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, dblock_epoch(k.r ->> 'Name') AS epoch FROM jsonb_array_elements(known) k(r)) k
@@ -207,17 +213,17 @@ BEGIN
      UNION
     SELECT l.session_id, l.name, l.attempt, l.last_token, l.asked
       FROM (SELECT a.session_id, a.name, a.attempt, a.last_token, a.asked FROM dblock_locks a
-             WHERE a.ctid >= format('(%s,0)', locks)::tid AND a.ctid < format('(%s,0)', least(locks + pages, 4294967295))::tid OFFSET 0) l
+             WHERE a.ctid >= format('(%s,0)', locks)::tid AND a.ctid < format('(%s,0)', least(locks + part, 4294967295))::tid OFFSET 0) l
      WHERE l.session_id = of_session
      UNION
     SELECT s.session_id, s.name, s.attempt, s.token, s.asked
       FROM (SELECT a.session_id, a.name, a.attempt, a.token, a.asked FROM dblock_shares a
-             WHERE a.ctid >= format('(%s,0)', shares)::tid AND a.ctid < format('(%s,0)', least(shares + pages, 4294967295))::tid OFFSET 0) s
+             WHERE a.ctid >= format('(%s,0)', shares)::tid AND a.ctid < format('(%s,0)', least(shares + part, 4294967295))::tid OFFSET 0) s
      WHERE s.session_id = of_session
      UNION
     SELECT w.session_id, w.name, w.attempt, 0, ''
       FROM (SELECT a.session_id, a.name, a.attempt FROM dblock_waiters a
-             WHERE a.ctid >= format('(%s,0)', places)::tid AND a.ctid < format('(%s,0)', least(places + pages, 4294967295))::tid OFFSET 0) w
+             WHERE a.ctid >= format('(%s,0)', places)::tid AND a.ctid < format('(%s,0)', least(places + part, 4294967295))::tid OFFSET 0) w
      WHERE w.session_id = of_session;
 END $$;
 -- +goose StatementEnd
