@@ -52,8 +52,11 @@ func hot(name, session string, token int64) map[string]statement {
 		"WriteName": query(postgresdb.WriteName, postgresdb.WriteNameParams{
 			Name: name, Session: session, Token: token, FirstToken: token, LastToken: token,
 		}),
-		"BatchRows": query(postgresdb.BatchRows, list([]batched{{Name: name, Session: session, Attempt: "probe"}})),
-		"Read":      query(postgresdb.Read, postgresdb.ReadParams{Session: session, Names: list([]string{name})}),
+		"BatchRows": query(postgresdb.BatchRows, list([]batched{
+			{Name: name, Session: session, Attempt: "probe"},
+			{Order: 1, Name: name, Session: session, Attempt: "probe", Token: token},
+		})),
+		"Read": query(postgresdb.Read, postgresdb.ReadParams{Session: session, Names: list([]string{name})}),
 		"ShareGuard": query(postgresdb.ShareGuard, postgresdb.ShareGuardParams{
 			Name: name, Session: session, Token: token,
 		}),
@@ -106,37 +109,44 @@ func (s *script) pages(st statement) (n int) {
 }
 
 // Broken by a key without an epoch, or by an epoch that does not grow: each version of a row that
-// an old snapshot keeps has an entry in the index, which a search for the row reads.
+// an old snapshot keeps has an entry in the index, which a search for the row reads. Broken too by
+// a plan that sorts all versions: statistics from beside the snapshot make it look cheap, since a
+// few rows have many pages.
 func TestStatementsReadNoMorePagesBesideAnOldSnapshot(t *testing.T) {
-	s := newScript(t)
-	ctx := t.Context()
-	s.session("a", time.Hour)
-	s.session("b", time.Hour)
-	s.exec("SELECT dblock_make('other ' || i) FROM generate_series(1, 100) i")
-	s.load("n", 40)
-	free := s.take(request("a", "first"))
-	before := map[string]int{}
-	for name, st := range hot("n", "a", free.Token) {
-		before[name] = s.pages(st)
-	}
-	require.NoError(t, require.ErrOf(drivertest.Release(ctx, s, held("a", free), false)))
-	s.exec("VACUUM (ANALYZE) dblock_locks, dblock_waiters") // a plan that reads all versions of one row is as good now
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(ctx))
-	var n int
-	require.NoError(t, tx.QueryRow(ctx, "SELECT count(*) FROM dblock_locks").Scan(&n))
-	s.load("n", 1000)
-	s.exec("ANALYZE dblock_locks")
-	free = s.take(request("a", "last"))
-	for name, st := range hot("n", "a", free.Token) {
-		// within its epoch a row has up to 32 grants, and each grant up to three versions
-		if after := s.pages(st); after > before[name]+20 {
-			t.Errorf("%s reads %d pages, and %d beside an old snapshot:\n%s", name, before[name], after,
-				s.explain("custom", "ANALYZE, BUFFERS", st))
-		} else {
-			t.Logf("%s: %d, %d", name, before[name], after)
-		}
+	for _, others := range []int{0, 1, 10, 100} {
+		t.Run(fmt.Sprint(others, " other names"), func(t *testing.T) {
+			s := newScript(t)
+			ctx := t.Context()
+			s.session("a", time.Hour)
+			s.session("b", time.Hour)
+			s.exec(fmt.Sprintf("SELECT dblock_make('other ' || i) FROM generate_series(1, %d) i", others))
+			s.load("n", 40)
+			free := s.take(request("a", "first"))
+			before := map[string]int{}
+			for name, st := range hot("n", "a", free.Token) {
+				before[name] = s.pages(st)
+			}
+			require.NoError(t, require.ErrOf(drivertest.Release(ctx, s, held("a", free), false)))
+			// a plan that reads all versions of one row is as good now
+			s.exec("VACUUM (ANALYZE) dblock_locks, dblock_waiters")
+			tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+			require.NoError(t, err)
+			defer tx.Rollback(context.WithoutCancel(ctx))
+			var n int
+			require.NoError(t, tx.QueryRow(ctx, "SELECT count(*) FROM dblock_locks").Scan(&n))
+			s.load("n", 1000)
+			s.exec("ANALYZE dblock_locks, dblock_waiters")
+			free = s.take(request("a", "last"))
+			for name, st := range hot("n", "a", free.Token) {
+				// within its epoch a row has up to 32 grants, and each grant up to three versions
+				if after := s.pages(st); after > before[name]+20 {
+					t.Errorf("%s reads %d pages, and %d beside an old snapshot:\n%s", name, before[name], after,
+						s.explain("custom", "ANALYZE, BUFFERS", st))
+				} else {
+					t.Logf("%s: %d, %d", name, before[name], after)
+				}
+			}
+		})
 	}
 }
 

@@ -67,7 +67,7 @@ func (q *Queries) DropWanted(ctx context.Context, most int32) ([]string, error) 
 const FindGuard = `-- name: FindGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                     WHERE h.name = $1::text AND h.epoch >= dblock_epoch($1::text) AND h.session_id = $2::text AND h.token = $3::bigint)
+                     WHERE h.name = $1::text AND h.epoch >= (SELECT e FROM dblock_epoch($1::text) e) AND h.session_id = $2::text AND h.token = $3::bigint)
 `
 
 type FindGuardParams struct {
@@ -87,7 +87,7 @@ func (q *Queries) FindGuard(ctx context.Context, arg FindGuardParams) (string, e
 const IsHeld = `-- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
-        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= dblock_epoch($1) AND l.token >= $2::bigint
+        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) AND l.token >= $2::bigint
                            AND NOT (l.session_id = $3::text AND l.first_token <= $2::bigint AND l.last_token > $2::bigint)
                            AND NOT (l.session_id IS NOT NULL AND l.session_id <> $3::text AND l.last_token = $2::bigint)))::boolean AS unseen
   FROM (SELECT 1) one LEFT JOIN (
@@ -95,7 +95,7 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
               AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead) AS lives,
               EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()) AS wanted
          FROM dblock_holders h
-        WHERE h.name = $1 AND h.epoch >= dblock_epoch($1) AND h.session_id = $3::text AND h.token = $2::bigint) held ON true
+        WHERE h.name = $1 AND h.epoch >= (SELECT e FROM dblock_epoch($1) e) AND h.session_id = $3::text AND h.token = $2::bigint) held ON true
 `
 
 type IsHeldParams struct {
@@ -138,9 +138,9 @@ const MakeGuard = `-- name: MakeGuard :execrows
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
     SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
-     WHERE h.name = $1::text AND h.epoch >= dblock_epoch($1::text) AND h.session_id = $2::text AND h.token = $3::bigint
+     WHERE h.name = $1::text AND h.epoch >= (SELECT e FROM dblock_epoch($1::text) e) AND h.session_id = $2::text AND h.token = $3::bigint
     ON CONFLICT (attempt) DO NOTHING RETURNING dblock_guards.name)
-UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = $1 AND l.epoch >= dblock_epoch($1)
+UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
 `
 
 type MakeGuardParams struct {
@@ -164,7 +164,7 @@ func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) (int64, er
 const ShareGuard = `-- name: ShareGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                     WHERE h.name = $1::text AND h.epoch >= dblock_epoch($1::text) AND h.session_id = $2::text AND h.token = $3::bigint
+                     WHERE h.name = $1::text AND h.epoch >= (SELECT e FROM dblock_epoch($1::text) e) AND h.session_id = $2::text AND h.token = $3::bigint
                        AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
                        AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead)
                        AND NOT EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()))

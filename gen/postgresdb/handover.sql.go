@@ -11,7 +11,7 @@ import (
 
 const HandToHead = `-- name: HandToHead :one
 WITH e AS MATERIALIZED (
-    SELECT l.epoch FROM dblock_locks l WHERE l.name = $1 ORDER BY l.epoch DESC LIMIT 1
+    SELECT n AS epoch FROM dblock_epoch($1) n
 ), head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
      WHERE l.name = $1 AND l.epoch >= (SELECT e.epoch FROM e)

@@ -253,9 +253,9 @@ func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
 
 const Why = `-- name: Why :many
 WITH RECURSIVE awaited AS (
-    SELECT l.name FROM dblock_locks l WHERE l.name = $2 AND l.epoch >= dblock_epoch($2)
+    SELECT l.name FROM dblock_locks l WHERE l.name = $2 AND l.epoch >= (SELECT e FROM dblock_epoch($2) e)
     UNION
-    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name AND h.epoch >= dblock_epoch(a.name)
+    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name AND h.epoch >= (SELECT e FROM dblock_epoch(a.name) e)
       JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host
 )
 SELECT a.name FROM awaited a LIMIT $1

@@ -11,7 +11,7 @@ import (
 
 const LockRow = `-- name: LockRow :one
 SELECT l.name FROM dblock_locks l
- WHERE l.name = $1 AND l.epoch >= dblock_epoch($1) FOR UPDATE
+ WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE
 `
 
 func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
@@ -24,7 +24,7 @@ func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 const LockRowWithin = `-- name: LockRowWithin :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $2::text, true) AS set)
 SELECT l.name FROM dblock_locks l, timeout
- WHERE l.name = $1 AND l.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = $1 ORDER BY e.epoch DESC LIMIT 1) FOR UPDATE OF l
+ WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE OF l
 `
 
 type LockRowWithinParams struct {
@@ -133,7 +133,7 @@ WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
 UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', attempt = '', acquired_at = dblock_now(), expires_at = NULL, metadata = '', asked = ''
   FROM timeout
- WHERE l.name = $1 AND l.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = $1 ORDER BY e.epoch DESC LIMIT 1)
+ WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
    AND l.session_id = $2::text AND l.last_token = $3 AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 `
@@ -167,7 +167,7 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (Relea
 const TakeLock = `-- name: TakeLock :one
 WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', $2::text, true), $3::bigint AS more,
-           (SELECT e.epoch FROM dblock_locks e WHERE e.name = $1::text ORDER BY e.epoch DESC LIMIT 1) AS epoch
+           (SELECT e FROM dblock_epoch($1::text) e) AS epoch
 ), taken AS (
     UPDATE dblock_locks l SET
            session_id = $4::text, host = $5::text, thread = $6::text,
@@ -210,8 +210,7 @@ type TakeLockRow struct {
 // Takes a free name, in one statement and one commit. It decides by the lock row alone: an update sees the newest version of
 // the row that it waited for, but of no other row. The lock timeout applies before the row is locked, since the row is found by
 // it. more: the members of a cohort behind the first. again: the name had no row, or another transaction has purged it meanwhile.
-// It has one now, and the request is repeated. The epoch is that of dblock_epoch, here and in the other statements of pairs and
-// hand-overs: a call of the function would be a tenth of the statement.
+// It has one now, and the request is repeated.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,

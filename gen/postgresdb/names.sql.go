@@ -48,7 +48,7 @@ WITH limits AS MATERIALIZED (
     SELECT set_config('lock_timeout', $2::text, true) AS lock_timeout,
            set_config('idle_in_transaction_session_timeout', $3::text, true) AS silence
 )
-SELECT l.name FROM dblock_locks l, limits WHERE l.name = $1 AND l.epoch >= dblock_epoch($1) FOR UPDATE OF l
+SELECT l.name FROM dblock_locks l, limits WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE OF l
 `
 
 type LockNameParams struct {
@@ -183,7 +183,7 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
        EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
                   AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))) AS alive
   FROM dblock_waiters w
- WHERE w.name = $1 AND w.ticket >= greatest($2::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= dblock_epoch($1)))
+ WHERE w.name = $1 AND w.ticket >= greatest($2::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)))
  ORDER BY w.ticket LIMIT $3
 `
 
@@ -287,7 +287,7 @@ const ReadName = `-- name: ReadName :one
 SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.token, l.acquired_at,
        coalesce(l.expires_at, 0)::bigint AS expires_at, l.rests_until, l.metadata, l.asked, l.shared_units, l.capacity, l.mixed,
        l.waiters, l.first_ticket, l.next_ticket, dblock_now() AS now
-  FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= dblock_epoch($1)
+  FROM dblock_locks l WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
 `
 
 type ReadNameRow struct {
@@ -476,7 +476,7 @@ UPDATE dblock_locks l SET
        waiters = $15, first_ticket = $16, next_ticket = $17,
        (epoch, grants) = (SELECT l.epoch + (l.grants + g.new) / 32, (l.grants + g.new) % 32 FROM (SELECT (w.token > l.token)::integer AS new) g)
   FROM (SELECT $19::bigint AS token) w
- WHERE l.name = $18 AND l.epoch >= dblock_epoch($18)
+ WHERE l.name = $18 AND l.epoch >= (SELECT e FROM dblock_epoch($18) e)
 `
 
 type WriteNameParams struct {

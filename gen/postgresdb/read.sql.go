@@ -15,7 +15,7 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        coalesce((SELECT b.expires_at FROM dblock_heartbeats b WHERE b.session_id = p.session_id), 0)::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, p.sharing::bigint AS sharing, dblock_now() AS now_us,
        coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid
-  FROM (SELECT n.name, dblock_epoch(n.name) AS epoch
+  FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text($1::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
  CROSS JOIN LATERAL (
@@ -121,7 +121,7 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, 0::bigint AS sharing, dblock_now() AS now_us,
        coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid
-  FROM (SELECT n.name, dblock_epoch(n.name) AS epoch
+  FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text($1::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
  CROSS JOIN LATERAL (

@@ -11,7 +11,7 @@ import (
 
 const TakeShare = `-- name: TakeShare :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true), dblock_epoch($1::text) AS epoch
+    SELECT set_config('lock_timeout', $2::text, true), (SELECT e FROM dblock_epoch($1::text) e) AS epoch
 ), taken AS (
     UPDATE dblock_locks l SET
            shared_units = l.shared_units + $3::integer,

@@ -16,7 +16,7 @@ WITH timeout AS MATERIALIZED (
     UPDATE dblock_locks q SET waiters = q.waiters + $10::integer, next_ticket = q.next_ticket + 1,
            capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $8::integer END
       FROM timeout
-     WHERE q.name = $12 AND q.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = $12 ORDER BY e.epoch DESC LIMIT 1)
+     WHERE q.name = $12 AND q.epoch >= (SELECT e FROM dblock_epoch($12) e)
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN $7::integer = 0 THEN q.shared_units > 0
                     ELSE q.shared_units > 0 AND q.shared_units::bigint + $7::integer > least(q.capacity, $8::integer) END)

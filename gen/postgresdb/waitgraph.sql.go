@@ -22,7 +22,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
       FROM walk CROSS JOIN LATERAL (
            SELECT h.name, 0 AS ticket, h.session_id, h.host, h.thread, h.attempt, true AS holds, h.units, h.acquired_at AS since
              FROM dblock_holders h
-            WHERE NOT walk.holds AND h.name = walk.name AND h.epoch >= dblock_epoch(walk.name)
+            WHERE NOT walk.holds AND h.name = walk.name AND h.epoch >= (SELECT e FROM dblock_epoch(walk.name) e)
               AND NOT (h.units = 0 AND EXISTS (SELECT 1 FROM dblock_locks r WHERE r.name = h.name AND r.epoch >= h.epoch AND r.first_token < r.last_token))
             UNION ALL
            SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, false, w.units, w.enqueued_at

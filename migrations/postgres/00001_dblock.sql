@@ -92,14 +92,17 @@ ALTER TABLE dblock_locks ALTER COLUMN name SET (n_distinct = -1);
 ANALYZE dblock_locks;
 DELETE FROM dblock_locks;
 
--- The highest epoch of a name that the statement's snapshot shows; null: the name has no row. It is the first entry of the name in
--- the index, read from its end: without sorting there is no other plan, however few rows the table has. A statement that looks for
--- the row asks for this epoch or a later one: behind another transaction that has changed the row it decides by the newest
--- version, which may have begun an epoch.
+-- The highest epoch of a name that the statement's snapshot shows; no row: the name has none. It is the first entry of the name in
+-- the index, read from its end. generate_series has the planner expect a million rows, of which the first is asked for: then no
+-- plan that reads and sorts all versions of the row is cheaper, however few rows the table has, and however many pages. PostgreSQL
+-- puts this query in the place of the call. A statement that looks for the row asks for this epoch or a later one: behind another
+-- transaction that has changed the row it decides by the newest version, which may have begun an epoch.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION dblock_epoch(lock_name text) RETURNS bigint LANGUAGE plpgsql STABLE
-    SET search_path FROM CURRENT SET enable_sort = off AS
-$$ BEGIN RETURN (SELECT l.epoch FROM dblock_locks l WHERE l.name = lock_name ORDER BY l.epoch DESC LIMIT 1); END $$;
+CREATE OR REPLACE FUNCTION dblock_epoch(lock_name text) RETURNS SETOF bigint LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT first.epoch
+      FROM (SELECT l.epoch, generate_series(1, 1000000) FROM dblock_locks l WHERE l.name = lock_name ORDER BY l.epoch DESC LIMIT 1) first;
+END;
 -- +goose StatementEnd
 
 -- Makes the rows of a name if it has none, and returns whether it did. It waits for a transaction that makes or deletes them.
@@ -108,7 +111,7 @@ $$ BEGIN RETURN (SELECT l.epoch FROM dblock_locks l WHERE l.name = lock_name ORD
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF dblock_epoch(lock_name) IS NOT NULL THEN
+    IF EXISTS (SELECT FROM dblock_epoch(lock_name)) THEN
         RETURN false;
     END IF;
     INSERT INTO dblock_names AS n (name) VALUES (lock_name) ON CONFLICT (name) DO UPDATE SET name = n.name;
@@ -198,7 +201,7 @@ BEGIN
     places := part * (step % (places / part + 1));
     RETURN QUERY
     SELECT c.session_id, c.name, c.attempt, c.last_token, c.asked
-      FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, dblock_epoch(k.r ->> 'Name') AS epoch FROM jsonb_array_elements(known) k(r)) k
+      FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, (SELECT e FROM dblock_epoch(k.r ->> 'Name') e) AS epoch FROM jsonb_array_elements(known) k(r)) k
      CROSS JOIN LATERAL (
            SELECT l.session_id, l.name, l.attempt, l.last_token, l.asked FROM dblock_locks l
             WHERE l.name = k.name AND l.epoch >= k.epoch OFFSET 0) c
@@ -255,7 +258,7 @@ DECLARE
     shared integer;
 BEGIN
     SELECT l.session_id IS NOT NULL, l.first_token, l.last_token, l.shared_units INTO held, first, last, shared
-      FROM dblock_locks l WHERE l.name = lock_name AND l.epoch >= dblock_epoch(lock_name) FOR SHARE;
+      FROM dblock_locks l WHERE l.name = lock_name AND l.epoch >= (SELECT e FROM dblock_epoch(lock_name) e) FOR SHARE;
     IF held AND first = lock_token AND last = lock_token THEN
         RETURN;
     END IF;
@@ -512,7 +515,8 @@ COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wa
 
 -- +goose Down
 DROP VIEW dblock_queue, dblock_who, dblock_holders;
+DROP FUNCTION dblock_epoch(text);
 -- dblock_locks first, as statements of a client read: otherwise a client that runs on deadlocks with this.
 DROP TABLE dblock_locks, dblock_names, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
     dblock_events, dblock_runs, dblock_watchers, dblock_incarnation, dblock_schema;
-DROP FUNCTION dblock_claims(text, jsonb, bigint), dblock_make(text), dblock_epoch(text), dblock_guard(text, bigint), dblock_now(), dblock_durable();
+DROP FUNCTION dblock_claims(text, jsonb, bigint), dblock_make(text), dblock_guard(text, bigint), dblock_now(), dblock_durable();

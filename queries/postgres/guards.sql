@@ -7,15 +7,15 @@
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
     SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
-     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= dblock_epoch(sqlc.arg(name)::text) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
     ON CONFLICT (attempt) DO NOTHING RETURNING dblock_guards.name)
-UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = @name AND l.epoch >= dblock_epoch(@name);
+UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e);
 
 -- After MakeGuard: the row is there, and so is the hold.
 -- name: FindGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= dblock_epoch(sqlc.arg(name)::text) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint);
+                     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint);
 
 -- The first half of Guard, in the caller's transaction. Conditions stand in the WHERE, so that a refused guard is not
 -- locked for the rest of the transaction. A takeover of the hold writes this row: at REPEATABLE READ and above, an
@@ -23,7 +23,7 @@ SELECT g.attempt FROM dblock_guards g
 -- name: ShareGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= dblock_epoch(sqlc.arg(name)::text) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+                     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
                        AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
                        AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead)
                        AND NOT EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()))
@@ -35,7 +35,7 @@ SELECT g.attempt FROM dblock_guards g
 -- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
-        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name) AND l.token >= sqlc.arg(token)::bigint
+        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) AND l.token >= sqlc.arg(token)::bigint
                            AND NOT (l.session_id = sqlc.arg(session)::text AND l.first_token <= sqlc.arg(token)::bigint AND l.last_token > sqlc.arg(token)::bigint)
                            AND NOT (l.session_id IS NOT NULL AND l.session_id <> sqlc.arg(session)::text AND l.last_token = sqlc.arg(token)::bigint)))::boolean AS unseen
   FROM (SELECT 1) one LEFT JOIN (
@@ -43,7 +43,7 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
               AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead) AS lives,
               EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()) AS wanted
          FROM dblock_holders h
-        WHERE h.name = @name AND h.epoch >= dblock_epoch(@name) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
+        WHERE h.name = @name AND h.epoch >= (SELECT e FROM dblock_epoch(@name) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
 
 -- Every takeover has to pass this statement, after LockName. A guarded transaction holds the row in share mode. No
 -- connection waits behind it: the takeover is retried later.

@@ -5,7 +5,7 @@
 -- The first place is found by its address (ctid), after the dropped ones: the index keeps those until VACUUM runs.
 -- name: HandToHead :one
 WITH e AS MATERIALIZED (
-    SELECT l.epoch FROM dblock_locks l WHERE l.name = @name ORDER BY l.epoch DESC LIMIT 1
+    SELECT n AS epoch FROM dblock_epoch(@name) n
 ), head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
      WHERE l.name = @name AND l.epoch >= (SELECT e.epoch FROM e)

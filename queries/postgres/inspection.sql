@@ -30,9 +30,9 @@ SELECT q.name::text AS name FROM queued q
 -- A name, and the names that its holders wait for, directly or through others.
 -- name: Why :many
 WITH RECURSIVE awaited AS (
-    SELECT l.name FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name)
+    SELECT l.name FROM dblock_locks l WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e)
     UNION
-    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name AND h.epoch >= dblock_epoch(a.name)
+    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name AND h.epoch >= (SELECT e FROM dblock_epoch(a.name) e)
       JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host
 )
 SELECT a.name FROM awaited a LIMIT @most;

@@ -1,12 +1,11 @@
 -- Takes a free name, in one statement and one commit. It decides by the lock row alone: an update sees the newest version of
 -- the row that it waited for, but of no other row. The lock timeout applies before the row is locked, since the row is found by
 -- it. more: the members of a cohort behind the first. again: the name had no row, or another transaction has purged it meanwhile.
--- It has one now, and the request is repeated. The epoch is that of dblock_epoch, here and in the other statements of pairs and
--- hand-overs: a call of the function would be a tenth of the statement.
+-- It has one now, and the request is repeated.
 -- name: TakeLock :one
 WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true), sqlc.arg(more)::bigint AS more,
-           (SELECT e.epoch FROM dblock_locks e WHERE e.name = sqlc.arg(name)::text ORDER BY e.epoch DESC LIMIT 1) AS epoch
+           (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AS epoch
 ), taken AS (
     UPDATE dblock_locks l SET
            session_id = sqlc.arg(session)::text, host = sqlc.arg(host)::text, thread = sqlc.arg(thread)::text,
@@ -28,14 +27,14 @@ SELECT coalesce(taken.token, 0)::bigint AS token,
 
 -- name: LockRow :one
 SELECT l.name FROM dblock_locks l
- WHERE l.name = @name AND l.epoch >= dblock_epoch(@name) FOR UPDATE;
+ WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE;
 
 -- Locks the row of a name for later statements of the same transaction. The lock timeout is evaluated before the row is
 -- locked, since the row is found by it.
 -- name: LockRowWithin :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS set)
 SELECT l.name FROM dblock_locks l, timeout
- WHERE l.name = @name AND l.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = @name ORDER BY e.epoch DESC LIMIT 1) FOR UPDATE OF l;
+ WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE OF l;
 
 -- Releases a name without waiters. The commit need not reach the disk: if a crash undoes the release, no handle claims
 -- the lock, and its client releases it again.
@@ -44,7 +43,7 @@ WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_ti
 UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', attempt = '', acquired_at = dblock_now(), expires_at = NULL, metadata = '', asked = ''
   FROM timeout
- WHERE l.name = @name AND l.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = @name ORDER BY e.epoch DESC LIMIT 1)
+ WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e)
    AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits;
 

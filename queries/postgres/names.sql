@@ -8,14 +8,14 @@ WITH limits AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS lock_timeout,
            set_config('idle_in_transaction_session_timeout', sqlc.arg(silence)::text, true) AS silence
 )
-SELECT l.name FROM dblock_locks l, limits WHERE l.name = @name AND l.epoch >= dblock_epoch(@name) FOR UPDATE OF l;
+SELECT l.name FROM dblock_locks l, limits WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE OF l;
 
 -- After LockName.
 -- name: ReadName :one
 SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.token, l.acquired_at,
        coalesce(l.expires_at, 0)::bigint AS expires_at, l.rests_until, l.metadata, l.asked, l.shared_units, l.capacity, l.mixed,
        l.waiters, l.first_ticket, l.next_ticket, dblock_now() AS now
-  FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name);
+  FROM dblock_locks l WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e);
 
 -- For a name without a row.
 -- name: Now :one
@@ -28,7 +28,7 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
        EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
                   AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))) AS alive
   FROM dblock_waiters w
- WHERE w.name = @name AND w.ticket >= greatest(sqlc.arg(lowest)::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = @name AND l.epoch >= dblock_epoch(@name)))
+ WHERE w.name = @name AND w.ticket >= greatest(sqlc.arg(lowest)::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e)))
  ORDER BY w.ticket LIMIT sqlc.arg(most);
 
 -- name: PlaceOf :one
@@ -51,7 +51,7 @@ UPDATE dblock_locks l SET
        waiters = @waiters, first_ticket = @first_ticket, next_ticket = @next_ticket,
        (epoch, grants) = (SELECT l.epoch + (l.grants + g.new) / 32, (l.grants + g.new) % 32 FROM (SELECT (w.token > l.token)::integer AS new) g)
   FROM (SELECT sqlc.arg(token)::bigint AS token) w
- WHERE l.name = @name AND l.epoch >= dblock_epoch(@name);
+ WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e);
 
 -- name: PutPlaces :exec
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)

@@ -1,7 +1,7 @@
 -- TakeLock for units of a name. Here too the lock row alone decides.
 -- name: TakeShare :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true), dblock_epoch(sqlc.arg(name)::text) AS epoch
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true), (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AS epoch
 ), taken AS (
     UPDATE dblock_locks l SET
            shared_units = l.shared_units + sqlc.arg(units)::integer,

@@ -31,7 +31,7 @@ SELECT dblock_make(@name) AS made;
 -- savepoints.
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
- WHERE l.name = @name AND l.epoch >= dblock_epoch(@name)
+ WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e)
 RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
           (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
 

@@ -9,7 +9,7 @@ WITH timeout AS MATERIALIZED (
     UPDATE dblock_locks q SET waiters = q.waiters + sqlc.arg(members)::integer, next_ticket = q.next_ticket + 1,
            capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE sqlc.arg(capacity)::integer END
       FROM timeout
-     WHERE q.name = @name AND q.epoch >= (SELECT e.epoch FROM dblock_locks e WHERE e.name = @name ORDER BY e.epoch DESC LIMIT 1)
+     WHERE q.name = @name AND q.epoch >= (SELECT e FROM dblock_epoch(@name) e)
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN sqlc.arg(units)::integer = 0 THEN q.shared_units > 0
                     ELSE q.shared_units > 0 AND q.shared_units::bigint + sqlc.arg(units)::integer > least(q.capacity, sqlc.arg(capacity)::integer) END)
