@@ -24,12 +24,12 @@ func BenchmarkWaitsOfARingAmong10000(b *testing.B) {
 			if _, err := pool.Exec(b.Context(), fmt.Sprintf(`
 				INSERT INTO dblock_sessions SELECT 's' || i, 'h', i, '', 0 FROM generate_series(0, 99) i;
 				INSERT INTO dblock_heartbeats SELECT id, dblock_now() + 3600000000 FROM dblock_sessions;
-				INSERT INTO dblock_locks (name, token, acquired_at, session_id, host, thread, holds, attempt, waiters)
-				SELECT 'n' || i, 1, 0, 's' || i %% 100, 'h', 'holder' || i, 1, 'h' || i, 10000 / %[1]d FROM generate_series(0, %[1]d - 1) i;
+				INSERT INTO dblock_locks (name, token, acquired_at, session_id, host, thread, attempt, waiters)
+				SELECT 'n' || i, 1, 0, 's' || i %% 100, 'h', 'holder' || i, 'h' || i, 10000 / %[1]d FROM generate_series(0, %[1]d - 1) i;
 				INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity)
 				SELECT 'n' || i %% %[1]d, i, 's' || i %% 100, 'h', 't' || i, 'w' || i, 0, '', 0, 1 + i %% 3, 3 FROM generate_series(0, 9999) i;
-				INSERT INTO dblock_locks (name, token, acquired_at, session_id, host, thread, holds, attempt, waiters)
-				SELECT 'r' || i, 1, 0, 's' || i, 'h', 'ring', 1, 'has' || i, 1 FROM generate_series(0, 4) i;
+				INSERT INTO dblock_locks (name, token, acquired_at, session_id, host, thread, attempt, waiters)
+				SELECT 'r' || i, 1, 0, 's' || i, 'h', 'ring', 'has' || i, 1 FROM generate_series(0, 4) i;
 				INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
 				SELECT 'r' || (i + 1) %% 5, 1, 's' || i, 'h', 'ring', 'ring' || i, 0, '', 0 FROM generate_series(0, 4) i`, names)); err != nil {
 				b.Fatal(err)
