@@ -24,9 +24,11 @@ func TestSqlcReadsTheColumnsThatTheServersGet(t *testing.T) {
 		require.NoError(t, err)
 		text = append(text, file...)
 	}
+	column := regexp.MustCompile(`ALTER TABLE \w+|ADD COLUMN (IF NOT EXISTS )?\w+ +\w+(\(\d+\))?`)
 	columns := func(statements string) (list []string) {
 		for _, statement := range regexp.MustCompile(statements).FindAllString(string(text), -1) {
-			for _, column := range regexp.MustCompile(`ALTER TABLE \w+|ADD COLUMN \w+ +\w+(\(\d+\))?`).FindAllString(statement, -1) {
+			for _, column := range column.FindAllString(statement, -1) {
+				column = strings.ReplaceAll(column, " IF NOT EXISTS", "")
 				list = append(list, strings.Join(strings.Fields(column), " "))
 			}
 		}

@@ -77,7 +77,8 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
 -- give the transaction its snapshot. It is a default, and no generated column: MariaDB's mysqldump writes the values of
 -- generated columns into a dump of MySQL, which MySQL then refuses (3105). The two servers have no ALTER in common that can be
 -- repeated, so the text of the statement depends on the columns that exist. sqlc has TiDB's parser, and reads no strings: for
--- sqlc the same statement stands in a comment of TiDB, which other parsers skip.
+-- sqlc the same statement stands in a comment of TiDB, which other parsers skip. TiDB finds the column there, and reads the end of
+-- the line as a comment: it accepts one statement at a time.
 SET @dblock_ddl = (SELECT IF(COUNT(*) = 0,
        CONCAT('ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''',
               (SELECT s.database_id FROM dblock_schema s), ''''), 'DO 0')
@@ -86,7 +87,8 @@ SET @dblock_ddl = (SELECT IF(COUNT(*) = 0,
 PREPARE dblock_ddl FROM @dblock_ddl;
 EXECUTE dblock_ddl;
 DEALLOCATE PREPARE dblock_ddl;
-/*T! ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''; */ DO 0;
+/*T! ALTER TABLE dblock_locks ADD COLUMN IF NOT EXISTS database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '' # */ DO 0
+;
 
 -- One row per reader or holder of permits. It changes only under the lock of the name's row in dblock_locks, except for
 -- unseen, which is as it is there.
