@@ -22,10 +22,14 @@ func TestBehaviour(t *testing.T) {
 		Name: "MariaDB", Kind: suite.MariaDB, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: suite.MariaDBSettings, ReadOnly: suite.MariaDBReadOnly,
 	})
+	suite.Run(t, suite.Wiring{
+		Name: "TiDB", Kind: suite.TiDB, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
+		Settings: suite.TiDBSettings,
+	})
 }
 
 func TestContracts(t *testing.T) {
-	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB, dbtest.KindTiDB} {
 		t.Run(kind, func(t *testing.T) {
 			contracts.Run(t, kind,
 				func(t testing.TB, db dbtest.Database) driver.Backend { return mysql.New(db.SQL(t)).Backend })

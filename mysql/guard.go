@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
@@ -76,17 +77,53 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSi
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	guard, there, err := find(quiet, t.queries().ShareGuard, look.Attempt)
+	guard, there, err := t.shareGuard(ctx, quiet, look.Attempt)
 	switch here, other := text(guard.Server), text(look.Server); {
 	case err != nil:
-		return ended(quiet, err)
+		return mysqlserver.Interpret(err)
 	case !there || guard.Takeovers > 0:
 		return driver.ErrNotHeld
 	case here != other:
 		return driver.Fail(driver.ErrUnavailable,
 			fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, other))
+	case !t.engine.dialect().writes:
+		return nil
 	}
-	return nil
+	return t.countGuarded(quiet, h, look.Attempt)
+}
+
+// countGuarded writes the row of a guard that the transaction has locked. It returns ErrRetry if
+// the transaction's snapshot is older than the lock.
+func (t inTx) countGuarded(quiet context.Context, h protocol.Held, attempt string) error {
+	counted, err := t.queries().CountGuarded(quiet, attempt)
+	if err = did(counted, err, 1); err == nil {
+		_, err = lookGuard(quiet, t.queries(), h)
+	}
+	if errors.Is(err, driver.ErrNotHeld) {
+		return driver.Fail(driver.ErrRetry, stale("the transaction's snapshot is older than the lock: roll back and "+
+			"begin the transaction again"))
+	}
+	return ended(quiet, err)
+}
+
+// shareGuard share-locks a guard's row. It waits in turns where it can only lock the row for
+// itself: another guarded transaction of the hold may have it for long.
+func (t inTx) shareGuard(
+	ctx, quiet context.Context, attempt string,
+) (guard mysqldb.ShareGuardRow, there bool, err error) {
+	q := t.queries()
+	if t.engine.dialect().writes {
+		q = mysqldb.New(inTurn{preparedTx{t.engine.prepared, t.tx}, transaction.Turn})
+	}
+	for {
+		guard, there, err = find(quiet, q.ShareGuard, attempt)
+		switch {
+		case !transaction.IsTurnOver(err):
+			return guard, there, transaction.Ended(quiet, quiet, err)
+		case ctx.Err() != nil:
+			return guard, false, driver.Join(ctx.Err(), err)
+		}
+	}
 }
 
 // lookGuard reads a hold outside the caller's transaction. It returns ErrNotHeld if the hold has
@@ -94,9 +131,11 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSi
 func (t inTx) lookGuard(
 	ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn,
 ) (look mysqldb.LookGuardRow, err error) {
-	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		look, err = lookGuard(ctx, up.(upkeep).q, h)
-		return err
+	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
+		return up.(upkeep).lone(ctx, func(q *mysqldb.Queries) (err error) {
+			look, err = lookGuard(ctx, q, h)
+			return err
+		})
 	})
 	return look, err
 }
@@ -122,7 +161,10 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h protocol.Held) (look m
 // takeover from a living holder needs that: a dead holder, or one past its fixed lease, begins no
 // guard. Errors are ignored, since the next attempt of the takeover announces itself again.
 func (e *engine) announce(ctx context.Context, attempt string) {
-	_, _ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
+	_ = e.lone(ctx, func(q *mysqldb.Queries) error {
+		_, err := q.WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
+		return err
+	})
 }
 
 // DropGuards deletes idle guards. The rows stay locked for the whole transaction: no client guards
@@ -134,9 +176,11 @@ func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 		if err != nil {
 			return nil, err
 		}
-		for some := range chunks(idle) {
-			locked, err := q.LockGuards(ctx, some)
-			if err != nil {
+		for some := range slices.Chunk(idle, e.dialect().skips) {
+			locked, err := q.LockGuards(ctx, pad(some))
+			if err = busy(err); errors.Is(err, driver.ErrBusy) {
+				continue
+			} else if err != nil {
 				return nil, err
 			}
 			for _, attempt := range locked {
@@ -151,11 +195,15 @@ func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	wanted, err := e.queries().WantedNoMore(ctx, int32(limit))
-	for _, attempt := range wanted {
-		if err == nil {
-			_, err = e.queries().DropWanted(ctx, attempt)
+	var wanted []string
+	err = e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		wanted, err = q.WantedNoMore(ctx, int32(limit))
+		for _, attempt := range wanted {
+			if err == nil {
+				_, err = q.DropWanted(ctx, attempt)
+			}
 		}
-	}
-	return max(deleted, len(wanted)), mysqlserver.Interpret(err)
+		return err
+	})
+	return max(deleted, len(wanted)), err
 }

@@ -74,6 +74,8 @@ func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
-	_, err := e.queries().Unwatch(ctx, mysqldb.UnwatchParams{Name: name, Watch: watch})
-	return mysqlserver.Interpret(err)
+	return e.lone(ctx, func(q *mysqldb.Queries) error {
+		_, err := q.Unwatch(ctx, mysqldb.UnwatchParams{Name: name, Watch: watch})
+		return err
+	})
 }

@@ -42,7 +42,10 @@ const (
 // the server a moment passes between the two steps, which is safe. A server does not reuse an id
 // while it is up, and a listener's connection never returns to its pool, so the id of a listener
 // never names any other connection.
-func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
+func (e *engine) wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
+	if e.dialect().deaf != nil {
+		return
+	}
 	woken := make(map[string]bool, len(sessions))
 	for _, session := range sessions {
 		if woken[session] {
@@ -60,6 +63,9 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 // sleep lock that the heartbeats' connection holds.
 func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e := u.of
+	if d := e.dialect(); d.deaf != nil {
+		return d.deaf
+	}
 	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
 	}
@@ -166,7 +172,7 @@ func (l *listener) open(ctx context.Context) error {
 	if err := l.engine.wakes(); err != nil {
 		return err
 	}
-	if l.engine.info.Load().mariaDB && l.sleepLock == "" {
+	if l.engine.dialect().sleepsAtLock && l.sleepLock == "" {
 		return driver.Fail(driver.ErrUnavailable,
 			errors.New("the connection of the heartbeats got no named lock, beside which a listener waits on MariaDB"))
 	}

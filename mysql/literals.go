@@ -62,7 +62,7 @@ func (p *prepared) introducer(text string) string {
 
 // examine calls the function examine, and remembers the character set of the connections.
 func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
-	charset, err := examine(ctx, on)
+	charset, err := examine(ctx, on, e.dialect())
 	if err == nil {
 		e.prepared.charset.Store(charset)
 	}

@@ -11,11 +11,13 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // lockRow locks a name's row. If the row is missing it locks nothing, at READ COMMITTED. It retries
 // a locked row for rowTimeout, enough for any transaction of dblock, and then fails with ErrBusy.
-// Without wait it retries for a fifth of that, enough for most of them.
+// Without wait it retries for a fifth of that, enough for most of them. Where many transactions
+// that retry would starve each other, the server has them wait in its order.
 func (e *engine) lockRow(
 	ctx context.Context, q *mysqldb.Queries, name string, wait bool,
 ) (mysqldb.LockRowRow, bool, error) {
@@ -26,11 +28,22 @@ func (e *engine) lockRow(
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		row, err := q.LockRow(ctx, name)
-		if there, err := found(err); there || err != nil {
-			return row, there, err
-		}
-		if there, err := q.RowExists(ctx, name); !there || err != nil {
-			return row, false, err
+		switch refused := mysqlserver.Number(err) == mysqlserver.LockNoWait; {
+		case refused && wait:
+			row, err := q.LockRowInTurn(ctx, name)
+			if transaction.IsTurnOver(err) {
+				err = driver.Fail(driver.ErrBusy, fmt.Errorf("the row of %q is locked: %w", name, err))
+			}
+			there, err := found(err)
+			return mysqldb.LockRowRow(row), there, err
+		case !refused:
+			if there, err := found(err); there || err != nil {
+				return row, there, err
+			}
+			// the row may have been skipped
+			if there, err := q.RowExists(ctx, name); !there || err != nil {
+				return row, false, err
+			}
 		}
 		if e.obstructed != nil {
 			e.obstructed()

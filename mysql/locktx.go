@@ -26,6 +26,8 @@ var (
 	errTaken = driver.Fail(driver.ErrRetry,
 		errors.New("another client took the lock in the same moment, and cannot release it before this "+
 			"transaction ends: roll back"))
+	errOld = driver.Fail(driver.ErrRetry, stale("another client had the lock after the transaction's snapshot was "+
+		"made: roll back and begin the transaction again, or begin it at READ COMMITTED"))
 	errRests = driver.Fail(driver.ErrRetry,
 		errors.New("the lock was just released and MinHold has not elapsed: roll back"))
 )
@@ -69,7 +71,38 @@ func (t inTx) Lock(
 			return driver.State{}, false, errRests
 		}
 	}
+	if t.engine.dialect().writes {
+		quiet, cancel := transaction.Lenient(ctx)
+		defer cancel()
+		if err := t.leaveTrace(quiet, name, row); err != nil {
+			return driver.State{}, false, err
+		}
+	}
 	return driver.State{Database: row.DatabaseID}, true, nil
+}
+
+// leaveTrace writes a row that the transaction has locked. It returns errOld if another holder had
+// the lock after the transaction's snapshot was made, which then lacks the work of that holder.
+func (t inTx) leaveTrace(quiet context.Context, name string, row mysqldb.AwaitRowRow) error {
+	// first, since a transaction sees its own writes in place of its snapshot
+	was, there, err := find(quiet, t.queries().SnapshotRow, any(transaction.Hex(name)))
+	if err != nil {
+		return ended(quiet, err)
+	}
+	ticket, err := t.queries().LeaveTrace(quiet, transaction.Hex(name))
+	if err == nil && ticket == 0 {
+		err = transaction.ErrUnproven
+	}
+	switch {
+	case err != nil:
+		return ended(quiet, err)
+	case there && (was.SessionID != row.SessionID || was.SharedUnits > 0 || was.Token != row.Token ||
+		was.NextTicket != ticket):
+		return errOld
+	case !there && (ticket > 1 || row.LastToken > 0): // the row is new, and was used
+		return errOld
+	}
+	return nil
 }
 
 // plainTx is a transaction of any pool.
@@ -110,8 +143,13 @@ func (e *engine) open(
 ) (driver.State, bool, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		row, err := up.q.FindRow(ctx, mysqldb.FindRowParams{Name: name, Enough: enough.Microseconds()})
-		there, err := found(err)
+		var row mysqldb.FindRowRow
+		var there bool
+		err := up.lone(ctx, func(q *mysqldb.Queries) (err error) {
+			row, err = q.FindRow(ctx, mysqldb.FindRowParams{Name: name, Enough: enough.Microseconds()})
+			there, err = found(err)
+			return err
+		})
 		switch {
 		case err != nil:
 			return driver.State{}, false, err
@@ -121,7 +159,11 @@ func (e *engine) open(
 			}
 			continue
 		case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters) || row.Rests != 0 && row.SessionID == "":
-			states, err := read(ctx, up.q, "", []string{name}, 0)
+			var states []driver.State
+			err := up.lone(ctx, func(q *mysqldb.Queries) (err error) {
+				states, err = read(ctx, q, "", []string{name}, 0)
+				return err
+			})
 			if err != nil || len(states) > 0 {
 				return append(states, driver.State{})[0], false, err
 			}
@@ -129,8 +171,8 @@ func (e *engine) open(
 		case row.Kept != 0 || row.SessionID != "":
 			return driver.State{}, true, nil
 		}
-		kept, err := up.q.KeepRow(ctx, mysqldb.KeepRowParams{Name: name, Keep: keepRow.Microseconds()})
-		if err != nil || kept > 0 || time.Since(began) > e.rowTimeout {
+		kept, err := up.keepRow(ctx, name)
+		if err != nil || kept || time.Since(began) > e.rowTimeout {
 			return driver.State{}, err == nil, err
 		}
 		if e.obstructed != nil {
@@ -142,13 +184,36 @@ func (e *engine) open(
 	}
 }
 
+// keepRow protects the row of a free name from a purge, and reports whether it did. Where KeepRow
+// waits for a locked row, keepRow locks it first.
+func (u upkeep) keepRow(ctx context.Context, name string) (kept bool, err error) {
+	err = u.lone(ctx, func(q *mysqldb.Queries) error {
+		if u.of.dialect().plain {
+			_, err := q.LockRow(ctx, name)
+			if there, err := granted(err); err != nil || !there {
+				return err
+			}
+		}
+		n, err := q.KeepRow(ctx, mysqldb.KeepRowParams{Name: name, Keep: keepRow.Microseconds()})
+		kept = n > 0
+		return err
+	})
+	if errors.Is(err, driver.ErrBusy) {
+		err = nil
+	}
+	return kept && err == nil, err
+}
+
 // makeRow makes a name's row. If another client makes the same row at this moment, makeRow returns
 // nil and its caller reads again. That row may be locked, and the insert waits for it for at most a
 // second at a time. MariaDB with innodb_snapshot_isolation refuses a row that the snapshot does not
 // have, also at READ COMMITTED.
 func (u upkeep) makeRow(ctx context.Context, name string) error {
-	_, err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
-	if errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
+	err := u.lone(ctx, func(q *mysqldb.Queries) error {
+		_, err := q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
+		return err
+	})
+	if errors.Is(err, driver.ErrRetry) {
 		return nil
 	}
 	return err
@@ -163,7 +228,7 @@ func (t inTx) lock(ctx context.Context, name string, wait bool) (mysqldb.AwaitRo
 	defer cancel()
 	limit := transaction.Turn
 	// On a server that rolls back on a timeout, a refused NOWAIT would end the transaction.
-	if info := t.engine.info.Load(); !wait && info.undoes && info.mariaDB {
+	if !wait && t.engine.info.Load().undoes && t.engine.dialect().timesOut {
 		limit = t.engine.rowTimeout
 	} else if !wait {
 		row, err := t.queries().LockRowNow(quiet, transaction.Hex(name))

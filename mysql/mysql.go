@@ -1,4 +1,5 @@
-// Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer and MariaDB 10.6 or newer.
+// Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer, MariaDB 10.6 or newer, and
+// TiDB. An engine chooses the dialect when it meets its server (dialect.go).
 //
 // Taking a free lock is one UPDATE that decides by the lock's row alone, after an INSERT if the
 // name has no row. Releasing a lock without waiters is another. A third hands a lock over to a
@@ -17,8 +18,11 @@
 // therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN). Otherwise a
 // waiter notices its grant only when its listener next looks, within seconds.
 //
+// On TiDB everything goes the general way, in transactions of dblock's own connections, and waiters
+// poll: a name that changes is read every 5 to 100 ms (docs/tidb.md).
+//
 // Named makes a client of the server's own named locks, GET_LOCK, which need no tables
-// (internal/named).
+// (internal/named). It is ErrConfig on TiDB.
 package mysql
 
 import (
@@ -98,8 +102,8 @@ func Database(name string) Option {
 }
 
 // AnyServer accepts every server. Without AnyServer, the first lock is ErrConfig on servers that
-// speak MySQL's protocol but do not have InnoDB's locks: TiDB, OceanBase, Vitess and PlanetScale.
-// dblock is not tested on these. Default: not accepted.
+// speak MySQL's protocol but do not have its locks: OceanBase, Vitess and PlanetScale, on which
+// dblock is not tested. Default: not accepted.
 func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 const (
@@ -152,8 +156,21 @@ func (e *engine) Validate() error {
 }
 
 // queries runs statements one by one on any connection, each in its own transaction at the
-// application's isolation level.
+// application's isolation level. They are the same on all servers, or MUST be called after meet, on
+// a server whose dialect is not plain.
 func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
+
+// lone runs a statement, or several that do not rely on each other. Where a statement needs a
+// transaction around it, lone begins one.
+func (e *engine) lone(ctx context.Context, work func(q *mysqldb.Queries) error) error {
+	if err := e.meet(ctx, e.db); err != nil {
+		return mysqlserver.Interpret(err)
+	}
+	if e.dialect().plain {
+		return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
+	}
+	return mysqlserver.Interpret(work(e.queries()))
+}
 
 // transact runs work as one transaction at READ COMMITTED and commits it. Then it wakes the
 // listeners of the sessions that work returns, on the same connection, since the pool may have no
@@ -167,7 +184,11 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 	if e.side.Attended() {
 		return e.transactApart(ctx, work)
 	}
-	if err := e.prepared.catchUp(ctx); err != nil {
+	err := e.meet(ctx, e.db)
+	if err == nil {
+		err = e.prepared.catchUp(ctx)
+	}
+	if err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	conn, err := e.db.Conn(ctx)
@@ -185,7 +206,7 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 	}
 	defer conn.Close()
 	if err == nil {
-		wakeUp(ctx, conn, wake)
+		e.wakeUp(ctx, conn, wake)
 	}
 	return mysqlserver.Interpret(err)
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -14,20 +13,16 @@ import (
 	"github.com/dblock-go/dblock/internal/tables"
 )
 
-// clock is the view of the time in statements. now is its definition.
-const (
-	clock = "(SELECT c.now_us FROM dblock_clock c)"
-	now   = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
-)
+// clock is the view of the time in statements.
+const clock = "(SELECT c.now_us FROM dblock_clock c)"
 
-// spelled returns a statement with the definition of the clock in place of its view, and with the
-// database of the tables. The servers make a temporary table wherever a statement names the view,
-// and sqlc does not know UTC_TIMESTAMP(6).
+// spelled returns a statement for the server, with the database of the tables.
 func (p *prepared) spelled(text string) string {
-	if !p.byView {
-		text = strings.ReplaceAll(text, clock, now)
+	d := p.dialect.Load()
+	if d == nil { // the statement is the same on all servers
+		d = inMySQL
 	}
-	return p.in.MySQL(text)
+	return p.in.MySQL(d.spell(text, p.byView))
 }
 
 // prepared runs statements that it prepares once. An unprepared statement with parameters takes two
@@ -38,7 +33,8 @@ func (p *prepared) spelled(text string) string {
 // text: see literal.
 type prepared struct {
 	on      mysqldb.DBTX
-	charset *atomic.Value // string: the character set of the pool's connections, once known
+	charset *atomic.Value            // string: the character set of the pool's connections, once known
+	dialect *atomic.Pointer[dialect] // nil: the engine has not met the server
 	*statements
 	in     *tables.In // the location of the tables; nil: the default database
 	byView bool       // statements keep naming the view, whose clock a test moves
@@ -58,14 +54,16 @@ func newStatements() *statements {
 }
 
 func preparedOn(db *sql.DB) *prepared {
-	p := &prepared{on: db, charset: new(atomic.Value), statements: newStatements()}
+	p := &prepared{on: db, charset: new(atomic.Value), dialect: new(atomic.Pointer[dialect]),
+		statements: newStatements()}
 	runtime.AddCleanup(p, func(s *statements) { go s.close() }, p.statements)
 	return p
 }
 
 // onConn needs no cleanup: the statements end with the connection.
 func (p *prepared) onConn(conn *sql.Conn) *prepared {
-	return &prepared{on: conn, charset: p.charset, statements: newStatements(), in: p.in, byView: p.byView}
+	return &prepared{on: conn, charset: p.charset, dialect: p.dialect, statements: newStatements(), in: p.in,
+		byView: p.byView}
 }
 
 func (s *statements) close() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/dblock-go/dblock/internal/transaction"
 )
@@ -33,17 +34,18 @@ func did(rows int64, err error, want int) error {
 	return err
 }
 
-// whole returns a list without its last row, which the statement adds as an end mark. A list
-// without that row was cut short, and must not decide anything.
+// whole returns a list without its end mark, a row that the statement adds: the last one, except on
+// TiDB, which runs the parts of a UNION side by side. A list without that row was cut short, and
+// must not decide anything.
 func whole[T any](rows []T, err error, ends func(T) bool) ([]T, error) {
-	last := len(rows) - 1
-	if err == nil && (last < 0 || !ends(rows[last])) {
+	mark := slices.IndexFunc(rows, ends)
+	if err == nil && mark < 0 {
 		err = transaction.ErrUnproven
 	}
 	if err != nil {
 		return nil, err
 	}
-	return rows[:last], nil
+	return slices.Delete(rows, mark, mark+1), nil
 }
 
 // find reads a row. It reads twice before it reports that there is none.

@@ -100,7 +100,7 @@ func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) 
 		}
 	}
 	if e.reads.Load() == committed {
-		return work(e.queries())
+		return e.lone(ctx, work)
 	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
 }

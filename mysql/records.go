@@ -73,15 +73,20 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64,
 }
 
 func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
-	events, err := e.queries().OldEvents(ctx, mysqldb.OldEventsParams{Keep: keep.Microseconds(), Limit: count(limit)})
-	if err != nil {
-		return 0, mysqlserver.Interpret(err)
-	}
-	runs, err := e.queries().OldRuns(ctx, mysqldb.OldRunsParams{Keep: keep.Microseconds(), Limit: count(limit)})
+	var events []int64
+	var runs []mysqldb.OldRunsRow
+	err = e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		events, err = q.OldEvents(ctx, mysqldb.OldEventsParams{Keep: keep.Microseconds(), Limit: count(limit)})
+		if err == nil {
+			runs, err = q.OldRuns(ctx, mysqldb.OldRunsParams{Keep: keep.Microseconds(), Limit: count(limit)})
+		}
+		return err
+	})
 	if err != nil || len(events)+len(runs) == 0 {
-		return 0, mysqlserver.Interpret(err)
+		return 0, err
 	}
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		deleted = 0
 		for _, id := range events {
 			n, err := q.DropEvent(ctx, id)
 			if err != nil {

@@ -7,12 +7,19 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Run implements driver.Names.
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if len(ops) != 1 {
+		if err := e.meet(ctx, e.db); err != nil {
+			return nil, mysqlserver.Interpret(err)
+		}
+		if e.dialect().plain {
+			return e.together(ctx, ops)
+		}
 		return e.batch(ctx, ops)
 	}
 	result, done, err := e.short(ctx, ops[0])
@@ -31,24 +38,8 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.Result, err error) {
 	var refused string // the attempt whose guard refused the op
 	err = e.transactAtWith(ctx, op.On(), func(db mysqldb.DBTX) (wake []string, err error) {
-		q := mysqldb.New(db)
-		row, there, err := e.obtainRow(ctx, q, op, false)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			src := &source{ctx: ctx, engine: e, q: q, name: op.On(), refused: &refused}
-			n := protocol.Open(rowOf(op.On(), row), row.NowUs, src)
-			if result, err = op.Run(n); err != nil || !there && !n.Changed() {
-				return nil, err
-			}
-			if there {
-				return write(ctx, q, n, op.By(), row)
-			}
-			if row, there, err = e.obtainRow(ctx, q, op, true); err != nil {
-				return nil, err
-			}
-		}
+		result, wake, err = e.apply(ctx, mysqldb.New(db), op, &refused)
+		return wake, err
 	})
 	if err != nil {
 		if refused != "" && errors.Is(err, driver.ErrGuarded) {
@@ -57,6 +48,53 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.R
 		return protocol.Result{}, err
 	}
 	return result, nil
+}
+
+// apply is the part of general inside the transaction. If a guard refuses the op, refused becomes
+// the guard's attempt.
+func (e *engine) apply(
+	ctx context.Context, q *mysqldb.Queries, op protocol.Op, refused *string,
+) (result protocol.Result, wake []string, err error) {
+	row, there, err := e.obtainRow(ctx, q, op, false)
+	if err != nil {
+		return result, nil, err
+	}
+	for {
+		src := &source{ctx: ctx, engine: e, q: q, name: op.On(), refused: refused}
+		n := protocol.Open(rowOf(op.On(), row), row.NowUs, src)
+		if result, err = op.Run(n); err != nil || !there && !n.Changed() {
+			return result, nil, err
+		}
+		if there {
+			wake, err = write(ctx, q, n, op.By(), row)
+			return result, wake, err
+		}
+		if row, there, err = e.obtainRow(ctx, q, op, true); err != nil {
+			return result, nil, err
+		}
+	}
+}
+
+// together runs several ops in one transaction, one after the other. A row that is locked is left
+// out: ErrBusy comes before the op has written anything.
+func (e *engine) together(ctx context.Context, ops []protocol.Op) (results []protocol.Result, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) (wake []string, err error) {
+		results = make([]protocol.Result, len(ops))
+		for i, op := range protocol.Together(ops) {
+			result, woken, err := e.apply(ctx, q, op, new(string))
+			if errors.Is(err, driver.ErrBusy) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			results[i], wake = result, append(wake, woken...)
+		}
+		return wake, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
 }
 
 // obtainRow locks the row of a name, and first makes it if make is true. A missing row is returned

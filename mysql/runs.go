@@ -21,7 +21,13 @@ type runTables struct {
 	e   *engine
 }
 
-func (t runTables) Clock() (int64, error) { return t.e.queries().Clock(t.ctx) }
+func (t runTables) Clock() (now int64, err error) {
+	err = t.e.lone(t.ctx, func(q *mysqldb.Queries) (err error) {
+		now, err = q.Clock(t.ctx)
+		return err
+	})
+	return now, err
+}
 
 func (t runTables) About(a slots.About) (runs []slots.Row, err error) {
 	err = t.e.read(t.ctx, func(q *mysqldb.Queries) error {
@@ -59,11 +65,15 @@ func (t runTables) Claim(r slots.Row, over int64) (bool, error) {
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	for range 2 { // the first statement may have been cut short
-		ended, err := e.queries().EndRun(ctx, mysqldb.EndRunParams{
-			Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
+		var ended int64
+		err := e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+			ended, err = q.EndRun(ctx, mysqldb.EndRunParams{
+				Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
+			})
+			return err
 		})
 		if err != nil || ended != 0 {
-			return mysqlserver.Interpret(err)
+			return err
 		}
 	}
 	return driver.ErrNotHeld

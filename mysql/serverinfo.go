@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
@@ -18,12 +17,11 @@ type serverInfo struct {
 	undoes bool
 	// writers describes a server of which several nodes write; "" for all others.
 	writers string
-	mariaDB bool
 }
 
 // askServer reads the properties of a server.
 func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
-	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"version", "innodb_rollback_on_timeout"},
+	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"innodb_rollback_on_timeout"},
 		mysqlserver.WriterVariables...))
 	if err != nil {
 		return nil, err
@@ -31,7 +29,6 @@ func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 	return &serverInfo{
 		undoes:  mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]),
 		writers: mysqlserver.SeveralWriters(variables),
-		mariaDB: strings.Contains(variables["version"], "MariaDB"),
 	}, nil
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -38,26 +37,13 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	return is, mysqlserver.Interpret(err)
 }
 
-// known refuses a server on which locks would not exclude. It runs before all other statements,
-// which such a server may not answer.
-func (e *engine) known(ctx context.Context) error {
-	if e.anyServer {
-		return nil
-	}
-	var version string
-	if err := e.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return err
-	}
-	return foreign.Refuse(version)
-}
-
 // OpenSession first examines a connection: settings that would make a grant worthless are refused
 // before the first grant.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
 	}
-	if err := e.known(ctx); err != nil {
+	if err := e.meet(ctx, e.db); err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	conn, err := e.db.Conn(ctx)
@@ -74,7 +60,8 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 		}); err != nil {
 			return nil, err
 		}
-		return nil, q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
+		ttl := s.TTL + e.dialect().step
+		return nil, q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: ttl.Microseconds()})
 	})
 }
 
@@ -161,8 +148,12 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 }
 
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
-	expired, err := e.queries().Expired(ctx, int32(limit))
-	return expired, mysqlserver.Interpret(err)
+	var expired []string
+	err := e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		expired, err = q.Expired(ctx, int32(limit))
+		return err
+	})
+	return expired, err
 }
 
 func (e *engine) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
@@ -191,18 +182,27 @@ func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) 
 
 // upTo returns up to limit claims of a list that has one more row than the limit, or an end mark.
 func upTo(limit int, list []driver.Claim, err error) ([]driver.Claim, error) {
+	mark := func(c driver.Claim) bool { return c.Name == "" }
 	if len(list) <= limit {
-		list, err = whole(list, err, func(c driver.Claim) bool { return c.Name == "" })
+		list, err = whole(list, err, mark)
+	} else {
+		list = slices.DeleteFunc(list, mark)
 	}
 	return list[:min(limit, len(list))], mysqlserver.Interpret(err)
 }
 
 func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
-	rows, err := e.queries().Overdue(ctx, int32(limit))
+	var rows []mysqldb.OverdueRow
+	var shares []mysqldb.OverdueSharesRow
+	err := e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		if rows, err = q.Overdue(ctx, int32(limit)); err == nil {
+			shares, err = q.OverdueShares(ctx, int32(limit))
+		}
+		return err
+	})
 	if err != nil {
-		return nil, mysqlserver.Interpret(err)
+		return nil, err
 	}
-	shares, err := e.queries().OverdueShares(ctx, int32(limit))
 	states := make([]driver.State, 0, len(rows)+len(shares))
 	for _, row := range rows {
 		states = append(states, driver.State{Name: row.Name, Holder: protocol.Holder{
@@ -214,12 +214,16 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 			Session: row.SessionID, Units: int(row.Units), Grant: protocol.Grant{Token: row.Token, Lease: -1},
 		}})
 	}
-	return states[:min(limit, len(states))], mysqlserver.Interpret(err)
+	return states[:min(limit, len(states))], nil
 }
 
 func (e *engine) Miscounted(ctx context.Context, after, upto string, limit int) ([]string, error) {
-	names, err := e.queries().Miscounted(ctx, mysqldb.MiscountedParams{After: after, Upto: upto, Limit: count(limit)})
-	return names, mysqlserver.Interpret(err)
+	var names []string
+	err := e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		names, err = q.Miscounted(ctx, mysqldb.MiscountedParams{After: after, Upto: upto, Limit: count(limit)})
+		return err
+	})
+	return names, err
 }
 
 // purged is the number of rows that one transaction deletes, each in a round trip during which all
@@ -229,10 +233,14 @@ const purged = 8
 func (e *engine) Purge(
 	ctx context.Context, idle time.Duration, after string, limit int,
 ) (deleted int, next string, err error) {
-	page, err := e.queries().PurgePage(ctx, mysqldb.PurgePageParams{Idle: idle.Microseconds(), After: after,
-		Limit: int32(limit)})
+	var page []mysqldb.PurgePageRow
+	err = e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		page, err = q.PurgePage(ctx, mysqldb.PurgePageParams{Idle: idle.Microseconds(), After: after,
+			Limit: int32(limit)})
+		return err
+	})
 	if err != nil {
-		return 0, "", mysqlserver.Interpret(err)
+		return 0, "", err
 	}
 	var names []string
 	for _, row := range page {
@@ -240,7 +248,7 @@ func (e *engine) Purge(
 			names = append(names, row.Name)
 		}
 	}
-	for some := range slices.Chunk(names, purged) {
+	for some := range slices.Chunk(names, min(purged, e.dialect().skips)) {
 		err := e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 			locked, err := q.LockIdle(ctx, mysqldb.LockIdleParams{Names: pad(some), Idle: idle.Microseconds()})
 			for _, name := range locked {
@@ -251,6 +259,9 @@ func (e *engine) Purge(
 			some = locked
 			return nil, err
 		})
+		if errors.Is(err, driver.ErrBusy) {
+			continue
+		}
 		if err != nil {
 			return deleted, "", err
 		}
@@ -263,9 +274,13 @@ func (e *engine) Purge(
 }
 
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
-	ids, err := e.queries().Forgettable(ctx, mysqldb.ForgettableParams{Idle: idle.Microseconds(), Limit: int32(limit)})
+	var ids []string
+	err := e.lone(ctx, func(q *mysqldb.Queries) (err error) {
+		ids, err = q.Forgettable(ctx, mysqldb.ForgettableParams{Idle: idle.Microseconds(), Limit: int32(limit)})
+		return err
+	})
 	if err != nil {
-		return 0, mysqlserver.Interpret(err)
+		return 0, err
 	}
 	forgotten := 0
 	for _, id := range ids {

@@ -40,13 +40,13 @@ type querier interface {
 // those of the pool: from its DSN, from init_connect, or from the server. Settings that the
 // application changes on a single borrowed connection are not seen here. examine returns the
 // character set.
-func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
+func examine(ctx context.Context, on *sql.Conn, d *dialect) (charset string, err error) {
 	var autocommit, logged bool
 	var completion, mode, client, connection, results string
 	var limit uint64
 	var now, later string // of two statements, in microseconds
-	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &logged, &completion, &mode, &limit, &client,
-		&connection, &results, &now); err != nil {
+	if err := on.QueryRowContext(ctx, d.spell(settings, true)).Scan(&autocommit, &logged, &completion, &mode, &limit,
+		&client, &connection, &results, &now); err != nil {
 		return "", err
 	}
 	if err := on.QueryRowContext(ctx, "SELECT @@timestamp").Scan(&later); err != nil {
@@ -80,7 +80,35 @@ func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 		return refuse("character_set_client = %s and character_set_results = %s: owners would not be recognised: "+
 			"set them by charset in the DSN or SET NAMES, both to one", client, results)
 	}
+	values, err := valuesOf(ctx, on, d.settings)
+	if err != nil {
+		return "", err
+	}
+	for i, s := range d.settings {
+		if !strings.EqualFold(values[i], s.want) {
+			return refuse("%s = %q, with which %s: leave it at %q", strings.TrimPrefix(s.variable, "@@"), values[i],
+				s.so, s.want)
+		}
+	}
 	return client, nil
+}
+
+// valuesOf reads settings in one statement.
+func valuesOf(ctx context.Context, on *sql.Conn, settings []setting) ([]string, error) {
+	if len(settings) == 0 {
+		return nil, nil
+	}
+	values, into, names := make([]string, len(settings)), make([]any, len(settings)), make([]string, len(settings))
+	for i, s := range settings {
+		into[i], names[i] = &values[i], s.variable
+	}
+	return values, on.QueryRowContext(ctx, "SELECT "+strings.Join(names, ", ")).Scan(into...)
+}
+
+// setting is a variable of a connection without which no lock can be kept.
+type setting struct {
+	variable, want string
+	so             string // the consequence of any other value
 }
 
 // plainJSON writes a JSON text in ASCII, which every character set has, so that metadata does not

@@ -17,6 +17,9 @@ import (
 // while general retries at random. They need a connection on which such a wait is bounded: one of
 // an attended side pool.
 func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
+	if err := e.meet(ctx, e.db); err != nil || e.dialect().plain {
+		return result, false, mysqlserver.Interpret(err)
+	}
 	switch op := op.(type) {
 	case protocol.Take: // 1, general 4; for a name without a row 5, general 8
 		if op.Units > 0 || op.Members > 1 { // such a request needs more than the name's row
@@ -71,7 +74,7 @@ func free(row protocol.Row) bool { return row.Waiters == 0 && row.Fits(0, 0) }
 func (e *engine) takeFree(ctx context.Context, r protocol.Request) (protocol.Result, error) {
 	var token int64
 	var err error
-	if f := e.info.Load(); f != nil && f.mariaDB {
+	if e.dialect().takesRow {
 		token, err = mysqldb.New(nowait{e.prepared}).TakeRow(ctx, mysqldb.TakeRowParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 			Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),

@@ -75,12 +75,12 @@ func ended(quiet context.Context, err error) error {
 	return mysqlserver.Interpret(transaction.Ended(quiet, quiet, err))
 }
 
-// seize is Seize of an existing guard in the caller's transaction. If MariaDB would roll back the
+// seize is Seize of an existing guard in the caller's transaction. If a server would roll back the
 // whole transaction for NOWAIT, seize skips a locked row instead, which still locks the gap after
 // it.
 func (t inTx) seize(ctx context.Context, q *mysqldb.Queries, attempt string) error {
 	s := &source{ctx: ctx, q: q}
-	if info := t.engine.info.Load(); !info.undoes || !info.mariaDB {
+	if !t.engine.info.Load().undoes || !t.engine.dialect().timesOut {
 		return s.Seize(attempt, false)
 	}
 	_, err := q.SkipGuard(ctx, attempt)
@@ -102,7 +102,7 @@ func (t inTx) releaseShare(
 ) error {
 	var share mysqldb.FindShareRow
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		var there bool
+		var there bool // no clock, and no lock: on every server a statement by itself
 		share, there, err = find(ctx, up.(upkeep).q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 		if err == nil && (!there || share.SessionID != h.Session) {
 			return driver.ErrNotHeld

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -36,6 +37,9 @@ func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, er
 }
 
 func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
+	if err := e.meet(ctx, conn); err != nil {
+		return err
+	}
 	if err := unset(ctx, conn); err != nil {
 		return err
 	}
@@ -89,36 +93,58 @@ func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	}
 	e.side.Warm()
 	u := e.upkeepOn(conn)
-	if e.info.Load().mariaDB {
+	if e.dialect().sleepsAtLock {
 		u.sleepLock = takeSleepLock(ctx, conn)
 	}
 	return u, nil
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return heartbeat(ctx, u.q, session, ttl)
+	return beats(ctx, u.lone, session, ttl+u.of.dialect().step)
 }
 
 func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return heartbeat(ctx, e.queries(), session, ttl)
+	if err := e.meet(ctx, e.db); err != nil {
+		return false, mysqlserver.Interpret(err)
+	}
+	return beats(ctx, e.lone, session, ttl+e.dialect().step)
 }
 
-func heartbeat(ctx context.Context, q *mysqldb.Queries, session string, ttl time.Duration) (bool, error) {
-	expiresAt, err := q.Heartbeat(ctx, mysqldb.HeartbeatParams{
-		Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
+// beats is Heartbeat with statements that lone runs.
+func beats(
+	ctx context.Context, lone func(context.Context, func(q *mysqldb.Queries) error) error, session string,
+	ttl time.Duration,
+) (alive bool, err error) {
+	var tables driver.Schema
+	err = lone(ctx, func(q *mysqldb.Queries) error {
+		expiresAt, err := q.Heartbeat(ctx, mysqldb.HeartbeatParams{
+			Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
+		})
+		if alive = expiresAt != 0; err == nil && !alive {
+			tables, err = schema(ctx, q)
+		}
+		return err
 	})
-	if err != nil || expiresAt != 0 {
-		return expiresAt != 0, mysqlserver.Interpret(err)
-	}
-	tables, err := schema(ctx, q)
-	if err != nil {
-		return false, err
+	if err != nil || alive {
+		return alive && err == nil, err
 	}
 	return false, tables.Check()
 }
 
 func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([]driver.Claim, error) {
 	return claims(ctx, u.q, session, driver.All)
+}
+
+// lone is engine.lone on this connection.
+func (u upkeep) lone(ctx context.Context, work func(q *mysqldb.Queries) error) error {
+	if !u.of.dialect().plain {
+		return mysqlserver.Interpret(work(u.q))
+	}
+	err := u.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) { return nil, work(mysqldb.New(db)) })
+	if sent := new(connpool.Sent); errors.As(err, sent) {
+		return sent.Err
+	}
+	return err
 }
 
 func (u upkeep) Close() error {
@@ -139,7 +165,7 @@ func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wa
 		err = mysqlserver.AtCommit(err)
 	}
 	if err == nil {
-		wakeUp(ctx, u.conn, wake)
+		u.of.wakeUp(ctx, u.conn, wake)
 		return nil
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlserver.CloseTimeout)

@@ -11,6 +11,20 @@ import (
 	"strings"
 )
 
+const countGuarded = `-- name: CountGuarded :execrows
+UPDATE dblock_guards SET takeovers = takeovers - 1 WHERE attempt = ?
+`
+
+// After ShareGuard of a hold that was not taken over, where a lock alone leaves no trace. The number of takeovers stays
+// below 1.
+func (q *Queries) CountGuarded(ctx context.Context, attempt string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, countGuarded, attempt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const dropGuard = `-- name: DropGuard :exec
 DELETE FROM dblock_guards WHERE attempt = ?
 `
@@ -256,7 +270,7 @@ func (q *Queries) SkipGuard(ctx context.Context, attempt string) (int64, error) 
 }
 
 const touchGuard = `-- name: TouchGuard :exec
-UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = ?
+UPDATE dblock_guards SET takeovers = GREATEST(takeovers, 0) + 1 WHERE attempt = ?
 `
 
 // After LockGuard, if the hold is taken over.

@@ -10,7 +10,7 @@ import (
 )
 
 const clock = `-- name: Clock :one
-SELECT CAST(now_us AS SIGNED) AS now_us FROM dblock_clock
+SELECT CAST(c.now_us AS SIGNED) AS now_us FROM dblock_clock c
 `
 
 func (q *Queries) Clock(ctx context.Context) (int64, error) {

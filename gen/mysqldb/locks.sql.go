@@ -158,6 +158,64 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 	return i, err
 }
 
+const lockRowInTurn = `-- name: LockRowInTurn :one
+SELECT /*+ MAX_EXECUTION_TIME(100) */
+       COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
+       shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
+  FROM dblock_locks WHERE name = ? FOR UPDATE
+`
+
+type LockRowInTurnRow struct {
+	SessionID   string
+	Host        string
+	Thread      string
+	Attempt     string
+	Token       int64
+	FirstToken  int64
+	LastToken   int64
+	AcquiredAt  int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int32
+	SharedUnits int32
+	Capacity    int32
+	Mixed       bool
+	RestsUntil  int64
+	FirstTicket int64
+	NextTicket  int64
+	Metadata    string
+	Asked       sql.NullString
+	NowUs       int64
+}
+
+// After LockRow, where that has refused the locked row: it waits for a tenth of a second, in the server's order.
+func (q *Queries) LockRowInTurn(ctx context.Context, name string) (LockRowInTurnRow, error) {
+	row := q.db.QueryRowContext(ctx, lockRowInTurn, name)
+	var i LockRowInTurnRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.Attempt,
+		&i.Token,
+		&i.FirstToken,
+		&i.LastToken,
+		&i.AcquiredAt,
+		&i.ExpiresAt,
+		&i.Waiters,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.Mixed,
+		&i.RestsUntil,
+		&i.FirstTicket,
+		&i.NextTicket,
+		&i.Metadata,
+		&i.Asked,
+		&i.NowUs,
+	)
+	return i, err
+}
+
 const lockRows = `-- name: LockRows :many
 SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us

@@ -105,11 +105,11 @@ func (q *Queries) NextPlaces(ctx context.Context, arg NextPlacesParams) ([]NextP
 }
 
 const read = `-- name: Read :many
-SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt,
+SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, _ascii'') AS session_id, l.host, l.thread, l.attempt,
        l.last_token AS token, l.first_token, CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since,
        CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
        CAST(l.capacity AS SIGNED) AS capacity, CAST(l.waiters AS SIGNED) AS waiters, l.rests_until, CAST(0 AS SIGNED) AS sharing,
-       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, COALESCE(w.attempt, '') AS queued, '' AS metadata, '' AS asked,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, COALESCE(w.attempt, _ascii'') AS queued, '' AS metadata, '' AS asked,
        '' AS app, CAST(0 AS SIGNED) AS pid
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -117,7 +117,7 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_i
   LEFT JOIN dblock_waiters w FORCE INDEX (dblock_waiters_session) ON w.session_id = ? AND w.name = l.name
  WHERE l.name IN (/*SLICE:names*/?)
 UNION ALL
-SELECT '', 0, 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', '', '', 0
+SELECT '', 0, 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _ascii'', '', '', '', 0
 `
 
 type ReadParams struct {
@@ -214,12 +214,12 @@ func (q *Queries) Read(ctx context.Context, arg ReadParams) ([]ReadRow, error) {
 }
 
 const readAll = `-- name: ReadAll :many
-SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt,
+SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, _ascii'') AS session_id, l.host, l.thread, l.attempt,
        l.last_token AS token, l.first_token, CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since,
        CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
        CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS capacity,
        CAST(l.waiters AS SIGNED) AS waiters, l.rests_until, CAST(0 AS SIGNED) AS sharing,
-       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, COALESCE(w.attempt, '') AS queued, l.metadata, COALESCE(l.asked, '') AS asked,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, COALESCE(w.attempt, _ascii'') AS queued, l.metadata, COALESCE(l.asked, '') AS asked,
        COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -228,7 +228,7 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_i
  WHERE l.name IN (/*SLICE:names*/?)
 UNION ALL
 SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.token, r.token, r.units, r.acquired_at, COALESCE(r.expires_at, 0),
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, t.sharing, (SELECT c.now_us FROM dblock_clock c), '', r.metadata,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, t.sharing, (SELECT c.now_us FROM dblock_clock c), _ascii'', r.metadata,
        COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM (SELECT x.name, x.token, COUNT(*) OVER (PARTITION BY x.name) AS sharing,
                ROW_NUMBER() OVER (PARTITION BY x.name
@@ -243,7 +243,7 @@ SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.token, r
  WHERE t.nth = 1 OR r.session_id = ? OR CAST(? AS SIGNED) > 0
 UNION ALL
 SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, 0,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), w.capacity, 0, 0, 0, (SELECT c.now_us FROM dblock_clock c), '', w.metadata, '',
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), w.capacity, 0, 0, 0, (SELECT c.now_us FROM dblock_clock c), _ascii'', w.metadata, '',
        COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
@@ -252,17 +252,16 @@ SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.u
  WHERE CAST(? AS SIGNED) > 0 AND l.name IN (/*SLICE:names*/?) AND l.waiters <= CAST(? AS SIGNED)
 UNION ALL
 SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, 0,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), w.capacity, l.waiters, 0, 0, (SELECT c.now_us FROM dblock_clock c), '', w.metadata, '',
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), w.capacity, l.waiters, 0, 0, (SELECT c.now_us FROM dblock_clock c), _ascii'', w.metadata, '',
        COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
- STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY)
-    ON w.name = l.name
-   AND w.ticket = (SELECT x.ticket FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = l.name ORDER BY x.name, x.ticket LIMIT 1)
+ STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE l.name IN (/*SLICE:names*/?) AND l.waiters > CAST(? AS SIGNED)
+ WHERE w.ticket = (SELECT x.ticket FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = l.name ORDER BY x.name, x.ticket LIMIT 1)
+   AND l.name IN (/*SLICE:names*/?) AND l.waiters > CAST(? AS SIGNED)
 UNION ALL
-SELECT '', 0, 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', '', '', 0
+SELECT '', 0, 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _ascii'', '', '', '', 0
 `
 
 type ReadAllParams struct {

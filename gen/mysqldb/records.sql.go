@@ -657,7 +657,7 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
   JOIN dblock_runs r ON r.name = ? AND r.slot = p.slot
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
 UNION ALL
-SELECT '', 0, 0, '', '', '', 0, 0, 0, '', 0, 0, 0, 0
+SELECT '', 0, 0, _ascii'', '', '', 0, 0, 0, '', 0, 0, 0, 0
 `
 
 type RunsAboutParams struct {

@@ -32,7 +32,7 @@ SELECT h.session_id, h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblo
 UNION ALL
 SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
 UNION ALL
-SELECT '', '', '', 0, ''
+SELECT _ascii'', '', _ascii'', 0, ''
 LIMIT ?
 `
 
@@ -218,7 +218,7 @@ SELECT s.id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
 UNION ALL
 SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead = 1
 UNION ALL
-SELECT '', '', '', 0, ''
+SELECT _ascii'', '', _ascii'', 0, ''
 LIMIT ?
 `
 

@@ -163,7 +163,7 @@ const shares = `-- name: Shares :many
 (SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
   FROM dblock_shares WHERE name = ? ORDER BY token LIMIT 1000000000)
 UNION ALL
-SELECT '', '', '', '', 0, 0, 0, 0, NULL, '', NULL
+SELECT _ascii'', '', '', _ascii'', 0, 0, 0, 0, NULL, '', NULL
 `
 
 type SharesRow struct {

@@ -152,6 +152,19 @@ func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error)
 	return result.RowsAffected()
 }
 
+const leaveTrace = `-- name: LeaveTrace :execlastid
+UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1 WHERE name = UNHEX(CONVERT(? USING latin1))
+`
+
+// After LockRowNow or AwaitRow, where a lock alone leaves no trace: LockTx uses up a ticket, which is the insert id.
+func (q *Queries) LeaveTrace(ctx context.Context, name interface{}) (int64, error) {
+	result, err := q.db.ExecContext(ctx, leaveTrace, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
 const lockRowNow = `-- name: LockRowNow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE NOWAIT
@@ -292,4 +305,29 @@ func (q *Queries) RowsExist(ctx context.Context, names []string) ([]string, erro
 		return nil, err
 	}
 	return items, nil
+}
+
+const snapshotRow = `-- name: SnapshotRow :one
+SELECT COALESCE(session_id, '') AS session_id, token, shared_units, next_ticket FROM dblock_locks
+ WHERE name = UNHEX(CONVERT(? USING latin1))
+`
+
+type SnapshotRowRow struct {
+	SessionID   string
+	Token       int64
+	SharedUnits int32
+	NextTicket  int64
+}
+
+// After LockRowNow or AwaitRow, and before LeaveTrace: the row in the transaction's snapshot.
+func (q *Queries) SnapshotRow(ctx context.Context, name interface{}) (SnapshotRowRow, error) {
+	row := q.db.QueryRowContext(ctx, snapshotRow, name)
+	var i SnapshotRowRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.Token,
+		&i.SharedUnits,
+		&i.NextTicket,
+	)
+	return i, err
 }

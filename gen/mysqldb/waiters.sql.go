@@ -213,7 +213,7 @@ const nextWaiters = `-- name: NextWaiters :many
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE w.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?)
 UNION ALL
-SELECT 0, '', '', '', '', 0, '', 0, 0, 0, 0, 0, 0
+SELECT 0, _ascii'', '', '', _ascii'', 0, '', 0, 0, 0, 0, 0, 0
 `
 
 type NextWaitersParams struct {

@@ -20,7 +20,7 @@ WITH RECURSIVE living AS (
       FROM dblock_waiters w STRAIGHT_JOIN living s ON s.id = w.session_id
      WHERE w.attempt IN (/*SLICE:attempts*/?)
     UNION
-    SELECT 3, f.name, 0, '', '', '', '', 0, 0, 0 FROM found f WHERE f.part = 0
+    SELECT 3, f.name, 0, _ascii'', '', '', _ascii'', 0, 0, 0 FROM found f WHERE f.part = 0
     UNION
     SELECT 1, l.name, 0, l.session_id, l.host, l.thread, l.attempt, 0, 0, l.acquired_at FROM found f
       STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.first_token = l.last_token
@@ -51,7 +51,7 @@ SELECT e.name, e.holds, e.session_id, e.host, e.thread, e.attempt, e.units, e.ca
           LEFT JOIN upto u ON f.part = 0 AND u.name = f.name AND u.number = f.number
          WHERE f.part <> 3
         UNION ALL
-        SELECT '', 0, '', '', '', '', 0, 0, 0, 0, 0) e
+        SELECT '', 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0) e
 `
 
 type WaitGraphRow struct {

@@ -11,8 +11,9 @@ import (
 
 // servers lists them by a word of their version, in lower case.
 var servers = []struct{ word, name, why string }{
-	{"cockroachdb", "CockroachDB", "it has no LISTEN, and its session-level advisory locks are granted to everybody"},
-	{"-yb-", "YugabyteDB", "it has no LISTEN, and its row locks and advisory locks are not PostgreSQL's"},
+	{"cockroachdb", "CockroachDB",
+		"it has no LISTEN, and before version 26 its advisory locks are granted to everybody"},
+	{"-yb-", "YugabyteDB", "its LISTEN is in early access, and its row locks are not PostgreSQL's"},
 	{"redshift", "Amazon Redshift", "it has no row locks and no LISTEN, and does not enforce unique keys"},
 	{"tidb", "TiDB", "its row locks are not InnoDB's, and IS_USED_LOCK does not tell the connection that has a lock"},
 	{"oceanbase", "OceanBase", "its row locks are not InnoDB's"},

@@ -54,7 +54,9 @@ func Interpret(err error) error {
 	if n == runHook || n == rolledBack {
 		err = driver.Join(err, driver.ErrInDoubt)
 	}
-	if n == unknownError && strings.Contains(err.Error(), "multi-table update") {
+	if n == unknownError && slices.ContainsFunc(undone, func(text string) bool {
+		return strings.Contains(err.Error(), text)
+	}) {
 		kind = driver.ErrRetry
 	}
 	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
@@ -97,6 +99,11 @@ func Number(err error) uint16 {
 	return 0
 }
 
+// undone are texts of unknownError for a statement that was undone: of a killed UPDATE of a join on
+// MySQL; on TiDB, of a transaction whose tables were altered meanwhile, and of a statement that a
+// KILL or its time limit has ended.
+var undone = []string{"multi-table update", "Information schema is changed", "context canceled", "lock wait timeout"}
+
 // Error numbers that callers check, or that have a rule of their own.
 const (
 	LockWaitTimeout = 1205 // also MariaDB's answer to NOWAIT
@@ -107,8 +114,7 @@ const (
 	UnknownDatabase = 1049
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
-	// unknownError is the error of a killed UPDATE of a join on MySQL: "An error occurred in
-	// multi-table update".
+	// unknownError is an error without a number of its own.
 	unknownError = 1105
 	duringCommit = 1180 // with InnoDB's own number in its text
 
@@ -143,8 +149,10 @@ func Kind(n uint16) error {
 	case 1290, 1792, 1836, 1874, runHook:
 		// --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
-	case 1213, LockWaitTimeout, 1020, 1614, rolledBack:
+	case 1213, LockWaitTimeout, 1020, 1614, rolledBack,
 		// deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
+		8002, 8005, 8022, 8028, 8229, 9007:
+		// TiDB: a commit that met another's write, a lock that was lost or expired, altered tables
 		return driver.ErrRetry
 	case LockNoWait:
 		return driver.ErrBusy
@@ -161,7 +169,9 @@ func Kind(n uint16) error {
 		1043, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, // handshake, shutdown, network
 		duringCommit,     // the outcome is unknown
 		1047, 1243, 1615, // cluster not ready; a proxy has forgotten the statement, or it changed underneath
-		3032, 9001, // offline_mode; ProxySQL, which reaches no server
+		3032, 9001, // offline_mode; ProxySQL, which reaches no server, and TiDB, which reaches no PD
+		9002, 9003, 9004, 9005, 9008, 9010, 9011, // TiDB: a store that does not answer, or is busy
+		8027, 8175, 8176, // TiDB: a node that has lost touch with the cluster; out of memory
 		// killed, over the application's time limit, gone, idle for too long
 		killed, 1927, 1969, 2006, 2013, 3024, 3168, 4031:
 		return driver.ErrUnavailable

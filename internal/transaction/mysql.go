@@ -27,10 +27,11 @@ func InTurn(text string, limit time.Duration) string {
 	return mariaDB + strings.Replace(text, "SELECT", mysql, 1)
 }
 
-// IsTurnOver reports whether an error comes from a limit of InTurn.
+// IsTurnOver reports whether an error comes from a limit of InTurn. TiDB has several.
 func IsTurnOver(err error) bool {
 	n := mysqlNumber(err)
-	return n == 3024 || n == 1969 || errors.Is(err, ErrCut)
+	return n == 3024 || n == 1969 || errors.Is(err, ErrCut) ||
+		n == unknownError && strings.Contains(err.Error(), "context canceled")
 }
 
 // ErrCut is the error of a statement of MariaDB that reported success although its limit had ended
@@ -50,6 +51,7 @@ func Hex(name string) string { return hex.EncodeToString([]byte(name)) }
 const (
 	lockWaitTimeout = 1205
 	noSuchTable     = 1146
+	unknownError    = 1105
 )
 
 var mysql = engine{

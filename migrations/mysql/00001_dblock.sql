@@ -135,7 +135,8 @@ CREATE TABLE IF NOT EXISTS dblock_waiters (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- One row per hold that was ever guarded, known by its attempt. Guard share-locks it. It is made under the lock of the name's
--- row. Every takeover of the hold counts takeovers up: above 0 no new guard of the hold begins.
+-- row. Every takeover of the hold counts takeovers up: above 0 no new guard of the hold begins. On TiDB guarded
+-- transactions count it down, while it is not above 0.
 CREATE TABLE IF NOT EXISTS dblock_guards (
     attempt    VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     name       VARBINARY(255) NOT NULL,

@@ -47,7 +47,12 @@ SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE
 
 -- After LockGuard, if the hold is taken over.
 -- name: TouchGuard :exec
-UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = sqlc.arg(attempt);
+UPDATE dblock_guards SET takeovers = GREATEST(takeovers, 0) + 1 WHERE attempt = sqlc.arg(attempt);
+
+-- After ShareGuard of a hold that was not taken over, where a lock alone leaves no trace. The number of takeovers stays
+-- below 1.
+-- name: CountGuarded :execrows
+UPDATE dblock_guards SET takeovers = takeovers - 1 WHERE attempt = sqlc.arg(attempt);
 
 -- A takeover that LockGuard has refused announces itself. 0: it has done so in the same microsecond.
 -- name: WantHold :execrows

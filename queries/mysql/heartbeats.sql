@@ -20,4 +20,4 @@ SELECT expires_at FROM dblock_heartbeats WHERE session_id = sqlc.arg(session) FO
 DELETE FROM dblock_heartbeats WHERE session_id = sqlc.arg(session);
 
 -- name: Clock :one
-SELECT CAST(now_us AS SIGNED) AS now_us FROM dblock_clock;
+SELECT CAST(c.now_us AS SIGNED) AS now_us FROM dblock_clock c;

@@ -16,6 +16,14 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
+-- After LockRow, where that has refused the locked row: it waits for a tenth of a second, in the server's order.
+-- name: LockRowInTurn :one
+SELECT /*+ MAX_EXECUTION_TIME(100) */
+       COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
+       shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
+  FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
+
 -- After LockRow: the row after a transition. unseen: whether the session must be notified of its grant; null leaves it
 -- unchanged. The insert id shows that there was a row, even if it did not change.
 -- name: WriteRow :exec

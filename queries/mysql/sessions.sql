@@ -50,7 +50,7 @@ SELECT s.id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
 UNION ALL
 SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead = 1
 UNION ALL
-SELECT '', '', '', 0, ''
+SELECT _ascii'', '', _ascii'', 0, ''
 LIMIT ?;
 
 -- All holds of a session, and its places in queues (token 0), at most so many. One statement: two could both miss a
@@ -62,7 +62,7 @@ SELECT h.session_id, h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblo
 UNION ALL
 SELECT w.session_id, w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
 UNION ALL
-SELECT '', '', '', 0, ''
+SELECT _ascii'', '', _ascii'', 0, ''
 LIMIT ?;
 
 -- The builds that can use these tables.

@@ -20,7 +20,7 @@ SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, e
 (SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
   FROM dblock_shares WHERE name = sqlc.arg(name) ORDER BY token LIMIT 1000000000)
 UNION ALL
-SELECT '', '', '', '', 0, 0, 0, 0, NULL, '', NULL;
+SELECT _ascii'', '', '', _ascii'', 0, 0, 0, 0, NULL, '', NULL;
 
 -- After LockRow. One row by its whole key.
 -- name: DropShare :execrows

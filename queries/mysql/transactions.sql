@@ -56,6 +56,15 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
+-- After LockRowNow or AwaitRow, and before LeaveTrace: the row in the transaction's snapshot.
+-- name: SnapshotRow :one
+SELECT COALESCE(session_id, '') AS session_id, token, shared_units, next_ticket FROM dblock_locks
+ WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1));
+
+-- After LockRowNow or AwaitRow, where a lock alone leaves no trace: LockTx uses up a ticket, which is the insert id.
+-- name: LeaveTrace :execlastid
+UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1 WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1));
+
 -- Tells whether a row that LockRow did not return exists, locked by another transaction.
 -- name: RowExists :one
 SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name)) AS there;

@@ -15,7 +15,7 @@ VALUES (sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sql
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE w.name = sqlc.arg(name) AND w.ticket > sqlc.arg(after) ORDER BY w.ticket LIMIT ?)
 UNION ALL
-SELECT 0, '', '', '', '', 0, '', 0, 0, 0, 0, 0, 0;
+SELECT 0, _ascii'', '', '', _ascii'', 0, '', 0, 0, 0, 0, 0, 0;
 
 -- After LockRow. One row by its whole key: a range would wait for the neighbours' rows. So would a list of keys: MySQL
 -- reads a small table from end to end for it, even if a DELETE of several tables forces the index (MySQL 9.7).

@@ -134,6 +134,9 @@ func Installed(kind string) (Install, string, error) {
 	case KindMySQL:
 		command, err := mysqld()
 		return mysqlInstall(command), strings.Join(command, " "), err
+	case KindTiDB:
+		server, err := tidbServer()
+		return tidbInstall(server), server, err
 	}
 	return Install{}, "", fmt.Errorf("no local %s", kind)
 }
@@ -288,6 +291,32 @@ func mysqlInstall(command []string) Install {
 		// initialize-insecure makes root@localhost only, which TCP without name resolution is not.
 		sql: mysqlSQL + "CREATE USER IF NOT EXISTS root@'127.0.0.1';\nGRANT ALL ON *.* TO root@'127.0.0.1' WITH " +
 			"GRANT OPTION;\n",
+	}
+}
+
+// tidbServer is the path of TiDB's server.
+func tidbServer() (string, error) {
+	if server := os.Getenv("DBLOCK_TEST_TIDB_SERVER"); server != "" {
+		return server, nil
+	}
+	server, err := exec.LookPath("tidb-server")
+	if err != nil {
+		return "", errors.New("tidb-server is not in PATH")
+	}
+	return server, nil
+}
+
+// tidbInstall is one SQL node of TiDB with a store in its own process.
+func tidbInstall(server string) Install {
+	return Install{
+		users: []string{"mysql", "nobody"},
+		init:  func(string) []string { return []string{"true"} },
+		run: func(dir string, port int) []string {
+			return []string{server, "--store=unistore", "--path=" + filepath.Join(dir, "data"), "--host=127.0.0.1",
+				"-P", strconv.Itoa(port), "--socket=" + filepath.Join(dir, "s"), "--report-status=false",
+				"--temp-dir=" + filepath.Join(dir, "tmp"), "--log-file=" + filepath.Join(dir, "tidb.log"), "-L", "warn"}
+		},
+		dsn: "root@tcp(127.0.0.1:%d)/test",
 	}
 }
 

@@ -37,6 +37,7 @@ var sessionOf = map[string][]string{
 	MySQL: {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()",
 		"SELECT COUNT(*) FROM performance_schema.user_variables_by_thread WHERE thread_id = PS_CURRENT_THREAD_ID()"},
 	MariaDB: {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()"},
+	TiDB:    {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()"},
 	SQLite: {
 		"PRAGMA busy_timeout", "PRAGMA synchronous", "PRAGMA journal_mode", "PRAGMA locking_mode",
 		"PRAGMA foreign_keys", "PRAGMA query_only",
@@ -48,7 +49,9 @@ var sessionOf = map[string][]string{
 // varying are variables of MySQL and MariaDB that change by themselves, or with each INSERT.
 var varying = []string{"timestamp", "rand_seed1", "rand_seed2", "last_insert_id", "identity", "insert_id",
 	"pseudo_thread_id",
-	"error_count", "warning_count", "last_gtid", "statement_id", "gtid_executed", "hostname"}
+	"error_count", "warning_count", "last_gtid", "statement_id", "gtid_executed", "hostname",
+	"last_sql_use_alloc", "tidb_last_query_info", "tidb_last_txn_info", "tidb_last_ddl_info", "tidb_current_ts",
+	"last_plan_from_cache", "last_plan_from_binding", "tidb_enable_check_constraint"}
 
 // sessionState is what a session has.
 func (e *env) sessionState(query query) (string, error) {
@@ -131,7 +134,7 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 
 // before is how many statements of a step that waits are tried: it repeats itself, and waits in
 // some of them for a turn.
-var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 3, "MariaDB": 3, "SQLite": 6}
+var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 3, "MariaDB": 3, "SQLite": 6, "TiDB": 3}
 
 func (e *env) endEachStatement(t *testing.T, a, other App, s step, same bool) {
 	for nth := 1; nth <= before[e.wiring.Name] || s.block == nil; nth++ {

@@ -18,7 +18,9 @@ func (e *env) bySQL(tx Tx, name string, token int64) error {
 	}
 	count := fmt.Sprintf("SELECT COUNT(*) FROM dblock_locks WHERE name = '%s' AND session_id IS NOT NULL AND "+
 		"first_token = %d AND last_token = %[2]d", name, token)
-	if e.wiring.Kind != SQLite {
+	if e.wiring.Kind == TiDB {
+		count = strings.Replace(count, "COUNT(*)", "1", 1) + " FOR UPDATE"
+	} else if e.wiring.Kind != SQLite {
 		count += " LOCK IN SHARE MODE"
 	} else if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
 		// as BEGIN IMMEDIATE locks the database

@@ -79,10 +79,14 @@ func lockTxEmptyTable(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 8)
 	c := e.clientOf(t, a)
+	level := sql.LevelDefault
+	if e.snapshots(t, sql.LevelRepeatableRead) {
+		level = e.readCommitted()
+	}
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			writeInTurn(t, a, c, sql.LevelDefault, 10, soon, func(round int) []string {
+			writeInTurn(t, a, c, level, 10, soon, func(round int) []string {
 				name := fmt.Sprintf("acc/%d/", round)
 				return []string{name + "1", name + "2"}
 			})
@@ -154,7 +158,7 @@ func noConnectionWaits(t *testing.T, e *env) {
 	tx := beginTx(t, holder, e.levels()[0])
 	lockTx(t, inTx, tx, "n")
 	size := 2
-	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB {
+	if e.wiring.reserves() {
 		size = 5
 	}
 	a := e.app(t, size)

@@ -67,7 +67,7 @@ func (e *env) set(t *testing.T, s Setting) {
 // app opens a pool of its own, as another process would.
 func (e *env) app(t testing.TB, connections int) App {
 	t.Helper()
-	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB || e.wiring.Kind == Postgres && e.wiring.Name != "pgx" {
+	if e.wiring.reserves() || e.wiring.Kind == Postgres && e.wiring.Name != "pgx" {
 		connections++ // for work of the client's own that may wait for a row
 	}
 	a := e.wiring.Open(t, e.db, connections)
@@ -81,7 +81,7 @@ func (e *env) app(t testing.TB, connections int) App {
 func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 	t.Helper()
 	connections := 3
-	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB {
+	if e.wiring.reserves() {
 		connections += 2 // those that the client reserves, which pgx opens beside the pool
 	}
 	return e.clientOf(t, e.app(t, connections), options...)

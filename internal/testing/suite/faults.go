@@ -71,8 +71,11 @@ func (e *env) kill(t testing.TB, w which) int {
 	return len(ids)
 }
 
-// polled reports whether there is no listener: of PostgreSQL's drivers pgx alone can listen.
-func (e *env) polled() bool { return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" }
+// polled reports whether there is no listener: of PostgreSQL's drivers pgx alone can listen, and
+// TiDB wakes none.
+func (e *env) polled() bool {
+	return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" || e.wiring.Kind == TiDB
+}
 
 // Broken by a client that gives up where the first connection is dead, or the second.
 func deadPool(t *testing.T, e *env) {
@@ -141,8 +144,8 @@ func killedUnderLoad(t *testing.T, e *env) {
 	var killing sync.WaitGroup
 	killing.Go(func() {
 		least := 150 * time.Millisecond
-		if e.wiring.Kind == SQLite { // to lock the database most of the time is no fault but a load
-			least = time.Second
+		if e.wiring.Kind == SQLite || e.wiring.Kind == TiDB {
+			least = time.Second // to lock the database most of the time is no fault but a load; to connect takes long
 		}
 		for every := least; ; {
 			select {

@@ -30,7 +30,7 @@ func sameAsProtocol(t *testing.T, e *env) {
 			t.Cleanup(a.Backend.Attend("", time.Minute))
 		}
 		var engine oracle.Engine = a.Backend
-		if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB {
+		if e.wiring.reserves() {
 			engine = oracle.WakesOnly{Backend: a.Backend}
 		}
 		oracle.Compare(t, engine, 20, 400)

@@ -13,6 +13,9 @@ func (e *env) levels() []sql.IsolationLevel {
 	case Postgres:
 		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 	}
+	if e.wiring.Kind == TiDB {
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead}
+	}
 	return []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
 		sql.LevelSerializable}
 }
@@ -32,11 +35,12 @@ func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, lev
 }
 
 // snapshots reports whether transactions at a level are refused what is newer than their snapshot:
-// ErrRetry. On MariaDB that is innodb_snapshot_isolation, which is on by default from 11.8.
+// ErrRetry. On TiDB the engine does that. On MariaDB that is innodb_snapshot_isolation, which is on
+// by default from 11.8.
 func (e *env) snapshots(t testing.TB, level sql.IsolationLevel) bool {
 	t.Helper()
 	switch e.wiring.Kind {
-	case Postgres:
+	case Postgres, TiDB:
 		return level > sql.LevelReadCommitted
 	case MariaDB:
 		return level > sql.LevelReadCommitted &&

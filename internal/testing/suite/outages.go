@@ -122,6 +122,8 @@ func leftAtStandby(t *testing.T, e *env) {
 		readOnly = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 	case e.wiring.Kind == SQLite || e.wiring.Through != nil:
 		t.Skip("a file has no other server")
+	case e.wiring.Kind == TiDB:
+		t.Skip("no server of a cluster is read-only, and no session")
 	}
 	a := e.app(t, 4)
 	c := e.clientOf(t, a)
@@ -182,7 +184,8 @@ func shortBreaks(t *testing.T, e *env) {
 // Broken by an Unlock that waits for a connection for ever.
 func exhaustedPool(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	if a.borrow == nil || e.wiring.Kind == SQLite { // no pool, or one that work of its own does not go through
+	if a.borrow == nil || e.wiring.Kind == SQLite || e.wiring.Kind == TiDB {
+		// no pool, or one that work of its own does not go through
 		t.Skip("no pool that could be exhausted")
 	}
 	c := e.clientOf(t, a, dblock.WithTTL(dbtest.Scale(4*time.Second)))
@@ -317,6 +320,9 @@ func lostBesideStatement(t *testing.T, e *env) {
 // Broken by taking a pool that was closed for a database that is away.
 func closedPool(t *testing.T, e *env) {
 	e.needsSQL(t)
+	if e.wiring.Kind == TiDB {
+		t.Skip("all work is done on connections that the client has reserved")
+	}
 	a := e.app(t, 5)
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")

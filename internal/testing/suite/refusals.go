@@ -31,6 +31,9 @@ var refusals = inPlaces(own{
 // holds. MySQL's and MariaDB's triggers would change what LAST_INSERT_ID tells.
 func (e *env) refuse(t testing.TB, table, condition string) {
 	t.Helper()
+	if e.wiring.Kind == TiDB {
+		e.exec(t, "SET GLOBAL tidb_enable_check_constraint = ON")
+	}
 	if e.wiring.Kind != SQLite {
 		e.exec(t, "ALTER TABLE "+table+" ADD CONSTRAINT refuse CHECK (NOT ("+strings.ReplaceAll(condition, "NEW.",
 			"")+"))")

@@ -310,6 +310,9 @@ func exhausted(t *testing.T, e *env) {
 
 // Broken by taking the end of a context for a holder in the way.
 func unseen(t *testing.T, e *env) {
+	if e.wiring.Kind == TiDB {
+		t.Skip("all work is done on connections that the client has reserved")
+	}
 	a := e.app(t, 4)
 	c := e.clientOf(t, a)
 	unlock(t, lock(t, c, "free"))

@@ -100,6 +100,19 @@ var (
 	}
 )
 
+// TiDBSettings are what applications set in TiDB, over go-sql-driver.
+var TiDBSettings = []Setting{
+	Params("isolation level read committed", "transaction_isolation", "'READ-COMMITTED'"),
+	Params("max_execution_time of 200ms", "max_execution_time", "200", "innodb_lock_wait_timeout", "1"),
+	Params("time zone +05:45", "time_zone", "'+05:45'", "loc", "America/St_Johns"),
+	Params("clientFoundRows", "clientFoundRows", "true"),
+	Params("parseTime off", "parseTime", "false"),
+	Params("interpolateParams", "interpolateParams", "true"),
+	Params("sql_mode strict and ANSI", "sql_mode", "'ANSI,TRADITIONAL,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO'"),
+	Params("foreign_key_checks off", "foreign_key_checks", "0"),
+	Params("plans of statements that are not prepared are kept", "tidb_enable_non_prepared_plan_cache", "1"),
+}
+
 // MySQLReadOnly and MariaDBReadOnly are sessions with read-only transactions.
 var (
 	MySQLReadOnly   = []Setting{Params("transaction_read_only", "transaction_read_only", "1")}

@@ -157,4 +157,8 @@ const (
 	MySQL    = dbtest.KindMySQL
 	MariaDB  = dbtest.KindMariaDB
 	SQLite   = dbtest.KindSQLite
+	TiDB     = dbtest.KindTiDB
 )
+
+// reserves reports whether a client reserves connections of the application's pool.
+func (w Wiring) reserves() bool { return w.Kind == MySQL || w.Kind == MariaDB || w.Kind == TiDB }
