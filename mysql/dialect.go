@@ -10,6 +10,7 @@ import (
 
 // dialect has the answers in which the servers differ.
 type dialect struct {
+	version string // that the server states
 	// now is the expression of the time, in microseconds since 1970.
 	now string
 	// rewrites turns the statements of queries/mysql into those of the server; nil: they are the
@@ -34,6 +35,8 @@ type dialect struct {
 	// writes is set where the lock of a row may be lost before the commit, which fails only if
 	// another transaction has written the row: every transaction that relies on a lock writes.
 	writes bool
+	// pairs are the locks that dblock uses, and that must exclude.
+	pairs []pair
 	// settings are the settings of a connection that the server has in addition to MySQL's.
 	settings []setting
 }
@@ -41,9 +44,20 @@ type dialect struct {
 const utcNow = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 
 var (
-	inMySQL   = &dialect{now: utcNow, skips: maxList}
-	inMariaDB = &dialect{now: utcNow, skips: maxList, sleepsAtLock: true, takesRow: true, timesOut: true}
+	inMySQL   = &dialect{now: utcNow, skips: maxList, pairs: pairsWith("FOR SHARE")}
+	inMariaDB = &dialect{
+		now: utcNow, skips: maxList, sleepsAtLock: true, takesRow: true, timesOut: true,
+		pairs: pairsWith("LOCK IN SHARE MODE"),
+	}
 )
+
+// pairsWith returns the locks of InnoDB.
+func pairsWith(share string) []pair {
+	return []pair{
+		{"FOR UPDATE", []string{"FOR UPDATE NOWAIT", "FOR UPDATE SKIP LOCKED", share + " NOWAIT"}},
+		{share, []string{"FOR UPDATE NOWAIT"}},
+	}
+}
 
 // dialectOf returns the dialect of a server.
 func dialectOf(version string) *dialect {
@@ -89,6 +103,8 @@ func (e *engine) meet(ctx context.Context, on querier) error {
 	if err := foreign.Refuse(version); err != nil && of != inTiDB && !e.anyServer {
 		return err
 	}
-	e.prepared.dialect.Store(of)
+	d := *of
+	d.version = version
+	e.prepared.dialect.Store(&d)
 	return nil
 }

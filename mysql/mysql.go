@@ -103,7 +103,8 @@ func Database(name string) Option {
 
 // AnyServer accepts every server. Without AnyServer, the first lock is ErrConfig on servers that
 // speak MySQL's protocol but do not have its locks: OceanBase, Vitess and PlanetScale, on which
-// dblock is not tested. Default: not accepted.
+// dblock is not tested, and any other server whose row locks were seen to exclude nothing. Default:
+// not accepted.
 func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 const (

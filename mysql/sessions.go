@@ -54,7 +54,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		if err := q.OpenSession(ctx, mysqldb.OpenSessionParams{
 			ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App,
 		}); err != nil {
@@ -63,6 +63,14 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 		ttl := s.TTL + e.dialect().step
 		return nil, q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: ttl.Microseconds()})
 	})
+	if err != nil {
+		return err
+	}
+	if err := e.tryLocks(ctx, s.ID); err != nil {
+		_ = e.EndSession(ctx, s.ID, true)
+		return err
+	}
+	return nil
 }
 
 func (e *engine) EndSession(ctx context.Context, session string, empty bool) error {

@@ -37,6 +37,7 @@ var inTiDB = &dialect{
 	deaf: driver.Fail(driver.ErrUnsupported,
 		errors.New("TiDB has no KILL of the connection that has a named lock, which would wake a listener")),
 	writes: true,
+	pairs:  []pair{{"FOR UPDATE", []string{"FOR UPDATE NOWAIT"}}},
 	settings: []setting{
 		{"@@tidb_txn_mode", "pessimistic", "transactions lock nothing before they commit"},
 		{"@@tidb_enable_noop_functions", "OFF", "locks that do not exist are granted"},
