@@ -32,6 +32,8 @@ type dialect struct {
 	takesRow bool
 	// timesOut is set where NOWAIT fails as a wait does that lasted too long.
 	timesOut bool
+	// silent is set where an INSERT does not return a LAST_INSERT_ID of its values.
+	silent bool
 	// writes is set where the lock of a row may be lost before the commit, which fails only if
 	// another transaction has written the row: every transaction that relies on a lock writes.
 	writes bool

@@ -135,6 +135,8 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in d
 			if row, err = q.Incarnation(ctx); err != nil {
 				return nil, err
 			}
+			// begun by this transaction, at the time that is its clock
+			in.Fresh = in.Fresh || !there && e.dialect().silent && row.Age == 0
 		}
 		if in.Age, in.Floor = max(microseconds(row.Age), 0), row.TokenFloor; floor < 0 {
 			in.Floor, err = q.HighestToken(ctx)

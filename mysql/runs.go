@@ -52,6 +52,11 @@ func (t runTables) Claim(r slots.Row, over int64) (bool, error) {
 				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
 				BeganAt: r.BeganAt, SlotEnds: r.SlotEnds,
 			})
+			if err == nil && t.e.dialect().silent {
+				var token int64
+				token, err = q.RunToken(t.ctx, mysqldb.RunTokenParams{Name: r.Name, Slot: r.Slot})
+				claimed = number01(token == r.Token)
+			}
 		} else {
 			claimed, err = q.TakeRun(t.ctx, mysqldb.TakeRunParams{
 				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,

@@ -36,6 +36,7 @@ var inTiDB = &dialect{
 	skips: 1,
 	deaf: driver.Fail(driver.ErrUnsupported,
 		errors.New("TiDB has no KILL of the connection that has a named lock, which would wake a listener")),
+	silent: true,
 	writes: true,
 	pairs:  []pair{{"FOR UPDATE", []string{"FOR UPDATE NOWAIT"}}},
 	settings: []setting{

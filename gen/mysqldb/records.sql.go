@@ -575,6 +575,23 @@ func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) error {
 	return err
 }
 
+const runToken = `-- name: RunToken :one
+SELECT token FROM dblock_runs WHERE name = ? AND slot = ?
+`
+
+type RunTokenParams struct {
+	Name string
+	Slot int64
+}
+
+// After MakeRun, where an INSERT returns no LAST_INSERT_ID of its values: the token of the slot's run.
+func (q *Queries) RunToken(ctx context.Context, arg RunTokenParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, runToken, arg.Name, arg.Slot)
+	var token int64
+	err := row.Scan(&token)
+	return token, err
+}
+
 const runs = `-- name: Runs :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
        CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us

@@ -69,6 +69,10 @@ VALUES (sqlc.arg(name), sqlc.arg(slot), sqlc.arg(token), sqlc.arg(session), sqlc
         LAST_INSERT_ID(CAST(sqlc.arg(began_at) AS SIGNED)), '', sqlc.arg(slot_ends))
 ON DUPLICATE KEY UPDATE began_at = dblock_runs.began_at + LAST_INSERT_ID(0);
 
+-- After MakeRun, where an INSERT returns no LAST_INSERT_ID of its values: the token of the slot's run.
+-- name: RunToken :one
+SELECT token FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
+
 -- A run that replaces the one with the token replaced. 0: that run was deleted or replaced, or has succeeded.
 -- name: TakeRun :execlastid
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
