@@ -23,12 +23,12 @@ var mysqlChecks = []check{
 	{"sessions", builds},
 	{"TTL", ttls},
 	{"privileges", mysqlPrivileges},
-	{"KILL", kills},
+	{"KILL", notTiDB(kills)},
 	{"connections", mysqlConnections},
-	{"statements", mysqlStatements},
+	{"statements", notTiDB(mysqlStatements)},
 	{"time-outs", mysqlTimeouts},
 	{"durability", mysqlDurability},
-	{"transactions", mysqlTransactions},
+	{"transactions", notTiDB(mysqlTransactions)},
 	{"clock", clocks},
 }
 
@@ -64,6 +64,22 @@ func errorNumber(err error) uint16 {
 }
 
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
+
+func isTiDB(version string) bool { return strings.Contains(version, "TiDB") }
+
+// notTiDB leaves a check out on TiDB, which has nothing of the kind.
+func notTiDB(
+	look func(ctx context.Context, e *examination) ([]finding, error),
+) func(ctx context.Context, e *examination) ([]finding, error) {
+	return func(ctx context.Context, e *examination) ([]finding, error) {
+		var version string
+		err := e.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+		if err != nil || isTiDB(version) {
+			return nil, err
+		}
+		return look(ctx, e)
+	}
+}
 
 func mysqlVersion(ctx context.Context, e *examination) ([]finding, error) {
 	var version string

@@ -85,7 +85,6 @@ var servers = []server{
 var strangers = []struct{ mark, name string }{
 	{"CockroachDB", "CockroachDB"},
 	{"-YB-", "YugabyteDB"},
-	{"TiDB", "TiDB"},
 	{"Vitess", "Vitess"},
 	{"OceanBase", "OceanBase"},
 }
@@ -99,6 +98,10 @@ func aurora(version string) finding {
 
 // versionOf judges a server's name and version, as the server tells them.
 func versionOf(name, version string) finding {
+	if isTiDB(version) {
+		return note("the server is TiDB ("+version+"), on which waiters poll",
+			"see what else is different: docs/tidb.md")
+	}
 	for _, stranger := range strangers {
 		if strings.Contains(version, stranger.mark) {
 			return problem(fmt.Sprintf("the server is %s (%s), which dblock was not tried on", stranger.name, version),

@@ -342,7 +342,7 @@ func TestDoctorTellsVersionsApart(t *testing.T) {
 		{"MySQL", "8.0.25-OceanBase-v4.3.5.0", isProblem},
 		{"MySQL", "8.0.43", isNote},
 		{"MySQL", "5.7.44-log", isProblem},
-		{"MySQL", "8.0.11-TiDB-v8.5.1", isProblem},
+		{"MySQL", "8.0.11-TiDB-v8.5.1", isNote},
 		{"MariaDB", "10.11.18-MariaDB-0+deb12u1", isOK},
 		{"MariaDB", "10.6.22-MariaDB", isNote},
 		{"MariaDB", "11.8.3-MariaDB", isOK},

@@ -144,8 +144,11 @@ func killedUnderLoad(t *testing.T, e *env) {
 	var killing sync.WaitGroup
 	killing.Go(func() {
 		least := 150 * time.Millisecond
-		if e.wiring.Kind == SQLite || e.wiring.Kind == TiDB {
-			least = time.Second // to lock the database most of the time is no fault but a load; to connect takes long
+		switch e.wiring.Kind {
+		case SQLite: // to lock the database most of the time is no fault but a load
+			least = time.Second
+		case TiDB: // on which a row may stay locked for seconds after its connection was killed
+			least = 5 * time.Second
 		}
 		for every := least; ; {
 			select {
