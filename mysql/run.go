@@ -38,7 +38,7 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.Result, err error) {
 	var refused string // the attempt whose guard refused the op
 	err = e.transactAtWith(ctx, op.On(), func(db mysqldb.DBTX) (wake []string, err error) {
-		result, wake, err = e.apply(ctx, mysqldb.New(db), op, &refused)
+		result, wake, err = e.apply(ctx, mysqldb.New(db), op, protocol.Waits(op), &refused)
 		return wake, err
 	})
 	if err != nil {
@@ -50,12 +50,12 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.R
 	return result, nil
 }
 
-// apply is the part of general inside the transaction. If a guard refuses the op, refused becomes
-// the guard's attempt.
+// apply is the part of general inside the transaction. Without wait, it retries a locked row for a
+// moment only. If a guard refuses the op, refused becomes the guard's attempt.
 func (e *engine) apply(
-	ctx context.Context, q *mysqldb.Queries, op protocol.Op, refused *string,
+	ctx context.Context, q *mysqldb.Queries, op protocol.Op, wait bool, refused *string,
 ) (result protocol.Result, wake []string, err error) {
-	row, there, err := e.obtainRow(ctx, q, op, false)
+	row, there, err := e.obtainRow(ctx, q, op, wait, false)
 	if err != nil {
 		return result, nil, err
 	}
@@ -69,7 +69,7 @@ func (e *engine) apply(
 			wake, err = write(ctx, q, n, op.By(), row)
 			return result, wake, err
 		}
-		if row, there, err = e.obtainRow(ctx, q, op, true); err != nil {
+		if row, there, err = e.obtainRow(ctx, q, op, wait, true); err != nil {
 			return result, nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func (e *engine) together(ctx context.Context, ops []protocol.Op) (results []pro
 	err = e.transact(ctx, func(q *mysqldb.Queries) (wake []string, err error) {
 		results = make([]protocol.Result, len(ops))
 		for i, op := range protocol.Together(ops) {
-			result, woken, err := e.apply(ctx, q, op, new(string))
+			result, woken, err := e.apply(ctx, q, op, false, new(string))
 			if errors.Is(err, driver.ErrBusy) {
 				continue
 			} else if err != nil {
@@ -100,13 +100,13 @@ func (e *engine) together(ctx context.Context, ops []protocol.Op) (results []pro
 // obtainRow locks the row of a name, and first makes it if make is true. A missing row is returned
 // empty, except for the time.
 func (e *engine) obtainRow(
-	ctx context.Context, q *mysqldb.Queries, op protocol.Op, make bool,
+	ctx context.Context, q *mysqldb.Queries, op protocol.Op, wait, make bool,
 ) (row mysqldb.LockRowRow, there bool, err error) {
 	if make {
 		_, err = q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: op.On(), Keep: 0})
 	}
 	if err == nil {
-		row, there, err = e.lockRow(ctx, q, op.On(), protocol.Waits(op))
+		row, there, err = e.lockRow(ctx, q, op.On(), wait)
 	}
 	switch {
 	case err != nil:
