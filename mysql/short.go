@@ -17,6 +17,13 @@ import (
 // while general retries at random. They need a connection on which such a wait is bounded: one of
 // an attended side pool.
 func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
+	if r, removes := op.(protocol.Removal); removes && r.Cause == protocol.ByTime && !r.LeaseOver {
+		// A session that is to be dead is expired first, in a transaction of its own: in the order
+		// of locks its row comes after the name's, and it is dead also if a guard refuses the
+		// takeover.
+		dead, err := e.Expire(ctx, r.Session)
+		return result, !dead, err
+	}
 	if err := e.meet(ctx, e.db); err != nil || e.dialect().plain {
 		return result, false, mysqlserver.Interpret(err)
 	}
@@ -39,11 +46,6 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 			return protocol.Result{Outcome: protocol.Done}, n > 0, mysqlserver.Interpret(err)
 		case whole: // 5, general 6
 			return e.handToHead(ctx, op)
-		case op.Cause == protocol.ByTime && !op.LeaseOver:
-			// A session that is to be dead is expired first, in a transaction of its own: in the
-			// order of locks its row comes after the name's.
-			dead, err := e.Expire(ctx, op.Session)
-			return result, !dead, err
 		}
 	}
 	return result, false, nil

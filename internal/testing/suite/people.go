@@ -44,7 +44,7 @@ func (e *env) micros(column string) string {
 	case SQLite:
 		return "coalesce(CAST(round((julianday(" + column + ") - 2440587.5) * 86400000.0) AS INTEGER) * 1000, 0)"
 	}
-	return "COALESCE(CAST(UNIX_TIMESTAMP(" + column + ") * 1000000 AS SIGNED), 0)"
+	return "COALESCE(CAST(UNIX_TIMESTAMP(`" + column + "`) * 1000000 AS SIGNED), 0)" // until is a word of TiDB's
 }
 
 // who reads dblock_who for a name, in the order of the tokens.
