@@ -144,7 +144,8 @@ func lacksRoom(n uint16) bool {
 // Kind returns the kind of package driver of a server's error; nil: none.
 func Kind(n uint16) error {
 	switch n {
-	case noSuchTable, 1054, 1356: // no such table, column; a view whose parts are gone
+	case noSuchTable, 1054, 1356, // no such table, column; a view whose parts are gone
+		8113: // TiDB: of a prepared statement
 		return driver.ErrSchema
 	case 1290, 1792, 1836, 1874, runHook:
 		// --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary

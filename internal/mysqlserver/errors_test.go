@@ -19,6 +19,9 @@ func TestInterpret(t *testing.T) {
 	server := func(n uint16) error { return fmt.Errorf("at work: %w", &mysql.MySQLError{Number: n}) }
 	for _, c := range []struct{ err, want error }{
 		{&mysql.MySQLError{Number: 1146, Message: "Table 'app.dblock_locks' doesn't exist"}, driver.ErrSchema},
+		{server(8113), driver.ErrSchema},
+		{server(9007), driver.ErrRetry},
+		{&mysql.MySQLError{Number: 1105, Message: "Information schema is changed"}, driver.ErrRetry},
 		{server(1290), driver.ErrReadOnly},
 		{server(1792), driver.ErrReadOnly},
 		{server(1836), driver.ErrReadOnly},
