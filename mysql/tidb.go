@@ -30,6 +30,12 @@ var inTiDB = &dialect{
 		"@@sql_log_bin", "1", // there is none
 		"FOR UPDATE SKIP LOCKED", "FOR UPDATE NOWAIT",
 		"LOCK IN SHARE MODE", "FOR UPDATE",
+		// of a constant, the statement returns it even if it finds no row
+		"dead = LAST_INSERT_ID(", "dead = LAST_INSERT_ID(0 * pid + ",
+		"next_ticket = LAST_INSERT_ID(", "next_ticket = LAST_INSERT_ID(0 * token + ",
+		"began_at = LAST_INSERT_ID(", "began_at = LAST_INSERT_ID(0 * slot + ",
+		"ended_at = LAST_INSERT_ID(", "ended_at = LAST_INSERT_ID(0 * slot + ",
+		"since = LAST_INSERT_ID(", "since = LAST_INSERT_ID(0 * one + ",
 		// with the text in place of the column, the lengths are always equal
 		"s.host = ? AND CHAR", "CONCAT(s.host, '.') = CONCAT(?, '.') AND CHAR",
 		"s.app = ? AND CHAR", "CONCAT(s.app, '.') = CONCAT(?, '.') AND CHAR",

@@ -110,3 +110,11 @@ func TestATransactionWhoseLocksWereLostCannotCommitOnTiDB(t *testing.T) {
 		})
 	}
 }
+
+// TiDB computes a LAST_INSERT_ID of a constant before it looks for the row.
+func TestAnUpdateOnTiDBThatFindsNoRowSaysSo(t *testing.T) {
+	s := onTiDB(t)
+	e := mysql.New(s.pool).Backend
+	require.NoError(t, e.OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl}))
+	require.ErrorIs(t, e.EndRun(t.Context(), driver.Run{Name: "job", Slot: 1, Token: 1}), driver.ErrNotHeld)
+}
