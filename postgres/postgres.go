@@ -1,4 +1,4 @@
-// Package postgres keeps dblock's locks in tables of PostgreSQL 13 or newer.
+// Package postgres keeps dblock's locks in tables of PostgreSQL 14 or newer.
 //
 // run.go is the general way, which can run every op: a transaction that locks the name's row and
 // reads it in one batch, and writes and commits in a second. Over pgx a batch is one round trip;

@@ -75,7 +75,7 @@ type server struct {
 
 // servers is README's table; a test compares them.
 var servers = []server{
-	{"PostgreSQL", []string{"15", "18"}, "13"},
+	{"PostgreSQL", []string{"15", "18"}, "14"},
 	{"MySQL", []string{"9.7"}, "8.0"},
 	{"MariaDB", []string{"10.11", "11.8"}, "10.6"},
 }
