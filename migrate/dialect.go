@@ -125,12 +125,14 @@ func (m mysql) store(table string) (database.Store, error) {
 	return database.NewStore(database.DialectMySQL, m.placed(table))
 }
 
+// tableExists asks without goose, whose condition on DATABASE() finds no table on Vitess.
 func (m mysql) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (there bool, err error) {
-	if m.in == nil {
-		return gooseTableExists(ctx, db, store)
+	table := store.Tablename()
+	if m.in != nil {
+		table = Table
 	}
-	err = db.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = ? AND "+
-		"table_name = ?", m.in.String(), Table).Scan(&there)
+	err = db.QueryRowContext(ctx, m.placed("SELECT COUNT(*) > 0 FROM information_schema.tables "+
+		"WHERE table_schema = DATABASE() AND table_name = ?"), table).Scan(&there)
 	return there, err
 }
 
@@ -155,10 +157,11 @@ func (m mysql) begin(ctx context.Context, conn *sql.Conn) error {
 }
 
 // end commits although DDL has committed already, because autocommit may be off in the caller's
-// sessions.
+// sessions. On Vitess, DO releases nothing.
 func (m mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
-	if releaseErr := execute(ctx, conn, m.placed("DO RELEASE_LOCK("+lockName+")")); err != nil || releaseErr != nil {
+	released := execute(ctx, conn, m.placed("SELECT RELEASE_LOCK("+lockName+")"))
+	if err != nil || released != nil {
 		discard(conn)
 	}
 	return ifCommitted(commit, err)
