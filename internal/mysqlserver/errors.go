@@ -54,10 +54,13 @@ func Interpret(err error) error {
 	if n == runHook || n == rolledBack {
 		err = driver.Join(err, driver.ErrInDoubt)
 	}
-	if n == unknownError && slices.ContainsFunc(undone, func(text string) bool {
-		return strings.Contains(err.Error(), text)
-	}) {
+	switch {
+	case n == unknownError && says(err, undone), n == killed && says(err, ended):
 		kind = driver.ErrRetry
+	case n == unknownError && says(err, away):
+		kind = driver.ErrUnavailable
+	case n == killed && says(err, tooMany):
+		kind = nil
 	}
 	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
 		kind = driver.ErrRetry
@@ -103,6 +106,23 @@ func Number(err error) uint16 {
 // MySQL; on TiDB, of a transaction whose tables were altered meanwhile, and of a statement that a
 // KILL or its time limit has ended.
 var undone = []string{"multi-table update", "Information schema is changed", "context canceled", "lock wait timeout"}
+
+// ended are texts of Vitess for a statement of a transaction that its tablet has ended, after its
+// time limit for transactions say.
+var ended = []string{": ended at ", ": not found", "in use: for tx killer rollback"}
+
+// away are texts of unknownError of Vitess: no tablet serves the shard at this moment. Code 17 is
+// that of a tablet which serves no more, or not yet.
+var away = []string{"no healthy tablet available", "code = Unavailable", "code = Code(17)", "primary is not serving",
+	"being resharded", "destination shard is missing", "primary buffer is full", "buffer full",
+	"inconsistent state detected", "can't accept new connections in state"}
+
+// tooMany is a text of Vitess for a result that is above a limit of its tablets, and will be again.
+var tooMany = []string{"Row count exceeded"}
+
+func says(err error, texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
 
 // Error numbers that callers check, or that have a rule of their own.
 const (
@@ -173,8 +193,9 @@ func Kind(n uint16) error {
 		3032, 9001, // offline_mode; ProxySQL, which reaches no server, and TiDB, which reaches no PD
 		9002, 9003, 9004, 9005, 9008, 9010, 9011, // TiDB: a store that does not answer, or is busy
 		8027, 8175, 8176, // TiDB: a node that has lost touch with the cluster; out of memory
-		// killed, over the application's time limit, gone, idle for too long
-		killed, 1927, 1969, 2006, 2013, 3024, 3168, 4031:
+		// killed, over the application's time limit, gone, idle for too long; 2002 to 2013 of a
+		// tablet of Vitess, which is a client of MySQL
+		killed, 1927, 1969, 2002, 2003, 2006, 2013, 3024, 3168, 4031:
 		return driver.ErrUnavailable
 	}
 	return nil

@@ -22,6 +22,11 @@ func TestInterpret(t *testing.T) {
 		{server(8113), driver.ErrSchema},
 		{server(9007), driver.ErrRetry},
 		{&mysql.MySQLError{Number: 1105, Message: "Information schema is changed"}, driver.ErrRetry},
+		{&mysql.MySQLError{Number: 1317, Message: "target: app.0.primary: vttablet: rpc error: code = Aborted desc = " +
+			"transaction 17: ended at 2026-11-27 23:58:54.622 UTC (exceeded timeout: 30s)"}, driver.ErrRetry},
+		{&mysql.MySQLError{Number: 1105, Message: "target: app.0.primary: no healthy tablet available for 'keyspace'"},
+			driver.ErrUnavailable},
+		{server(2002), driver.ErrUnavailable},
 		{server(1290), driver.ErrReadOnly},
 		{server(1792), driver.ErrReadOnly},
 		{server(1836), driver.ErrReadOnly},
@@ -65,6 +70,7 @@ func TestInterpret(t *testing.T) {
 		t.Errorf("a read-only server: %q", text)
 	}
 	for _, ofNoKind := range []error{
+		&mysql.MySQLError{Number: 1317, Message: "rpc error: code = Aborted desc = Row count exceeded 10000"},
 		&mysql.MySQLError{Number: 1105, Message: "Unknown error"},
 		&mysql.MySQLError{Number: 1146, Message: "Table 'dblock_app.orders' doesn't exist"},
 		&mysql.MySQLError{Number: 1146, Message: "Table '/tmp/#sql-temptable-1-2-3' doesn't exist"},
