@@ -1,16 +1,16 @@
 // Package dbtest gives a test a real database. Only tests and its own command serve import it.
 //
 // A test binary looks for a server once, when a test first asks for its kind (postgres, mysql,
-// mariadb, tidb), in this order:
+// mariadb, tidb, vitess), in this order:
 //
 //  1. a DSN in the environment: DBLOCK_TEST_POSTGRES_DSN, DBLOCK_TEST_MYSQL_DSN,
-//     DBLOCK_TEST_MARIADB_DSN, DBLOCK_TEST_TIDB_DSN. Its user must be allowed to create databases.
-//     A DSN that does not answer is a failure.
+//     DBLOCK_TEST_MARIADB_DSN, DBLOCK_TEST_TIDB_DSN, DBLOCK_TEST_VITESS_DSN. Its user must be
+//     allowed to create databases. A DSN that does not answer is a failure.
 //  2. Local binaries, started in a temporary folder on a free port of 127.0.0.1: PostgreSQL in
 //     DBLOCK_TEST_PG_BIN, /usr/lib/postgresql or PATH; MariaDB in DBLOCK_TEST_MARIADB_BIN, PATH or
 //     /usr/sbin; MySQL's mysqld likewise, or as the command DBLOCK_TEST_MYSQLD; TiDB's tidb-server
-//     in PATH, or as DBLOCK_TEST_TIDB_SERVER. A server never runs as root: root starts it as
-//     postgres, mysql or nobody.
+//     in PATH, or as DBLOCK_TEST_TIDB_SERVER; Vitess's vtcombo in PATH, or as DBLOCK_TEST_VTCOMBO,
+//     over such a mysqld. A server never runs as root: root starts it as postgres, mysql or nobody.
 //  3. Docker: postgres:17, mysql:8.4, mariadb:11.4. A helper program of the module
 //     internal/testing/system starts them, because dockertest is not to be a requirement of this
 //     module.
@@ -44,16 +44,18 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// The kinds of server. MySQL, MariaDB and TiDB share an engine and are three kinds.
+// The kinds of server. MySQL, MariaDB, TiDB and Vitess share an engine and are four kinds.
 const (
 	KindPostgres = "postgres"
 	KindMySQL    = "mysql"
 	KindMariaDB  = "mariadb"
 	KindSQLite   = "sqlite"
 	KindTiDB     = "tidb"
+	KindVitess   = "vitess"
 )
 
-// Kinds are those that Each runs, in their order. TiDB is for the tests that ask for it.
+// Kinds are those that Each runs, in their order. TiDB and Vitess are for the tests that ask for
+// them.
 var Kinds = []string{KindSQLite, KindPostgres, KindMySQL, KindMariaDB}
 
 // dropTimeout bounds the making and dropping of a database. Dropping takes long where a test left a
@@ -70,7 +72,7 @@ var PostgresDriver = "pgx"
 
 // Database is a database of one test.
 type Database struct {
-	Kind   string // one of Kinds, or KindTiDB
+	Kind   string // one of Kinds, KindTiDB or KindVitess
 	Engine string // as package migrate names it
 	DSN    string
 	name   string // on its server; for SQLite, the file
@@ -339,7 +341,8 @@ func address(kind, dsn string) (string, error) {
 }
 
 func engineOf(kind string) string {
-	if kind == KindMariaDB || kind == KindTiDB {
+	switch kind {
+	case KindMariaDB, KindTiDB, KindVitess:
 		return migrate.MySQL
 	}
 	return kind

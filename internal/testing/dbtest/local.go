@@ -36,6 +36,9 @@ type Install struct {
 func startLocal(ctx context.Context, kind string, settings ...string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	if kind == KindVitess {
+		return startVitess(ctx, settings)
+	}
 	in, from, err := Installed(kind)
 	if err != nil {
 		return nil, err

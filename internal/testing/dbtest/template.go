@@ -87,6 +87,11 @@ func (m *template) drop(s *Server) error {
 // otherwise as Empty.
 func (s *Server) Database(t testing.TB) Database {
 	t.Helper()
+	if s.Kind == KindVitess { // which copies no table from one keyspace to another
+		db := s.temporary(t, "")
+		db.Migrate(t)
+		return db
+	}
 	from := s.template.get(t, s)
 	switch s.Kind {
 	case KindPostgres:
