@@ -1,6 +1,7 @@
 // Package dblock provides distributed locks in the database that an application already has:
-// PostgreSQL, MySQL, MariaDB, TiDB, or SQLite on one machine. A lock is a row and its queue is a
-// table, so all processes that share the database share the locks. There is no other server to run.
+// PostgreSQL, MySQL, MariaDB, TiDB, Vitess, or SQLite on one machine. A lock is a row and its queue
+// is a table, so all processes that share the database share the locks. There is no other server to
+// run.
 //
 //	client, err := dblock.New(postgres.New(pool))
 //	…

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -127,6 +128,9 @@ func (in In) DownTo(ctx context.Context, db *sql.DB, engine string, version int6
 // down removes every version above to.
 func (m *migrator) down(ctx context.Context, to int64) error {
 	statuses, err := m.statuses(ctx)
+	if err == nil {
+		err = m.dropsViews(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("dblock: migrate %s down: %w", m.set, err)
 	}
@@ -141,6 +145,22 @@ func (m *migrator) down(ctx context.Context, to int64) error {
 		if err := m.apply(ctx, s.Version, false); err != nil {
 			return fmt.Errorf("dblock: migrate %s down from version %d: %w", m.set, s.Version, err)
 		}
+	}
+	return nil
+}
+
+// dropsViews returns ErrConfig if the server would stop in the middle of Down, at the views.
+func (m *migrator) dropsViews(ctx context.Context) error {
+	if m.engine != MySQL || m.set != Locks {
+		return nil
+	}
+	var version string
+	if err := m.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return err
+	}
+	if strings.Contains(version, "Vitess") {
+		return driver.Fail(driver.ErrConfig, errors.New("vtgate does not find views that are to be dropped: "+
+			"docs/vitess.md has the statements that remove the tables"))
 	}
 	return nil
 }

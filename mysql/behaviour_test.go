@@ -26,10 +26,14 @@ func TestBehaviour(t *testing.T) {
 		Name: "TiDB", Kind: suite.TiDB, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: suite.TiDBSettings,
 	})
+	suite.Run(t, suite.Wiring{
+		Name: "Vitess", Kind: suite.Vitess, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
+		Settings: suite.VitessSettings,
+	})
 }
 
 func TestContracts(t *testing.T) {
-	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB, dbtest.KindTiDB} {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB, dbtest.KindTiDB, dbtest.KindVitess} {
 		t.Run(kind, func(t *testing.T) {
 			contracts.Run(t, kind,
 				func(t testing.TB, db dbtest.Database) driver.Backend { return mysql.New(db.SQL(t)).Backend })

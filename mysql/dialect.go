@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"time"
 
@@ -34,6 +35,12 @@ type dialect struct {
 	timesOut bool
 	// silent is set where an INSERT does not return a LAST_INSERT_ID of its values.
 	silent bool
+	// lasting is set where a level of isolation that is meant for one transaction is that of all
+	// later ones. A connection of the pool that had such a transaction does not return there.
+	lasting bool
+	// sharded returns ErrConfig if a database, "": the default one, has the rows of its tables in
+	// several servers; nil: none has.
+	sharded func(ctx context.Context, on *sql.Conn, database string) error
 	// writes is set where the lock of a row may be lost before the commit, which fails only if
 	// another transaction has written the row: every transaction that relies on a lock writes.
 	writes bool
@@ -66,6 +73,8 @@ func dialectOf(version string) *dialect {
 	switch {
 	case strings.Contains(version, "TiDB"):
 		return inTiDB
+	case strings.Contains(version, "Vitess"):
+		return inVitess
 	case strings.Contains(version, "MariaDB"):
 		return inMariaDB
 	}
@@ -102,7 +111,7 @@ func (e *engine) meet(ctx context.Context, on querier) error {
 		return err
 	}
 	of := dialectOf(version)
-	if err := foreign.Refuse(version); err != nil && of != inTiDB && !e.anyServer {
+	if err := foreign.Refuse(version); err != nil && !of.plain && !e.anyServer {
 		return err
 	}
 	d := *of

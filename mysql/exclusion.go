@@ -112,8 +112,9 @@ func (e *engine) tryPair(ctx context.Context, holder, other *sql.Conn, session s
 		case err != nil:
 			return err
 		default:
-			// a holder whose connection broke meanwhile had lost the row
-			if err := held.QueryRowContext(ctx, "SELECT 1").Scan(new(int)); err != nil {
+			// A holder whose connection broke meanwhile had lost the row. vtgate answers a SELECT
+			// without a table by itself.
+			if _, err := e.tryLock(ctx, held, session, ""); err != nil {
 				return err
 			}
 			return driver.Fail(driver.ErrConfig, fmt.Errorf("the locks of the server (%s) exclude nothing: a row that "+

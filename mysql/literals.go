@@ -63,8 +63,12 @@ func (p *prepared) introducer(text string) string {
 // examine calls the function examine, and remembers the character set of the connections.
 func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
 	charset, err := examine(ctx, on, e.dialect())
-	if err == nil {
-		e.prepared.charset.Store(charset)
+	if err != nil {
+		return err
 	}
-	return err
+	e.prepared.charset.Store(charset)
+	if sharded := e.dialect().sharded; sharded != nil {
+		return sharded(ctx, on, e.prepared.in.String())
+	}
+	return nil
 }

@@ -1,5 +1,5 @@
-// Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer, MariaDB 10.6 or newer, and
-// TiDB. An engine chooses the dialect when it meets its server (dialect.go).
+// Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer, MariaDB 10.6 or newer, TiDB,
+// and Vitess. An engine chooses the dialect when it meets its server (dialect.go).
 //
 // Taking a free lock is one UPDATE that decides by the lock's row alone, after an INSERT if the
 // name has no row. Releasing a lock without waiters is another. A third hands a lock over to a
@@ -18,11 +18,11 @@
 // therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN). Otherwise a
 // waiter notices its grant only when its listener next looks, within seconds.
 //
-// On TiDB everything goes the general way, in transactions of dblock's own connections, and waiters
-// poll: a name that changes is read every 5 to 100 ms (docs/tidb.md).
+// On TiDB and Vitess everything goes the general way, in transactions of dblock's own connections,
+// and waiters poll: a name that changes is read every 5 to 100 ms (docs/tidb.md, docs/vitess.md).
 //
 // Named makes a client of the server's own named locks, GET_LOCK, which need no tables
-// (internal/named). It is ErrConfig on TiDB.
+// (internal/named). It is ErrConfig on TiDB and Vitess.
 package mysql
 
 import (
@@ -102,9 +102,8 @@ func Database(name string) Option {
 }
 
 // AnyServer accepts every server. Without AnyServer, the first lock is ErrConfig on servers that
-// speak MySQL's protocol but do not have its locks: OceanBase, Vitess and PlanetScale, on which
-// dblock is not tested, and any other server whose row locks were seen to exclude nothing. Default:
-// not accepted.
+// speak MySQL's protocol but do not have its locks: OceanBase, on which dblock is not tested, and
+// any other server whose row locks were seen to exclude nothing. Default: not accepted.
 func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 const (
@@ -205,11 +204,21 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 		go mysqlserver.Discard(conn)
 		return mysqlserver.Interpret(err)
 	}
-	defer conn.Close()
+	defer e.giveBack(conn)
 	if err == nil {
 		e.wakeUp(ctx, conn, wake)
 	}
 	return mysqlserver.Interpret(err)
+}
+
+// giveBack returns a connection to its pool after a transaction, unless the transaction's level of
+// isolation has become the connection's.
+func (e *engine) giveBack(conn *sql.Conn) {
+	if e.dialect().lasting {
+		mysqlserver.Discard(conn)
+		return
+	}
+	_ = conn.Close()
 }
 
 // transactApart runs work on a connection of the side pool. If the process is stopped between two

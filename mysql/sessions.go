@@ -166,25 +166,36 @@ func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 
 func (e *engine) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
 	limit = min(limit, math.MaxInt32-1)
-	rows, err := e.queries().Orphans(ctx, int32(limit+1))
-	list := make([]driver.Claim, len(rows))
-	for i, row := range rows {
-		list[i] = driver.Claim(row)
-	}
+	var list []driver.Claim
+	err := e.lone(ctx, func(q *mysqldb.Queries) error {
+		rows, err := q.Orphans(ctx, int32(limit+1))
+		list = make([]driver.Claim, len(rows))
+		for i, row := range rows {
+			list[i] = driver.Claim(row)
+		}
+		return err
+	})
 	return upTo(limit, list, err)
 }
 
 func (e *engine) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return claims(ctx, e.queries(), session, limit)
+	return claims(ctx, e.lone, session, limit)
 }
 
-func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Claim, error) {
+// claims is Claims with a statement that lone runs.
+func claims(
+	ctx context.Context, lone func(context.Context, func(q *mysqldb.Queries) error) error, session string, limit int,
+) ([]driver.Claim, error) {
 	limit = min(limit, math.MaxInt32-1)
-	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(limit + 1)})
-	list := make([]driver.Claim, len(rows))
-	for i, row := range rows {
-		list[i] = driver.Claim(row)
-	}
+	var list []driver.Claim
+	err := lone(ctx, func(q *mysqldb.Queries) error {
+		rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(limit + 1)})
+		list = make([]driver.Claim, len(rows))
+		for i, row := range rows {
+			list[i] = driver.Claim(row)
+		}
+		return err
+	})
 	return upTo(limit, list, err)
 }
 

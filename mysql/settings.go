@@ -20,8 +20,8 @@ const settings = "SELECT @@autocommit, @@sql_log_bin, @@completion_type, @@sql_m
 // unset resets, on a connection of the engine, settings that cut lists short, a clock that stands
 // still, and a switch with which MySQL refuses an EXISTS that it cannot turn into a join (error
 // 3973).
-func unset(ctx context.Context, conn *sql.Conn) error {
-	set := "SET SESSION sql_select_limit = 18446744073709551615, timestamp = DEFAULT"
+func unset(ctx context.Context, conn *sql.Conn, d *dialect) error {
+	set := d.spell("SET SESSION sql_select_limit = 18446744073709551615, timestamp = DEFAULT", true)
 	if switches, err := variable(ctx, conn, "optimizer_switch", ""); err != nil {
 		return err
 	} else if strings.Contains(switches, "subquery_to_derived=on") {

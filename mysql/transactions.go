@@ -102,12 +102,14 @@ func (t inTx) releaseShare(
 ) error {
 	var share mysqldb.FindShareRow
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		var there bool // no clock, and no lock: on every server a statement by itself
-		share, there, err = find(ctx, up.(upkeep).q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
-		if err == nil && (!there || share.SessionID != h.Session) {
-			return driver.ErrNotHeld
-		}
-		return mysqlserver.Interpret(err)
+		return up.(upkeep).lone(ctx, func(q *mysqldb.Queries) error {
+			var there bool
+			share, there, err = find(ctx, q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
+			if err == nil && (!there || share.SessionID != h.Session) {
+				return driver.ErrNotHeld
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return err

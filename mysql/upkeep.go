@@ -40,7 +40,7 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if err := e.meet(ctx, conn); err != nil {
 		return err
 	}
-	if err := unset(ctx, conn); err != nil {
+	if err := unset(ctx, conn, e.dialect()); err != nil {
 		return err
 	}
 	if err := e.examine(ctx, conn); err != nil {
@@ -132,7 +132,7 @@ func beats(
 }
 
 func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([]driver.Claim, error) {
-	return claims(ctx, u.q, session, driver.All)
+	return claims(ctx, u.lone, session, driver.All)
 }
 
 // lone is engine.lone on this connection.

@@ -18,7 +18,7 @@ var servers = []struct{ word, name, why string }{
 	{"tidb", "TiDB", "its row locks are not InnoDB's, and IS_USED_LOCK does not tell the connection that has a lock"},
 	{"oceanbase", "OceanBase", "its row locks are not InnoDB's"},
 	{"vitess", "Vitess (PlanetScale is made of it)",
-		"transactions, named locks and KILL go through its proxy, to whatever server that chooses"},
+		"its proxy has connections of its own, and names of connections and of databases that MySQL does not know"},
 }
 
 // Refuse returns ErrConfig if the version is that of a server on which locks may not exclude.

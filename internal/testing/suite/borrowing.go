@@ -38,6 +38,7 @@ var sessionOf = map[string][]string{
 		"SELECT COUNT(*) FROM performance_schema.user_variables_by_thread WHERE thread_id = PS_CURRENT_THREAD_ID()"},
 	MariaDB: {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()"},
 	TiDB:    {"SHOW SESSION VARIABLES", "SELECT RELEASE_ALL_LOCKS()"},
+	Vitess:  {"SHOW SESSION VARIABLES"},
 	SQLite: {
 		"PRAGMA busy_timeout", "PRAGMA synchronous", "PRAGMA journal_mode", "PRAGMA locking_mode",
 		"PRAGMA foreign_keys", "PRAGMA query_only",
@@ -134,7 +135,8 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 
 // before is how many statements of a step that waits are tried: it repeats itself, and waits in
 // some of them for a turn.
-var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 3, "MariaDB": 3, "SQLite": 6, "TiDB": 3}
+var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 3, "MariaDB": 3, "SQLite": 6, "TiDB": 3,
+	"Vitess": 3}
 
 func (e *env) endEachStatement(t *testing.T, a, other App, s step, same bool) {
 	for nth := 1; nth <= before[e.wiring.Name] || s.block == nil; nth++ {

@@ -58,7 +58,7 @@ func (e *env) expires(t *testing.T, names ...string) {
 
 func closeExhausted(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	if a.borrow == nil || e.wiring.Kind == SQLite || e.wiring.Kind == TiDB {
+	if a.borrow == nil || e.wiring.Kind == SQLite || e.wiring.plain() {
 		// no pool, or one that work of its own does not go through
 		t.Skip("no pool that could be exhausted")
 	}
@@ -73,7 +73,7 @@ func closeExhausted(t *testing.T, e *env) {
 // lockTable locks dblock's table of locks as an application's migration or a backup does.
 func (e *env) lockTable(t *testing.T) (unlock func()) {
 	t.Helper()
-	if e.wiring.Kind == TiDB {
+	if e.wiring.plain() {
 		t.Skip("LOCK TABLES locks nothing")
 	}
 	conn, err := e.db.SQL(t).Conn(t.Context())
@@ -119,13 +119,15 @@ func closeLocked(t *testing.T, e *env) {
 
 func closeAfterPool(t *testing.T, e *env) {
 	e.needsSQL(t)
-	if e.wiring.Kind == TiDB {
-		t.Skip("all work is done on connections that the client has reserved")
-	}
 	a := e.app(t, 5)
 	c := e.clientOf(t, a, closingSoon)
 	l := lock(t, c, "n")
 	a.close()
+	if e.wiring.plain() { // whose work is done on connections that the client has reserved
+		is(t, c.Close(brief(t)), nil)
+		e.free(t, "n")
+		return
+	}
 	is(t, e.closeInTime(t, c, l), dblock.ErrConfig)
 	e.expires(t, "n")
 }

@@ -133,6 +133,14 @@ func (e *env) through(t testing.TB, change bool, do func()) {
 	e.wiring.Through(t, e.db, e.look, change, do)
 }
 
+// needsDown ends a test on a database whose tables cannot be taken away.
+func (e *env) needsDown(t testing.TB) {
+	t.Helper()
+	if e.wiring.Kind == Vitess {
+		t.Skip("vtgate does not find a view that is to be dropped")
+	}
+}
+
 // needsSQL ends a test on an engine that has no SQL: no pool, no migrations.
 func (e *env) needsSQL(t testing.TB) {
 	t.Helper()

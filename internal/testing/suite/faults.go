@@ -48,6 +48,10 @@ func (e *env) kill(t testing.TB, w which) int {
 		within(t, soon, "a moment has passed", time.After(100*time.Millisecond))
 		e.exec(t, "ROLLBACK")
 		return 1
+	case Vitess: // whose connections to MySQL have the transactions
+		ended, err := dbtest.EndBelow(t.Context(), e.look)
+		require.NoError(t, err)
+		return ended
 	}
 	condition := map[which]string{everything: "", listeners: "AND info RLIKE 'SLEEP|GET_LOCK'",
 		others: "AND (info IS NULL OR info NOT RLIKE 'SLEEP|GET_LOCK')"}[w]
@@ -71,17 +75,16 @@ func (e *env) kill(t testing.TB, w which) int {
 	return len(ids)
 }
 
-// polled reports whether there is no listener: of PostgreSQL's drivers pgx alone can listen, and
-// TiDB wakes none.
+// polled reports whether there is no listener: of PostgreSQL's drivers pgx alone can listen.
 func (e *env) polled() bool {
-	return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" || e.wiring.Kind == TiDB
+	return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" || e.wiring.plain()
 }
 
 // Broken by a client that gives up where the first connection is dead, or the second.
 func deadPool(t *testing.T, e *env) {
 	a := e.app(t, 6)
-	if a.borrow == nil || e.wiring.Kind == SQLite {
-		t.Skip("no connection that the server could end")
+	if a.borrow == nil || e.wiring.Kind == SQLite || e.wiring.Kind == Vitess { // whose tablets have the connections
+		t.Skip("no connection of the pool that the server could end")
 	}
 	for _, first := range map[string]func(c Client) error{
 		"Lock": func(c Client) error {

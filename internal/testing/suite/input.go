@@ -142,6 +142,7 @@ func unmigrated(t *testing.T, e *env) {
 
 func tablesLost(t *testing.T, e *env) {
 	e.needsSQL(t)
+	e.needsDown(t)
 	const ttl = 5 * time.Second // in real time: the tables of a clock that moves are gone, too
 	a, b := e.client(t, dblock.WithTTL(ttl)), e.client(t, dblock.WithTTL(ttl))
 	held := lock(t, a, "held")

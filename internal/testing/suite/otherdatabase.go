@@ -69,6 +69,7 @@ func beforeTheSession(t *testing.T, e *env) {
 
 // The tables are made anew under a client that has no session, which would notice.
 func madeAnew(t *testing.T, e *env) {
+	e.needsDown(t)
 	a := e.app(t, 6)
 	c := e.clientOf(t, a)
 	tx := beginTx(t, a, e.readCommitted())

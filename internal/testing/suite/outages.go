@@ -122,7 +122,7 @@ func leftAtStandby(t *testing.T, e *env) {
 		readOnly = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 	case e.wiring.Kind == SQLite || e.wiring.Through != nil:
 		t.Skip("a file has no other server")
-	case e.wiring.Kind == TiDB:
+	case e.wiring.plain():
 		t.Skip("no server of a cluster is read-only, and no session")
 	}
 	a := e.app(t, 4)
@@ -184,7 +184,7 @@ func shortBreaks(t *testing.T, e *env) {
 // Broken by an Unlock that waits for a connection for ever.
 func exhaustedPool(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	if a.borrow == nil || e.wiring.Kind == SQLite || e.wiring.Kind == TiDB {
+	if a.borrow == nil || e.wiring.Kind == SQLite || e.wiring.plain() {
 		// no pool, or one that work of its own does not go through
 		t.Skip("no pool that could be exhausted")
 	}
@@ -320,7 +320,7 @@ func lostBesideStatement(t *testing.T, e *env) {
 // Broken by taking a pool that was closed for a database that is away.
 func closedPool(t *testing.T, e *env) {
 	e.needsSQL(t)
-	if e.wiring.Kind == TiDB {
+	if e.wiring.plain() {
 		t.Skip("all work is done on connections that the client has reserved")
 	}
 	a := e.app(t, 5)

@@ -113,6 +113,20 @@ var TiDBSettings = []Setting{
 	Params("plans of statements that are not prepared are kept", "tidb_enable_non_prepared_plan_cache", "1"),
 }
 
+// VitessSettings are what applications set in Vitess, over go-sql-driver.
+var VitessSettings = []Setting{
+	Params("isolation level serializable", "transaction_isolation", "'SERIALIZABLE'"),
+	Params("innodb_lock_wait_timeout of 1s", "innodb_lock_wait_timeout", "1"),
+	Params("time zone +05:45", "time_zone", "'+05:45'", "loc", "America/St_Johns"),
+	Params("clientFoundRows", "clientFoundRows", "true"),
+	Params("parseTime off", "parseTime", "false"),
+	Params("interpolateParams", "interpolateParams", "true"),
+	Params("sql_mode strict and ANSI", "sql_mode", "'ANSI,TRADITIONAL,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO'"),
+	Params("foreign_key_checks off", "foreign_key_checks", "0"),
+	Params("unsigned subtraction", "sql_mode", "'NO_UNSIGNED_SUBTRACTION'"),
+	Params("workload olap", "workload", "'olap'"),
+}
+
 // MySQLReadOnly and MariaDBReadOnly are sessions with read-only transactions.
 var (
 	MySQLReadOnly   = []Setting{Params("transaction_read_only", "transaction_read_only", "1")}

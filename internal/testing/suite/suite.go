@@ -158,7 +158,12 @@ const (
 	MariaDB  = dbtest.KindMariaDB
 	SQLite   = dbtest.KindSQLite
 	TiDB     = dbtest.KindTiDB
+	Vitess   = dbtest.KindVitess
 )
 
+// plain reports whether all work is done on connections that the client has reserved, in
+// transactions of several statements, and waiters poll.
+func (w Wiring) plain() bool { return w.Kind == TiDB || w.Kind == Vitess }
+
 // reserves reports whether a client reserves connections of the application's pool.
-func (w Wiring) reserves() bool { return w.Kind == MySQL || w.Kind == MariaDB || w.Kind == TiDB }
+func (w Wiring) reserves() bool { return w.Kind != Postgres && w.Kind != SQLite }
