@@ -1,6 +1,7 @@
-// Package tidb has clients on two SQL nodes of TiDB over one store, and stops nodes, kills
-// connections and abandons clients meanwhile. It needs the program of internal/testing/tidb.
-package tidb
+// Package nodes has clients on two SQL nodes of TiDB over one store, or on Vitess, and stops nodes,
+// kills connections and abandons clients meanwhile. It needs the program of internal/testing/tidb,
+// or Vitess's vtcombo.
+package nodes
 
 import (
 	"context"
@@ -10,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,9 +39,27 @@ const (
 	each    = 4 // goroutines of a client
 )
 
+// cluster is the nodes of a database.
+type cluster interface {
+	// open opens a pool of the nth client, which ends with the test.
+	open(t *testing.T, client int) *sql.DB
+	// faults are what happens to the nodes. Each returns when the nodes accept connections again.
+	faults() map[string]func(t *testing.T, random *rand.Rand)
+}
+
+// clusters are the kinds of databases.
+var clusters = map[string]func(t *testing.T) cluster{"TiDB": startTiDB, "Vitess": startVitess}
+
+// onEach runs a test on each cluster.
+func onEach(t *testing.T, test func(t *testing.T, on cluster)) {
+	for name, start := range clusters {
+		t.Run(name, func(t *testing.T) { test(t, start(t)) })
+	}
+}
+
 // soak is what all clients have done.
 type soak struct {
-	*cluster
+	cluster
 	granted, guarded, unknown, takenOver atomic.Int64
 	names                                [names]name
 }
@@ -72,10 +93,12 @@ func (n *name) leave(l *dblock.Lock) {
 	}
 }
 
-func TestSoakOnTwoNodes(t *testing.T) {
-	s := &soak{cluster: startCluster(t)}
+func TestSoakOnNodes(t *testing.T) { onEach(t, soakOn) }
+
+func soakOn(t *testing.T, on cluster) {
+	s := &soak{cluster: on}
 	t.Logf("-seed %d", *seed)
-	books := s.open(t, 0, "app")
+	books := s.open(t, 0)
 	require.NoError(t, require.ErrOf(books.Exec("CREATE TABLE books (name INT PRIMARY KEY, n BIGINT NOT NULL)")))
 	for i := range names {
 		require.NoError(t, require.ErrOf(books.Exec("INSERT INTO books VALUES (?, 0)", i)))
@@ -86,34 +109,28 @@ func TestSoakOnTwoNodes(t *testing.T) {
 	begin := func(i int) {
 		mine, abandon := context.WithCancel(ctx)
 		abandoned[i] = abandon
-		work.Go(func() { s.client(mine, ctx, t, i%2) })
+		work.Go(func() { s.client(mine, ctx, t, i) })
 	}
 	for i := range clients {
 		begin(i)
 	}
 	random := rand.New(rand.NewPCG(*seed, 0))
-	faults := map[string]int{}
+	faults := s.faults()
+	faults["client killed"] = func(_ *testing.T, random *rand.Rand) {
+		i := random.IntN(clients)
+		abandoned[i]()
+		begin(i)
+	}
+	kinds, seen := slices.Sorted(maps.Keys(faults)), map[string]int{}
 	began := time.Now()
 	for s.granted.Load() < *grants && !t.Failed() {
 		select {
 		case <-time.After(time.Second + time.Duration(random.Int64N(int64(2*time.Second)))):
 		case <-t.Context().Done():
 		}
-		switch node := random.IntN(2); random.IntN(3) {
-		case 0:
-			s.killConnections(t, node)
-			faults["connections of a node killed"]++
-		case 1:
-			s.tell(t, "stop", node)
-			<-time.After(time.Duration(random.Int64N(int64(time.Second))))
-			s.tell(t, "start", node)
-			faults["node stopped"]++
-		case 2:
-			i := random.IntN(clients)
-			abandoned[i]()
-			begin(i)
-			faults["client killed"]++
-		}
+		kind := kinds[random.IntN(len(kinds))]
+		faults[kind](t, random)
+		seen[kind]++
 	}
 	took := time.Since(began)
 	stop()
@@ -122,7 +139,7 @@ func TestSoakOnTwoNodes(t *testing.T) {
 	require.NoError(t, books.QueryRow("SELECT SUM(n) FROM books").Scan(&written))
 	acked, unknown := s.guarded.Load(), s.unknown.Load()
 	t.Logf("%d grants in %v, %d locks lost to faults; %d guarded writes, %d of unknown outcome, %d in the books; %v",
-		s.granted.Load(), took.Round(time.Second), s.takenOver.Load(), acked, unknown, written, faults)
+		s.granted.Load(), took.Round(time.Second), s.takenOver.Load(), acked, unknown, written, seen)
 	if wrong := written < acked || written > acked+unknown; wrong != *bug {
 		t.Errorf("%d guarded writes are in the books: want %d to %d, unless a bug was seeded (%t)", written, acked,
 			acked+unknown, *bug)
@@ -131,8 +148,8 @@ func TestSoakOnTwoNodes(t *testing.T) {
 
 // client locks and unlocks until ctx ends. If it ends before all, the client is abandoned with what
 // it holds: its pool ends in the same moment.
-func (s *soak) client(ctx, all context.Context, t *testing.T, node int) {
-	pool := s.open(t, node, "app")
+func (s *soak) client(ctx, all context.Context, t *testing.T, i int) {
+	pool := s.open(t, i)
 	pool.SetMaxOpenConns(12)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	c, err := dblock.New(mysql.New(pool), dblock.WithTTL(ttl), dblock.WithLogger(log))
@@ -188,7 +205,7 @@ func (s *soak) once(ctx context.Context, t *testing.T, c *dblock.Client[*sql.Tx]
 // write reads a number under the lock and writes the next one, in a transaction that guards the
 // lock.
 func (s *soak) write(ctx context.Context, c *dblock.Client[*sql.Tx], pool *sql.DB, l *dblock.Lock, i int) {
-	tx, err := pool.BeginTx(ctx, nil) // at TiDB's own level
+	tx, err := pool.BeginTx(ctx, nil) // at the server's own level
 	if err != nil {
 		return
 	}
@@ -210,28 +227,6 @@ func (s *soak) write(ctx context.Context, c *dblock.Client[*sql.Tx], pool *sql.D
 	s.guarded.Add(1)
 }
 
-// killConnections kills all connections to a node, except its own.
-func (s *soak) killConnections(t *testing.T, node int) {
-	db := s.open(t, node, "app")
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	rows, err := db.Query("SELECT id FROM information_schema.processlist WHERE db = 'app' AND id <> CONNECTION_ID()")
-	if err != nil {
-		return
-	}
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if rows.Scan(&id) == nil {
-			ids = append(ids, id)
-		}
-	}
-	_ = rows.Close()
-	for _, id := range ids {
-		_, _ = db.Exec(fmt.Sprintf("KILL TIDB CONNECTION %d", id))
-	}
-}
-
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(m.Run())
@@ -239,10 +234,11 @@ func TestMain(m *testing.M) {
 
 // TestSpeed prints the time of a commit, of a lock with its release, and of a hand-off between two
 // clients on two nodes.
-func TestSpeed(t *testing.T) {
-	s := startCluster(t)
+func TestSpeed(t *testing.T) { onEach(t, speedOf) }
+
+func speedOf(t *testing.T, s cluster) {
 	const rounds = 200
-	pools := []*sql.DB{s.open(t, 0, "app"), s.open(t, 1, "app")}
+	pools := []*sql.DB{s.open(t, 0), s.open(t, 1)}
 	require.NoError(t, require.ErrOf(pools[0].Exec("CREATE TABLE bare (n INT PRIMARY KEY, v INT NOT NULL)")))
 	require.NoError(t, require.ErrOf(pools[0].Exec("INSERT INTO bare VALUES (1, 0)")))
 	var all []*dblock.Client[*sql.Tx]
