@@ -23,12 +23,12 @@ var mysqlChecks = []check{
 	{"sessions", builds},
 	{"TTL", ttls},
 	{"privileges", mysqlPrivileges},
-	{"KILL", notTiDB(kills)},
+	{"KILL", unlessPolled(kills)},
 	{"connections", mysqlConnections},
-	{"statements", notTiDB(mysqlStatements)},
+	{"statements", unlessPolled(mysqlStatements)},
 	{"time-outs", mysqlTimeouts},
 	{"durability", mysqlDurability},
-	{"transactions", notTiDB(mysqlTransactions)},
+	{"transactions", unlessPolled(mysqlTransactions)},
 	{"clock", clocks},
 }
 
@@ -67,14 +67,16 @@ func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB"
 
 func isTiDB(version string) bool { return strings.Contains(version, "TiDB") }
 
-// notTiDB leaves a check out on TiDB, which has nothing of the kind.
-func notTiDB(
+func isVitess(version string) bool { return strings.Contains(version, "Vitess") }
+
+// unlessPolled leaves a check out on TiDB and Vitess, which have nothing of the kind.
+func unlessPolled(
 	look func(ctx context.Context, e *examination) ([]finding, error),
 ) func(ctx context.Context, e *examination) ([]finding, error) {
 	return func(ctx context.Context, e *examination) ([]finding, error) {
 		var version string
 		err := e.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
-		if err != nil || isTiDB(version) {
+		if err != nil || isTiDB(version) || isVitess(version) {
 			return nil, err
 		}
 		return look(ctx, e)
@@ -124,11 +126,11 @@ func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
 			"change the data source"))
 	}
 	_ = up.Close()
-	is, err := e.values(ctx, "SESSION VARIABLES", "log_bin", "binlog_format", "sql_select_limit")
+	is, err := e.values(ctx, "SESSION VARIABLES", "version", "log_bin", "binlog_format", "sql_select_limit")
 	switch limit, _ := strconv.ParseUint(is["sql_select_limit"], 10, 64); {
 	case err != nil:
 		return nil, err
-	case limit < math.MaxInt32: // reset on the connection above
+	case limit < math.MaxInt32 && (limit > 0 || !isVitess(is["version"])): // reset on the connection above
 		return found(problem(fmt.Sprintf("sql_select_limit is %d, as --safe-updates sets it: clients refuse "+
 			"connections of this data source, since lists would be cut short", limit),
 			"leave it at its default"))

@@ -85,7 +85,6 @@ var servers = []server{
 var strangers = []struct{ mark, name string }{
 	{"CockroachDB", "CockroachDB"},
 	{"-YB-", "YugabyteDB"},
-	{"Vitess", "Vitess"},
 	{"OceanBase", "OceanBase"},
 }
 
@@ -101,6 +100,10 @@ func versionOf(name, version string) finding {
 	if isTiDB(version) {
 		return note("the server is TiDB ("+version+"), on which waiters poll",
 			"see what else is different: docs/tidb.md")
+	}
+	if isVitess(version) {
+		return note("the server is Vitess ("+version+"), on which waiters poll",
+			"see what else is different: docs/vitess.md")
 	}
 	for _, stranger := range strangers {
 		if strings.Contains(version, stranger.mark) {
