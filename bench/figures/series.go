@@ -27,6 +27,20 @@ func (f Figures) Series(benchmark, kind, metric string) (s []Point) {
 	return s
 }
 
+// latest is how long 99 of 100 heartbeats may take, in ms, while a database keeps up with them.
+const latest = 1000
+
+// Steady returns the points of a series at which the database kept up with the heartbeats that the
+// benchmark measures. Beyond, a line would show what the machine can do, and not what a client
+// costs.
+func (f Figures) Steady(benchmark, kind, metric string) []Point {
+	busy := map[float64]bool{}
+	for _, p := range f.Series(benchmark, kind, "beat-p99-ms") {
+		busy[p.N] = p.Y > latest
+	}
+	return slices.DeleteFunc(f.Series(benchmark, kind, metric), func(p Point) bool { return busy[p.N] })
+}
+
 // Line is the straight line through a series: Y = At0 + Slope * N.
 type Line struct{ At0, Slope float64 }
 

@@ -24,6 +24,19 @@ BenchmarkFleet/sqlite-2   1   4.5 stmt/s
 	assert.Equal(t, len(f.Series("Fleet", "postgres", "stmt/s")), 0, "points of what was not measured:")
 }
 
+func TestAPointAtWhichHeartbeatsAreLateIsNotSteady(t *testing.T) {
+	f, err := Read(strings.NewReader(`BenchmarkFleet/clients=300/mysql-2   1   300 stmt/s   2.5 beat-p99-ms
+BenchmarkFleet/clients=1000/mysql-2   1   1000 stmt/s   9.5 beat-p99-ms
+BenchmarkFleet/clients=10000/mysql-2   1   5800 stmt/s   7988 beat-p99-ms
+BenchmarkHolds/locks=10/mysql-2   1   5 list-ms
+`))
+	require.NoError(t, err)
+	s := f.Steady("Fleet", "mysql", "stmt/s")
+	require.Equal(t, len(s), 2, "points")
+	assert.Equal(t, s[1], Point{1000, 1000}, "the last one is")
+	assert.Equal(t, len(f.Steady("Holds", "mysql", "list-ms")), 1, "points without heartbeats:")
+}
+
 func TestALineHasTheLeastSquares(t *testing.T) {
 	for name, c := range map[string]struct {
 		points []Point

@@ -36,7 +36,7 @@ type measured struct {
 
 // slope returns the slope of the line through a series.
 func (m measured) slope(benchmark, metric string) (slope float64, known bool) {
-	s := m.Series(benchmark, m.kind, metric)
+	s := m.Steady(benchmark, m.kind, metric)
 	return figures.Fit(s).Slope, len(s) > 1
 }
 

@@ -61,8 +61,8 @@ func (t topic) table(f figures.Figures) string {
 			value, slope := "", ""
 			if series := f.Series(t.benchmark, k.Name, r.metric); len(series) > 0 {
 				value = cells(series, numbers)
-				if len(series) > 1 && r.slope != "" {
-					slope = short(r.slopeOf(series))
+				if steady := f.Steady(t.benchmark, k.Name, r.metric); len(steady) > 1 && r.slope != "" {
+					slope = short(r.slopeOf(steady))
 				}
 			}
 			values, slopes = append(values, value), append(slopes, slope)
@@ -156,14 +156,17 @@ func (t topic) chart(r row, f figures.Figures) *chart.Chart {
 		if len(series) == 0 {
 			continue
 		}
-		line := figures.Fit(series)
 		var measured, fitted plotter.XYs
 		for _, p := range series {
 			measured = append(measured, plotter.XY{X: p.N, Y: p.Y})
+		}
+		steady := f.Steady(t.benchmark, k.Name, r.metric)
+		line := figures.Fit(steady)
+		for _, p := range steady {
 			fitted = append(fitted, plotter.XY{X: p.N, Y: line.Of(p.N)})
 		}
 		c.Points(k, measured)
-		c.Line(k, fmt.Sprintf("%s %s", short(r.slopeOf(series)), r.slope), fitted, nil)
+		c.Line(k, fmt.Sprintf("%s %s", short(r.slopeOf(steady)), r.slope), fitted, nil)
 	}
 	c.X.Min, c.Y.Min = 0, 0
 	return c
