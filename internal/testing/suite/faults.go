@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -105,8 +106,13 @@ func deadPool(t *testing.T, e *env) {
 }
 
 func killed(t *testing.T, e *env, w which) {
-	holder := e.client(t)
-	clients := []Client{e.client(t), e.client(t), e.client(t)}
+	within, ttl := soon, longTTL
+	if e.wiring.Kind == TiDB { // the row locks of a killed connection may stay for 20 s
+		within, ttl = 4*soon, longTTL*4/3
+	}
+	client := func() Client { return e.client(t, dblock.WithTTL(ttl)) }
+	holder := client()
+	clients := []Client{client(), client(), client()}
 	l := lock(t, holder, "kept")
 	first := lock(t, holder, "handed on")
 	line := e.line(t, "handed on", 9, clients, background)
@@ -118,10 +124,6 @@ func killed(t *testing.T, e *env, w which) {
 	for range 3 { // more than a TTL
 		e.kill(t, w)
 		e.beats(t, e.session(t, "kept"), 2, l, first)
-	}
-	within := soon
-	if e.wiring.Kind == TiDB {
-		within *= 4 // the row locks of a killed connection stay for up to 20 s
 	}
 	tokens := []int64{first.Token()}
 	for _, next := range line {
