@@ -102,7 +102,8 @@ func newFleet(b *testing.B, a *app, n int, count *counter) *fleet {
 	return f
 }
 
-// opener returns what opens clients of one engine, whose sessions share the connections of lines.
+// opener returns a function that opens clients of one engine. Their sessions share the connections
+// of lines.
 func opener[TX any](e driver.Engine[TX], lines lineSharing) func(options ...dblock.Option) (client, error) {
 	lines.Backend = e.Backend
 	e.Backend = lines
@@ -125,7 +126,7 @@ func (f *fleet) measure(b *testing.B, m meter, count *counter) {
 	if m.knowsCPU() {
 		report(1000*cpu, "cpu-ms/s")
 	}
-	if m.engine != migrate.SQLite { // whose statements are calls, many of them attempts
+	if m.engine != migrate.SQLite { // its statements are calls, many of them attempts
 		report(float64(all)/seconds, "stmt/s")
 		report(float64(rows)/seconds, "rows/s")
 	}
@@ -180,7 +181,8 @@ func (f *fleet) reset() (beats []time.Duration, failed int) {
 	return beats, failed
 }
 
-// lineSharing is an engine whose sessions share a few reserved connections. None of them listens.
+// lineSharing is an engine with sessions that share a few reserved connections. None of them
+// listens.
 type lineSharing struct {
 	driver.Backend
 	free chan driver.Upkeep

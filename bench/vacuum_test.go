@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// vacuumed are the tables whose rows change while locks are taken and held.
+// vacuumed are the tables with rows that change while locks are taken and held.
 var vacuumed = []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"}
 
 // noAutovacuum leaves all dead rows to vacuum. It does nothing elsewhere than on PostgreSQL.
@@ -24,8 +24,8 @@ func (a *app) noAutovacuum(b testing.TB) {
 }
 
 // vacuum reports the dead rows that a VACUUM finds, how long it takes, and how many bytes of WAL it
-// writes. On MySQL and MariaDB purge goes on by itself: there vacuum reports the transactions whose
-// old rows it has still to remove. On SQLite there is nothing to do.
+// writes. On MySQL and MariaDB purge goes on by itself: there vacuum reports the transactions with
+// old rows that are not removed yet. On SQLite there is nothing to do.
 func (m meter) vacuum(b testing.TB, report func(v float64, unit string)) {
 	b.Helper()
 	query := "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'"

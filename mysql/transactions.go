@@ -101,8 +101,8 @@ func (t inTx) releaseShare(
 	ctx context.Context, q *mysqldb.Queries, h protocol.Held, counted bool, onSideConn driver.OnSideConn,
 ) error {
 	var share mysqldb.FindShareRow
-	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		return up.(upkeep).lone(ctx, func(q *mysqldb.Queries) error {
+	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
+		return up.(upkeep).lone(ctx, func(q *mysqldb.Queries) (err error) {
 			var there bool
 			share, there, err = find(ctx, q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 			if err == nil && (!there || share.SessionID != h.Session) {

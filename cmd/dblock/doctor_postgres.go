@@ -262,8 +262,8 @@ func (r replication) judge() finding {
 	return fine("commits wait for " + r.names)
 }
 
-// postgresTransactions covers this database, whose names the transactions may have locked. A
-// prepared transaction has no session.
+// postgresTransactions covers this database: its transactions may have locked names. A prepared
+// transaction has no session.
 func postgresTransactions(ctx context.Context, e *examination) ([]finding, error) {
 	const open = `SELECT extract(epoch FROM clock_timestamp() - xact_start) AS age, format('pid %s, user %s, %s, %s', pid, usename, application_name, state) AS what
 		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL

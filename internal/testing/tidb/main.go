@@ -2,8 +2,8 @@
 // commands from standard input, "stop N" and "start N" with N = 0 or 1, and answers each by "ok".
 // It ends with its input.
 //
-// It is a module of its own, which go.work does not name: TiDB runs with the toolchain of its own
-// release only, which is not that of dblock. Build it by
+// The command is a module of its own, outside of go.work. TiDB runs only with the toolchain of its
+// release, and dblock with another. Build it by
 //
 //	GOTOOLCHAIN=go1.25.8 GOWORK=off go build -C internal/testing/tidb -o FILE .
 package main
