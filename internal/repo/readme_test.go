@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"go/format"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,6 +45,31 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTheCodeOfPagesIsGo formats each block of Go code. A block may be a file, declarations or
+// statements, and … stands for code that is left out. A block that begins with a tab is an excerpt
+// of a program.
+func TestTheCodeOfPagesIsGo(t *testing.T) {
+	blocks := regexp.MustCompile("(?ms)^```go\n([^\t\n].*?)^```")
+	err := filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(page)
+		for _, block := range blocks.FindAllSubmatch(text, -1) {
+			code := strings.ReplaceAll(string(block[1]), "…", "etc")
+			formatted, err := format.Source([]byte(code))
+			switch {
+			case err != nil:
+				t.Errorf("%s: %v:\n%s", page, err, block[1])
+			case string(formatted) != code:
+				t.Errorf("%s: gofmt writes:\n%s", page, formatted)
+			}
+		}
+		return err
+	})
+	require.NoError(t, err)
 }
 
 func TestPagesLinkToWhatIsThere(t *testing.T) {
