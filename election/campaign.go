@@ -57,10 +57,11 @@ func Owner(host, thread string) Option {
 // error the campaign ends.
 //
 // Campaign returns nil when ctx has ended, the lock is released, and fn returned nil or the error
-// of its context. Otherwise it returns fn's error, or the reason why it cannot stand: ErrSchema,
-// ErrUnavailable, ErrReadOnly, ErrInvalidName, ErrInvalidOption, ErrClosed. It returns such a
-// reason at once where it applies from the start. Later it waits for a database that is away, or
-// that accepts no writes. A panic of fn passes through it, after the lock was released.
+// of its context. Otherwise it returns fn's error, or, as a *dblock.LockError of "campaign", the
+// reason why it cannot stand: ErrSchema, ErrUnavailable, ErrReadOnly, ErrInvalidName,
+// ErrInvalidOption, ErrClosed. It returns such a reason at once where it applies from the start.
+// Later it waits for a database that is away, or that accepts no writes. A panic of fn passes
+// through it, after the lock was released.
 //
 // A client may campaign under several names, and several times under one name. Each campaign is a
 // candidate of its own.
@@ -96,34 +97,33 @@ func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.L
 	}
 	lock, err := e.lock(ownerless{ctx}, name, options...)
 	if err != nil || !(*client.Lock)(lock).Entered() {
-		return lock, err
+		return lock, fail("campaign", name, err)
 	}
 	failure := fmt.Errorf("%w: its Owner holds the name already in this client", dblock.ErrInvalidOption)
-	return nil, &dblock.LockError{Op: "campaign", Name: name, Err: driver.Join(failure, lock.Unlock(ctx))}
+	return nil, fail("campaign", name, driver.Join(failure, lock.Unlock(ctx)))
 }
 
 // prepare applies the options and returns the errors that can be found before the first Lock.
 func (e *Elections) prepare(ctx context.Context, name string, idle bool, options []Option) (c config, err error) {
-	fail := func(what string) (config, error) {
-		err := fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what)
-		return c, &dblock.LockError{Op: "campaign", Name: name, Err: err}
+	refuse := func(what string) (config, error) {
+		return c, fail("campaign", name, fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what))
 	}
 	switch {
 	case ctx == nil:
-		return fail("the context is nil")
+		return refuse("the context is nil")
 	case idle:
-		return fail("the function is nil")
+		return refuse("the function is nil")
 	}
 	for _, o := range options {
 		if o == nil {
-			return fail("a nil Option")
+			return refuse("a nil Option")
 		}
 		o(&c)
 	}
 	if _, err = e.inspector.Lock(ctx, name); ctx.Err() != nil {
 		err = nil
 	}
-	return c, err
+	return c, fail("campaign", name, err)
 }
 
 // lead runs fn for one term. After nil the candidate stands again, unless the context of the
@@ -142,7 +142,7 @@ func (e *Elections) lead(
 		e.leave(t)
 		close(t.over)
 		if t.failure != nil && (err != nil || ctx.Err() != nil) { // no later term can report it
-			err = driver.Join(err, t.failure)
+			err = driver.Join(err, fail("campaign", t.Name(), t.failure))
 		}
 	}()
 	if ctx.Err() != nil { // the lock was granted when ctx ended
@@ -156,7 +156,7 @@ func (e *Elections) lead(
 	case transient(err):
 		return nil
 	default:
-		return err
+		return fail("campaign", t.Name(), err)
 	}
 	err = fn(within, t)
 	switch {

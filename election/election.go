@@ -50,13 +50,12 @@ func New[TX any](client *dblock.Client[TX]) *Elections {
 // ErrNotLeader without a current term. Another error: the lock could not be released yet. The
 // client keeps retrying the release.
 func (e *Elections) Resign(ctx context.Context, name string) error {
-	fail := func(err error) error { return &dblock.LockError{Op: "resign", Name: name, Err: err} }
 	if ctx == nil {
-		return fail(fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption))
+		return fail("resign", name, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption))
 	}
 	t := e.term(name)
 	if t == nil {
-		return fail(ErrNotLeader)
+		return fail("resign", name, ErrNotLeader)
 	}
 	t.Resign()
 	if ctx.Value(t) != nil {
@@ -64,11 +63,23 @@ func (e *Elections) Resign(ctx context.Context, name string) error {
 	}
 	select {
 	case <-t.over:
-		return t.failure
+		return fail("resign", name, t.failure)
 	case <-ctx.Done():
-		return fail(fmt.Errorf("its function has not returned, or the lock was not released yet: %w",
+		return fail("resign", name, fmt.Errorf("its function has not returned, or the lock was not released yet: %w",
 			context.Cause(ctx)))
 	}
+}
+
+// fail returns a LockError of an error, and nil of nil. The error of a call on the election's lock
+// is shown as that of op: callers of this package do not lock.
+func fail(op, name string, err error) error {
+	if of, ok := err.(*dblock.LockError); ok {
+		err = of.Err
+	}
+	if err == nil {
+		return nil
+	}
+	return &dblock.LockError{Op: op, Name: name, Err: err}
 }
 
 // term returns the latest term of a name whose lock has not ended, or nil.

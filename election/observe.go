@@ -42,18 +42,14 @@ var errEnough = errors.New("enough")
 func (e *Elections) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if ctx == nil {
-			yield(Leader{}, failed(name, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)))
+			yield(Leader{}, fail("observe", name, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)))
 			return
 		}
 		o := observer{inspector: e.inspector, name: name, yield: func(l Leader) bool { return yield(l, nil) }}
 		if err := o.run(ctx); err != errEnough {
-			yield(Leader{}, err)
+			yield(Leader{}, fail("observe", name, err))
 		}
 	}
-}
-
-func failed(name string, err error) error {
-	return &dblock.LockError{Op: "observe", Name: name, Err: err}
 }
 
 // observer is one observation.
@@ -105,7 +101,7 @@ func (o *observer) run(ctx context.Context) error {
 				}
 			}
 		case <-ctx.Done():
-			return failed(o.name, ctx.Err())
+			return ctx.Err()
 		}
 		if err := o.settle(ctx, &info); err != nil {
 			return err
@@ -188,7 +184,7 @@ func (o *observer) retry(ctx context.Context, f func() error) error {
 		case err == nil, err == errEnough:
 			return err
 		case ctx.Err() != nil:
-			return failed(o.name, ctx.Err())
+			return ctx.Err()
 		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, driver.ErrRetry) &&
 			!errors.Is(err, driver.ErrBusy):
 			return err

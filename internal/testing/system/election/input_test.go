@@ -31,24 +31,27 @@ func TestWhatCannotWorkIsSaidAtOnce(t *testing.T) {
 			return nil
 		}
 		noTables := party{Elections: election.New(bare)}
-		for i, c := range []struct{ err, want error }{
-			{p.Campaign(nil, name, nothing), dblock.ErrInvalidOption}, //lint:ignore SA1012 that is the test
-			{p.Campaign(w.Context(), name, nil), dblock.ErrInvalidOption},
-			{p.Campaign(w.Context(), name, nothing, nil), dblock.ErrInvalidOption},
-			{p.Campaign(w.Context(), "", nothing), dblock.ErrInvalidName},
-			{p.Campaign(w.Context(), name, nothing,
+		for i, c := range []struct {
+			op        string
+			err, want error
+		}{
+			{"campaign", p.Campaign(nil, name, nothing), dblock.ErrInvalidOption}, //lint:ignore SA1012 that is the test
+			{"campaign", p.Campaign(w.Context(), name, nil), dblock.ErrInvalidOption},
+			{"campaign", p.Campaign(w.Context(), name, nothing, nil), dblock.ErrInvalidOption},
+			{"campaign", p.Campaign(w.Context(), "", nothing), dblock.ErrInvalidName},
+			{"campaign", p.Campaign(w.Context(), name, nothing,
 				election.Metadata(map[string]string{"a": strings.Repeat("x", 4096)})), dblock.ErrInvalidOption},
-			{away.Campaign(w.Context(), name, nothing), dblock.ErrUnavailable},
-			{standby.Campaign(w.Context(), name, nothing), dblock.ErrReadOnly},
-			{closed.Campaign(w.Context(), name, nothing), dblock.ErrClosed},
-			{noTables.Campaign(w.Context(), name, nothing), dblock.ErrSchema},
-			{observed(p, ""), dblock.ErrInvalidName},
-			{observed(away, name), dblock.ErrUnavailable},
-			{observed(closed, name), dblock.ErrClosed},
-			{observed(noTables, name), dblock.ErrSchema},
+			{"campaign", away.Campaign(w.Context(), name, nothing), dblock.ErrUnavailable},
+			{"campaign", standby.Campaign(w.Context(), name, nothing), dblock.ErrReadOnly},
+			{"campaign", closed.Campaign(w.Context(), name, nothing), dblock.ErrClosed},
+			{"campaign", noTables.Campaign(w.Context(), name, nothing), dblock.ErrSchema},
+			{"observe", observed(p, ""), dblock.ErrInvalidName},
+			{"observe", observed(away, name), dblock.ErrUnavailable},
+			{"observe", observed(closed, name), dblock.ErrClosed},
+			{"observe", observed(noTables, name), dblock.ErrSchema},
 		} {
-			if !errors.Is(c.err, c.want) {
-				w.Errorf("%d: %v, not %v", i, c.err, c.want)
+			if of, ok := c.err.(*dblock.LockError); !ok || of.Op != c.op || !errors.Is(of.Err, c.want) {
+				w.Errorf("%d: %v, not %v of %s", i, c.err, c.want, c.op)
 			}
 		}
 		over, cancel := context.WithCancel(w.Context())
