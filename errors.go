@@ -163,7 +163,7 @@ func notAcquired(state driver.State, cause error) error {
 	e := &NotAcquiredError{Waiters: state.Waiters, Cause: cause}
 	if h := state.Holder; h.Session != "" {
 		e.Host, e.Thread, e.Token, e.Since = h.Host, h.Thread, h.Grant.Token, h.Since
-		e.Until, e.over = time.Now().Add(max(h.Left, 0)), h.Left <= 0
+		e.Until, e.over = state.Until(h), h.Left <= 0
 	}
 	return e
 }

@@ -12,6 +12,23 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
+// Broken by a computation of Until when the error is made, from a duration that was read before.
+func TestUntilIsTheEndOfTheLeaseThatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := dblocktest.New[*struct{}](t)
+		began := time.Now()
+		_, err := f.Client.Lock(t.Context(), "n")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // shorter than the pause between two heartbeats
+		defer cancel()
+		_, err = f.Another(t).Client.Lock(ctx, "n")
+		var held *dblock.NotAcquiredError
+		if !errors.As(err, &held) || !held.Until.Equal(began.Add(f.Client.TTL())) {
+			t.Errorf("%v: want the end of the lease %v after %v", err, f.Client.TTL(), began)
+		}
+	})
+}
+
 // A request waits a moment for others of its client before it joins a queue. Nothing of it was sent
 // when its context ends, but the client knows that others wait.
 func TestALockThatEndsBeforeItJoinsTheQueueHasSeenTheOthers(t *testing.T) {

@@ -70,27 +70,26 @@ func (i *Inspector) describe(
 		states, err = engine.Read(ctx, "", names, waiters)
 		return err
 	})
-	now := time.Now()
 	for _, s := range states {
 		info := Info{Name: s.Name, Token: s.Token, Queued: s.Waiters, Rests: max(s.Rest, 0)}
 		if s.Capacity != protocol.Readers {
 			info.Capacity = s.Capacity
 		}
 		for _, p := range s.Holders {
-			info.Holders = append(info.Holders, participantOf(p, info.Capacity, now))
+			info.Holders = append(info.Holders, participantOf(p, info.Capacity, s.Until(p.Holder)))
 		}
 		for _, p := range s.Queue {
-			info.Waiters = append(info.Waiters, participantOf(p, info.Capacity, now))
+			info.Waiters = append(info.Waiters, participantOf(p, info.Capacity, s.Until(p.Holder)))
 		}
 		infos = append(infos, info)
 	}
 	return infos, err
 }
 
-func participantOf(p driver.Participant, capacity int, now time.Time) Participant {
+func participantOf(p driver.Participant, capacity int, until time.Time) Participant {
 	participant := Participant{
 		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token,
-		Shared: p.Units > 0, Since: p.Since, Until: endAfter(now, p.Left), Alive: p.Left > 0,
+		Shared: p.Units > 0, Since: p.Since, Until: until, Alive: p.Left > 0,
 		Metadata: metadataOf(p.Metadata), Asked: p.Asked,
 	}
 	if capacity > 0 {
@@ -98,7 +97,3 @@ func participantOf(p driver.Participant, capacity int, now time.Time) Participan
 	}
 	return participant
 }
-
-// endAfter returns the end of the time that is left. The database does not know when a session
-// expired: for an expired one the end is now.
-func endAfter(now time.Time, left time.Duration) time.Time { return now.Add(max(left, 0)) }

@@ -54,12 +54,13 @@ func (i *Inspector) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Ses
 	}
 }
 
+// sessionOf shows a session that was read now. An expired one ends now, as in driver.State.Until.
 func sessionOf(s driver.SessionDetail, now time.Time) Session {
 	session := Session{
 		ID: s.ID, Host: s.Host, App: s.App, PID: s.PID, Started: s.Started, Held: s.Held, Waiting: s.Waiting,
 	}
 	if !s.Dead {
-		session.Until, session.Alive = endAfter(now, s.Left), s.Left > 0
+		session.Until, session.Alive = now.Add(max(s.Left, 0)), s.Left > 0
 	}
 	return session
 }

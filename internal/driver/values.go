@@ -18,6 +18,7 @@ type Session struct {
 // State is a name as one session sees it.
 type State struct {
 	Name    string
+	Seen    time.Time       // when the database's answer came, by this machine's clock
 	Token   int64           // the highest token granted
 	Holder  protocol.Holder // of several, the one that expires first; the zero value: no holder
 	Sharing int             // the number of holders that share the name
@@ -36,6 +37,11 @@ type State struct {
 
 	Database string // of LockTx, where it has locked the row: that of its transaction; "" where it is not known
 }
+
+// Until returns when a holder or a waiter of the name expires without another heartbeat, by this
+// machine's clock. The database does not know when a session expired: one that had expired when the
+// name was read ends at that moment.
+func (s State) Until(h protocol.Holder) time.Time { return s.Seen.Add(max(h.Left, 0)) }
 
 // Participant is a holder or a waiter of a name.
 type Participant struct {

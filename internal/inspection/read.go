@@ -102,8 +102,10 @@ func Read(
 }
 
 // States returns names as a session sees them, with up to waiters places, and with all holders if
-// waiters is not 0. The rows come in any order.
+// waiters is not 0. The rows come in any order. States is called as soon as the database has
+// answered: State.Seen is the time of the call.
 func States(session string, waiters int, rows []Row) (states []driver.State) {
+	seen := time.Now()
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Part, b.Part), cmp.Compare(a.Place, b.Place))
 	})
@@ -111,7 +113,7 @@ func States(session string, waiters int, rows []Row) (states []driver.State) {
 		n := len(states)
 		there := n > 0 && states[n-1].Name == r.Name
 		if r.Part == Name && !there {
-			states, n, there = append(states, named(r)), n+1, true
+			states, n, there = append(states, named(r, seen)), n+1, true
 			if r.Units = 0; r.SessionID != "" {
 				has(&states[n-1], r, session, waiters)
 			}
@@ -131,9 +133,9 @@ func States(session string, waiters int, rows []Row) (states []driver.State) {
 }
 
 // named returns the state of a name without its parts.
-func named(r Row) driver.State {
+func named(r Row, seen time.Time) driver.State {
 	s := driver.State{
-		Name: r.Name, Token: r.Place, Used: int(r.Units), Waiters: int(r.Waiters),
+		Name: r.Name, Seen: seen, Token: r.Place, Used: int(r.Units), Waiters: int(r.Waiters),
 		Rest: duration(max(r.RestsUntil-r.NowUs, 0)),
 	}
 	if r.Units > 0 || r.Waiters > 0 { // else the column has a number that earlier requests stated

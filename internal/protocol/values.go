@@ -115,8 +115,10 @@ type Holder struct {
 	// Grant has the holder's tokens, and the rest of its fixed lease (-1ns if that has expired,
 	// since 0 means no fixed lease).
 	Grant Grant
-	Since time.Time     // by the database's clock
-	Left  time.Duration // until its session or its fixed lease ends, without another heartbeat; ≤ 0: expired
+	Since time.Time // by the database's clock
+	// Left is the time until its session or its fixed lease ends, without another heartbeat, from
+	// when the row was read; ≤ 0: expired.
+	Left time.Duration
 }
 
 // WithFixedLease returns the holder with the rest of its fixed lease. The holder expires with that
