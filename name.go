@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxHashed is the length of a name that Name shortens. Package jobs takes no longer names.
-	maxHashed = contract.MaxName - len("once/")
+	maxHashed = contract.MaxJob
 	hashBytes = 24 // of the SHA-256, which are 32 letters
 )
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 const (
@@ -32,9 +33,8 @@ func loadLock(ctx context.Context, q query) (any, error) {
 	}
 	l := lock{Info: infos[0], Picture: pictureOf(infos[0]), Chain: chainOf(infos)}
 	l.First = l.Waiters[:min(len(l.Waiters), shownWaiters)]
-	l.Job, _ = strings.CutPrefix(name, "once/")
-	if l.Job == name {
-		l.Job = ""
+	if job, ok := strings.CutPrefix(name, contract.JobPrefix); ok {
+		l.Job = job
 	}
 	l.Events, err = take(q.of.Events(ctx, inspect.EventFilter{Name: name, Newest: true, Limit: shownHistory}),
 		shownHistory)

@@ -12,7 +12,7 @@ import (
 
 // Every runs fn in each slot of an interval until ctx ends: once per slot over all processes. It
 // calls OncePer when a slot begins, and for RetryFailed, by the database's clock. Every process
-// calls it.
+// calls it. name and interval: as of OncePer.
 //
 // Every returns nil when ctx has ended and fn has returned. An error of fn does not end it: that
 // error is the outcome of the run (Runs, observe.Observer.RunEnd), and is logged as a warning. An

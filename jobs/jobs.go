@@ -62,10 +62,8 @@ func (r *Runner) job(
 		}
 		o(j)
 	}
-	for _, text := range []string{name, j.lock()} { // the first error shows the caller's own name
-		if err := contract.CheckText(text); err != nil {
-			return nil, fmt.Errorf("%w: %w", dblock.ErrInvalidName, err)
-		}
+	if err := contract.CheckJob(name); err != nil {
+		return nil, fmt.Errorf("%w: %w", dblock.ErrInvalidName, err)
 	}
 	switch {
 	case ctx == nil:
@@ -83,7 +81,7 @@ func (r *Runner) job(
 }
 
 // lock returns the name of the job's lock.
-func (j *job) lock() string { return "once/" + j.name }
+func (j *job) lock() string { return contract.JobPrefix + j.name }
 
 // in returns a time in the zone of the job.
 func (j *job) in(t time.Time) time.Time {

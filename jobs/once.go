@@ -20,7 +20,10 @@ const lastYear = 9999
 //
 // If fn ran, the error is that of fn, joined with ErrLost if the lock was lost before fn returned.
 // If fn did not run, the error is nil if another call has run the slot, runs it, or is checking it;
-// otherwise the error is one of TryLock. name: 1 to 250 bytes. interval: at least 100 ms.
+// otherwise the error is one of TryLock. ErrInvalidName and ErrInvalidOption before any I/O.
+//
+// name: 1 to 250 bytes, 5 fewer than a lock's, since the job's lock has "once/" before the name.
+// interval: at least 100 ms.
 func (r *Runner) OncePer(
 	ctx context.Context, name string, interval time.Duration, fn Func, options ...Option,
 ) (ran bool, err error) {

@@ -13,6 +13,10 @@ import (
 const (
 	// MaxName limits the bytes of a lock's name, a host or a thread.
 	MaxName = 255
+	// JobPrefix begins the name of a job's lock. The job's own name follows.
+	JobPrefix = "once/"
+	// MaxJob limits the bytes of a job's name, so that its lock has a name.
+	MaxJob = MaxName - len(JobPrefix)
 	// MinLease is the shortest fixed lease.
 	MinLease   = 100 * time.Millisecond
 	maxMinHold = 366 * 24 * time.Hour
@@ -140,12 +144,20 @@ func NamesOfTx(names []string) ([]string, error) {
 }
 
 // CheckText refuses a text that some engine would not keep byte for byte.
-func CheckText(s string) error {
+func CheckText(s string) error { return check(s, MaxName, "") }
+
+// CheckJob refuses a name of a job whose lock's name CheckText would refuse.
+func CheckJob(s string) error {
+	return check(s, MaxJob, `: the lock of the job has "`+JobPrefix+`" before the name`)
+}
+
+// check is CheckText with another limit, and the reason for it.
+func check(s string, most int, why string) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("is empty: want 1 to %d bytes", MaxName)
-	case len(s) > MaxName:
-		return fmt.Errorf("has %d bytes: want 1 to %d", len(s), MaxName)
+		return fmt.Errorf("is empty: want 1 to %d bytes%s", most, why)
+	case len(s) > most:
+		return fmt.Errorf("has %d bytes: want 1 to %d bytes%s", len(s), most, why)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%q is not valid UTF-8", s)
 	case strings.ContainsRune(s, 0):
