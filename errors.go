@@ -77,6 +77,14 @@ var (
 	// locked the lock's row. Nothing was done.
 	ErrBusy = driver.ErrBusy
 
+	// ErrRetry: the transaction given to LockTx, TryLockTx, Guard, UnlockTx, fence.Check,
+	// optimistic.Read or optimistic.Bump lost a race: a serialization failure, a deadlock of the
+	// database's, a lock wait timeout, or a snapshot that is older than the lock. Roll the
+	// transaction back and run it again from its beginning, as optimistic.Retry does. The locks
+	// given to Guard and UnlockTx are held as before. COMMIT reports a lost race by the driver's
+	// own error.
+	ErrRetry = driver.ErrRetry
+
 	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error
 	// matches the driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
 	ErrTxDone = driver.ErrTxDone

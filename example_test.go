@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/internal/testing/example"
+	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -112,6 +113,31 @@ func ExampleClient_LockTx() {
 	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 'a'"))
 	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance + 10 WHERE id = 'b'"))
 	if err := tx.Commit(); err != nil { // the write, and the end of both locks
+		log.Fatal(err)
+	}
+}
+
+// A transaction that loses a race is rolled back, and run again.
+func ExampleErrRetry() {
+	db, client := openPostgres()
+	ctx := context.Background()
+	defer client.Close(ctx)
+
+	err := optimistic.Retry(ctx, func(ctx context.Context) error {
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := client.LockTx(ctx, tx, "account/a"); err != nil {
+			return err // ErrRetry, say: a deadlock, or a snapshot that is older than the lock
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 'a'"); err != nil {
+			return err
+		}
+		return tx.Commit() // the driver's own error after a lost race: Retry knows it
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Guard lets only the holder of the locks write in a transaction of the application's on the same
-// database. It returns ErrLost unless all locks are held. Once it has returned nil, no takeover of
+// database. It returns nil only if all locks are held. Once it has returned nil, no takeover of
 // these locks can commit before the transaction ends, however long this process is suspended.
 // Writes from before Guard are guarded, too. A takeover does not wait for the transaction: it is
 // retried later.
@@ -22,11 +22,12 @@ import (
 // lock away by Unlock, Close or Downgrade: call these after the transaction has ended, or call
 // UnlockTx in it.
 //
-// ErrLost: roll back. A serialization failure (SQLSTATE 40001, error 1213 of MySQL, 1020 of
-// MariaDB): roll back, and run the transaction again. ErrInvalidOption without a lock, and for a
-// lock of another client. After any error a transaction on PostgreSQL is as usable as before. On
-// MySQL a deadlock has ended the transaction. docs/transactions.md has the cost, the isolation
-// levels and the differences between engines.
+// ErrLost if a lock was lost, ErrNotHeld after its Unlock: roll back. ErrRetry, which is a
+// serialization failure (SQLSTATE 40001, error 1213 of MySQL, 1020 of MariaDB): roll back, and run
+// the transaction again. ErrInvalidOption without a lock, and for a lock of another client. After
+// any error a transaction on PostgreSQL is as usable as before. On MySQL a deadlock has ended the
+// transaction. docs/transactions.md has the cost, the isolation levels and the differences between
+// engines.
 func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 	return c.inside(ctx, "guard", tx, locks, c.Core().Guard)
 }
@@ -91,9 +92,9 @@ func (c *Client[TX]) inside(
 // lease and another one for a row.
 //
 // ErrNotAcquired when ctx ends: the transaction stays usable. ErrInvalidOption without a name.
-// ErrDeadlock as Lock, if ctx is under the Context of a lock. A serialization failure or a deadlock
-// of the database means that the transaction has to be run again. docs/transactions.md has the
-// order in which transactions wait, and the differences between engines.
+// ErrDeadlock as Lock, if ctx is under the Context of a lock. ErrRetry for a serialization failure
+// or a deadlock of the database: roll back, and run the transaction again. docs/transactions.md has
+// the order in which transactions wait, and the differences between engines.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, names ...string) error {
 	return c.lockTx(ctx, "locktx", tx, names, true)
 }

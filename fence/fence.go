@@ -22,8 +22,9 @@
 // Once a transaction with token 8 has passed, no transaction with token 7 passes, unless the first
 // is rolled back. Once a transaction with token 7 has passed, one with token 8 waits until the
 // first has ended. So writes under the two never mix. That holds at every isolation level. Above
-// READ COMMITTED a transaction with a stale snapshot may fail with the engine's serialisation error
-// (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT): run it again with the same token.
+// READ COMMITTED a transaction with a stale snapshot may fail with ErrRetry, the engine's
+// serialization error (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT): run it again with the
+// same token.
 //
 // The old holder is shut out by the first Check with a higher token, not by the grant: until the
 // new holder has written, there is no write that the old holder could overwrite.
@@ -83,6 +84,10 @@ var (
 
 	// ErrSchema: the table dblock_fences is missing. It is dblock.ErrSchema.
 	ErrSchema = driver.ErrSchema
+
+	// ErrRetry: the transaction lost a race: roll it back, and run it again with the same token. It
+	// is dblock.ErrRetry.
+	ErrRetry = driver.ErrRetry
 )
 
 // StaleError has the token that was refused.

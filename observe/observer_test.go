@@ -113,6 +113,9 @@ func TestOutcomesAreWords(t *testing.T) {
 		{dblock.ErrInvalidName, "invalid"},
 		{dblock.ErrInvalidOption, "invalid"},
 		{dblock.ErrTxDone, "tx_done"},
+		{dblock.ErrRetry, "retry"},
+		{errors.Join(context.DeadlineExceeded, dblock.ErrRetry), "timeout"},
+		{&dblock.NotAcquiredError{Cause: dblock.ErrRetry}, "refused"},
 		{errors.New("something else"), "failed"},
 	} {
 		assert.Equal(t, observe.Outcome(c.err), c.want, c.err)

@@ -28,10 +28,11 @@ var outcomes = []struct {
 	{driver.ErrUnavailable, "unavailable"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "canceled"},
+	{driver.ErrRetry, "retry"},
 }
 
 // Outcome returns one word for an error, for the label of a metric: for the Err of an AcquireResult
-// or a HoldResult, or an error of package dblock. There are 17 words:
+// or a HoldResult, or an error of package dblock. There are 18 words:
 //
 //	ok           nil: acquired, or unlocked
 //	refused      ErrNotAcquired: another holds the name or waits for it
@@ -40,6 +41,7 @@ var outcomes = []struct {
 //	expired      ErrLost because the Lease expired, which may be as planned
 //	deadlock, lost, closed, capacity, schema, read_only, config, unsupported, invalid, tx_done
 //	unavailable  ErrUnavailable, also where the context ended meanwhile
+//	retry        ErrRetry: the transaction of LockTx has to be run again
 //	failed       everything else
 func Outcome(err error) string {
 	if err == nil {
@@ -47,8 +49,8 @@ func Outcome(err error) string {
 	}
 	refused := errors.Is(err, contract.ErrNotAcquired)
 	for _, o := range outcomes {
-		// A refusal has seen a holder: an outage beside it is not the outcome.
-		if errors.Is(err, o.err) && !(refused && o.err == driver.ErrUnavailable) {
+		// A refusal has seen a holder: an outage or a lost race beside it is not the outcome.
+		if errors.Is(err, o.err) && !(refused && (o.err == driver.ErrUnavailable || o.err == driver.ErrRetry)) {
 			return o.word
 		}
 	}

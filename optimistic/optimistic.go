@@ -25,9 +25,9 @@
 //
 // Of all transactions that bump from one version exactly one can commit. From its Bump to its end,
 // a transaction makes others that bump the same name wait. That holds at every isolation level.
-// Above READ COMMITTED a conflict may also show as the engine's serialisation error (PostgreSQL
-// 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry treats as a conflict. Every writer of the
-// data must bump.
+// Above READ COMMITTED a conflict may also show as ErrRetry, the engine's serialization error
+// (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry treats as a conflict. Every
+// writer of the data must bump.
 //
 // Read the version first and the data afterwards, or both from one snapshot: otherwise stale data
 // could pass with a new version. For the same reason do not use READ UNCOMMITTED on MySQL and
@@ -106,6 +106,10 @@ var (
 
 	// ErrSchema: the table dblock_versions is missing. It is dblock.ErrSchema.
 	ErrSchema = driver.ErrSchema
+
+	// ErrRetry: the transaction lost a race: roll it back, and run it again, as Retry does. It is
+	// dblock.ErrRetry.
+	ErrRetry = driver.ErrRetry
 )
 
 // ConflictError has the name with another version by now.

@@ -28,11 +28,12 @@ func Backoff(first, longest time.Duration) Option {
 	return func(c *config) { c.first, c.longest = first, longest }
 }
 
-// Retry repeats fn while it loses a race. These errors mean a lost race: ErrConflict; a
-// serialisation failure or a deadlock on PostgreSQL (40001, 40P01); a deadlock, a lock wait timeout
-// or a stale snapshot on MySQL and MariaDB (1213, 1205, 1020); a busy database or a stale snapshot
-// on SQLite (SQLITE_BUSY, SQLITE_LOCKED). Engine errors are recognised by code. fn MUST begin and
-// end a transaction of its own each time.
+// Retry repeats fn while it loses a race. These errors mean a lost race: ErrConflict; ErrRetry,
+// also that of LockTx, Guard and UnlockTx; a serialization failure or a deadlock on PostgreSQL
+// (40001, 40P01); a deadlock, a lock wait timeout or a stale snapshot on MySQL and MariaDB (1213,
+// 1205, 1020); a busy database or a stale snapshot on SQLite (SQLITE_BUSY, SQLITE_LOCKED). Engine
+// errors, such as those of COMMIT, are recognised by code. fn MUST begin and end a transaction of
+// its own each time.
 //
 // Retry returns the error of the last attempt, with the number of attempts. If ctx ends between two
 // attempts, it joins the cause of ctx to that error. Other errors are returned unchanged.

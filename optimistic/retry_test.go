@@ -38,6 +38,7 @@ func TestRetryRepeatsWhatLostARace(t *testing.T) {
 		"deadlock on MySQL":       errors.Join(sql.ErrTxDone, &mysql.MySQLError{Number: 1213}),
 		"lock wait on MySQL":      fmt.Errorf("x: %w", &mysql.MySQLError{Number: 1205}),
 		"stale snapshot, MariaDB": &mysql.MySQLError{Number: 1020},
+		"dblock's own":            fmt.Errorf("dblock: locktx: %w", optimistic.ErrRetry),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0

@@ -23,7 +23,7 @@ var (
 	ErrBusy = errors.New("another transaction has locked the row")
 
 	// ErrRetry: the rows that were read contradict each other, or a race was lost. Nothing is done.
-	ErrRetry = errors.New("the transaction lost a race and did nothing; run it again")
+	ErrRetry = errors.New("the transaction lost a race: roll it back and run it again")
 
 	// ErrGuarded is joined to ErrBusy: a transaction that guards the hold is open.
 	ErrGuarded = errors.New("a transaction that the holder guards is still open")

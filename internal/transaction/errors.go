@@ -4,12 +4,17 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Retryable reports whether an error means that the whole transaction lost a race and may succeed
-// when it is run again. It decides by code, never by message. An error of an unknown driver is not
-// retryable.
+// when it is run again. It decides by kind or code, never by message. An error of an unknown driver
+// is not retryable.
 func Retryable(err error) bool {
+	if errors.Is(err, driver.ErrRetry) {
+		return true
+	}
 	switch SQLState(err) {
 	case "40001", "40P01": // serialization failure, deadlock
 		return true

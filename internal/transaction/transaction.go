@@ -114,7 +114,7 @@ func Name(what, name string) error {
 }
 
 // Do does the work, and waits for other transactions until ctx ends. After an error of the work
-// itself, or of the context, the transaction can go on.
+// itself, or of the context, the transaction can go on. ErrRetry where it must be run again.
 func (t Tx) Do(ctx context.Context, w Work) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -129,10 +129,15 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 		}
 	}
 	err := Ended(ctx, quiet, e.run(ctx, quiet, t.queries, e.work(w)))
-	if err != nil && e.missing(quiet, t.queries, w.Table, err) {
+	switch {
+	case err == nil:
+		return nil
+	case e.missing(quiet, t.queries, w.Table, err):
 		return driver.Fail(driver.ErrSchema,
 			fmt.Errorf("%s is not there; run migrate.Up(ctx, db, engine, %s) on this database: %w", w.Table, w.Set,
 				err))
+	case Retryable(err):
+		return driver.Fail(driver.ErrRetry, err)
 	}
 	return err
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/txtest"
-	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -149,7 +148,7 @@ func TestADeadlockIsFound(t *testing.T) {
 		if first == nil {
 			first, second = second, first
 		}
-		if !transaction.Retryable(first) || second != nil {
+		if !errors.Is(first, fence.ErrRetry) || second != nil {
 			t.Errorf("%v, %v", first, second)
 		}
 	})

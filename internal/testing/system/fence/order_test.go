@@ -172,7 +172,7 @@ func TestTheNextHoldersOldSnapshotIsTold(t *testing.T) {
 		next := w.Begin(t)
 		next.Snapshot()
 		seen(t, w, resource, 7)
-		if err := check(t, next, resource, 8); !transaction.Retryable(err) {
+		if err := check(t, next, resource, 8); !errors.Is(err, fence.ErrRetry) {
 			t.Fatal(err)
 		}
 		next.GoesOn()
