@@ -28,7 +28,10 @@ var (
 	// time. It is ErrLost, too.
 	ErrStalled = contract.ErrStalled
 
-	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
+	// ErrNotHeld: the caller has given the lock up, by Unlock, UnlockTx or Detach. It is the cause
+	// with which Lock.Context ends then, and the error of a later Guard, UnlockTx, Downgrade,
+	// TryUpgrade, Extend or Detach. Unlike ErrLost it is the caller's own doing: call Guard before
+	// Unlock. Ask returns it for a name without a holder, and Resume for one without that holder.
 	ErrNotHeld = driver.ErrNotHeld
 
 	// ErrDeadlock: the caller waited for a holder that, perhaps through others, waited for the

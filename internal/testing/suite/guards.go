@@ -23,7 +23,8 @@ var guards = inPlaces(own{
 	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
 	{"Guard works in as many transactions as the pool has connections left", guardWholePool},
 	{"Guard neither holds up heartbeats, waiters and TryLock, nor waits for them", guardAside},
-	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
+	{"Guard of a lock that is lost, or another's, is ErrLost, after Unlock ErrNotHeld, and the transaction goes on",
+		guardRefused},
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
@@ -223,8 +224,13 @@ func guardRefused(t *testing.T, e *env) {
 
 		unlock(t, l)
 		tx = beginTx(t, a, level)
-		is(t, c.Guard(t.Context(), tx, l), dblock.ErrNotHeld)
-		is(t, c.UnlockTx(t.Context(), tx, l), dblock.ErrNotHeld)
+		for what, err := range map[string]error{
+			"Guard": c.Guard(t.Context(), tx, l), "UnlockTx": c.UnlockTx(t.Context(), tx, l),
+		} {
+			if is(t, err, dblock.ErrNotHeld); errors.Is(err, dblock.ErrLost) {
+				t.Errorf("%s after Unlock: %v: it was not lost", what, err)
+			}
+		}
 		e.usable(t, tx)
 
 		// Lost without the client's knowledge.
