@@ -106,7 +106,7 @@ func Of(name string, options []Option) (o Options, err error) {
 	case o.Bounded && o.AtMost <= 0:
 		return o, fmt.Errorf("%w: WaitAtMost %v: want more than 0", ErrInvalidOption, o.AtMost)
 	case o.Shares > 1:
-		return o, fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
+		return o, fmt.Errorf("%w: Shared and Permits exclude each other: give one of them, once", ErrInvalidOption)
 	case o.Permits && (o.Units < 1 || o.Units > o.Of || o.Of >= protocol.Readers):
 		return o, fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, o.Units, o.Of)
 	case o.Rests && (o.MinHold <= 0 || o.MinHold > maxMinHold):
