@@ -48,7 +48,8 @@ var (
 	ErrClosed = contract.ErrClosed
 
 	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The
-	// error names the version and the command to run.
+	// error names the database and the schema in which they were looked for, the version and the
+	// command to run.
 	ErrSchema = driver.ErrSchema
 
 	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction

@@ -16,25 +16,37 @@ import (
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
-	is, err := schema(ctx, e.queries())
-	is.In = e.prepared.in.String()
+	is, err := e.schema(ctx, e.queries())
 	if is.In != "" && mysqlserver.Number(err) == mysqlserver.UnknownDatabase {
 		err = driver.Fail(driver.ErrSchema, fmt.Errorf("create it, and run migrate.In(%q).Up: %w", is.In, err))
 	}
 	return is, err
 }
 
-func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
+func (e *engine) schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
+	is := driver.Schema{In: e.prepared.in.String()}
 	row, _, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) { return q.Schema(ctx) },
 		struct{}{})
-	if err = mysqlserver.Interpret(err); errors.Is(err, driver.ErrSchema) {
-		return driver.Schema{}, nil
+	if err = mysqlserver.Interpret(err); err != nil && !errors.Is(err, driver.ErrSchema) {
+		return is, err
 	}
-	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}
-	if err == nil && is.Version >= driver.SchemaVersion {
+	is.Version, is.UsableFrom, err = int(row.Version), int(row.UsableFrom), nil
+	if is.Version >= driver.SchemaVersion {
 		is.Database, err = q.Database(ctx)
 	}
+	if err == nil && is.Check() != nil {
+		is.Place, err = e.place(ctx, q)
+	}
 	return is, mysqlserver.Interpret(err)
+}
+
+// place describes where a connection looks for the tables.
+func (e *engine) place(ctx context.Context, q *mysqldb.Queries) (string, error) {
+	if in := e.prepared.in; in != nil {
+		return fmt.Sprintf("database %q", in), nil
+	}
+	db, err := q.Place(ctx)
+	return fmt.Sprintf("database %q", text(db)), err
 }
 
 // OpenSession first examines a connection: settings that would make a grant worthless are refused

@@ -100,18 +100,18 @@ func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return beats(ctx, u.lone, session, ttl+u.of.dialect().step)
+	return u.of.beats(ctx, u.lone, session, ttl+u.of.dialect().step)
 }
 
 func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	if err := e.meet(ctx, e.db); err != nil {
 		return false, mysqlserver.Interpret(err)
 	}
-	return beats(ctx, e.lone, session, ttl+e.dialect().step)
+	return e.beats(ctx, e.lone, session, ttl+e.dialect().step)
 }
 
 // beats is Heartbeat with statements that lone runs.
-func beats(
+func (e *engine) beats(
 	ctx context.Context, lone func(context.Context, func(q *mysqldb.Queries) error) error, session string,
 	ttl time.Duration,
 ) (alive bool, err error) {
@@ -121,7 +121,7 @@ func beats(
 			Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
 		})
 		if alive = expiresAt != 0; err == nil && !alive {
-			tables, err = schema(ctx, q)
+			tables, err = e.schema(ctx, q)
 		}
 		return err
 	})

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
@@ -13,24 +14,50 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
-	is, err := schema(ctx, e.db)
-	is.In = e.in.String()
-	return is, err
-}
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return e.schema(ctx, e.db) }
 
-func schema(ctx context.Context, db executor) (driver.Schema, error) {
+func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error) {
 	var row postgresdb.SchemaRow
 	var there bool
 	err := pgserver.Interpret(db.exec(ctx, query(postgresdb.Schema, struct{}{}).found(&row, &there)))
-	if errors.Is(err, driver.ErrSchema) {
-		return driver.Schema{}, nil
+	if err != nil && !errors.Is(err, driver.ErrSchema) {
+		return driver.Schema{}, err
 	}
-	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}
-	if err == nil && is.Version >= driver.SchemaVersion {
+	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom), In: e.in.String()}
+	if is.Version >= driver.SchemaVersion {
 		err = pgserver.Interpret(db.exec(ctx, query(postgresdb.Database, struct{}{}).found(&is.Database, &there)))
+		if err != nil {
+			return is, err
+		}
+	}
+	if is.Check() != nil {
+		is.Place, err = e.place(ctx, db)
 	}
 	return is, err
+}
+
+// place describes where a connection looks for the tables. It returns ErrConfig if row level
+// security hides the version of the tables. A server without the functions of the statement
+// (AnyServer) does not tell.
+func (e *engine) place(ctx context.Context, db executor) (string, error) {
+	var row postgresdb.PlaceRow
+	var there bool
+	const table = "dblock_schema"
+	if err := db.exec(ctx, query(postgresdb.Place, e.in.Postgres(table)).found(&row, &there)); err != nil {
+		return "", nil
+	}
+	switch place := fmt.Sprintf("database %q", row.Db); {
+	case row.Hides:
+		return place, driver.Fail(driver.ErrConfig, fmt.Errorf("row level security hides the rows of table %s from "+
+			"role %q: give the role a policy for each of dblock's tables, or switch row level security off for "+
+			"them, since they need none", table, row.Role))
+	case e.in != nil:
+		return fmt.Sprintf("%s, schema %q", place, e.in), nil
+	case row.Schemas == "":
+		return fmt.Sprintf("%s, where role %q may use no schema of its search_path", place, row.Role), nil
+	default:
+		return fmt.Sprintf(`%s, schema "%s"`, place, row.Schemas), nil
+	}
 }
 
 const known = "SELECT version(), current_setting('client_encoding'), current_setting('server_encoding')"
@@ -104,11 +131,11 @@ func expire(session string, dead *bool) []statement {
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return heartbeat(ctx, u.conn, session, ttl)
+	return u.of.heartbeat(ctx, u.conn, session, ttl)
 }
 
 func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return heartbeat(ctx, e.db, session, ttl)
+	return e.heartbeat(ctx, e.db, session, ttl)
 }
 
 // executor runs single statements: a database, or a connection.
@@ -116,7 +143,9 @@ type executor interface {
 	exec(ctx context.Context, s statement) error
 }
 
-func heartbeat(ctx context.Context, on executor, session string, ttl time.Duration) (bool, error) {
+func (e *engine) heartbeat(
+	ctx context.Context, on executor, session string, ttl time.Duration,
+) (bool, error) {
 	var row postgresdb.HeartbeatRow
 	var alive bool
 	err := on.exec(ctx, query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{
@@ -125,7 +154,7 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 	if err != nil || alive {
 		return alive, pgserver.Interpret(err)
 	}
-	tables, err := schema(ctx, on)
+	tables, err := e.schema(ctx, on)
 	if err != nil {
 		return false, err
 	}

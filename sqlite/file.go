@@ -43,6 +43,18 @@ func locateSchema(ctx context.Context, conn *sql.Conn) (schemaLocation, error) {
 	return schemaLocation{path: paths[0]}, nil
 }
 
+// place describes where a connection looks for the tables.
+func (d *database) place(ctx context.Context) (place string, err error) {
+	err = d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
+		at, err := locateSchema(quiet, conn)
+		if place = fmt.Sprintf("file %q", at.path); at.path == "" {
+			place = "a database in memory"
+		}
+		return err
+	})
+	return place, err
+}
+
 // databases returns the quoted names and the files of a connection's databases, without temp, in
 // the order in which SQLite looks for a table.
 func databases(ctx context.Context, conn interface {

@@ -24,7 +24,10 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 		})
 	}
 	if errors.Is(err, driver.ErrSchema) {
-		return driver.Schema{}, nil
+		is, err = driver.Schema{}, nil
+	}
+	if err == nil && is.Check() != nil {
+		is.Place, err = e.db.place(ctx)
 	}
 	return is, err
 }

@@ -21,7 +21,7 @@ func TestTablesComeAndGo(t *testing.T) {
 		w.must("migrate", "down", "--yes")
 		for _, command := range [][]string{{"ls"}, {"why", "n"}, {"jobs"}, {"run", "n", "--", "true"}} {
 			s := w.run(command...)
-			if s.status != exitFailed || !strings.HasPrefix(s.err, "dblock: dblock's tables are missing; ") ||
+			if s.status != exitFailed || !strings.HasPrefix(s.err, "dblock: dblock's tables are missing in ") ||
 				!strings.Contains(s.err, `run "dblock migrate up"`) {
 				w.Errorf("%v without tables: %+v", command, s)
 			}

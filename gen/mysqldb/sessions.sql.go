@@ -260,6 +260,18 @@ func (q *Queries) Orphans(ctx context.Context, limit int32) ([]OrphansRow, error
 	return items, nil
 }
 
+const place = `-- name: Place :one
+SELECT CAST(COALESCE(DATABASE(), '') AS CHAR) AS db
+`
+
+// Where this session looks for a table.
+func (q *Queries) Place(ctx context.Context) (interface{}, error) {
+	row := q.db.QueryRowContext(ctx, place)
+	var db interface{}
+	err := row.Scan(&db)
+	return db, err
+}
+
 const schema = `-- name: Schema :one
 SELECT version, usable_from FROM dblock_schema
 `

@@ -281,6 +281,31 @@ func (q *Queries) Orphans(ctx context.Context, most int32) ([]OrphansRow, error)
 	return items, nil
 }
 
+const Place = `-- name: Place :one
+SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,
+       current_user::text AS role, coalesce(row_security_active(to_regclass($1::text)::oid), false)::boolean AS hides
+`
+
+type PlaceRow struct {
+	Db      string
+	Schemas string
+	Role    string
+	Hides   bool
+}
+
+// Where this session looks for a table, and whether row level security hides the rows of one from its role.
+func (q *Queries) Place(ctx context.Context, relation string) (PlaceRow, error) {
+	row := q.db.QueryRow(ctx, Place, relation)
+	var i PlaceRow
+	err := row.Scan(
+		&i.Db,
+		&i.Schemas,
+		&i.Role,
+		&i.Hides,
+	)
+	return i, err
+}
+
 const Schema = `-- name: Schema :one
 SELECT version, usable_from FROM dblock_schema
 `

@@ -19,6 +19,9 @@ type Schema struct {
 	Database string
 	// In is the schema or database of the tables; "": the one that connections use.
 	In string
+	// Place describes where the tables were looked for. It is read where this build cannot work
+	// with them; "": it is not known.
+	Place string
 }
 
 // Check returns nil where this build can work with the tables, and a *SchemaError otherwise.
@@ -45,19 +48,27 @@ func (e *SchemaError) Error() string {
 
 // Text is Error with the given command to make or update the tables.
 func (e *SchemaError) Text(up string) string {
-	switch s := e.Schema; {
+	switch s, in := e.Schema, e.Schema.in(); {
 	case s.Version == 0:
-		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run %s%s", s.where(" in %q"),
-			e.build, up, unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run %s%s", in, e.build, up,
+			unlessUnderWay)
 	case s.Version < e.build:
-		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run %s%s", s.Version,
-			e.build, up, unlessUnderWay)
+		return fmt.Sprintf("dblock's tables%s are at version %d now, this build needs version %d: run %s%s", in,
+			s.Version, e.build, up, unlessUnderWay)
 	default:
-		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this "+
+		return fmt.Sprintf("dblock's tables%s are at version %d, which serves builds for version %d and later; this "+
 			"build is for version %d: deploy one of those builds, or stop them and take the tables back with "+
 			"migrate.DownTo(ctx, db, engine, %d) of such a build",
-			s.Version, s.UsableFrom, e.build, e.build)
+			in, s.Version, s.UsableFrom, e.build, e.build)
 	}
+}
+
+// in names the place of the tables, with the word before it; "" where it is not known.
+func (s Schema) in() string {
+	if s.Place == "" {
+		return s.where(" in %q")
+	}
+	return " in " + s.Place
 }
 
 // where formats a text with In; "" where In is not set.

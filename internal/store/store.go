@@ -141,10 +141,12 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return done(schema.Check())
 }
 
-// Explain replaces ErrSchema by the difference of the tables, where that can be read.
+// Explain replaces ErrSchema by the difference of the tables, or by the reason why they are not
+// shown to this user, where that can be read.
 func (s *Store) Explain(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrSchema) {
-		if which := s.CheckSchema(ctx); which != nil {
+		which := s.CheckSchema(ctx)
+		if errors.Is(which, driver.ErrSchema) || errors.Is(which, driver.ErrConfig) {
 			return which
 		}
 	}

@@ -68,7 +68,7 @@ func (t *Transactions) lockRow(
 	case ctx.Err() != nil:
 		return state, false, t.Refuse(state, store.Ended(ctx, err))
 	}
-	return state, false, t.Store.Explain(ctx, err)
+	return state, false, t.explain(ctx, err)
 }
 
 // attemptOf returns the attempt with which the owner in ctx holds a name, or "": LockTx passes the

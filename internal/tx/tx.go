@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -64,7 +65,28 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() e
 	case !h.In.Alive(): // the session ended while the step was in flight
 		return contract.Lost(driver.Join(context.Cause(h.In.Context()), err))
 	}
-	return err
+	return t.explain(ctx, err)
+}
+
+// explainTimeout bounds the look at the tables for an error that does not find them.
+const explainTimeout = time.Second
+
+// explain adds to ErrSchema of a transaction the difference of the tables, or that only the
+// transaction does not find them.
+func (t *Transactions) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, driver.ErrSchema) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	if which := t.Store.Explain(ctx, err); which != err {
+		return which
+	}
+	if t.Store.CheckSchema(ctx) != nil { // it could not be asked
+		return err
+	}
+	return fmt.Errorf("%w; the client itself finds the tables: the transaction has another search_path, or default "+
+		"database", err)
 }
 
 // elsewhere returns ErrConfig if a transaction is of another database than the client's: neither

@@ -68,3 +68,7 @@ LIMIT ?;
 -- The builds that can use these tables.
 -- name: Schema :one
 SELECT version, usable_from FROM dblock_schema;
+
+-- Where this session looks for a table.
+-- name: Place :one
+SELECT CAST(COALESCE(DATABASE(), '') AS CHAR) AS db;

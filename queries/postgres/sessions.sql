@@ -73,3 +73,8 @@ SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS atte
 -- The builds that can use these tables.
 -- name: Schema :one
 SELECT version, usable_from FROM dblock_schema;
+
+-- Where this session looks for a table, and whether row level security hides the rows of one from its role.
+-- name: Place :one
+SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,
+       current_user::text AS role, coalesce(row_security_active(to_regclass(@relation::text)::oid), false)::boolean AS hides;

@@ -116,7 +116,7 @@ func badLocks(t *testing.T, e *env) {
 func schema(t *testing.T, err error) {
 	t.Helper()
 	is(t, err, dblock.ErrSchema)
-	for _, part := range []string{"run migrate.Up", "missing", "unless a migration is under way",
+	for _, part := range []string{"run migrate.Up", "missing in ", "unless a migration is under way",
 		fmt.Sprintf("needs version %d", driver.SchemaVersion)} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q does not say %q", err, part)
@@ -128,8 +128,11 @@ func unmigrated(t *testing.T, e *env) {
 	e.needsSQL(t)
 	e = emptyEnv(t, e.wiring)
 	c := e.client(t)
-	schema(t, c.CheckSchema(t.Context()))
-	_, err := c.Lock(t.Context(), "any")
+	err := c.CheckSchema(t.Context())
+	if schema(t, err); !strings.Contains(err.Error(), " in "+e.place(t)+"; ") {
+		t.Errorf("%v: it does not name %s", err, e.place(t))
+	}
+	_, err = c.Lock(t.Context(), "any")
 	schema(t, err)
 	_, err = c.TryLock(t.Context(), "any")
 	schema(t, err)
@@ -138,6 +141,21 @@ func unmigrated(t *testing.T, e *env) {
 	e.db.Migrate(t)
 	assert.NoError(t, c.CheckSchema(t.Context()))
 	unlock(t, lock(t, c, "any"))
+}
+
+// place is how an error names the place in which the tables of a test's database are looked for.
+func (e *env) place(t *testing.T) (place string) {
+	t.Helper()
+	text := "SELECT 'database \"' || current_database() || '\", schema \"public\"'"
+	switch e.wiring.Kind {
+	case Postgres:
+	case SQLite:
+		text = "SELECT 'file \"' || file || '\"' FROM pragma_database_list"
+	default:
+		text = `SELECT CONCAT('database "', DATABASE(), '"')`
+	}
+	require.NoError(t, e.look.QueryRowContext(t.Context(), text).Scan(&place))
+	return place
 }
 
 func tablesLost(t *testing.T, e *env) {
