@@ -26,7 +26,11 @@ import (
 const rows = 1000
 
 // kind is a kind of database. Its DSN comes from the environment; SQLite needs none.
-type kind struct{ name, engine, driver, env string }
+type kind struct {
+	name        string
+	engine      migrate.Engine
+	driver, env string
+}
 
 var kinds = []kind{
 	{"sqlite", migrate.SQLite, "sqlite", ""},
@@ -126,7 +130,7 @@ func reference(db *sql.DB, k kind) error {
 	return nil
 }
 
-func withDatabase(engine, dsn, name string) (string, error) {
+func withDatabase(engine migrate.Engine, dsn, name string) (string, error) {
 	if engine == migrate.MySQL {
 		config, err := mysqldriver.ParseDSN(dsn)
 		if err != nil {

@@ -73,7 +73,7 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 		"metadata, waiters)", lockRows)
 	fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)",
 		waiters)
-	analyze := map[string]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE "}[k.engine]
+	analyze := map[migrate.Engine]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE "}[k.engine]
 	for _, table := range []string{"dblock_locks", "dblock_waiters", "dblock_sessions", "dblock_heartbeats"} {
 		if analyze != "" {
 			require.NoError(b, a.exec(b.Context(), analyze+table))

@@ -40,7 +40,7 @@ func BenchmarkAdvisory(b *testing.B) {
 // BenchmarkNamed is mysql.Named against GET_LOCK and RELEASE_LOCK.
 func BenchmarkNamed(b *testing.B) { benchmarkOwn(b, migrate.MySQL, own{4, 3, named, bareNamed}) }
 
-func benchmarkOwn(b *testing.B, engine string, o own) {
+func benchmarkOwn(b *testing.B, engine migrate.Engine, o own) {
 	for _, k := range kinds {
 		if k.engine != engine || os.Getenv(k.env) == "" {
 			continue

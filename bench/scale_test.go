@@ -134,7 +134,7 @@ func holdMany(b *testing.B, a *app, locks int) {
 		"acquired_at, metadata) " +
 		"SELECT concat('other/', n), 'bench', 'h', 't', concat('a', n), 1, 1, 1, 1, '' FROM (SELECT " + number +
 		" AS n FROM " + strings.Join(from, ", ") + ") AS numbers"
-	analyze := map[string]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE ",
+	analyze := map[migrate.Engine]string{migrate.Postgres: "VACUUM ANALYZE ", migrate.MySQL: "ANALYZE TABLE ",
 		migrate.SQLite: "ANALYZE "}[a.engine] + "dblock_locks"
 	statements := []string{fill, analyze}
 	if a.engine == migrate.Postgres {

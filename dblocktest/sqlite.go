@@ -52,7 +52,7 @@ func SQLite(t testing.TB, options ...dblock.Option) *Database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	tables, err := migrations.SQL("sqlite", false, migrations.Sets...)
+	tables, err := migrations.SQL(migrations.SQLite, false, migrations.Sets...)
 	if err == nil {
 		_, err = db.Exec(tables)
 	}

@@ -24,7 +24,7 @@ const timestamp = "20060102150405"
 // A migration that was copied before is recognised by the name behind its timestamp. It stays
 // unchanged and is not copied again, so that a newer build adds only new files. No file is ever
 // overwritten. The files returned with an error were written.
-func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
+func Copy(dir string, engine Engine, now time.Time, sets ...Set) ([]string, error) {
 	var all []source
 	for _, set := range orLocks(sets) {
 		files, err := migrations.FS(engine, set)

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3/database"
@@ -35,7 +34,7 @@ type dialect interface {
 }
 
 // dialectOf returns the dialect of an engine, for tables in a place; nil: there is no such engine.
-func dialectOf(engine string, in *tables.In) dialect {
+func dialectOf(engine Engine, in *tables.In) dialect {
 	switch engine {
 	case Postgres:
 		return postgres{in}
@@ -114,12 +113,7 @@ func (postgres) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 
 type mysql struct{ in *tables.In }
 
-func (m mysql) placed(text string) string {
-	if m.in == nil {
-		return text
-	}
-	return strings.ReplaceAll(m.in.MySQL(text), "DATABASE()", "'"+m.in.String()+"'")
-}
+func (m mysql) placed(text string) string { return m.in.MySQLMigration(text) }
 
 func (m mysql) store(table string) (database.Store, error) {
 	return database.NewStore(database.DialectMySQL, m.placed(table))
@@ -129,7 +123,7 @@ func (m mysql) store(table string) (database.Store, error) {
 func (m mysql) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (there bool, err error) {
 	table := store.Tablename()
 	if m.in != nil {
-		table = Table
+		table = Locks.Table()
 	}
 	err = db.QueryRowContext(ctx, m.placed("SELECT COUNT(*) > 0 FROM information_schema.tables "+
 		"WHERE table_schema = DATABASE() AND table_name = ?"), table).Scan(&there)

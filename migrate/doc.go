@@ -15,6 +15,11 @@
 //
 //	err := migrate.Up(ctx, db, migrate.Postgres, migrate.Locks, migrate.Versions)
 //
+// Locks.In puts the tables of the locks into a schema of PostgreSQL or a database of MySQL or
+// MariaDB, as postgres.Schema and mysql.Database find them:
+//
+//	err := migrate.Up(ctx, db, migrate.Postgres, migrate.Locks.In("app"))
+//
 // # Many at once
 //
 // Every process may call Up when it starts. Each version is one run of goose's Provider on one

@@ -7,7 +7,7 @@ import (
 )
 
 // UpWith is Up of a build with other files.
-func UpWith(ctx context.Context, db *sql.DB, engine string, files fs.FS) error {
+func UpWith(ctx context.Context, db *sql.DB, engine Engine, files fs.FS) error {
 	m, err := withFiles(db, engine, files)
 	if err != nil {
 		return err
@@ -16,7 +16,7 @@ func UpWith(ctx context.Context, db *sql.DB, engine string, files fs.FS) error {
 }
 
 // DownToWith is DownTo of a build with other files.
-func DownToWith(ctx context.Context, db *sql.DB, engine string, files fs.FS, version int64) error {
+func DownToWith(ctx context.Context, db *sql.DB, engine Engine, files fs.FS, version int64) error {
 	m, err := withFiles(db, engine, files)
 	if err != nil {
 		return err
@@ -24,8 +24,8 @@ func DownToWith(ctx context.Context, db *sql.DB, engine string, files fs.FS, ver
 	return m.down(ctx, version)
 }
 
-func withFiles(db *sql.DB, engine string, files fs.FS) (*migrator, error) {
-	ms, err := In("").migrators(db, engine, nil)
+func withFiles(db *sql.DB, engine Engine, files fs.FS) (*migrator, error) {
+	ms, err := migratorsOf(db, engine, nil)
 	if err != nil {
 		return nil, err
 	}

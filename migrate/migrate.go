@@ -14,29 +14,31 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/tables"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// The engines with migrations.
+// Engine is a kind of database that has migrations.
+type Engine = migrations.Engine
+
+// The engines.
 const (
-	Postgres = "postgres"
-	MySQL    = "mysql" // MariaDB too
-	SQLite   = "sqlite"
+	Postgres = migrations.Postgres
+	MySQL    = migrations.MySQL // MariaDB too
+	SQLite   = migrations.SQLite
 )
 
-// Set is a set of tables with a history of its own. No set needs another.
+// Set is a set of tables with a history of its own. No set needs another. Set.In names the schema
+// or database of the tables.
 type Set = migrations.Set
 
 // The sets of tables.
-const (
+var (
 	Locks    = migrations.Locks    // for a client
 	Fences   = migrations.Fences   // for fence.Check
 	Versions = migrations.Versions // for package optimistic
 )
-
-// Table is the name of goose's version table of the locks. Set.Table returns that of another set.
-const Table = "dblock_migrations"
 
 // pause is the longest time between two tries to take a lock that another process holds.
 const pause = 100 * time.Millisecond
@@ -44,7 +46,7 @@ const pause = 100 * time.Millisecond
 // Migration is one version of the tables: one of this build, or one of the database that this build
 // does not know.
 type Migration struct {
-	Set     Set
+	Set     Set // without the place of Set.In
 	Version int64
 	File    string // "" where this build does not know the version
 	Applied bool
@@ -56,9 +58,18 @@ type Migration struct {
 // On PostgreSQL and SQLite nothing of that version is left. On every engine Up may be called again.
 // Tables that a newer build has migrated stay unchanged: Up returns nil if this build can work with
 // them, and otherwise dblock.ErrSchema with the command to run.
-func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
-	ms, err := In("").migrators(db, engine, sets)
+func Up(ctx context.Context, db *sql.DB, engine Engine, sets ...Set) error {
+	ms, err := migratorsOf(db, engine, sets)
 	return forEach(ms, err, func(m *migrator) error { return m.up(ctx) })
+}
+
+func forEach(ms []*migrator, err error, do func(m *migrator) error) error {
+	for _, m := range ms {
+		if err = do(m); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func (m *migrator) up(ctx context.Context) error {
@@ -94,12 +105,12 @@ func (m *migrator) check(ctx context.Context) error {
 	return schema.Check()
 }
 
-// Down removes everything that Up made for some sets, except the empty version table. Default:
-// Locks, and with them every lock that is held. A resource without its fence accepts any token, and
-// a name without its version begins at 0. So remove these only when no process has an old token or
-// version.
-func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
-	ms, err := In("").migrators(db, engine, sets)
+// Down removes everything that Up made for some sets, except the empty version table and the schema
+// of Set.In. Default: Locks, and with them every lock that is held. A resource without its fence
+// accepts any token, and a name without its version begins at 0. So remove these only when no
+// process has an old token or version.
+func Down(ctx context.Context, db *sql.DB, engine Engine, sets ...Set) error {
+	ms, err := migratorsOf(db, engine, sets)
 	slices.Reverse(ms)
 	return forEach(ms, err, func(m *migrator) error { return m.down(ctx, 0) })
 }
@@ -108,19 +119,18 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 // the return to a build that cannot work with the present tables (docs/upgrading.md). Call it from
 // the newer build, and only when no client of any build is running. It deletes the additions of the
 // newer versions. Tables at that version or below it stay unchanged. After an error the versions
-// above the one that it names are gone, and DownTo may be called again.
-func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
-	return In("").DownTo(ctx, db, engine, version)
-}
-
-// DownTo is the function DownTo in this place.
-func (in In) DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
-	ms, err := in.migrators(db, engine, nil)
+// above the one that it names are gone, and DownTo may be called again. Default: Locks, where the
+// connection looks; Locks.In names another place.
+func DownTo(ctx context.Context, db *sql.DB, engine Engine, version int64, locks ...Set) error {
+	ms, err := migratorsOf(db, engine, locks)
 	if err != nil {
 		return err
 	}
-	if version < 1 || version > migrations.Version {
-		return fmt.Errorf("dblock: migrate: DownTo version %d: want 1 to %d", version, migrations.Version)
+	if len(ms) != 1 || ms[0].set != Locks {
+		return fmt.Errorf("dblock: migrate: DownTo of %v: only %s have older versions", locks, Locks)
+	}
+	if version < 1 || version > driver.SchemaVersion {
+		return fmt.Errorf("dblock: migrate: DownTo version %d: want 1 to %d", version, driver.SchemaVersion)
 	}
 	return ms[0].down(ctx, version)
 }
@@ -167,12 +177,8 @@ func (m *migrator) dropsViews(ctx context.Context) error {
 
 // Status returns the migrations of some sets, and whether they are applied, set by set, lowest
 // version first. Default: Locks. It only reads, and takes no lock.
-func Status(ctx context.Context, db *sql.DB, engine string, sets ...Set) ([]Migration, error) {
-	return In("").status(ctx, db, engine, sets)
-}
-
-func (in In) status(ctx context.Context, db *sql.DB, engine string, sets []Set) ([]Migration, error) {
-	ms, err := in.migrators(db, engine, sets)
+func Status(ctx context.Context, db *sql.DB, engine Engine, sets ...Set) ([]Migration, error) {
+	ms, err := migratorsOf(db, engine, sets)
 	if err != nil {
 		return nil, err
 	}
@@ -191,37 +197,29 @@ func (in In) status(ctx context.Context, db *sql.DB, engine string, sets []Set) 
 type migrator struct {
 	db      *sql.DB
 	dialect dialect
-	engine  string
+	engine  Engine
 	set     Set
 	files   fs.FS
 }
 
-// migrators validates all sets before the first is migrated.
-func (in In) migrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
-	place, err := in.place(engine)
-	if err != nil {
-		return nil, err
-	}
-	d := dialectOf(engine, place)
-	if d == nil {
-		return nil, fmt.Errorf("dblock: migrate: unknown engine %q: want %s, %s or %s", engine, Postgres, MySQL, SQLite)
-	}
+// migratorsOf validates all sets before the first is migrated.
+func migratorsOf(db *sql.DB, engine Engine, sets []Set) ([]*migrator, error) {
 	if db == nil {
 		return nil, errors.New("dblock: migrate: the pool is nil")
 	}
 	var ms []*migrator
 	for _, set := range orLocks(sets) {
-		if !slices.Contains(migrations.Sets, set) {
-			return nil, fmt.Errorf("dblock: migrate: unknown set %q: want %s, %s or %s", set, Locks, Fences, Versions)
-		}
 		files, err := migrations.FS(engine, set)
 		if err != nil {
 			return nil, err
 		}
-		if place != nil {
-			files = placedFS{files, d.placed}
+		var in *tables.In
+		if placed, is := files.(tables.FS); is {
+			in = placed.In
 		}
-		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set, files: files})
+		ms = append(ms, &migrator{
+			db: db, dialect: dialectOf(engine, in), engine: engine, set: set.In(""), files: files,
+		})
 	}
 	return ms, nil
 }
@@ -301,7 +299,7 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 
 // mismatch explains an error that comes from a pool of another kind of server than the engine's.
 func (m *migrator) mismatch(err error) error {
-	of := map[string]string{Postgres: "PostgreSQL", MySQL: "MySQL or MariaDB", SQLite: "SQLite"}
+	of := map[Engine]string{Postgres: "PostgreSQL", MySQL: "MySQL or MariaDB", SQLite: "SQLite"}
 	if server := transaction.Server(err); server != "" && server != of[m.engine] {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("the engine is %q, and the pool is of %s: %w", m.engine, server,
 			err))

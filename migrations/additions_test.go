@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrations"
 )
 
-var engines = []string{"postgres", "mysql", "sqlite"}
+var engines = []migrations.Engine{migrations.Postgres, migrations.MySQL, migrations.SQLite}
 
 var (
 	comment  = regexp.MustCompile(`(?m)(--|//).*$`)
@@ -67,7 +68,7 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 		files, err := migrations.FS(engine)
 		require.NoError(t, err)
 		names, err := fs.Glob(files, "*.sql")
-		if err != nil || len(names) != migrations.Version {
+		if err != nil || len(names) != driver.SchemaVersion {
 			t.Fatal(names, err)
 		}
 		for _, name := range names {

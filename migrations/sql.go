@@ -10,7 +10,7 @@ import (
 // for tools that keep a history of their own (Atlas, golang-migrate, Flyway). Default: Locks. With
 // down it removes the tables. The text has several statements; on PostgreSQL some have bodies in
 // dollar quotes. A later build only adds to its end.
-func SQL(engine string, down bool, sets ...Set) (string, error) {
+func SQL(engine Engine, down bool, sets ...Set) (string, error) {
 	if len(sets) == 0 {
 		sets = []Set{Locks}
 	}

@@ -14,7 +14,7 @@ import (
 // A column that is added is written twice: for the servers in the text of a prepared statement, for
 // sqlc in a comment.
 func TestSqlcReadsTheColumnsThatTheServersGet(t *testing.T) {
-	dir, err := migrations.FS("mysql")
+	dir, err := migrations.FS(migrations.MySQL)
 	require.NoError(t, err)
 	names, err := fs.Glob(dir, "*.sql")
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			pool := db.SQL(t)
 			for _, place := range places {
 				for range 2 {
-					require.NoError(t, migrate.In(place).Up(t.Context(), pool, migrate.MySQL))
+					require.NoError(t, migrate.Up(t.Context(), pool, migrate.MySQL, migrate.Locks.In(place)))
 				}
 			}
 			t.Run("all", func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 						return tx, func() error { return tx.Commit() }, err
 					}, places)
 			})
-			require.NoError(t, migrate.In(places[0]).Down(t.Context(), pool, migrate.MySQL))
+			require.NoError(t, migrate.Down(t.Context(), pool, migrate.MySQL, migrate.Locks.In(places[0])))
 			client, err := dblock.New(mysql.New(pool, mysql.Database(places[0])))
 			require.NoError(t, err)
 			defer client.Close(context.Background())
@@ -51,7 +51,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 				!strings.Contains(err.Error(), places[0]) {
 				t.Errorf("%v", err)
 			}
-			all, err := migrate.In(places[1]).Status(t.Context(), pool, migrate.MySQL)
+			all, err := migrate.Status(t.Context(), pool, migrate.MySQL, migrate.Locks.In(places[1]))
 			if err != nil || len(all) == 0 || !all[0].Applied {
 				t.Errorf("the other database: %+v, %v", all, err)
 			}

@@ -86,9 +86,9 @@ type Option func(*engine)
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
 // Database names the database of the server that has dblock's tables, whatever the default database
-// of the connections, including those with the application's transactions. migrate.In makes the
-// tables there. A name has letters, digits, "_", "$" and "-", at most 63 bytes: any other is
-// ErrConfig from dblock.New. Default: the default database.
+// of the connections, including those with the application's transactions. migrate.Up with
+// migrate.Locks.In makes the tables there. A name has letters, digits, "_", "$" and "-", at most 63
+// bytes: any other is ErrConfig from dblock.New. Default: the default database.
 //
 // The tables of packages fence and optimistic stay in the transaction's default database.
 func Database(name string) Option {

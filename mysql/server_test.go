@@ -70,7 +70,7 @@ func each(t *testing.T, test func(t *testing.T, s server)) {
 // migrate runs the migrations as they stand, statement by statement, on one connection.
 func (s server) migrate(t *testing.T) {
 	t.Helper()
-	up, err := migrations.SQL("mysql", false)
+	up, err := migrations.SQL(migrations.MySQL, false)
 	require.NoError(t, err)
 	conn, err := s.pool.Conn(t.Context())
 	require.NoError(t, err)

@@ -18,7 +18,8 @@ import (
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 	is, err := e.schema(ctx, e.queries())
 	if is.In != "" && mysqlserver.Number(err) == mysqlserver.UnknownDatabase {
-		err = driver.Fail(driver.ErrSchema, fmt.Errorf("create it, and run migrate.In(%q).Up: %w", is.In, err))
+		err = driver.Fail(driver.ErrSchema,
+			fmt.Errorf("create it, and run migrate.Up of migrate.Locks.In(%q): %w", is.In, err))
 	}
 	return is, err
 }

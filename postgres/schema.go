@@ -9,9 +9,10 @@ import (
 )
 
 // Schema names the schema that has dblock's tables, whatever the search_path of the connections,
-// including those with the application's transactions. migrate.In makes the tables there. Locks in
-// two schemas of one database are independent. A name has letters, digits, "_", "$" and "-", at
-// most 63 bytes: any other is ErrConfig from dblock.New. Default: by the search_path.
+// including those with the application's transactions. migrate.Up with migrate.Locks.In makes the
+// tables there. Locks in two schemas of one database are independent. A name has letters, digits,
+// "_", "$" and "-", at most 63 bytes: any other is ErrConfig from dblock.New. Default: by the
+// search_path.
 //
 // The tables of packages fence and optimistic are found by the search_path of the transaction.
 func Schema(name string) Option {

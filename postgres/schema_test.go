@@ -24,7 +24,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	places := [2]string{"locks", "Of-others"}
 	for _, place := range places {
 		for range 2 {
-			require.NoError(t, migrate.In(place).Up(t.Context(), pool, migrate.Postgres))
+			require.NoError(t, migrate.Up(t.Context(), pool, migrate.Postgres, migrate.Locks.In(place)))
 		}
 	}
 	t.Run("pgx", func(t *testing.T) {
@@ -59,15 +59,15 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 		}
 	})
 	t.Run("down", func(t *testing.T) {
-		require.NoError(t, migrate.In(places[0]).Down(t.Context(), pool, migrate.Postgres))
+		require.NoError(t, migrate.Down(t.Context(), pool, migrate.Postgres, migrate.Locks.In(places[0])))
 		client, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(places[0])))
 		require.NoError(t, err)
 		defer client.Close(context.Background())
 		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) ||
-			!strings.Contains(err.Error(), `migrate.In("locks").Up`) {
+			!strings.Contains(err.Error(), `migrate.Up of migrate.Locks.In("locks")`) {
 			t.Errorf("%v", err)
 		}
-		all, err := migrate.In(places[1]).Status(t.Context(), pool, migrate.Postgres)
+		all, err := migrate.Status(t.Context(), pool, migrate.Postgres, migrate.Locks.In(places[1]))
 		if err != nil || len(all) == 0 || !all[0].Applied {
 			t.Errorf("the other schema: %+v, %v", all, err)
 		}

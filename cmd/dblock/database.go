@@ -185,10 +185,10 @@ func (d database) locks() dblock.Engine[*sql.Tx] {
 	return sqlite.New(d.DB)
 }
 
-const mariaDB = "mariadb" // the library treats MariaDB as MySQL
+const mariaDB migrate.Engine = "mariadb" // the library treats MariaDB as MySQL
 
 // server returns the engine, or mariaDB.
-func (d database) server(ctx context.Context) (string, error) {
+func (d database) server(ctx context.Context) (migrate.Engine, error) {
 	if d.engine != migrate.MySQL {
 		return d.engine, nil
 	}

@@ -86,7 +86,7 @@ func (e *examination) own() int {
 }
 
 // checksOf returns the checks of an engine, in the order in which they run.
-func checksOf(engine string) []check {
+func checksOf(engine migrate.Engine) []check {
 	switch engine {
 	case migrate.Postgres:
 		return postgresChecks

@@ -43,7 +43,7 @@ type applied struct {
 
 // appliedAt reads goose's times. On PostgreSQL they are in the time zone of the session that
 // migrated, without it: that session must have had the zone of this one.
-const appliedAt = "SELECT version_id, %s FROM " + migrate.Table +
+var appliedAt = "SELECT version_id, %s FROM " + migrate.Locks.Table() +
 	" WHERE is_applied AND version_id > 0 ORDER BY version_id"
 
 func (e *examination) applied(ctx context.Context) (all []applied, err error) {
@@ -85,7 +85,8 @@ func builds(ctx context.Context, e *examination) (made []finding, err error) {
 		if err != nil {
 			said = because(ctx, err).Error()
 		}
-		return found(unknown("which clients are older than the tables is told by the times in "+migrate.Table+": "+said,
+		return found(unknown("which clients are older than the tables is told by the times in "+
+			migrate.Locks.Table()+": "+said,
 			"use a role that may read it; where the application runs the migrations itself, look at its own history"))
 	}
 	n := 0
@@ -119,7 +120,7 @@ func older(s inspect.Session, all []applied, usableFrom int, zoneless bool) (fin
 		return finding{}, false
 	}
 	who := fmt.Sprintf("the client %s of %s:%d began before version %d was applied (%s), so its build is for an "+
-		"older one", s.App, s.Host, s.PID, all[next].version, migrate.Table)
+		"older one", s.App, s.Host, s.PID, all[next].version, migrate.Locks.Table())
 	if zoneless {
 		who += ", if the migration ran in the time zone of this session"
 	}

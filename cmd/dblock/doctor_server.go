@@ -15,7 +15,7 @@ import (
 
 // nowOf returns the statement that reads an engine's clock, in microseconds since 1970, as the
 // tables have it.
-func nowOf(engine string) string {
+func nowOf(engine migrate.Engine) string {
 	if engine == migrate.Postgres {
 		return "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 	}

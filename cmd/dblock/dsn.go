@@ -19,7 +19,7 @@ import (
 
 // source is a database named by flags or environment.
 type source struct {
-	engine   string // as package migrate names it
+	engine   migrate.Engine
 	postgres *pgx.ConnConfig
 	mysql    *mysql.Config
 	file     string // of SQLite

@@ -23,7 +23,7 @@ func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 		options     options
 		environment []string
 		want        string
-		engine      string
+		engine      migrate.Engine
 	}{
 		{"the flag before the variable", options{dsn: "postgres://a@one/x"}, []string{"DBLOCK_DSN=postgres://a@two/y"},
 			`PostgreSQL database "x" of one:5432`, migrate.Postgres},

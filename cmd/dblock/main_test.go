@@ -136,7 +136,7 @@ func environment(pairs ...string) func(string) string {
 type world struct {
 	*testing.T
 	kind   string // as package dbtest names it
-	engine string // as package migrate names it
+	engine migrate.Engine
 	db     *sql.DB
 	dsn    string // as the command has it
 	client *dblock.Client[*sql.Tx]

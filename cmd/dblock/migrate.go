@@ -16,23 +16,21 @@ import (
 	tables "github.com/dblock-go/dblock/migrations"
 )
 
-// sets are all sets of tables.
-var sets = []migrate.Set{migrate.Locks, migrate.Fences, migrate.Versions}
-
 // migrations has a command for each direction.
 func migrations(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the tables, update them, show or remove them",
-		Long: `migrate works on the tables of the client (set locks), and on request on those of package fence (fences) and of package
-optimistic (versions): --set locks,fences. Applications that run goose themselves have their own ways: see package migrate.`,
+		Long: `migrate works on the tables of the client (set locks), and on request on those of package fence
+(fences) and of package optimistic (versions): --set locks,fences. With --schema, the locks are made in that
+place, and dump and sql name it. Applications that run goose themselves have their own ways: see package
+migrate.`,
 	}
 	var names []string
 	c.PersistentFlags().StringSliceVar(&names, "set", []string{"locks"}, "which tables: locks, fences, versions")
-	with := func(f func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string,
-		sets []migrate.Set) error) func(*cobra.Command, []string) error {
+	with := func(f onSets) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, _ []string) error {
-			chosen, err := chosenSets(names)
+			chosen, err := chosenSets(names, o.schema)
 			if err != nil {
 				return err
 			}
@@ -42,39 +40,39 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 	c.AddCommand(&cobra.Command{
 		Use: "up", Short: "Make the tables, or update them", Args: arguments(cobra.NoArgs),
 		PreRun: func(*cobra.Command, []string) { o.create = true },
-		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
-			// It makes the schema, too.
-			if o.schema != "" && engine == migrate.Postgres && slices.Contains(sets, migrate.Locks) {
-				if err := migrate.In(o.schema).Up(ctx, db, engine); err != nil {
-					return err
-				}
-			}
+		RunE: with(func(
+			ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
+		) error {
 			return migrate.Up(ctx, db, engine, sets...)
 		}),
 	}, &cobra.Command{
 		Use: "status", Short: "Show which versions there are, and which are applied", Args: arguments(cobra.NoArgs),
-		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
+		RunE: with(func(
+			ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
+		) error {
 			all, err := migrate.Status(ctx, db, engine, sets...)
 			if err == nil {
 				_, _, err = versions.print(c.OutOrStdout(), o.json, each(all), 0)
 			}
 			return err
 		}),
-	}, down(with), dump(&names), plainSQL(&names))
+	}, down(with), dump(o, &names), plainSQL(o, &names))
 	return c
 }
 
-// withSets makes a command's RunE of a function that needs the database and its sets of migrations.
-type withSets func(
-	run func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error,
-) func(c *cobra.Command, args []string) error
+// onSets is a command on the named sets of a database.
+type onSets func(
+	ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
+) error
 
-func down(with withSets) *cobra.Command {
+func down(with func(onSets) func(c *cobra.Command, args []string) error) *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
 		Use: "down --yes", Short: "Remove the tables, and with them every lock that is held",
 		Args: arguments(cobra.NoArgs),
-		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
+		RunE: with(func(
+			ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
+		) error {
 			if !sure {
 				return usageError{errors.New("every held lock would be lost, and tokens would begin again: " +
 					"--yes to do it")}
@@ -87,13 +85,13 @@ func down(with withSets) *cobra.Command {
 }
 
 // dump writes the migrations as files.
-func dump(names *[]string) *cobra.Command {
-	var engine string
+func dump(o *options, names *[]string) *cobra.Command {
+	var engine migrate.Engine
 	c := &cobra.Command{
 		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations as files for goose",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			chosen, err := chosenFor(engine, *names)
+			chosen, err := chosenFor(engine, *names, o.schema)
 			if err != nil {
 				return err
 			}
@@ -104,20 +102,20 @@ func dump(names *[]string) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&engine, "engine", "", "postgres, mysql or sqlite")
+	c.Flags().StringVar((*string)(&engine), "engine", "", "postgres, mysql or sqlite")
 	return c
 }
 
 // plainSQL prints the migrations for tools other than goose.
-func plainSQL(names *[]string) *cobra.Command {
-	var engine string
+func plainSQL(o *options, names *[]string) *cobra.Command {
+	var engine migrate.Engine
 	var down bool
 	c := &cobra.Command{
 		Use:   "sql --engine ENGINE [--down]",
 		Short: "Print plain SQL that makes the tables, for Atlas, golang-migrate or Flyway",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			chosen, err := chosenFor(engine, *names)
+			chosen, err := chosenFor(engine, *names, o.schema)
 			if err != nil {
 				return err
 			}
@@ -128,27 +126,35 @@ func plainSQL(names *[]string) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&engine, "engine", "", "postgres, mysql or sqlite")
+	c.Flags().StringVar((*string)(&engine), "engine", "", "postgres, mysql or sqlite")
 	c.Flags().BoolVar(&down, "down", false, "print the statements that remove them")
 	return c
 }
 
 // chosenFor returns the named sets, for a named engine.
-func chosenFor(engine string, names []string) ([]migrate.Set, error) {
-	if !slices.Contains([]string{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
+func chosenFor(engine migrate.Engine, names []string, schema string) ([]migrate.Set, error) {
+	if !slices.Contains([]migrate.Engine{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
 		return nil, usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres,
 			migrate.MySQL, migrate.SQLite)}
 	}
-	return chosenSets(names)
+	return chosenSets(names, schema)
 }
 
-func chosenSets(names []string) (chosen []migrate.Set, err error) {
+// chosenSets returns the named sets. The locks come first: in a missing schema of PostgreSQL they
+// make it.
+func chosenSets(names []string, schema string) (chosen []migrate.Set, err error) {
 	for _, name := range names {
-		set := migrate.Set(name)
-		if !slices.Contains(sets, set) {
-			return nil, usageError{fmt.Errorf("--set %q: want one of %v", name, sets)}
+		if !slices.ContainsFunc(tables.Sets, func(set migrate.Set) bool { return set.String() == name }) {
+			return nil, usageError{fmt.Errorf("--set %q: want one of %v", name, tables.Sets)}
 		}
-		chosen = append(chosen, set)
+	}
+	for _, set := range tables.Sets {
+		switch named := slices.Contains(names, set.String()); {
+		case named && set == migrate.Locks:
+			chosen = append(chosen, set.In(schema))
+		case named:
+			chosen = append(chosen, set)
+		}
 	}
 	return chosen, nil
 }
@@ -160,7 +166,7 @@ var versions = listing[migrate.Migration]{
 		if m.Applied {
 			applied = "yes"
 		}
-		return table.Row{m.Set, m.Version, applied, m.File}
+		return table.Row{m.Set.String(), m.Version, applied, m.File}
 	},
 }
 

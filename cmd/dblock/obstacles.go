@@ -42,7 +42,7 @@ const (
 
 // probes find obstacles for the rows of a name, and for those that a guarded hold has for its
 // takeover. The first column of ahead distinguishes two transactions of one connection.
-var probes = map[string]probe{
+var probes = map[migrate.Engine]probe{
 	migrate.Postgres: {
 		begin: []string{"BEGIN", "SET LOCAL lock_timeout = '1s'"}, id: "SELECT pg_backend_pid()",
 		locks: []string{

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // kind is a kind of database.
 type kind struct {
 	driver  string // of database/sql
-	engine  string // as package migrate names it
+	engine  migrate.Engine
 	dialect goose.Dialect
 	new     func(db *sql.DB) dblock.Engine[*sql.Tx]
 	dsn     string // the environment variable of a server; "": it needs none

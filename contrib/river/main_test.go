@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 // kind is a kind of database that River has a driver for.
 type kind struct {
 	driver string // of database/sql
-	engine string // as package migrate names it
+	engine migrate.Engine
 	new    func(db *sql.DB) dblock.Engine[*sql.Tx]
 	queue  func(ctx context.Context, dsn string, config *river.Config) (queue, error)
 	server string // the environment variable with its DSN; "": it needs none

@@ -105,7 +105,7 @@ func onPostgres(t *testing.T) database {
 	return d
 }
 
-func (d database) prepare(t *testing.T, engine string) {
+func (d database) prepare(t *testing.T, engine migrate.Engine) {
 	t.Helper()
 	db := d.open(t)
 	require.NoError(t, migrate.Up(t.Context(), db, engine))

@@ -43,7 +43,7 @@ type SchemaError struct {
 
 // Error names both versions and the command to run.
 func (e *SchemaError) Error() string {
-	return e.Text("migrate." + e.Schema.where("In(%q).") + "Up with this build")
+	return e.Text("migrate.Up" + e.Schema.where(" of migrate.Locks.In(%q)") + " with this build")
 }
 
 // Text is Error with the given command to make or update the tables.

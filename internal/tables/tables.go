@@ -46,6 +46,15 @@ func (i *In) Postgres(text string) string { return i.in(text, `"`) }
 // MySQL returns a statement in which every object has its database.
 func (i *In) MySQL(text string) string { return i.in(text, "`") }
 
+// MySQLMigration returns a statement in which every object has its database, and which takes that
+// database for the connection's own.
+func (i *In) MySQLMigration(text string) string {
+	if i == nil {
+		return text
+	}
+	return strings.ReplaceAll(i.MySQL(text), "DATABASE()", "'"+i.name+"'")
+}
+
 func (i *In) in(text, quote string) string {
 	if i == nil {
 		return text

@@ -20,7 +20,7 @@ var made = regexp.MustCompile(`(?i)CREATE\s+(?:OR\s+REPLACE\s+)?(?:SQL SECURITY 
 // Broken by a new table that no statement would find elsewhere.
 func TestEverythingThatAMigrationMakesIsKnown(t *testing.T) {
 	found := map[string]bool{"migrations": true} // goose's
-	for _, engine := range []string{"postgres", "mysql"} {
+	for _, engine := range []migrations.Engine{migrations.Postgres, migrations.MySQL} {
 		for _, set := range migrations.Sets {
 			text, err := migrations.SQL(engine, false, set)
 			require.NoError(t, err)

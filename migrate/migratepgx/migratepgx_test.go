@@ -23,7 +23,7 @@ func TestTheTablesComeOverAPoolOfPgxWhichStaysOpen(t *testing.T) {
 	pool := dbtest.Empty(t, dbtest.KindPostgres).Pool(t)
 	for range 2 {
 		require.NoError(t, migratepgx.Up(ctx, pool, migrate.Locks, migrate.Fences))
-		require.NoError(t, migratepgx.UpIn(ctx, pool, "locks"))
+		require.NoError(t, migratepgx.Up(ctx, pool, migrate.Locks.In("locks")))
 	}
 	for _, engine := range []dblock.Engine[pgx.Tx]{postgres.New(pool), postgres.New(pool, postgres.Schema("locks"))} {
 		client, err := dblock.New(engine)

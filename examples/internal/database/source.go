@@ -14,7 +14,7 @@ import (
 
 // Source is a database that can be opened.
 type Source struct {
-	Engine string // as package migrate names it
+	Engine migrate.Engine
 	DSN    string // as the engine's driver wants it
 	Place  string // for people; without the password
 }

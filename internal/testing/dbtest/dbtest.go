@@ -73,7 +73,7 @@ var PostgresDriver = "pgx"
 // Database is a database of one test.
 type Database struct {
 	Kind   string // one of Kinds, KindTiDB or KindVitess
-	Engine string // as package migrate names it
+	Engine migrate.Engine
 	DSN    string
 	name   string // on its server; for SQLite, the file
 	like   string // how PostgreSQL copies it to make others
@@ -340,12 +340,12 @@ func address(kind, dsn string) (string, error) {
 	return c.Addr, nil
 }
 
-func engineOf(kind string) string {
+func engineOf(kind string) migrate.Engine {
 	switch kind {
 	case KindMariaDB, KindTiDB, KindVitess:
 		return migrate.MySQL
 	}
-	return kind
+	return migrate.Engine(kind)
 }
 
 func open(kind, dsn string) (*sql.DB, error) {

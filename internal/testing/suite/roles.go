@@ -179,7 +179,7 @@ func (s shop) role(t *testing.T, role string) dbtest.Database {
 // grant runs the documented statements for a role.
 func (s shop) grant(t *testing.T, role string) {
 	t.Helper()
-	dialect := s.db.Engine
+	dialect := string(s.db.Engine)
 	_, here, _, _ := runtime.Caller(0)
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../../docs/privileges", dialect+"-"+role+".sql"))
 	is(t, err, nil)

@@ -72,7 +72,7 @@ func In(t *testing.T, db dbtest.Database, pgx bool) World {
 }
 
 // SQLite has one level, and its driver refuses the names of others.
-var levels = map[string][]sql.IsolationLevel{
+var levels = map[migrate.Engine][]sql.IsolationLevel{
 	migrate.Postgres: {sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
 	migrate.MySQL: {sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
 		sql.LevelSerializable},

@@ -65,7 +65,7 @@ var kinds = map[string]func(folder string) (*cluster, error){
 
 // cluster is what is tormented.
 type cluster struct {
-	engine  string // of migrate
+	engine  migrate.Engine
 	driver  string // of database/sql, for the probe
 	door    string // a data source that leads to a node that accepts writes
 	node    string // a data source of the first node

@@ -23,7 +23,7 @@ const (
 )
 
 // borrowed sets what a new connection has not.
-var borrowed = map[string]string{
+var borrowed = map[migrate.Engine]string{
 	migrate.Postgres: "SELECT set_config('lock_timeout', '1s', false)",
 	migrate.MySQL:    "SET SESSION innodb_lock_wait_timeout = 1",
 	migrate.SQLite:   "PRAGMA busy_timeout = 0",

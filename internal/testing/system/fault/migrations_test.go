@@ -61,7 +61,8 @@ func wholes(w *world, pool *sql.DB, set migrate.Set) (whole []string) {
 	w.Helper()
 	files, err := migrations.FS(w.db.Engine, set)
 	w.ok(err)
-	p, err := goose.NewProvider(goose.Dialect(strings.Replace(w.db.Engine, "sqlite", "sqlite3", 1)), pool, files,
+	dialect := goose.Dialect(strings.Replace(string(w.db.Engine), "sqlite", "sqlite3", 1))
+	p, err := goose.NewProvider(dialect, pool, files,
 		goose.WithTableName("cut_versions"), goose.WithDisableGlobalRegistry(true))
 	w.ok(err)
 	for {
@@ -92,7 +93,7 @@ func empty(w *world, pool *sql.DB, set migrate.Set) {
 // cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never
 // reached that statement.
 func cut(
-	w *world, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error,
+	w *world, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, migrate.Engine, ...migrate.Set) error,
 	set migrate.Set, whole []string,
 ) bool {
 	w.Helper()
@@ -203,7 +204,7 @@ func (c *faultyConn) CheckNamedValue(v *driver.NamedValue) error {
 // left lists what there is with dblock's prefix, other than the version table.
 func left(w *world, pool *sql.DB) (names []string) {
 	w.Helper()
-	rows, err := pool.QueryContext(w.Context(), map[string]string{
+	rows, err := pool.QueryContext(w.Context(), map[migrate.Engine]string{
 		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM " +
 			"pg_proc WHERE proname LIKE 'dblock%'",
 		migrate.MySQL: "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND " +

@@ -27,14 +27,14 @@ func kinds(t *testing.T, f func(t *testing.T, w txtest.World)) {
 }
 
 // settings returns the settings of the caller's session that Check borrows, as one text.
-var settings = map[string]string{
+var settings = map[migrate.Engine]string{
 	migrate.Postgres: "SHOW lock_timeout",
 	migrate.MySQL:    "SELECT CONCAT(@@SESSION.innodb_lock_wait_timeout, '')",
 	migrate.SQLite:   "PRAGMA busy_timeout",
 }
 
 // lend sets those settings.
-var lend = map[string]string{
+var lend = map[migrate.Engine]string{
 	migrate.Postgres: "SET LOCAL lock_timeout = '300ms'",
 	migrate.MySQL:    "SET SESSION innodb_lock_wait_timeout = 1",
 	migrate.SQLite:   "PRAGMA busy_timeout = 300",

@@ -66,11 +66,11 @@ func TestAPoolOfAnotherServerIsNamed(t *testing.T) {
 		dbtest.KindMySQL: "MySQL or MariaDB", dbtest.KindMariaDB: "MySQL or MariaDB"}
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
-		for _, engine := range []string{migrate.Postgres, migrate.MySQL, migrate.SQLite} {
+		for _, engine := range []migrate.Engine{migrate.Postgres, migrate.MySQL, migrate.SQLite} {
 			if engine == db.Engine {
 				continue
 			}
-			says := `the engine is "` + engine + `", and the pool is of ` + servers[db.Kind]
+			says := `the engine is "` + string(engine) + `", and the pool is of ` + servers[db.Kind]
 			_, status := migrate.Status(t.Context(), pool, engine)
 			for what, err := range map[string]error{
 				"Up": migrate.Up(t.Context(), pool, engine), "Down": migrate.Down(t.Context(), pool, engine),

@@ -13,7 +13,7 @@ func TestEveryTableHasAPrimaryKey(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
 		tables, keyless := 0, ""
-		scan(t, pool, &tables, map[string]string{
+		scan(t, pool, &tables, map[migrate.Engine]string{
 			migrate.Postgres: `SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace`,
 			migrate.MySQL:    `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'`,
 			migrate.SQLite:   `SELECT count(*) FROM sqlite_schema WHERE type = 'table'`,
@@ -21,7 +21,7 @@ func TestEveryTableHasAPrimaryKey(t *testing.T) {
 		if tables < 10 {
 			t.Fatalf("%d tables", tables)
 		}
-		scan(t, pool, &keyless, map[string]string{
+		scan(t, pool, &keyless, map[migrate.Engine]string{
 			migrate.Postgres: `SELECT coalesce(string_agg(relname, ' '), '') FROM pg_class c WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
 				AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)`,
 			migrate.MySQL: `SELECT COALESCE(GROUP_CONCAT(t.table_name), '') FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_type = 'BASE TABLE'

@@ -58,7 +58,7 @@ func TestStatementsOfThisBuildKnowTheirColumnsAmongThoseOfLaterOnes(t *testing.T
 // columnsOf returns the columns of each table of the locks.
 func columnsOf(t *testing.T, db dbtest.Database, pool *sql.DB) map[string][]string {
 	t.Helper()
-	rows, err := pool.QueryContext(t.Context(), map[string]string{
+	rows, err := pool.QueryContext(t.Context(), map[migrate.Engine]string{
 		migrate.Postgres: `SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 			WHERE c.relkind = 'r' AND c.relname LIKE 'dblock%' AND a.attnum > 0`,
 		migrate.MySQL: `SELECT c.table_name, c.column_name FROM information_schema.columns c
@@ -73,7 +73,7 @@ func columnsOf(t *testing.T, db dbtest.Database, pool *sql.DB) map[string][]stri
 	for rows.Next() {
 		var table, column string
 		ok(t, rows.Scan(&table, &column))
-		if table != migrate.Table {
+		if table != migrate.Locks.Table() {
 			columns[table] = append(columns[table], column)
 		}
 	}
@@ -83,9 +83,9 @@ func columnsOf(t *testing.T, db dbtest.Database, pool *sql.DB) map[string][]stri
 
 // generated returns the statements that sqlc has made for an engine, by the names of their
 // constants.
-func generated(t *testing.T, engine string) map[string]string {
+func generated(t *testing.T, engine migrate.Engine) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../../../../gen/" + engine + "db/*.sql.go")
+	files, err := filepath.Glob("../../../../gen/" + string(engine) + "db/*.sql.go")
 	ok(t, err)
 	statements := make(map[string]string)
 	for _, path := range files {

@@ -24,7 +24,7 @@ const childVariable = "DBLOCK_MIGRATE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if engine := os.Getenv(childVariable); engine != "" {
-		if err := child(engine, os.Getenv("DBLOCK_MIGRATE_TEST_DSN")); err != nil {
+		if err := child(migrate.Engine(engine), os.Getenv("DBLOCK_MIGRATE_TEST_DSN")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -34,11 +34,13 @@ func TestMain(m *testing.M) {
 }
 
 // child starts when its standard input ends, so that all of them start together.
-func child(engine, dsn string) error {
+func child(engine migrate.Engine, dsn string) error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
 		return fmt.Errorf("something on the standard input")
 	}
-	driver := map[string]string{migrate.Postgres: "pgx", migrate.MySQL: "mysql", migrate.SQLite: "sqlite"}[engine]
+	driver := map[migrate.Engine]string{
+		migrate.Postgres: "pgx", migrate.MySQL: "mysql", migrate.SQLite: "sqlite",
+	}[engine]
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return err
@@ -58,7 +60,7 @@ func processes(t *testing.T, n int, db dbtest.Database, dsn string) {
 	var done sync.WaitGroup
 	for range n {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), childVariable+"="+db.Engine, "DBLOCK_MIGRATE_TEST_DSN="+dsn)
+		cmd.Env = append(os.Environ(), childVariable+"="+string(db.Engine), "DBLOCK_MIGRATE_TEST_DSN="+dsn)
 		cmd.Stdin = read
 		done.Go(func() {
 			if out, err := cmd.CombinedOutput(); err != nil {

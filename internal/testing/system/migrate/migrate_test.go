@@ -104,7 +104,8 @@ func TestTwoHistoriesSideBySide(t *testing.T) {
 
 // A newer build adds a column, and then makes the tables such that this build cannot use them.
 func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
-	const own, adds, refuses = int64(migrations.Version), int64(migrations.Version + 1), int64(migrations.Version + 2)
+	const own = int64(driver.SchemaVersion)
+	const adds, refuses = own + 1, own + 2
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
 		newer := newerBuild(t, db, pool)
@@ -161,7 +162,7 @@ func newerBuild(t *testing.T, db dbtest.Database, pool *sql.DB) *goose.Provider 
 		ok(t, err)
 		add(name, "%s", text)
 	}
-	const last = migrations.Version
+	const last = driver.SchemaVersion
 	add(fmt.Sprintf("%05d_adds.sql", last+1), `-- +goose Up
 ALTER TABLE dblock_locks ADD COLUMN made_up bigint NOT NULL DEFAULT 0;
 UPDATE dblock_schema SET version = %d;
@@ -174,7 +175,7 @@ UPDATE dblock_schema SET version = %d, usable_from = %[1]d;
 -- +goose Down
 UPDATE dblock_schema SET version = %d, usable_from = 1;
 `, last+2, last+1)
-	provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrate.Table),
+	provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrate.Locks.Table()),
 		goose.WithDisableGlobalRegistry(true))
 	ok(t, err)
 	return provider
@@ -287,10 +288,13 @@ func TestBadInput(t *testing.T) {
 	pool, err := sql.Open("sqlite", ":memory:")
 	ok(t, err)
 	defer pool.Close()
-	for _, f := range []func(*sql.DB, string) error{
-		func(db *sql.DB, engine string) error { return migrate.Up(t.Context(), db, engine) },
-		func(db *sql.DB, engine string) error { return migrate.Down(t.Context(), db, engine) },
-		func(db *sql.DB, engine string) error { _, err := migrate.Status(t.Context(), db, engine); return err },
+	for _, f := range []func(*sql.DB, migrate.Engine) error{
+		func(db *sql.DB, engine migrate.Engine) error { return migrate.Up(t.Context(), db, engine) },
+		func(db *sql.DB, engine migrate.Engine) error { return migrate.Down(t.Context(), db, engine) },
+		func(db *sql.DB, engine migrate.Engine) error {
+			_, err := migrate.Status(t.Context(), db, engine)
+			return err
+		},
 	} {
 		if err := f(pool, "oracle"); err == nil || !strings.Contains(err.Error(), "oracle") {
 			t.Error(err)
@@ -304,11 +308,11 @@ func hold(t *testing.T, db dbtest.Database) (release func()) {
 	t.Helper()
 	conn, err := db.SQL(t).Conn(t.Context())
 	ok(t, err)
-	take, give := map[string]string{
+	take, give := map[migrate.Engine]string{
 		migrate.Postgres: "SELECT pg_advisory_lock(x'64626c6f636b5f6d'::bigint)",
 		migrate.MySQL:    "SELECT GET_LOCK(LEFT(CONCAT('dblock:migrate:', DATABASE()), 64), 5)",
 		migrate.SQLite:   "BEGIN IMMEDIATE",
-	}[db.Engine], map[string]string{
+	}[db.Engine], map[migrate.Engine]string{
 		migrate.Postgres: "SELECT pg_advisory_unlock(x'64626c6f636b5f6d'::bigint)",
 		migrate.MySQL:    "SELECT RELEASE_LOCK(LEFT(CONCAT('dblock:migrate:', DATABASE()), 64))",
 		migrate.SQLite:   "ROLLBACK",
@@ -338,7 +342,7 @@ func complete(t *testing.T, db dbtest.Database, pool *sql.DB, sets ...migrate.Se
 			continue
 		}
 		scan(t, pool, &n, "SELECT max(version) FROM dblock_schema")
-		assert.Equal(t, n, migrations.Version, "the tables are at version")
+		assert.Equal(t, n, driver.SchemaVersion, "the tables are at version")
 	}
 }
 
@@ -352,7 +356,7 @@ var tables = map[migrate.Set][]string{
 // versions returns how many versions a set has.
 func versions(set migrate.Set) int {
 	if set == migrate.Locks {
-		return migrations.Version
+		return driver.SchemaVersion
 	}
 	return 1
 }
@@ -379,7 +383,7 @@ func states(t *testing.T, db dbtest.Database, pool *sql.DB, applied bool, sets .
 // left lists the tables with dblock's prefix, other than the version table.
 func left(t *testing.T, db dbtest.Database, pool *sql.DB) (names []string) {
 	t.Helper()
-	rows, err := pool.QueryContext(t.Context(), map[string]string{
+	rows, err := pool.QueryContext(t.Context(), map[migrate.Engine]string{
 		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM " +
 			"pg_proc WHERE proname LIKE 'dblock%'",
 		migrate.MySQL: "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND " +

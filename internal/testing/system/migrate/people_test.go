@@ -17,7 +17,7 @@ func TestEveryTableAndColumnIsExplained(t *testing.T) {
 	meanings := map[string]string{} // of all engines
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
-		there := pairs(t, pool, map[string]string{
+		there := pairs(t, pool, map[migrate.Engine]string{
 			migrate.Postgres: `SELECT c.relname, coalesce(a.attname, ''), coalesce(col_description(c.oid, coalesce(a.attnum, 0)), obj_description(c.oid, 'pg_class'), '')
 				FROM pg_class c LEFT JOIN LATERAL (SELECT attname, attnum FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 UNION ALL SELECT NULL, NULL) a ON true
 				WHERE c.relkind IN ('r', 'v') AND c.relname LIKE 'dblock%'`,
@@ -61,7 +61,7 @@ func pairs(t *testing.T, pool *sql.DB, query string) map[string]string {
 	for rows.Next() {
 		var table, column, meaning string
 		ok(t, rows.Scan(&table, &column, &meaning))
-		if table != migrate.Table {
+		if table != migrate.Locks.Table() {
 			said[table+"."+column] = meaning
 		}
 	}

@@ -66,7 +66,7 @@ func TestASetOfAnotherHistory(t *testing.T) {
 		for _, set := range []migrate.Set{migrate.Fences, migrate.Versions} {
 			files, err := migrations.FS(db.Engine, set)
 			ok(t, err)
-			theirs, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName("their_"+string(set)))
+			theirs, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName("their_"+set.String()))
 			ok(t, err)
 			_, err = theirs.Up(t.Context())
 			ok(t, err)
@@ -101,22 +101,42 @@ func TestSetsAreCopiedOnceEach(t *testing.T) {
 func TestAnUnknownSetIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	db := dbtest.Empty(t, dbtest.KindSQLite)
 	pool := db.SQL(t)
-	if err := migrate.Up(t.Context(), pool, db.Engine, migrate.Locks, "teeth"); err == nil ||
-		!strings.Contains(err.Error(), "teeth") {
-		t.Error(err)
+	for _, set := range []migrate.Set{{}, migrate.Locks.In("app"), migrate.Fences.In("app")} {
+		if err := migrate.Up(t.Context(), pool, db.Engine, migrate.Locks, set); err == nil ||
+			!strings.Contains(err.Error(), set.String()) {
+			t.Error(err)
+		}
+		states(t, db, pool, false)
+		if files, err := migrate.Copy(t.TempDir(), db.Engine, noon, migrate.Locks, set); err == nil || len(files) > 0 {
+			t.Error(files, err)
+		}
 	}
-	states(t, db, pool, false)
-	if files, err := migrate.Copy(t.TempDir(), db.Engine, noon, migrate.Locks, "teeth"); err == nil || len(files) > 0 {
-		t.Error(files, err)
+	for _, sets := range [][]migrations.Set{
+		{{}}, {migrations.Locks.In(`a"b`)}, {migrations.Versions.In("app")}, {migrations.Fences, migrations.Versions},
+	} {
+		assert.Error(t, assert.ErrOf(migrations.FS(migrations.Postgres, sets...)), "FS of", sets)
 	}
-	for _, sets := range [][]migrations.Set{{"teeth"}, {"../sqlite"}, {migrations.Fences, migrations.Versions}} {
-		assert.Error(t, assert.ErrOf(migrations.FS(db.Engine, sets...)), "FS of", sets)
+}
+
+func TestFilesNameTheirPlace(t *testing.T) {
+	for engine, want := range map[migrate.Engine]string{
+		migrate.Postgres: `CREATE TABLE "app".dblock_locks`, migrate.MySQL: "CREATE TABLE IF NOT EXISTS `app`.dblock_locks",
+	} {
+		text, err := migrations.SQL(engine, false, migrate.Locks.In("app"))
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: %v", engine, err)
+		}
+		files, err := migrate.Copy(t.TempDir(), engine, noon, migrate.Locks.In("app"))
+		ok(t, err)
+		if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v", engine, files[0], err)
+		}
 	}
 }
 
 // Two sets with a file of one name could not be copied into one history.
 func TestNoTwoSetsHaveAFileOfOneName(t *testing.T) {
-	for _, engine := range []string{migrate.Postgres, migrate.MySQL, migrate.SQLite} {
+	for _, engine := range []migrate.Engine{migrate.Postgres, migrate.MySQL, migrate.SQLite} {
 		seen := make(map[string]migrate.Set)
 		for _, set := range migrations.Sets {
 			files, err := migrations.FS(engine, set)

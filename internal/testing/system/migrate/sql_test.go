@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	dblockdriver "github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/migrate"
@@ -42,7 +43,7 @@ func TestPlainSQLMakesTheTablesAndRemovesThem(t *testing.T) {
 			if !down {
 				var version int64
 				ok(t, pool.QueryRowContext(t.Context(), "SELECT version FROM dblock_schema").Scan(&version))
-				assert.Equal(t, version, migrations.Version, "version")
+				assert.Equal(t, version, dblockdriver.SchemaVersion, "version")
 				for _, set := range migrations.Sets {
 					for _, table := range tables[set] {
 						if !slices.Contains(left(t, db, pool), table) {

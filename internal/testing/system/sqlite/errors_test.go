@@ -69,7 +69,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	f := newFixture(t)
 	require.NoError(t, migrate.Down(t.Context(), f.pool, migrate.SQLite))
 	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?",
-		migrate.Table); n != 0 {
+		migrate.Locks.Table()); n != 0 {
 		t.Fatalf("%d tables, views and indexes are left", n)
 	}
 }
