@@ -57,7 +57,8 @@ type Migration struct {
 // wait for it until ctx ends. After an error the versions before the one that it names are applied.
 // On PostgreSQL and SQLite nothing of that version is left. On every engine Up may be called again.
 // Tables that a newer build has migrated stay unchanged: Up returns nil if this build can work with
-// them, and otherwise dblock.ErrSchema with the command to run.
+// them, and otherwise dblock.ErrSchema with the command to run. If the tables are current, Up
+// succeeds with the rights of an application (docs/privileges), which has none to the history.
 func Up(ctx context.Context, db *sql.DB, engine Engine, sets ...Set) error {
 	ms, err := migratorsOf(db, engine, sets)
 	return forEach(ms, err, func(m *migrator) error { return m.up(ctx) })
@@ -72,7 +73,20 @@ func forEach(ms []*migrator, err error, do func(m *migrator) error) error {
 	return err
 }
 
+// up upgrades the tables. A user without the rights to do so may call up as long as there is
+// nothing to do: the tables say so where the history is denied or, on MySQL, not shown.
 func (m *migrator) up(ctx context.Context) error {
+	err := m.upgrade(ctx)
+	switch {
+	case !transaction.Denied(err):
+		return err
+	case m.current(ctx) == nil:
+		return nil
+	}
+	return fmt.Errorf("%w: docs/privileges/%s-migrate.sql has the rights that Up needs", err, m.engine)
+}
+
+func (m *migrator) upgrade(ctx context.Context) error {
 	statuses, err := m.statuses(ctx)
 	if err != nil {
 		return fmt.Errorf("dblock: migrate %s up: %w", m.set, err)
@@ -81,21 +95,27 @@ func (m *migrator) up(ctx context.Context) error {
 		if s.Applied {
 			continue
 		}
-		if err := m.apply(ctx, s.Version, true); err != nil {
-			return fmt.Errorf("dblock: migrate %s up to version %d: %w", m.set, s.Version,
-				errors.Join(err, m.foreign(ctx, s.Version)))
+		err := m.apply(ctx, s.Version, true)
+		if err != nil && !transaction.Denied(err) {
+			err = errors.Join(err, m.foreign(ctx, s.Version))
+		}
+		if err != nil {
+			return fmt.Errorf("dblock: migrate %s up to version %d: %w", m.set, s.Version, err)
 		}
 	}
-	if last := statuses[len(statuses)-1]; last.File == "" && m.set == Locks {
-		if err := m.check(ctx); err != nil {
+	if last := statuses[len(statuses)-1]; last.File == "" {
+		if err := m.current(ctx); err != nil {
 			return fmt.Errorf("dblock: migrate %s up: %w", m.set, err)
 		}
 	}
 	return nil
 }
 
-// check returns an error if this build cannot work with the tables that a newer build has migrated.
-func (m *migrator) check(ctx context.Context) error {
+// current returns an error if this build cannot work with the tables as they are.
+func (m *migrator) current(ctx context.Context) error {
+	if m.set != Locks {
+		return m.db.QueryRowContext(ctx, tablesVersion[m.set]).Scan(new(int64))
+	}
 	var schema driver.Schema
 	err := m.db.QueryRowContext(ctx,
 		m.dialect.placed("SELECT version, usable_from FROM dblock_schema")).Scan(&schema.Version, &schema.UsableFrom)

@@ -27,6 +27,15 @@ func Retryable(err error) bool {
 	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
 }
 
+// Denied reports whether the server refused a statement because the user has no right to it.
+func Denied(err error) bool {
+	switch mysqlNumber(err) {
+	case 1044, 1142, 1143, 1227: // database, table, column, anything else
+		return true
+	}
+	return SQLState(err) == "42501"
+}
+
 // Server returns the kind of server that an error came from. It returns "" for a broken connection,
 // or an unknown driver.
 func Server(err error) string {

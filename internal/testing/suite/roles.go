@@ -41,6 +41,7 @@ func leastPrivileges(t *testing.T, e *env) {
 	s.grant(t, "app")
 	s.grant(t, "people")
 	s.exec(t, "GRANT SELECT, INSERT ON "+s.table+" TO "+s.user("app"))
+	require.NoError(t, migrate.Up(t.Context(), app.SQL(t), app.Engine))
 	everyday(t, &env{wiring: s.wiring, db: app, look: s.look}, s.table)
 
 	pool := people.SQL(t)

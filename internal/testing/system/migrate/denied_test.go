@@ -23,7 +23,8 @@ func TestAUserWithoutTheRightToCreateIsToldSo(t *testing.T) {
 			user := readOnly(t, db)
 			for _, sets := range [][]migrate.Set{nil, {migrate.Fences}} {
 				err := migrate.Up(t.Context(), user, db.Engine, sets...)
-				if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "aborted") {
+				if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "aborted") ||
+					!strings.Contains(err.Error(), "docs/privileges/"+string(db.Engine)+"-migrate.sql") {
 					t.Error(err)
 				}
 			}
