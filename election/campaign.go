@@ -25,12 +25,13 @@ const (
 type Option func(*config)
 
 type config struct {
-	metadata map[string]string
+	metadata map[string]string // with the weight, once prepare has returned
 	owner    dblock.LockOption // nil: each campaign is an owner of its own
+	weight   int
 }
 
 // Metadata sets the data that observers see of a candidate: its address, say. At most 4096 bytes as
-// JSON. Default: none.
+// JSON, with the weight. The key "weight" is reserved. Default: none.
 func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata = kv } }
 
 // Owner gives the candidate an identity that outlives its process, as dblock.Owner does: a leader
@@ -69,6 +70,10 @@ func (e *Elections) Campaign(
 	ctx context.Context, name string, fn func(ctx context.Context, t *Term) error, options ...Option,
 ) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
+	if err == nil && c.weight == 0 {
+		<-ctx.Done()
+		return nil
+	}
 	stood := false // the database has accepted the candidate: later failures are transient
 	for err == nil && ctx.Err() == nil {
 		asked := time.Now()
@@ -77,7 +82,7 @@ func (e *Elections) Campaign(
 		stood = stood || err == nil || time.Since(asked) > refusalTime
 		switch {
 		case err == nil:
-			err = e.lead(ctx, lock, fn)
+			err = e.lead(ctx, lock, c.weight, fn)
 		case ctx.Err() != nil:
 			return nil
 		case transient(err) && (stood || !errors.Is(err, dblock.ErrReadOnly)):
@@ -108,6 +113,7 @@ func (e *Elections) prepare(ctx context.Context, name string, idle bool, options
 	refuse := func(what string) (config, error) {
 		return c, fail("campaign", name, fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what))
 	}
+	c.weight = defaultWeight
 	switch {
 	case ctx == nil:
 		return refuse("the context is nil")
@@ -120,6 +126,9 @@ func (e *Elections) prepare(ctx context.Context, name string, idle bool, options
 		}
 		o(&c)
 	}
+	if c.metadata, err = c.place(); err != nil {
+		return refuse(err.Error())
+	}
 	if _, err = e.inspector.Lock(ctx, name); ctx.Err() != nil {
 		err = nil
 	}
@@ -129,13 +138,15 @@ func (e *Elections) prepare(ctx context.Context, name string, idle bool, options
 // lead runs fn for one term. After nil the candidate stands again, unless the context of the
 // campaign has ended.
 func (e *Elections) lead(
-	ctx context.Context, lock *dblock.Lock, fn func(ctx context.Context, t *Term) error,
+	ctx context.Context, lock *dblock.Lock, weight int, fn func(ctx context.Context, t *Term) error,
 ) (err error) {
 	inner, end := context.WithCancelCause(lock.Context())
+	t := &Term{lock: lock, end: end, over: make(chan struct{}), heavier: make(chan struct{})}
+	within := leaderContext{inner, ctx, t}
+	t.look = func() { e.awaitHeavier(within, t, weight) }
+	defer t.endLook()
 	defer end(nil)
 	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
-	t := &Term{lock: lock, end: end, over: make(chan struct{})}
-	within := leaderContext{inner, ctx, t}
 	e.enter(t)
 	defer func() {
 		t.failure = t.handOff(ctx, e.inspector)
@@ -146,6 +157,11 @@ func (e *Elections) lead(
 		}
 	}()
 	if ctx.Err() != nil { // the lock was granted when ctx ended
+		return nil
+	}
+	// Each candidate before a heavier one yields once, because it then stands behind that one.
+	switch info, err := e.inspector.Lock(within, lock.Name()); {
+	case err == nil && outweighed(info, weight), within.Err() != nil, transient(err):
 		return nil
 	}
 	switch err := lock.Record(within, elected, ""); {

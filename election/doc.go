@@ -41,7 +41,24 @@
 //
 // First-come, first-served: a leader that resigns goes to the end of the queue.
 //
+// The heaviest next: among candidates with different weights (the option Weight), the heaviest that
+// waits leads next.
+//
+// # Weights
+//
+// The queue of the lock stays first-come, first-served. A candidate that is granted the lock looks
+// at the queue before its term begins. If a heavier candidate waits there alive, it releases the
+// lock and stands again, behind that one. So each candidate before the heaviest one lets it pass
+// once, the heaviest leads after at most as many hand-offs as there are candidates before it, and
+// equal ones never yield to each other. A lock that passes a candidate begins no term. A leader
+// that reads Term.Preferred is notified of a heavier candidate, and chooses the moment at which it
+// resigns. Other programs that wait for the lock have the default weight, and let no candidate
+// pass.
+//
 // # Not promised
+//
+// The heaviest leader at each moment: a lighter one leads until it resigns, and a heavier candidate
+// that crashed counts as alive until its TTL has passed.
 //
 // One leader after dblock.Client.Break: the next candidate leads at once, and the context of the
 // previous leader ends when its client is notified of that, within a fifth of its TTL. For tokens
@@ -81,6 +98,9 @@
 // The term is written into the history before the function runs, so that observers are notified of
 // a leader before they can see its work. That costs one commit for each term. Without it, observers
 // would see only the lock at the moments when they look.
+//
+// The queue is read before each term, also where no candidate has a weight, since a candidate
+// cannot know the weights of others without it. That costs one read for each term.
 //
 // A resignation is written into the history only if there is no waiter: then it notifies the
 // observers. Otherwise the successor's term does, and one more commit before the hand-off would be

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
@@ -48,6 +49,47 @@ func ExampleElections_Campaign() {
 	cancel()
 	campaign.Wait()
 	// Output: the leader is at 10.0.0.7:80
+}
+
+// The process beside the database leads while it lives. Otherwise another one leads, and makes way
+// after its present piece of work.
+func ExampleWeight() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client, done := openClient(dblock.WithTTL(time.Second)) // a leader looks at the queue a few times in each TTL
+	defer done()
+	elections := election.New(client)
+	var campaigns sync.WaitGroup
+	campaign := func(zone string, weight int, work func(ctx context.Context, t *election.Term) error) {
+		campaigns.Go(func() {
+			if err := elections.Campaign(ctx, "indexer", work, election.Weight(weight)); err != nil {
+				log.Fatal(zone, err)
+			}
+		})
+	}
+	campaign("far", 1, func(ctx context.Context, t *election.Term) error {
+		fmt.Println("far leads")
+		campaign("near", 2, func(ctx context.Context, t *election.Term) error {
+			fmt.Println("near leads")
+			cancel() // enough for an example
+			return nil
+		})
+		for {
+			select {
+			case <-ctx.Done(): // the lock was lost, or the campaign ends
+				return nil
+			case <-t.Preferred():
+				fmt.Println("far makes way")
+				return nil
+			case <-time.After(10 * time.Millisecond): // a piece of work
+			}
+		}
+	})
+	campaigns.Wait()
+	// Output:
+	// far leads
+	// far makes way
+	// near leads
 }
 
 // A process that has crashed and was started again leads at once, without waiting for its TTL.

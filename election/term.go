@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -19,6 +20,11 @@ type Term struct {
 	end     context.CancelCauseFunc
 	over    chan struct{} // closed when the lock was released, or its release has failed
 	failure error         // of the release; to be read once over is closed
+
+	heavier chan struct{} // closed when a heavier candidate waits
+	look    func()        // looks for one until the term ends
+	looks   sync.Once     // look was begun, or is not to be begun any more
+	looking sync.WaitGroup
 }
 
 // Name returns the name of the election.

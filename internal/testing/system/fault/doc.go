@@ -27,8 +27,9 @@
 // # Elections
 //
 // Five processes stand for election. Leaders are killed, are stopped for longer than their TTL, and
-// end in good order, and the server dies. Two more processes observe, and are stopped at times
-// themselves. The beliefs of the leaders, the history and the values of each observer must agree.
+// end in good order, and the server dies. Some candidates are heavier than others. Two more
+// processes observe, and are stopped at times themselves. The beliefs of the leaders, the history
+// and the values of each observer must agree.
 // DBLOCK_TEST_ELECTION=50 sets the number of failovers, on MySQL too:
 //
 //	DBLOCK_TEST_ELECTION=50 go test -v -run TestElections ./internal/testing/system/fault

@@ -5,6 +5,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +70,7 @@ func (a *actor) campaign(c command) {
 		err := s.elections.Campaign(ctx, c.Name, func(ctx context.Context, t *election.Term) error {
 			a.rule(ctx, int(s.ops.Add(1)), t)
 			return nil
-		}, election.Metadata(map[string]string{labelKey: c.Names[0]}))
+		}, election.Metadata(map[string]string{labelKey: c.Names[0]}), election.Weight(1+os.Getpid()%2))
 		if ctx.Err() == nil {
 			a.report(event{What: evRefused, Op: c.Op}.with(err))
 		}
