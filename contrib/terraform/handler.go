@@ -1,0 +1,237 @@
+package tfstate
+
+import (
+	"context"
+	"crypto/md5"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+const (
+	// patience bounds the work for one request. The work goes on after its client has hung up:
+	// Terraform sends the request again.
+	patience = time.Minute
+
+	defaultExpiry = 24 * time.Hour
+	defaultState  = 16 << 20
+)
+
+// Handler serves states and their locks. It is safe for concurrent use.
+type Handler struct {
+	client    *dblock.Client[*sql.Tx]
+	inspector *inspect.Inspector
+	states    states
+	expiry    time.Duration
+	most      int64
+	log       *slog.Logger
+}
+
+// Option is an option of New.
+type Option func(*Handler)
+
+// Expiry sets the time after which the lock of a run that has not unlocked is free again: longer
+// than any run takes, since Terraform cannot renew it. At least a second. Default: 24 hours.
+func Expiry(d time.Duration) Option { return func(h *Handler) { h.expiry = d } }
+
+// MaxState limits the bytes of a state. The server has a limit of its own (max_allowed_packet of
+// MySQL and MariaDB). Default: 16 MiB.
+func MaxState(bytes int64) Option { return func(h *Handler) { h.most = bytes } }
+
+// Logger logs the errors that are answered with 500 or 503. Default: slog.Default.
+func Logger(log *slog.Logger) Option { return func(h *Handler) { h.log = log } }
+
+// New returns a handler with the client's locks, for states in the same database. New does no I/O,
+// and the handler closes neither of both.
+//
+// It returns dblock.ErrInvalidOption for a nil client or db, another engine, and options out of
+// range.
+func New(client *dblock.Client[*sql.Tx], db *sql.DB, engine migrations.Engine, options ...Option) (*Handler, error) {
+	if _, err := Schema(engine); err != nil {
+		return nil, err
+	}
+	if client == nil || db == nil {
+		return nil, invalid("the client or the database is nil")
+	}
+	h := &Handler{
+		client: client, inspector: inspect.New(client), states: states{db, statementsOf[engine]}, expiry: defaultExpiry,
+		most: defaultState, log: slog.Default(),
+	}
+	for _, option := range options {
+		option(h)
+	}
+	switch {
+	case h.expiry < time.Second:
+		return nil, invalid("Expiry is %v: want at least a second", h.expiry)
+	case h.most < 1:
+		return nil, invalid("MaxState is %d: want at least 1", h.most)
+	case h.log == nil:
+		return nil, invalid("the logger is nil")
+	}
+	return h, nil
+}
+
+// Name returns the name of a state's lock, for package inspect and for applications that keep
+// Terraform out. path is the path of the state's address, as the handler sees it.
+func Name(path string) string {
+	return dblock.Name(append([]string{"terraform"}, strings.Split(strings.Trim(path, "/"), "/")...)...)
+}
+
+// ServeHTTP answers one request of Terraform or OpenTofu.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A context without values: under the context of a lock, every run would be the same owner.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	state, err := h.serve(ctx, w, r)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if r.Method != http.MethodGet {
+		return
+	}
+	if len(state) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(state)))
+	w.Header().Set("Content-MD5", sum(state))
+	_, _ = w.Write(state)
+}
+
+// serve does the work of a request. It returns the state for GET.
+func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) (state []byte, err error) {
+	if strings.Trim(r.URL.Path, "/") == "" {
+		return nil, refusal{http.StatusNotFound, "the path names no state"}
+	}
+	name := Name(r.URL.Path)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.most))
+	if err != nil {
+		return nil, err
+	}
+	if want := r.Header.Get("Content-MD5"); want != "" && want != sum(body) {
+		return nil, refusal{http.StatusBadRequest, "the body is not that of its Content-MD5"}
+	}
+	switch r.Method {
+	case http.MethodGet:
+		return h.states.get(ctx, name)
+	case http.MethodPost, http.MethodPut:
+		if len(body) == 0 {
+			return nil, refusal{http.StatusBadRequest, "there is no state: DELETE removes it"}
+		}
+		return nil, h.write(ctx, name, r.URL.Query().Get("ID"), body)
+	case http.MethodDelete:
+		return nil, h.write(ctx, name, r.URL.Query().Get("ID"), nil)
+	case "LOCK", "UNLOCK":
+		info := map[string]string{}
+		if err := json.Unmarshal(body, &info); err != nil && len(body) > 0 {
+			return nil, refusal{http.StatusBadRequest, "the body is no LockInfo: " + err.Error()}
+		}
+		if r.Method == "LOCK" {
+			return nil, h.lock(ctx, name, info)
+		}
+		return nil, h.unlock(ctx, name, info["ID"])
+	}
+	w.Header().Set("Allow", "GET, POST, PUT, DELETE, LOCK, UNLOCK")
+	return nil, refusal{http.StatusMethodNotAllowed, "want GET, POST, PUT, DELETE, LOCK or UNLOCK"}
+}
+
+func (h *Handler) lock(ctx context.Context, name string, info map[string]string) error {
+	if info["ID"] == "" {
+		return refusal{http.StatusBadRequest, "the LockInfo has no ID"}
+	}
+	l, err := h.take(ctx, name, dblock.Metadata(info))
+	if errors.Is(err, dblock.ErrNotAcquired) {
+		token, err := h.held(ctx, name, info["ID"])
+		switch {
+		case errors.Is(err, errGone):
+			return errBusy // it was released meanwhile, or is waited for
+		case err != nil:
+			return err
+		}
+		return h.states.raise(ctx, name, token) // the same LOCK, sent again
+	}
+	if err != nil {
+		return err
+	}
+	// Detach finds that the lock was lost. The token was raised before that, and before the run
+	// reads the state: no earlier run writes after that read.
+	if err := l.Detach(ctx, h.expiry); err != nil {
+		return errors.Join(err, l.Unlock(ctx))
+	}
+	return nil
+}
+
+// unlock releases the lock of a run; id "": of any run.
+func (h *Handler) unlock(ctx context.Context, name, id string) error {
+	token, err := h.held(ctx, name, id)
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l, err := h.client.Resume(ctx, name, token)
+	if errors.Is(err, dblock.ErrNotHeld) {
+		return errBusy
+	}
+	if err != nil {
+		return err
+	}
+	return l.Unlock(ctx)
+}
+
+// write writes the state of a run, or nil. id "": of a run without locking, which takes the lock
+// for a moment.
+func (h *Handler) write(ctx context.Context, name, id string, state []byte) error {
+	if id != "" {
+		token, err := h.held(ctx, name, id)
+		if err != nil {
+			return err
+		}
+		return h.states.put(ctx, name, token, state)
+	}
+	l, err := h.take(ctx, name)
+	if errors.Is(err, dblock.ErrNotAcquired) {
+		holder, err := h.holder(ctx, name)
+		if err != nil {
+			return err
+		}
+		return holder.locked()
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Unlock(ctx) }() // after an error the client goes on trying
+	return h.states.put(ctx, name, l.Token(), state)
+}
+
+// take takes a lock, and refuses the writes of earlier locks from then on.
+func (h *Handler) take(ctx context.Context, name string, options ...dblock.LockOption) (*dblock.Lock, error) {
+	l, err := h.client.TryLock(ctx, name, options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.states.raise(ctx, name, l.Token()); err != nil {
+		return nil, errors.Join(err, l.Unlock(ctx))
+	}
+	return l, nil
+}
+
+// sum is the value of Content-MD5.
+func sum(body []byte) string {
+	hash := md5.Sum(body)
+	return base64.StdEncoding.EncodeToString(hash[:])
+}
