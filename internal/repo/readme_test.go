@@ -21,7 +21,7 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 	}{
 		"README.md":       {"examples/quickstart/*/main.go", 3},
 		"docs/orm.md":     {"examples/orm/*.go", 15},
-		"docs/recipes.md": {"examples/httpserver/server.go example_moves_test.go", 2},
+		"docs/recipes.md": {"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3},
 	} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
