@@ -1,6 +1,7 @@
 // Command cron shows a job that runs once in each slot of time, however many servers ask for it, by
 // package jobs. Slots are counted by the database's clock, so that two servers with clocks a second
-// apart do not run a short job twice. One run fails, and is retried.
+// apart do not run a short job twice. One run fails, and is retried. A second job has a cron
+// expression. Its latest time had no run, so that one server runs it at once.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
 //	go run ./examples/cron -dsn postgres://user:pass@host/db  on PostgreSQL
@@ -54,20 +55,41 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 	within, cancel := context.WithTimeout(ctx, time.Duration(slots)*slot)
 	defer cancel()
 	work, working := errgroup.WithContext(within)
-	var last *dblock.Client[tx]
+	var clients []*dblock.Client[tx]
 	for i := range servers {
 		var client *dblock.Client[tx] // err is not declared again: Close adds to it
 		if client, err = dblock.New(db.EngineOverSQL()); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
-		last = client
+		clients = append(clients, client)
 		work.Go(func() error { return serve(working, client, fmt.Sprintf("server %d", i+1), job, slot) })
 	}
 	if err := work.Wait(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return history(ctx, last, job, slot)
+	if err := history(ctx, clients[0], job, slot); err != nil {
+		return err
+	}
+	return catchUp(ctx, clients, fmt.Sprintf("nightly clean-up %d", time.Now().UnixNano()))
+}
+
+// catchUp starts the same schedule on every server, and stops it after the first run.
+func catchUp(ctx context.Context, clients []*dblock.Client[tx], job string) error {
+	within, stop := context.WithCancel(ctx)
+	defer stop()
+	work, working := errgroup.WithContext(within)
+	for i, client := range clients {
+		work.Go(func() error {
+			return nightly(working, client, job, func(_ context.Context, l *dblock.Lock, due time.Time) error {
+				defer stop() // so that the example ends
+				fmt.Printf("Server %d cleans up late, for %s, under token %d\n", i+1, due.Format("2 January 15:04 MST"),
+					l.Token())
+				return nil
+			})
+		})
+	}
+	return work.Wait()
 }
 
 // history prints the runs, and checks that no slot was run twice.

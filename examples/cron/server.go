@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/robfig/cron/v3"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -16,6 +18,23 @@ type tx = *sql.Tx
 
 // reports counts the runs of all servers: the second one fails.
 var reports atomic.Int64
+
+// nightly runs a job at half past two in Berlin until ctx ends, unless another server does.
+func nightly(ctx context.Context, client *dblock.Client[tx], job string, report jobs.Func) error {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		return err
+	}
+	halfPastTwo, err := cron.ParseStandard("30 2 * * *")
+	if err != nil {
+		return err
+	}
+	schedule, err := jobs.NewSchedule(berlin, halfPastTwo)
+	if err != nil {
+		return err
+	}
+	return jobs.New(client).EveryAt(ctx, job, schedule, report, jobs.RetryFailed(3, time.Minute))
+}
 
 // serve runs the job in each slot until ctx ends, unless another server does.
 func serve(ctx context.Context, client *dblock.Client[tx], server, job string, slot time.Duration) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// The README's programs are the ones under examples/quickstart, what is in docs/orm.md is in
-// examples/orm, and those of docs/recipes.md in examples, to the letter.
+// The programs of a page, which begin with a tab, are excerpts of files that are compiled, to the
+// letter.
 func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 	for page, c := range map[string]struct {
 		code   string // patterns of files
@@ -22,6 +22,9 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 		"README.md":       {"examples/quickstart/*/main.go", 3},
 		"docs/orm.md":     {"examples/orm/*.go", 15},
 		"docs/recipes.md": {"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3},
+		"docs/scheduling.md": {
+			"examples/cron/server.go examples/robfig/main.go contrib/gocron/example_test.go", 3,
+		},
 	} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
