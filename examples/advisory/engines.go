@@ -42,10 +42,10 @@ func showLock(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
+// cutConnection ends the server connection that has the lock, if there is one.
 func cutConnection(ctx context.Context, pool *pgxpool.Pool) error {
-	var done bool
-	return pool.QueryRow(ctx, "SELECT pg_terminate_backend(pid) FROM ("+whoHasIt+") held",
-		postgres.AdvisoryKey(name)).Scan(&done)
+	_, err := pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+whoHasIt+") held", postgres.AdvisoryKey(name))
+	return err
 }
 
 func sqlTransaction(db *sql.DB) func(context.Context, func(*sql.Tx) error) error {

@@ -16,14 +16,19 @@ func TestEveryStepGoesAsItSays(t *testing.T) {
 		var err error
 		switch db.Kind {
 		case dbtest.KindSQLite:
-			err = run(t.Context(), "")
+			err = run(t.Context(), "", "")
 		case dbtest.KindPostgres:
-			err = run(t.Context(), db.DSN)
+			err = run(t.Context(), db.DSN, "")
 		default:
-			if err = run(t.Context(), db.DSN); errors.Is(err, errNotPostgres) {
+			if err = run(t.Context(), db.DSN, ""); errors.Is(err, errNotPostgres) {
 				err = nil
 			}
 		}
 		require.NoError(t, err)
 	})
+}
+
+func TestAPoolerGivesANaiveLockToTwo(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindPostgres)
+	require.NoError(t, run(t.Context(), db.DSN, db.PgBouncer(t, dbtest.PoolTransactions).DSN))
 }
