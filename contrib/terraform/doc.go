@@ -1,7 +1,7 @@
 // Package tfstate keeps the states of Terraform and OpenTofu, and their locks, in the database that
 // an application already has. Handler is an http.Handler for the backend "http" of both programs.
 //
-//	handler, err := tfstate.New(client, db, "postgres")
+//	handler, err := tfstate.New(client, db, migrate.Postgres)
 //	…
 //	http.Handle("/states/", http.StripPrefix("/states/", authenticated(handler)))
 //
