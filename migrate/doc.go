@@ -1,10 +1,10 @@
 // Package migrate creates dblock's tables in a database, and removes them.
 //
 // There are three ways to run the same SQL files. Up runs them with a history of their own, the
-// table dblock_migrations. Copy writes them with timestamps into the migrations of an application
-// that runs goose, where they become part of its history. migrations.FS returns them for other
-// runners of goose. Use one way per database. An application's own goose history may exist beside
-// dblock's: nothing is shared, not even goose's registry of Go migrations.
+// table dblock_migrations. Copy writes them behind the migrations of an application that runs
+// goose, where they become part of its history. migrations.FS returns them for other runners of
+// goose. Use one way per database. An application's own goose history may exist beside dblock's:
+// nothing is shared, not even goose's registry of Go migrations.
 //
 // # Sets
 //

@@ -50,6 +50,41 @@ func TestCopiedMigrationsRunInTheApplicationsHistory(t *testing.T) {
 	})
 }
 
+// The application numbers its migrations. Broken by a version that is higher than its next number.
+func TestCopiedMigrationsTakeTheNextNumbers(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindSQLite)
+	pool, dir := db.SQL(t), t.TempDir()
+	add := func(name, table string) {
+		ok(t, os.WriteFile(filepath.Join(dir, name), []byte("-- +goose Up\nCREATE TABLE "+table+" (n int);\n"), 0o600))
+	}
+	run := func() {
+		t.Helper()
+		p, err := goose.NewProvider(gooseDialect(db), pool, os.DirFS(dir))
+		ok(t, err)
+		_, err = p.Up(t.Context())
+		ok(t, err)
+	}
+	add("00001_init.sql", "init")
+	add("00002_users.sql", "users")
+	run()
+	ok(t, os.WriteFile(filepath.Join(dir, "20240101_notes.txt"), nil, 0o600)) // goose does not read it
+	files, err := migrate.Copy(dir, db.Engine, noon)
+	ok(t, err)
+	assert.Equal(t, files[0], filepath.Join(dir, "00003_00001_dblock.sql"))
+	run()
+	add("00004_orders.sql", "orders")
+	run()
+	for _, table := range []string{"dblock_locks", "orders"} {
+		var n int
+		scan(t, pool, &n, "SELECT count(*) FROM "+table)
+	}
+	files, err = migrate.Copy(dir, db.Engine, noon, migrate.Locks, migrate.Fences)
+	ok(t, err)
+	if len(files) != 1 || files[0] != filepath.Join(dir, "00005_00001_dblock_fences.sql") {
+		t.Error(files)
+	}
+}
+
 func TestCopyAgain(t *testing.T) {
 	dir := t.TempDir()
 	first, err := migrate.Copy(dir, migrate.Postgres, noon)
