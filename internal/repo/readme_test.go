@@ -25,6 +25,14 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 		"docs/scheduling.md": {
 			"examples/cron/server.go examples/robfig/main.go contrib/gocron/example_test.go", 3,
 		},
+		"docs/coming-from/redsync-redislock.md": {"examples/coming/redis.go", 2},
+		"docs/coming-from/redisson.md":          {"examples/coming/redisson.go", 2},
+		"docs/coming-from/shedlock.md":          {"examples/coming/shedlock.go", 2},
+		"docs/coming-from/pglock.md":            {"examples/coming/pglock.go", 1},
+		"docs/coming-from/etcd.md":              {"examples/coming/etcd.go", 2},
+		"docs/coming-from/kubernetes.md":        {"examples/coming/kubernetes.go", 2},
+		"docs/coming-from/advisory.md":          {"examples/coming/advisory.go", 2},
+		"docs/coming-from/zookeeper.md":         {"examples/coming/zookeeper.go", 1},
 	} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
@@ -73,6 +81,26 @@ func TestTheCodeOfPagesIsGo(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
+}
+
+// A page for users of another tool is read in some minutes, and found in the index.
+func TestPagesForNewcomersAreShortAndListed(t *testing.T) {
+	const folder, mostLines = "docs/coming-from/", 120
+	pages, err := filepath.Glob(folder + "*.md")
+	require.NoError(t, err)
+	index, err := os.ReadFile(folder + "README.md")
+	require.NoError(t, err)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		if n := strings.Count(string(text), "\n"); n > mostLines {
+			t.Errorf("%s has %d lines, more than %d", page, n, mostLines)
+		}
+		name := filepath.Base(page)
+		if name != "README.md" && !strings.Contains(string(index), "("+name+")") {
+			t.Errorf("%s is not in the index", page)
+		}
+	}
 }
 
 func TestPagesLinkToWhatIsThere(t *testing.T) {
