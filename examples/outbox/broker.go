@@ -90,6 +90,8 @@ func (b *broker) report() (err error) {
 	if lost := customers*ordersEach - len(latest); lost != 0 {
 		wrong("%d messages are lost", lost)
 	}
-	fmt.Printf("%d messages arrived, in order; %d of them arrived twice.\n", len(latest), len(again))
+	if err == nil {
+		fmt.Printf("All %d messages arrived, in order; %d of them arrived twice.\n", len(latest), len(again))
+	}
 	return err
 }
