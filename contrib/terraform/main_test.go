@@ -26,24 +26,38 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
-// each runs a test on every engine, in a database that has all tables.
-func each(t *testing.T, test func(t *testing.T, w world)) {
-	t.Parallel()
+// sentences are the tests, each with a state of its own.
+var sentences = map[string]func(t *testing.T, w world){
+	"a run locks, writes and unlocks at any process": anywhere,
+	"a late write never overwrites a newer state":    late,
+	"an application keeps Terraform out":             application,
+	"a lock expires":                                 expires,
+	"wrong requests are refused":                     refused,
+	"tofu and terraform apply, unlock and destroy":   programs,
+}
+
+// TestHandler runs them on every engine.
+func TestHandler(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d dbtest.Database) {
-		w := world{t, d, d.SQL(t)}
+		t.Parallel()
+		db := d.SQL(t)
 		schema, err := Schema(d.Engine)
 		require.NoError(t, err)
 		for range 2 {
-			require.NoError(t, require.ErrOf(w.db.ExecContext(t.Context(), schema)))
+			require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), schema)))
 		}
-		test(t, w)
+		for sentence, test := range sentences {
+			path := "/" + strings.ReplaceAll(sentence, " ", "-") + "/prod"
+			t.Run(sentence, func(t *testing.T) { test(t, world{t, d, db, path}) })
+		}
 	})
 }
 
 type world struct {
 	*testing.T
 	dbtest.Database
-	db *sql.DB
+	db   *sql.DB
+	path string
 }
 
 func (w world) client() *dblock.Client[*sql.Tx] {

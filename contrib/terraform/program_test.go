@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// TestThePrograms needs tofu or terraform. DBLOCK_TEST_REQUIRE=terraform makes it fail without.
-func TestThePrograms(t *testing.T) {
+// programs needs tofu or terraform. DBLOCK_TEST_REQUIRE=terraform makes it fail without.
+func programs(t *testing.T, w world) {
 	var programs []string
 	for _, name := range []string{"tofu", "terraform"} {
 		if program, err := exec.LookPath(name); err == nil {
@@ -27,11 +27,9 @@ func TestThePrograms(t *testing.T) {
 		}
 		t.Skip("the protocol's own programs, tofu and terraform, are not in PATH")
 	}
-	each(t, func(t *testing.T, w world) {
-		for _, program := range programs {
-			t.Run(filepath.Base(program), func(t *testing.T) { w.T = t; applies(w.server(), program) })
-		}
-	})
+	for _, program := range programs {
+		t.Run(filepath.Base(program), func(t *testing.T) { w.T = t; applies(w.server(), program) })
+	}
 }
 
 // applies runs a program through a first apply, one behind another run's lock, and force-unlock.
