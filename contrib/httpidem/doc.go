@@ -40,8 +40,9 @@
 // An answer below 500 is final, but for 408, 425 and 429: the transaction commits, and the answer
 // is stored, also one of 400 or 404. Any other answer, and a panic, rolls the transaction back. So
 // a handler that has written something and fails answers 5xx. It must do so after an error of its
-// transaction (a deadlock, a serialization failure), and must not end the transaction itself. The
-// middleware runs no handler a second time: the client sends the request again.
+// transaction (a deadlock, a serialization failure), and must not end the transaction itself: no
+// answer is stored of a transaction that has ended. The middleware runs no handler a second time:
+// the client sends the request again.
 //
 // Effects outside of the database are not rolled back: give their receiver a key of its own, or
 // write them into an outbox in the transaction. The answer is kept in memory until the commit, so

@@ -17,6 +17,9 @@ import (
 // before.
 const endTimeout = 10 * time.Second
 
+// savepoint is set before the handler runs, and released after it.
+const savepoint = "dblock_httpidem"
+
 // Middleware runs requests once for each key. It is safe for concurrent use.
 type Middleware[TX any] struct {
 	client *dblock.Client[TX]
@@ -111,6 +114,9 @@ func (m *Middleware[TX]) answer(w http.ResponseWriter, r *http.Request, next htt
 		if err != nil || earlier != nil {
 			return earlier, err
 		}
+		if err := m.db.Exec(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
+			return nil, err
+		}
 	}
 	a := &answer{header: http.Header{}, most: m.config.maxReply}
 	again := r.WithContext(context.WithValue(r.Context(), inRequest{}, tx))
@@ -179,8 +185,13 @@ func (m *Middleware[TX]) enter(ctx context.Context, tx TX, id string, fingerprin
 	return &a, nil
 }
 
-// store writes the answer into the transaction that has the key's lock.
+// store writes the answer into the transaction that has the key's lock. It fails if that
+// transaction has ended below the handler: MySQL and MariaDB end a transaction at a deadlock, and
+// commit it before a statement that changes a table. Then there is no savepoint.
 func (m *Middleware[TX]) store(ctx context.Context, tx TX, id string, fingerprint []byte, a *answer) error {
+	if err := m.db.Exec(ctx, tx, "RELEASE SAVEPOINT "+savepoint); err != nil {
+		return err
+	}
 	header, err := a.stored()
 	if err != nil {
 		return err

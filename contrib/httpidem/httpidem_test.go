@@ -125,6 +125,14 @@ func withoutAnswer(t *testing.T, w world) {
 	w.payments(1)
 }
 
+func ended(t *testing.T, w world) {
+	h, _ := w.serve(w, receipt, nil)
+	is(t, post(t, h, key, "/payments", "10", "End", "it"), http.StatusServiceUnavailable, `{"title":"The request was not`)
+	w.payments(0)
+	is(t, post(t, h, key, "/payments", "10"), http.StatusCreated, "paid 10")
+	w.payments(1)
+}
+
 func expires(t *testing.T, w world) {
 	h, m := w.serve(w, receipt, []httpidem.Option{httpidem.Keep(time.Hour)})
 	answers := func(want int) {
