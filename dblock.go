@@ -61,6 +61,11 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 // before a holder or a queue was seen, because the pool had no free connection, say. The context's
 // error alone if ctx had ended before the call.
 //
+// A caller that holds the name and does not use its Context waits for itself, until ctx ends. The
+// error then says that this client has the lock (NotAcquiredError.Own). If ctx has no deadline, the
+// client logs such a wait once, after a TTL. Inside a transaction that has locked the name by
+// LockTx, Lock waits for that transaction; error and log say so.
+//
 // ErrInvalidName and ErrInvalidOption before any I/O. ErrSchema, ErrClosed. ErrUnavailable or
 // ErrReadOnly if the database is away, or takes no writes, at the first attempt of this client, or
 // for longer than one TTL. While it waits, Lock survives restarts and failovers. ErrUnavailable

@@ -137,6 +137,7 @@ type NotAcquiredError struct {
 	Since   time.Time // of the holder's grant, by the database's clock
 	Until   time.Time // when the lease expires without another heartbeat of the holder, by this machine's clock
 	Waiters int       // how many were waiting in the queue
+	Own     bool      // the holder is this client: a caller that holds the lock calls Lock under its Context
 	Cause   error     // matches context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
 
 	over bool // the holder's lease has expired, and no takeover has followed yet
@@ -148,17 +149,26 @@ func (e *NotAcquiredError) Error() string {
 	if e.Cause != nil {
 		text += fmt.Sprintf(": %v", e.Cause)
 	}
-	if e.Host == "" {
+	switch {
+	case e.Host == "" && e.Own:
+		return text + " (held by this client: " + enterAgain + ")"
+	case e.Host == "":
 		return text
 	}
 	end := "until " + e.Until.Format(toMillisecond) + " unless renewed"
 	if e.over {
 		end = "whose lease has expired"
 	}
-	since := e.Since.Format(toMillisecond)
-	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting)",
-		e.Host, e.Thread, since, end, e.Waiters)
+	holder, advice := e.Host, ""
+	if e.Own {
+		holder, advice = "this client, "+e.Host, ": "+enterAgain
+	}
+	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting%s)",
+		holder, e.Thread, e.Since.Format(toMillisecond), end, e.Waiters, advice)
 }
+
+// enterAgain is the advice to a caller that may wait for its own lock.
+const enterAgain = "to enter it again, call Lock under its Context"
 
 // toMillisecond is the precision of times in texts.
 const toMillisecond = "2006-01-02T15:04:05.000Z07:00"
@@ -171,8 +181,8 @@ func (e *NotAcquiredError) Unwrap() []error {
 	return []error{ErrNotAcquired, e.Cause}
 }
 
-func notAcquired(state driver.State, cause error) error {
-	e := &NotAcquiredError{Waiters: state.Waiters, Cause: cause}
+func notAcquired(state driver.State, own bool, cause error) error {
+	e := &NotAcquiredError{Waiters: state.Waiters, Own: own, Cause: cause}
 	if h := state.Holder; h.Session != "" {
 		e.Host, e.Thread, e.Token, e.Since = h.Host, h.Thread, h.Grant.Token, h.Since
 		e.Until, e.over = state.Until(h), h.Left <= 0

@@ -3,6 +3,7 @@ package dblock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,44 @@ func TestUntilIsTheEndOfTheLeaseThatWasRead(t *testing.T) {
 			t.Errorf("%v: want the end of the lease %v after %v", err, f.Client.TTL(), began)
 		}
 	})
+}
+
+func TestAWaitForTheClientsOwnLockSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := dblocktest.New[*struct{}](t)
+		held, err := f.Client.Lock(t.Context(), "own")
+		require.NoError(t, err)
+		_, err = f.Another(t).Client.Lock(t.Context(), "other")
+		require.NoError(t, err)
+		_, err = f.Client.Lock(t.Context(), "shared", dblock.Shared())
+		require.NoError(t, err)
+		for name, own := range map[string]bool{"own": true, "other": false, "shared": false} {
+			for _, wait := range []time.Duration{0, time.Millisecond, time.Second} { // before and after the first look
+				err := tryFor(t, f.Client, name, wait)
+				var refused *dblock.NotAcquiredError
+				if !errors.As(err, &refused) || refused.Own != own ||
+					strings.Contains(err.Error(), "held by this client") != own ||
+					strings.Contains(err.Error(), "to enter it again, call Lock under its Context") != own {
+					t.Errorf("%q after %v: %v", name, wait, err)
+				}
+			}
+		}
+		again, err := f.Client.Lock(held.Context(), "own")
+		require.NoError(t, err)
+		require.NoError(t, again.Unlock(t.Context()))
+	})
+}
+
+// tryFor is TryLock with wait 0.
+func tryFor(t *testing.T, c *dblock.Client[*struct{}], name string, wait time.Duration) error {
+	if wait == 0 {
+		_, err := c.TryLock(t.Context(), name)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	_, err := c.Lock(ctx, name)
+	return err
 }
 
 // A request waits a moment for others of its client before it joins a queue. Nothing of it was sent

@@ -31,11 +31,13 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 		policy = store.Waiting
 	}
 	seen := false // a holder or a waiter: the name's row was locked, or this request had a place in the queue
+	var transactions behind
 	for tries := c.store.Tries(policy); ; {
 		h, err := c.try(ctx, r, o, wait)
 		if err == nil {
 			return h, nil
 		}
+		transactions.refused(ctx, c, r.Name, err)
 		if errors.Is(err, driver.ErrBusy) {
 			r.Patient = false // a long transaction: from now on only knock
 			seen = seen || wait
@@ -55,6 +57,9 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 // otherwise.
 func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 	busy := errors.Is(err, driver.ErrBusy)
+	if busy && !errors.Is(err, ErrNotAcquired) {
+		err = inTheWay(err)
+	}
 	switch {
 	case errors.Is(err, ErrNotAcquired):
 		return err

@@ -46,6 +46,7 @@ func New(engine driver.Backend, config Config) *Client {
 	}
 	hooks := store.Hooks{
 		Reconcile: c.reconcile, Holding: c.ledger.Holding, Unused: c.ledger.Empty, Stray: c.unknownGrant,
+		Own:       c.ownWaits,
 		Reclaimed: c.history.Expired, Lost: c.ledger.LoseSession, First: c.serve, Opened: config.Opened,
 	}
 	if c.observer != nil {

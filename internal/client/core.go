@@ -42,8 +42,9 @@ type Config struct {
 	// clock.
 	Opened func(s *session.Session) (lost func())
 
-	// NotAcquired makes the error that matches ErrNotAcquired, and cause if that is not nil.
-	NotAcquired func(state driver.State, cause error) error
+	// NotAcquired makes the error that matches ErrNotAcquired, and cause if that is not nil. own
+	// reports that the client itself has the whole name.
+	NotAcquired func(state driver.State, own bool, cause error) error
 	// Deadlocked makes the error that matches ErrDeadlock.
 	Deadlocked func(cycle deadlock.Cycle) error
 }
@@ -103,7 +104,8 @@ type Stats struct {
 func (c *Client) NotAcquired(cause error) error { return c.notAcquired(driver.State{}, cause) }
 
 func (c *Client) notAcquired(state driver.State, cause error) error {
-	return c.config.NotAcquired(state, cause)
+	own := state.Sharing == 0 && c.ledger.HeldBy(state.Holder.Attempt) != nil
+	return c.config.NotAcquired(state, own, cause)
 }
 
 // Inquire runs statements that no lock depends on, and retries them after a lost race.

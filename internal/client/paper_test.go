@@ -69,7 +69,7 @@ func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Cli
 	config := Config{
 		TTL: 15 * time.Second, Host: "host", App: "app", Log: testlog.New(io.Discard, t.Error), Deadlock: time.Second,
 		Clock:       clock.Func(func() time.Duration { return time.Since(began) }),
-		NotAcquired: func(driver.State, error) error { return ErrNotAcquired },
+		NotAcquired: func(driver.State, bool, error) error { return ErrNotAcquired },
 		Deadlocked:  func(deadlock.Cycle) error { return ErrDeadlock },
 	}
 	if change != nil {

@@ -27,6 +27,9 @@ func (c *Client) gaveUp(in cohort.Session, name string, queued bool, cause error
 	if !queued && !c.ledger.Occupied(name) {
 		return cause
 	}
-	state, _ := in.Waiters().State(name)
+	state, known := in.Waiters().State(name)
+	if !known {
+		return c.config.NotAcquired(state, c.ledger.Occupied(name), cause)
+	}
 	return c.notAcquired(state, cause)
 }

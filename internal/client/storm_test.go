@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -47,7 +48,9 @@ func TestAnOutageOfHalfAMinuteIsAFewLinesOfTheLog(t *testing.T) {
 		})
 		l := acquire(t, t.Context(), c, "held")
 		go func() {
-			if waited, err := c.Acquire(t.Context(), new(want("held")), true); err == nil {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if waited, err := c.Acquire(ctx, new(want("held")), true); err == nil {
 				_ = waited.Unlock(t.Context())
 			}
 		}()
@@ -150,7 +153,7 @@ func TestAClientThatPollsSaysSoAtDebugOnly(t *testing.T) {
 		})
 		first := acquire(t, t.Context(), c, "n")
 		go func() {
-			time.Sleep(time.Minute)
+			time.Sleep(10 * time.Second)
 			_ = first.Unlock(t.Context())
 		}()
 		second := acquire(t, t.Context(), c, "n")

@@ -1,13 +1,26 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// entry is the acquisition of a name by an owner.
+type entry struct {
+	over chan struct{} // closed when the acquisition has ended
+	// endless is set while the owner waits under a context without a deadline, and Overlong has not
+	// counted it.
+	endless bool
+	since   time.Duration // when Overlong first found it behind the present hold, by the client's clock
+}
 
 // Enter lets one goroutine at a time acquire a name as the same owner, so that the second finds the
 // hold of the first. leave MUST follow. Enter returns nil if ctx ends first, or at once where wait
 // is false and another goroutine acquires the name.
 func (l *Ledger) Enter(ctx context.Context, name string, o Owner, wait bool) (leave func()) {
+	_, bounded := ctx.Deadline()
 	for {
-		busy := l.enter(name, o)
+		busy := l.enter(name, o, wait && !bounded)
 		switch {
 		case busy == nil:
 			return func() { l.leave(name, o) }
@@ -22,17 +35,17 @@ func (l *Ledger) Enter(ctx context.Context, name string, o Owner, wait bool) (le
 	}
 }
 
-func (l *Ledger) enter(name string, o Owner) (busy <-chan struct{}) {
+func (l *Ledger) enter(name string, o Owner, endless bool) (busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.of(name)
-	if busy := n.entering[o]; busy != nil {
-		return busy
+	if e, is := n.entering[o]; is {
+		return e.over
 	}
 	if n.entering == nil {
-		n.entering = map[Owner]chan struct{}{}
+		n.entering = map[Owner]entry{}
 	}
-	n.entering[o] = make(chan struct{})
+	n.entering[o] = entry{over: make(chan struct{}), endless: endless}
 	return nil
 }
 
@@ -40,7 +53,33 @@ func (l *Ledger) leave(name string, o Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.of(name)
-	close(n.entering[o])
+	close(n.entering[o].over)
 	delete(n.entering, o)
 	l.trim(name)
+}
+
+// Overlong returns the hold of an attempt; nil: the client does not rely on it. waits is the number
+// of the client's owners that have waited for the hold for a TTL, under contexts without a
+// deadline. Each of them is counted once.
+func (l *Ledger) Overlong(attempt string) (h *Hold, waits int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.attempts[attempt]
+	if k == nil || k.state != Held {
+		return nil, 0
+	}
+	entering, now := l.of(k.Name).entering, l.config.Clock.Now()
+	for o, e := range entering {
+		switch {
+		case !e.endless:
+			continue
+		case e.since <= k.hold.Began:
+			e.since = now
+		case now-e.since >= l.config.TTL:
+			e.endless = false
+			waits++
+		}
+		entering[o] = e
+	}
+	return k.hold, waits
 }

@@ -20,7 +20,7 @@ const maxContended = 4096
 // Config configures a ledger.
 type Config struct {
 	Host  string
-	TTL   time.Duration // how long the context of a hold stays open after UnlockTx has released it
+	TTL   time.Duration // also how long the context of a hold stays open after UnlockTx has released it
 	Clock clock.Clock
 	Log   *slog.Logger
 	Calls *store.Calls
@@ -43,9 +43,9 @@ type Ledger struct {
 
 // name is the entry of a name in the ledger.
 type name struct {
-	holds     []*Hold                 // the client relies on these, or did before UnlockTx
-	contended bool                    // others waited for the name when it was last read
-	entering  map[Owner]chan struct{} // the owners that acquire the name; closed when they have ended
+	holds     []*Hold // the client relies on these, or did before UnlockTx
+	contended bool    // others waited for the name when it was last read
+	entering  map[Owner]entry
 }
 
 // New makes the ledger of a client.

@@ -34,6 +34,7 @@ type Hooks struct {
 	Unused    func() bool // reports that nothing is held, requested, or being undone
 	// Stray is that of wait.Config: it is called with the attempt of a hint that has no waiter.
 	Stray     func(attempt string)
+	Own       func(attempt string)                      // that of wait.Config
 	Reclaimed func(name string, holder protocol.Holder) // called when a lock was taken from an expired holder
 	Lost      func(s *Session)                          // called when a session has ended
 	First     func()                                    // called when the first session is open
@@ -164,6 +165,7 @@ func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 	session.hub = wait.New(in.Context(), backend{s.Engine, session}, in.ID, wait.Config{
 		Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
 		Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Stray: m.hooks.Stray,
+		Own: m.hooks.Own,
 	})
 	session.batch = session.newBatch()
 	return session

@@ -68,6 +68,9 @@ type Config struct {
 	// Stray is called with the attempt of each hint that has no waiter here, and with "" where the
 	// hint names no attempt or the listener has connected.
 	Stray func(attempt string)
+	// Own is called after each look at a name of which the session has the whole, with the attempt
+	// that has it. nil: nothing is called.
+	Own func(attempt string)
 	// Listener is called when the listener has connected, and with the reason when it was lost,
 	// could not connect, or is not supported. nil: nothing is called.
 	Listener func(up bool, err error)

@@ -83,6 +83,9 @@ func (h *Hub) look(names []string) {
 	for _, state := range states {
 		overdue := h.settle(state, before[state.Name], asked)
 		delete(before, state.Name)
+		if h.config.Own != nil && state.Sharing == 0 && state.Holder.Session == h.session {
+			h.config.Own(state.Holder.Attempt)
+		}
 		for _, holder := range overdue {
 			h.reclaim(ctx, state.Name, holder)
 		}

@@ -109,7 +109,7 @@ func newWorld(seed uint64, b bug) *world {
 		m.client = client.New(engine{m: m}, client.Config{
 			TTL: ttl, Host: m.String(), App: "runtest", Log: testlog.New(io.Discard,
 				func(args ...any) { w.fail("%v", args) }), Clock: clock.Func(m.clock),
-			NotAcquired: func(_ driver.State, cause error) error {
+			NotAcquired: func(_ driver.State, _ bool, cause error) error {
 				return fmt.Errorf("%w: %w", client.ErrNotAcquired, cmp.Or(cause, errHeld))
 			},
 			Deadlocked: func(deadlock.Cycle) error { return client.ErrDeadlock },

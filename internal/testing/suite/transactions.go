@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,7 +96,10 @@ func lockTxAndLease(t *testing.T, e *env) {
 
 			tx = beginTx(t, a, level)
 			lockTx(t, c, tx, name)
-			refused(t, client, name) // and so before the transaction ends
+			err = refused(t, client, name) // and so before the transaction ends
+			if !strings.Contains(err.Error(), "(LockTx, UnlockTx): inside it, do not call Lock") {
+				t.Errorf("%v: want the open transaction", err)
+			}
 			waiting := locking(t.Context(), client, name)
 			select {
 			case o := <-waiting:

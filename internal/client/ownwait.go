@@ -1,0 +1,48 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// ownWaits logs that calls of Lock have waited for a TTL for a lock of this client, and have no
+// deadline. Usually that is the lock of another goroutine. If it is the caller's own, the call does
+// not return.
+func (c *Client) ownWaits(attempt string) {
+	if h, waits := c.ledger.Overlong(attempt); waits > 0 {
+		c.config.Log.Info("dblock: Lock waits for a lock of this client; a caller that holds the lock must call Lock "+
+			"under its Context", "name", h.Name, "thread", h.Owner.Thread, "held for", c.config.Clock.Now()-h.Began,
+			"waiting", waits)
+	}
+}
+
+// behind is the wait of one Lock for open transactions that have locked the name.
+type behind struct {
+	since time.Duration // since when transactions have refused the request; 0: the last answer was another
+	told  bool
+}
+
+// refused notes the answer to a try. It logs once that transactions have been in the way for a TTL,
+// if the context has no deadline: the transaction may be the caller's own, which cannot end then.
+func (b *behind) refused(ctx context.Context, c *Client, name string, err error) {
+	now := c.config.Clock.Now()
+	switch _, bounded := ctx.Deadline(); {
+	case !errors.Is(err, driver.ErrBusy):
+		b.since = 0
+	case b.since == 0:
+		b.since = now
+	case !b.told && !bounded && now-b.since >= c.config.TTL:
+		b.told = true
+		c.config.Log.Info("dblock: Lock waits for "+openTransaction, "name", name)
+	}
+}
+
+// openTransaction says which transaction locks a name, and what to do if it is the caller's own.
+const openTransaction = "an open transaction that has locked the name (LockTx, UnlockTx): inside it, do not call Lock"
+
+// inTheWay explains ErrBusy of a request for a lock.
+func inTheWay(err error) error { return fmt.Errorf("%s: %w", openTransaction, err) }
