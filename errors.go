@@ -7,6 +7,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // The errors of this package, for errors.Is. Returned errors name the lock and keep the cause: a
@@ -155,7 +156,7 @@ func (e *NotAcquiredError) Error() string {
 	case e.Host == "":
 		return text
 	}
-	end := "until " + e.Until.Format(toMillisecond) + " unless renewed"
+	end := "until " + e.Until.Format(protocol.Millisecond) + " unless renewed"
 	if e.over {
 		end = "whose lease has expired"
 	}
@@ -164,14 +165,11 @@ func (e *NotAcquiredError) Error() string {
 		holder, advice = "this client, "+e.Host, ": "+enterAgain
 	}
 	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting%s)",
-		holder, e.Thread, e.Since.Format(toMillisecond), end, e.Waiters, advice)
+		holder, e.Thread, e.Since.Format(protocol.Millisecond), end, e.Waiters, advice)
 }
 
 // enterAgain is the advice to a caller that may wait for its own lock.
 const enterAgain = "to enter it again, call Lock under its Context"
-
-// toMillisecond is the precision of times in texts.
-const toMillisecond = "2006-01-02T15:04:05.000Z07:00"
 
 // Unwrap makes errors.Is find ErrNotAcquired and the cause.
 func (e *NotAcquiredError) Unwrap() []error {

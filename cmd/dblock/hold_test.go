@@ -1,8 +1,11 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 func TestALockOutlivesHold(t *testing.T) {
@@ -15,9 +18,14 @@ func TestALockOutlivesHold(t *testing.T) {
 		if s := w.run("hold", "deploy", "--for", "1h", "--no-wait"); s.status != exitNotAcquired || s.out != "" {
 			w.Errorf("a lock that is held: %+v", s)
 		}
-		if s := w.run("release", "deploy", token+"1"); s.status != exitFailed ||
-			!strings.Contains(s.err, "no holder has it with token") {
-			w.Errorf("another token: %+v", s)
+		host, err := os.Hostname()
+		require.NoError(w, err)
+		for _, wrong := range [][]string{{"release", "deploy", "1"}, {"renew", "deploy", "1", "--for", "1h"}} {
+			s := w.run(wrong...)
+			contains(w, s.err, "held by "+host+" thread ", "with token "+token, " since 20")
+			if s.status != exitFailed || strings.Contains(s.err, "session") {
+				w.Errorf("%v: %+v", wrong, s)
+			}
 		}
 		w.must("release", "deploy", token)
 		if s := w.run("renew", "deploy", token, "--for", "1h"); s.status != exitFailed {

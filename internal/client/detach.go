@@ -194,11 +194,15 @@ func (c *Client) resumeDetached(ctx context.Context, r *protocol.Request, token 
 	}
 	holder := state.Holder
 	switch {
-	case state.Sharing > 0 || holder.Session == "" || holder.Grant.Token != token:
-		return nil, fmt.Errorf("%w: no holder has it with token %d", driver.ErrNotHeld, token)
+	case state.Sharing > 0:
+		return nil, fmt.Errorf("%w: %d clients share it", driver.ErrNotHeld, state.Sharing)
+	case holder.Session == "":
+		return nil, fmt.Errorf("%w: no client holds it", driver.ErrNotHeld)
+	case holder.Grant.Token != token:
+		return nil, fmt.Errorf("%w: held by %s", driver.ErrNotHeld, holder.Named())
 	case !strings.HasPrefix(holder.Session, detached):
-		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached",
-			driver.ErrNotHeld, token)
+		return nil, fmt.Errorf("%w: held by %s, which lives and has not detached it", driver.ErrNotHeld,
+			holder.Named())
 	}
 	o := c.owners.Of(ctx, nil)
 	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.Attempt(ctx, o)

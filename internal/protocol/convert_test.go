@@ -44,7 +44,7 @@ func moving(h protocol.Held, to protocol.Request) func(n *protocol.Name) (string
 	return plainly(protocol.Move{Held: h, To: to})
 }
 
-const notHeld = "error: not held by this session and token"
+const notHeld = "error: not held by this client and token"
 
 func TestExtend(t *testing.T) {
 	run(t, []row{

@@ -178,7 +178,7 @@ func TestANameWithoutARowHasNothing(t *testing.T) {
 	} {
 		tab := newTable(t)
 		switch got := tab.does(do); got {
-		case "false: free", "no: free", "error: not held by this session and token":
+		case "false: free", "no: free", "error: not held by this client and token":
 		default:
 			t.Errorf("%s: %s", says, got)
 		}

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -13,7 +14,7 @@ const Readers = math.MaxInt32
 // The errors of transitions.
 var (
 	// ErrNotHeld: the given session does not hold the name with the given token.
-	ErrNotHeld = errors.New("not held by this session and token")
+	ErrNotHeld = errors.New("not held by this client and token")
 
 	// ErrCapacity: readers and permits do not share a name. The latest requests decide: where a
 	// writer holds the name and another waits, readers that were before them still count.
@@ -119,6 +120,15 @@ type Holder struct {
 	// Left is the time until its session or its fixed lease ends, without another heartbeat, from
 	// when the row was read; ≤ 0: expired.
 	Left time.Duration
+}
+
+// Millisecond is the format of times in errors.
+const Millisecond = "2006-01-02T15:04:05.000Z07:00"
+
+// Named returns the holder as errors name it.
+func (h Holder) Named() string {
+	return fmt.Sprintf("%s thread %s with token %d since %s", h.Host, h.Thread, h.Grant.Token,
+		h.Since.Format(Millisecond))
 }
 
 // WithFixedLease returns the holder with the rest of its fixed lease. The holder expires with that
