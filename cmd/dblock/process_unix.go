@@ -73,13 +73,19 @@ func inForeground(fd int) bool {
 }
 
 // reap waits for the end of the command. If the command is stopped (^Z), this process stops too, so
-// that the shell gets the terminal, and continues with the command.
+// that the shell gets the terminal, and continues with the command. Where orphans become children
+// of this process, reap waits for them as well: they would stay in the list of processes.
 func (p *child) reap() syscall.WaitStatus {
+	children := p.Process.Pid
+	if adopts() {
+		children = -1 // all
+	}
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(p.Process.Pid, &status, syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(children, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
+		case err == nil && pid != p.Process.Pid: // an orphan
 		case err != nil || status.Exited() || status.Signaled():
 			p.foreground(unix.Getpgrp())
 			return status

@@ -42,6 +42,8 @@ When the lock is about to be lost, because no heartbeat has reached the database
 --grace: before the TTL has passed, and so before another client can have the lock. After "dblock unlock" another client may have the lock at
 once: the command gets TERM as soon as run is notified, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where it matters.
 
+As the entry point of a container (PID 1), run also reaps orphans: processes whose parent, under the command, has ended.
+
 Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. If run
 is killed (-9), the command is killed too (Linux), but not its children. Signals do not reach a command that leaves its process group
 (setsid), or hangs in the kernel (state D).
