@@ -13,9 +13,10 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-const holdHelp = `hold takes a lock that stays held after hold has ended: for the time of --for, unless "dblock renew" changes it or "dblock release" releases
-the lock earlier. It prints the lock's token, by which these commands identify the lock. The token is higher than all earlier tokens of the
-name, so that the protected resource can refuse an older one.
+const holdHelp = `hold takes a lock that stays held after hold has ended: for the time of --for, unless "dblock renew"
+changes it or "dblock release" releases the lock earlier. It prints the lock's token, by which these commands identify
+the lock. The token is higher than all earlier tokens of the name, so that the protected resource can refuse an older
+one.
 
 No heartbeat renews the lock: when its time has passed, the next client gets it, whatever its holder does then.`
 
@@ -90,7 +91,7 @@ func renew(o *options) *cobra.Command {
 // release releases a lock of hold.
 func release(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "release NAME TOKEN", Short: "Give a lock of hold back", Args: arguments(cobra.ExactArgs(2)),
+		Use: "release NAME TOKEN", Short: "Release a lock of hold", Args: arguments(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			token, err := tokenOf(args[1])
 			if err != nil {

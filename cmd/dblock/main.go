@@ -132,7 +132,7 @@ A password belongs into DBLOCK_DSN or into those files: the arguments of a proce
 			"first answer, and each look of a watch after 3s")
 	o.given = f.Changed
 	c.AddCommand(ls(o), show(o), why(o), sessions(o), listJobs(o), runs(o), events(o), key(o), execute(o), keep(o),
-		renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
+		renew(o), release(o), revoke(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
 	return c
 }
 

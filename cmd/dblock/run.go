@@ -39,7 +39,7 @@ Signals to run (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all its 
 INT, TERM and HUP end the wait.
 
 When the lock is about to be lost, because no heartbeat has reached the database for nearly the TTL, the command gets TERM, and KILL after
---grace: before the TTL has passed, and so before another client can have the lock. After "dblock unlock" another client may have the lock at
+--grace: before the TTL has passed, and so before another client can have the lock. After "dblock break" another client may have the lock at
 once: the command gets TERM as soon as run is notified, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where it matters.
 
 As the entry point of a container (PID 1), run also reaps orphans: processes whose parent, under the command, has ended.

@@ -180,7 +180,7 @@ func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
 		})
 		w.must("ask", "n", "--reason", "it is needed")
 		w.until(func() bool { return complaint.shows(`another client wants "n": it is needed`) })
-		w.must("unlock", "n", "--token", fmt.Sprint(info.Token), "--reason", "a test", "--yes")
+		w.must("break", "n", "--token", fmt.Sprint(info.Token), "--reason", "a test", "--yes")
 		if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
 			w.Errorf("%v: %s", c.ProcessState, complaint.text.String())
 		}

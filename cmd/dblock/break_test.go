@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
+func TestBreakTakesFromTheHolderThatWasSeen(t *testing.T) {
 	eachKind(t, func(w *world) {
 		held := w.lock("n", dblock.Owner("there", "worker-7"))
 		token := fmt.Sprint(held.Token())
@@ -25,23 +25,23 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 				w.Errorf("status %d, want %d; the holder: %v", s.status, status, context.Cause(held.Context()))
 			}
 		}
-		keeps(w.run("unlock", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed,
+		keeps(w.run("break", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed,
 			"\"n\" is not held with token [1]: its holders have ["+token+"]")
-		keeps(w.run("unlock", "n", "--reason", "why not", "--yes"), exitUsage, "no --token")
-		keeps(w.run("unlock", "n", "--token", token, "--yes"), exitUsage, "no --reason")
-		s := w.answers("no\n", "unlock", "n", "--token", token, "--reason", "why not")
+		keeps(w.run("break", "n", "--reason", "why not", "--yes"), exitUsage, "no --token")
+		keeps(w.run("break", "n", "--token", token, "--yes"), exitUsage, "no --reason")
+		s := w.answers("no\n", "break", "n", "--token", token, "--reason", "why not")
 		keeps(s, exitFailed, "nothing was done")
 		contains(w, s.err, "worker-7", "Take it away? [y/N]")
 
 		held.Asked() // a listener hears of it at once
-		if s := w.answers("y\n", "unlock", "n", "--token", token, "--reason", "the host is gone"); s.status != 0 ||
+		if s := w.answers("y\n", "break", "n", "--token", token, "--reason", "the host is gone"); s.status != 0 ||
 			s.out != "Taken from 1 of 1 holders.\n" {
 			w.Fatalf("%+v", s)
 		}
 		<-held.Context().Done()
 		assert.ErrorIs(w, context.Cause(held.Context()), dblock.ErrLost)
 		contains(w, w.must("events", "--kind", "broken"), "the host is gone")
-		s = w.run("unlock", "n", "--token", token, "--reason", "again", "--yes")
+		s = w.run("unlock", "n", "--token", token, "--reason", "again", "--yes") // its alias
 		if s.status != exitFailed || !strings.Contains(s.err, "\"n\" is not held: nothing was done") {
 			w.Errorf("%+v", s)
 		}
@@ -66,10 +66,10 @@ func (s *screen) shows(text string) bool {
 	return strings.Contains(s.text.String(), text)
 }
 
-func TestUnlockHitsNobodyWhoCameWhileItAsked(t *testing.T) {
+func TestBreakHitsNobodyWhoCameWhileItAsked(t *testing.T) {
 	w := onSQLite(t)
 	seen := w.lock("n")
-	c := w.command("unlock", "n", "--token", fmt.Sprint(seen.Token()), "--reason", "it looked dead")
+	c := w.command("break", "n", "--token", fmt.Sprint(seen.Token()), "--reason", "it looked dead")
 	answer, question := io.Pipe()
 	var said screen
 	c.Stdin, c.Stderr = answer, &said

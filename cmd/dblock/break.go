@@ -13,18 +13,19 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 )
 
-// unlock revokes a lock from a holder that was seen.
-func unlock(o *options) *cobra.Command {
+// revoke is the command break, which takes a lock from a holder that was seen.
+func revoke(o *options) *cobra.Command {
 	var tokens []int64
 	var reason string
 	var yes bool
 	c := &cobra.Command{
-		Use:   "unlock NAME --token TOKEN --reason TEXT",
-		Short: "Revoke a lock from its holder, which is notified",
-		Long: `unlock revokes a name from the holders with these tokens, which ls and show print, and from no other: a later holder keeps it. The next
-waiter gets the lock at once. The holder is notified, and its context ends; until it has noticed, it may still act on the protected
-resource: see that it is fenced (Guard, package fence), or stop it first.`,
-		Example: "  dblock unlock orders/42 --token 1795420000000000 --reason 'host is gone, ticket 123'",
+		Use:     "break NAME --token TOKEN --reason TEXT",
+		Aliases: []string{"unlock"},
+		Short:   "Revoke a lock from its holder, which is notified",
+		Long: `break revokes a name from the holders with these tokens, which ls and show print, and from no other: a later
+holder keeps it. The next waiter gets the lock at once. The holder is notified, and its context ends; until it has
+noticed, it may still act on the protected resource: see that it is fenced (Guard, package fence), or stop it first.`,
+		Example: "  dblock break orders/42 --token 1795420000000000 --reason 'host is gone, ticket 123'",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -98,8 +99,8 @@ func ask(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ask NAME --reason TEXT",
 		Short: "Ask the holder of a lock to release it",
-		Long: `ask asks the holders of a name to release it. It revokes nothing: an application gets the request in Lock.Asked, and releases the lock
-when it can.`,
+		Long: `ask asks the holders of a name to release it. It revokes nothing: an application gets the request in
+Lock.Asked, and releases the lock when it can.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
