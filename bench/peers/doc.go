@@ -1,0 +1,9 @@
+// Command peers measures dblock and other locks side by side, for docs/compared.md. Script run
+// finds or unpacks the servers, starts them durable, and runs this command, which prints Markdown.
+//
+// A peer is a lock client over one server (peer.go and one file per system). A workload is one
+// figure: a pair, goroutines on names of their own, processes and goroutines over one name, and the
+// crash of a holder. All workloads see a peer as a locker: lock, unlock, close. Before a peer is
+// measured, it must exclude: two clients count together under one lock (exclusion.go). Turns of one
+// name must not overlap, or the peer has no figure (handoff.go).
+package main
