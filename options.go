@@ -42,7 +42,8 @@ func WithApp(app string) Option { return func(c *client.Config) { c.App = app } 
 // WithLogger sets the logger for failures that the client survives: lost connections, failed
 // heartbeats, takeovers. Other failures are returned as errors. In normal operation the client logs
 // nothing at level INFO. Of an outage it logs the first failure of each kind of work, later ones at
-// growing intervals, and the recovery with its duration.
+// growing intervals, and the recovery with its duration. A Lock without a deadline that has waited
+// for a TTL for a lock of this client is logged once at level INFO: it may wait for its own caller.
 //
 // Nothing waits for the logger. One goroutine of the client passes the entries on in their order,
 // and asks whether their level is enabled. While a logger is slow or blocks, up to some thousand
