@@ -23,8 +23,8 @@ func (a actor) upgrade(ctx context.Context, h protocol.Held, attempt string) (pr
 	return result.Grant, result.Done(), err
 }
 
-func (a actor) raise(ctx context.Context, h protocol.Held, token int64) (int64, error) {
-	result, err := driver.Do(ctx, a, protocol.Raise{Held: h, To: token})
+func (a actor) raise(ctx context.Context, h protocol.Held, attempt string, token int64) (int64, error) {
+	result, err := driver.Do(ctx, a, protocol.Raise{Held: h, Attempt: attempt, To: token})
 	return result.Grant.Token, err
 }
 

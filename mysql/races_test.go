@@ -281,10 +281,13 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := actor{Backend: s.engine(t), session: id()}
 		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		whole := a.take(t, "n")
+		r := a.request("n")
+		whole := a.share(t, r)
 		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
 		for what, do := range map[string]func(ctx context.Context) error{
-			"Raise": func(ctx context.Context) error { return require.ErrOf(a.raise(ctx, whole, whole.Token+1)) },
+			"Raise": func(ctx context.Context) error {
+				return require.ErrOf(a.raise(ctx, whole, r.Attempt, whole.Token+1))
+			},
 			"Release": func(ctx context.Context) error {
 				return require.ErrOf(drivertest.Release(ctx, a, whole, true))
 			},

@@ -66,7 +66,7 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
 		var err error
-		if raised, err = raise(ctx, l.hold.In, l.hold.Held(), token); err == nil {
+		if raised, err = raise(ctx, l.hold, l.hold.Held(), token); err == nil {
 			m.Token, m.Last = raised, raised
 		}
 		return m, err

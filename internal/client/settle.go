@@ -52,7 +52,7 @@ func (c *Client) readMode(ctx context.Context, h *ledger.Hold) error {
 		// Its Downgrade may still run, but not with another token.
 		if state.Sharing == 0 && was.Doubt == ledger.Yielding {
 			held := protocol.Held{Name: h.Name, Session: h.In.ID, Token: now.Token}
-			now.Token, err = raise(ctx, h.In, held, held.Token+1)
+			now.Token, err = raise(ctx, h, held, held.Token+1)
 			if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
 				continue
 			}
@@ -67,9 +67,9 @@ func (c *Client) readMode(ctx context.Context, h *ledger.Hold) error {
 	return nil
 }
 
-// raise lifts the token of a hold in the database.
-func raise(ctx context.Context, s *store.Session, h protocol.Held, token int64) (raised int64, err error) {
-	result, err := s.Do(ctx, protocol.Raise{Held: h, To: token})
+// raise lifts the token of a hold in the database, which knows it as held.
+func raise(ctx context.Context, h *ledger.Hold, held protocol.Held, token int64) (raised int64, err error) {
+	result, err := h.In.Do(ctx, protocol.Raise{Held: held, Attempt: h.ID, To: token})
 	return result.Grant.Token, err
 }
 

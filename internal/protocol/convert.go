@@ -101,18 +101,20 @@ func (u Upgrade) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Grant: holder.Grant}, nil
 }
 
-// Raise lifts the lock's token to To, unless it is higher already. Result.Grant.Token is the token
-// after that. Raise also finds the lock by the token To, which an earlier Raise whose answer was
-// lost has given to it. ErrNotHeld, also of a cohort: a raised token would be outside the range of
-// its members.
+// Raise lifts the token of an Attempt's lock to To, unless it is higher already. Result.Grant.Token
+// is the token after that. Raise also finds the lock by the token To, which an earlier Raise whose
+// answer was lost has given to it. Another lock of the session may have that token by its own
+// grant, so that Raise compares the Attempt. ErrNotHeld, also of a cohort: a raised token would be
+// outside the range of its members.
 type Raise struct {
 	Held
-	To int64
+	Attempt string
+	To      int64
 }
 
 // Run implements Op.
 func (r Raise) Run(n *Name) (Result, error) {
-	if !n.holds(r.Session, r.Token) && !n.holds(r.Session, r.To) || n.First < n.Last {
+	if !n.holds(r.Session, r.Token) && !n.holds(r.Session, r.To) || n.Attempt != r.Attempt || n.First < n.Last {
 		return Result{}, ErrNotHeld
 	}
 	n.Token = max(n.Token, r.To)

@@ -29,9 +29,9 @@ func upgrading(h protocol.Held, attempt string) func(n *protocol.Name) (string, 
 	}
 }
 
-func raising(h protocol.Held, to int64) func(n *protocol.Name) (string, error) {
+func raising(h protocol.Held, attempt string, to int64) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		raised, err := protocol.Raise{Held: h, To: began + to}.Run(n)
+		raised, err := protocol.Raise{Held: h, Attempt: attempt, To: began + to}.Run(n)
 		return fmt.Sprint(raised.Grant.Token - began), err
 	}
 }
@@ -76,6 +76,10 @@ func TestDowngrade(t *testing.T) {
 			downgrading(held("A", 0)), ": a:r=0 < b rests 3; tell B b"},
 		{"it is safe to repeat", requests(request("a", reads)), nil, downgrading(shared("A", 0)), ": a:r=0"},
 		{"not by another's token", requests(request("a")), nil, downgrading(held("A", 1)), notHeld},
+		{"not of another lock of the session, whose token is that of the repetition",
+			requests(request("a"), request("a2")), func(tab *table) {
+				tab.does(removal(protocol.Release(held("A", 0), true, false)))
+			}, raising(held("A", 0), "a", 1), notHeld},
 		{"not of a cohort", requests(request("a", members(2))), nil, downgrading(held("A", 1)), notHeld},
 		{"not where permits are waited for", requests(request("a"), request("b", permits(1, 3))), nil,
 			downgrading(held("A", 0)),
@@ -105,15 +109,19 @@ func TestUpgrade(t *testing.T) {
 
 func TestRaise(t *testing.T) {
 	run(t, []row{
-		{"a token rises", requests(request("a")), nil, raising(held("A", 0), 30), "30: a=30"},
-		{"and never falls", requests(request("a")), nil, raising(held("A", 0), -30), "0: a=0"},
-		{"it is safe to repeat", requests(request("a")), func(tab *table) { tab.does(raising(held("A", 0), 30)) },
-			raising(held("A", 0), 30), "30: a=30"},
-		{"not of another", requests(request("a")), nil, raising(held("B", 0), 30), notHeld},
-		{"not of a cohort", requests(request("a", members(2))), nil, raising(held("A", 1), 30), notHeld},
-		{"not of a share", requests(request("a", reads)), nil, raising(shared("A", 0), 30), notHeld},
+		{"a token rises", requests(request("a")), nil, raising(held("A", 0), "a", 30), "30: a=30"},
+		{"and never falls", requests(request("a")), nil, raising(held("A", 0), "a", -30), "0: a=0"},
+		{"it is safe to repeat", requests(request("a")), func(tab *table) { tab.does(raising(held("A", 0), "a", 30)) },
+			raising(held("A", 0), "a", 30), "30: a=30"},
+		{"not of another", requests(request("a")), nil, raising(held("B", 0), "a", 30), notHeld},
+		{"not of another lock of the session, whose token is that of the repetition",
+			requests(request("a"), request("a2")), func(tab *table) {
+				tab.does(removal(protocol.Release(held("A", 0), true, false)))
+			}, raising(held("A", 0), "a", 1), notHeld},
+		{"not of a cohort", requests(request("a", members(2))), nil, raising(held("A", 1), "a", 30), notHeld},
+		{"not of a share", requests(request("a", reads)), nil, raising(shared("A", 0), "a", 30), notHeld},
 		{"the next grant is above it", requests(request("a"), request("b")),
-			func(tab *table) { tab.does(raising(held("A", 0), 30)) },
+			func(tab *table) { tab.does(raising(held("A", 0), "a", 30)) },
 			removal(protocol.Release(held("A", 30), true, false)), "true: b=31; to b=31; tell B b=31"},
 	})
 }
@@ -180,6 +188,10 @@ func TestMove(t *testing.T) {
 		{"not to another session meanwhile", requests(request("a")), again, moving(held("A", 0), request("e")),
 			notHeld},
 		{"not by another's token", requests(request("a")), nil, moving(held("A", 1), to), notHeld},
+		{"not of another lock of the session, whose token is that of the repetition",
+			requests(request("a"), request("a2")), func(tab *table) {
+				tab.does(removal(protocol.Release(held("A", 0), true, false)))
+			}, raising(held("A", 0), "a", 1), notHeld},
 		{"not of a cohort", requests(request("a", members(2))), nil, moving(held("A", 1), to), notHeld},
 		{"not of a share", requests(request("a", reads)), nil, moving(held("A", 0), to), notHeld},
 		{"not from one that is over its time", requests(request("a")), over("A"), moving(held("A", 0), to), notHeld},

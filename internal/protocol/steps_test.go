@@ -110,7 +110,7 @@ func (w *world) converts(h hold) []step {
 		}},
 		{says: "raise " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
 			bool, error) {
-			_, err := protocol.Raise{Held: h.held(), To: began + 40}.Run(n)
+			_, err := protocol.Raise{Held: h.held(), Attempt: h.attempt, To: began + 40}.Run(n)
 			return protocol.Grant{}, false, err
 		}},
 	}

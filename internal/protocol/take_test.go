@@ -173,7 +173,7 @@ func TestANameWithoutARowHasNothing(t *testing.T) {
 		"Extend":    extending(h, tick),
 		"Downgrade": downgrading(h),
 		"Upgrade":   upgrading(h, "a"),
-		"Raise":     raising(h, 0),
+		"Raise":     raising(h, "a", 0),
 		"Detach":    detaching(h, protocol.Detachment{Token: began}),
 	} {
 		tab := newTable(t)

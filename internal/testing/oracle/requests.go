@@ -253,7 +253,7 @@ func (c *comparison) convert(name string) {
 		case 2:
 			return protocol.Upgrade{Held: lock, Attempt: h.attempt}
 		case 3:
-			return protocol.Raise{Held: lock, To: lock.Token + by}
+			return protocol.Raise{Held: lock, Attempt: h.attempt, To: lock.Token + by}
 		case 4:
 			behind := protocol.Request{Session: h.session, Host: "behind", Thread: "t", Attempt: r.Attempt,
 				Patient: true}

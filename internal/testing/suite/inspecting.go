@@ -246,8 +246,9 @@ func raise(t *testing.T, e *env) {
 		t.Errorf("lowered to %d, %v", got, err)
 	}
 	h := protocol.Held{Name: "n", Session: e.session(t, "n"), Token: high}
+	attempt := e.text(t, "SELECT attempt FROM dblock_locks WHERE name = ?", "n")
 	for range 2 { // an answer that is lost is asked for again
-		if got, err := raiseOf(t.Context(), e.app(t, 2).Backend, h, high+5); got != high+5 || err != nil {
+		if got, err := raiseOf(t.Context(), e.app(t, 2).Backend, h, attempt, high+5); got != high+5 || err != nil {
 			t.Errorf("%d, %v", got, err)
 		}
 	}

@@ -34,9 +34,9 @@ func reenter(ctx context.Context, b driver.Names, r protocol.Request) (protocol.
 	return result.Grant, result.Done(), err
 }
 
-// raiseOf raises the token of a lock.
-func raiseOf(ctx context.Context, b driver.Names, h protocol.Held, token int64) (int64, error) {
-	result, err := driver.Do(ctx, b, protocol.Raise{Held: h, To: token})
+// raiseOf raises the token of an attempt's lock.
+func raiseOf(ctx context.Context, b driver.Names, h protocol.Held, attempt string, token int64) (int64, error) {
+	result, err := driver.Do(ctx, b, protocol.Raise{Held: h, Attempt: attempt, To: token})
 	return result.Grant.Token, err
 }
 

@@ -113,7 +113,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	r := cohort(s, "s1", 3)
 	g := l.of(r)
 	is(t, l.downgrade(l.held(s, g.Token)), driver.ErrNotHeld)
-	_, err := raiseOf(brief(t), l.Backend, l.held(s, g.Token), g.Token+10)
+	_, err := raiseOf(brief(t), l.Backend, l.held(s, g.Token), r.Attempt, g.Token+10)
 	is(t, err, driver.ErrNotHeld)
 	l.shows(r, g, 0)
 	d := behind(r, "rest", 1)
@@ -130,7 +130,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	}
 
 	// Tokens that were reserved for the cohort are granted to no other request.
-	raised, err := raiseOf(brief(t), l.Backend, l.held(s, d.Token), g.Token)
+	raised, err := raiseOf(brief(t), l.Backend, l.held(s, d.Token), r.Attempt, g.Token)
 	if err != nil || raised != g.Token {
 		t.Fatalf("raised to %d, %v: want %d", raised, err, g.Token)
 	}
