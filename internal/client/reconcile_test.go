@@ -71,27 +71,47 @@ func (e *ending) Claims(ctx context.Context, session string, limit int) ([]drive
 	return e.paper.Claims(ctx, session, limit)
 }
 
-// Broken by the end of a session, after a statement with an unknown outcome, as of an empty one: a
-// lock that the statement takes would be left to the reaper.
-func TestASessionIsEmptyUnlessAnOutcomeWasUnknown(t *testing.T) {
-	for name, doubt := range map[string]bool{"sure": false, "in doubt": true} {
+// Broken by the end of a session as of an empty one, although it may have locks: after a statement
+// with an unknown outcome, and after the loss of its locks. These would be left to the reaper.
+func TestASessionIsEmptyUnlessItMayHaveLocks(t *testing.T) {
+	for name, row := range map[string]struct {
+		before func(t *testing.T, e *ending, c *Client, l *Lock)
+		want   []bool
+		lists  int
+	}{
+		"sure": {
+			func(t *testing.T, _ *ending, _ *Client, l *Lock) { require.NoError(t, l.Unlock(t.Context())) },
+			[]bool{true}, 0,
+		},
+		"in doubt": {
+			func(t *testing.T, _ *ending, c *Client, l *Lock) {
+				require.NoError(t, l.Unlock(t.Context()))
+				s, k := c.sessions.Last(), c.ledger.Request("n", "attempt")
+				require.NoError(t, c.store.Begin())
+				c.abandon(s, k, store.Unsure)
+				c.store.Done()
+				synctest.Wait()
+			},
+			[]bool{false, true}, 1,
+		},
+		"lost with a lock": {
+			func(_ *testing.T, e *ending, _ *Client, l *Lock) {
+				e.leave()
+				<-l.Context().Done()
+				e.comeBack()
+			},
+			[]bool{false, false, true}, 2,
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &ending{paper: newPaper()}
 				c := newPaperClient(t, e, nil)
-				require.NoError(t, acquire(t, t.Context(), c, "n").Unlock(t.Context()))
-				want, lists := []bool{true}, 0
-				if doubt {
-					want, lists = []bool{false, true}, 1
-					s, k := c.sessions.Last(), c.ledger.Request("n", "attempt")
-					require.NoError(t, c.store.Begin())
-					c.abandon(s, k, store.Unsure)
-					c.store.Done()
-					synctest.Wait()
-				}
+				row.before(t, e, c, acquire(t, t.Context(), c, "n"))
 				require.NoError(t, c.Close(t.Context()))
-				if !slices.Equal(e.empties, want) || e.lists != lists {
-					t.Errorf("EndSession with %v, and %d lists; want %v and %d", e.empties, e.lists, want, lists)
+				if !slices.Equal(e.empties, row.want) || e.lists != row.lists {
+					t.Errorf("EndSession with %v, and %d lists; want %v and %d",
+						e.empties, e.lists, row.want, row.lists)
 				}
 			})
 		})

@@ -163,9 +163,13 @@ func (l *Ledger) Lose(reason error, holds ...*Hold) {
 }
 
 // LoseSession ends the holds of a session that has ended. Later grants of that session are not
-// entered.
+// entered. The rows of the holds may remain in the database: Close releases them.
 func (l *Ledger) LoseSession(s *store.Session) {
-	l.Lose(context.Cause(s.Context()), slices.Collect(maps.Values(l.Of(s)))...)
+	holds := slices.Collect(maps.Values(l.Of(s)))
+	if len(holds) > 0 {
+		s.Doubt()
+	}
+	l.Lose(context.Cause(s.Context()), holds...)
 }
 
 // LogLoss logs that a hold is lost.
