@@ -32,6 +32,9 @@ type database interface {
 	reserve(ctx context.Context, app string) (connection, error)
 	// source is the pool from which reserve takes connections; nil: none.
 	source() any
+	// orphaned returns ErrConfig if the application has closed a pool that has lent connections to
+	// reserve: its Close waits for them.
+	orphaned() error
 	// room returns nil if the pool has a connection left besides those that its clients keep.
 	room(ctx context.Context, side *connpool.Pool[upkeep]) error
 	// spare returns the number of connections that may be reserved besides that of the heartbeats.

@@ -166,6 +166,8 @@ func (c pgxConn) listenable() *pgx.Conn { return c.conn }
 
 func (pgxDB) source() any { return nil }
 
+func (pgxDB) orphaned() error { return nil }
+
 func (pgxDB) room(context.Context, *connpool.Pool[upkeep]) error { return nil }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }

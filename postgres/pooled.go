@@ -14,10 +14,12 @@ import (
 
 // WithinPool makes a client of New take its own connections out of the pool instead of opening them
 // beside it: one for heartbeats and listening, and one for work beside the application's
-// transactions (up to two if the pool allows 8). The pool must allow 3; fewer is ErrConfig. Close
-// the client before the pool: pgxpool's Close waits for all connections, and so for the client's
-// next heartbeat, which notices the closed pool and returns them. The locks then end with the
-// session. NewSQL always takes its connections from the pool, and ignores WithinPool.
+// transactions (up to two if the pool allows 8). The pool must allow 3; fewer is ErrConfig.
+//
+// Close the client before the pool: pgxpool's Close waits for all connections. A pool that is
+// closed first gets the client's connections back within about a second. The client logs that, its
+// calls return ErrConfig, and its locks expire with its session. NewSQL always takes its
+// connections from the pool, and ignores WithinPool.
 func WithinPool() Option {
 	return func(e *engine) {
 		if d, beside := e.db.(pgxDB); beside {
@@ -86,18 +88,23 @@ type pooledConn struct {
 	lent *pgxpool.Conn
 }
 
-// exec fails if the pool was closed. Such a pool has no idle connection.
+// exec fails if the pool was closed.
 func (c pooledConn) exec(ctx context.Context, s statement) error {
-	if c.of.pool.Stat().IdleConns() == 0 {
-		err := closed(func(ctx context.Context) (giveBack func(), err error) {
-			conn, err := c.of.pool.Acquire(ctx)
-			return conn.Release, err
-		})
-		if err != nil {
-			return err
-		}
+	if err := c.of.orphaned(); err != nil {
+		return err
 	}
 	return c.pgxConn.exec(ctx, s)
+}
+
+// orphaned is as of database. A closed pool has no idle connection.
+func (d pooledDB) orphaned() error {
+	if d.pool.Stat().IdleConns() > 0 {
+		return nil
+	}
+	return closed(func(ctx context.Context) (giveBack func(), err error) {
+		conn, err := d.pool.Acquire(ctx)
+		return conn.Release, err
+	})
 }
 
 // closedTimeout is enough for a pool to report that it is closed. A pool without a free connection

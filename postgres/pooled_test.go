@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,7 +70,7 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 }
 
 // Broken by connections that a pool has lent and that nobody gives back: pgxpool's Close waits for
-// them, and the client's comes after it.
+// them, and the client's comes after it. The next heartbeat is far away.
 func TestAPoolThatIsClosedBeforeItsClientGetsItsConnectionsBack(t *testing.T) {
 	t.Run("within the pool", func(t *testing.T) {
 		pool := poolOf(t, dbtest.Postgres(t), 6)
@@ -83,7 +85,9 @@ func TestAPoolThatIsClosedBeforeItsClientGetsItsConnectionsBack(t *testing.T) {
 }
 
 func closePoolFirst[TX any](t *testing.T, pool *pgxpool.Pool, engine dblock.Engine[TX]) {
-	client, err := dblock.New(engine, dblock.WithTTL(5*time.Second), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+	var log bytes.Buffer
+	client, err := dblock.New(engine, dblock.WithTTL(time.Hour),
+		dblock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	require.NoError(t, err)
 	l, err := client.Lock(t.Context(), "n")
 	require.NoError(t, err)
@@ -104,6 +108,9 @@ func closePoolFirst[TX any](t *testing.T, pool *pgxpool.Pool, engine dblock.Engi
 	}
 	assert.ErrorIs(t, client.Close(context.Background()), dblock.ErrConfig, "close")
 	assert.Error(t, l.Context().Err(), "the lock is held still")
+	if says := "the application has closed the pool: close the client first"; !strings.Contains(log.String(), says) {
+		t.Errorf("the log has %q: want %q", log.String(), says)
+	}
 }
 
 func TestAPoolWithinWhichThereIsNoRoomIsRefused(t *testing.T) {

@@ -58,7 +58,8 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 // beside the pool.
 //
 // Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
-// its default is 4 on a small machine, enough for one client.
+// its default is 4 on a small machine, enough for one client. Close the client before the pgxpool,
+// as with WithinPool.
 //
 // Each client that shares a pool reserves its own connections: allow as many for each, and one
 // more. A client that would take the last one fails with ErrConfig at its first lock, or with
@@ -66,7 +67,7 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 //
 // The reserved connections never return to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	e := newEngine(sqlDB{db}, options...)
+	e := newEngine(sqlDB{db, new(atomic.Bool)}, options...)
 	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return e.inside(sqlTx{tx}) }}
 }
 
@@ -82,6 +83,9 @@ type engine struct {
 	direct      *directConn   // the address of listeners; nil: they use the heartbeats' line
 	anyServer   bool          // the application accepts every server
 	strict      atomic.Bool   // a single statement has failed at the application's isolation level
+
+	lending     context.Context
+	stopLending context.CancelFunc
 }
 
 const (
@@ -94,6 +98,7 @@ const (
 
 func newEngine(db database, options ...Option) *engine {
 	e := &engine{db: db, lockTimeout: usualLockTimeout, echo: echoTimeout}
+	e.lending, e.stopLending = context.WithCancel(context.Background())
 	for _, o := range options {
 		if o != nil {
 			o(e)

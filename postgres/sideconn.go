@@ -22,8 +22,17 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.exec(ctx, statement{sql: "SELECT 1"}) },
 		Close: func(u upkeep) { _ = u.conn.close() },
+		Closed: func() bool {
+			if e.db.orphaned() == nil {
+				return false
+			}
+			e.stopLending()
+			return true
+		},
 	})
 }
+
+func (e *engine) Lending() context.Context { return e.lending }
 
 func (e *engine) Attend(app string, ttl time.Duration) (leave func()) {
 	if app != "" {

@@ -23,7 +23,7 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL
 	defer cancel()
 	go func() {
-		done <- sqlDB{pool}.transact(stopped{ctx},
+		done <- sqlDB{db: pool}.transact(stopped{ctx},
 			statement{sql: "SELECT n FROM held FOR UPDATE", row: func(scanner) error {
 				close(locked)
 				<-goOn

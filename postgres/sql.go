@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,10 @@ import (
 )
 
 // sqlDB is a database over database/sql.
-type sqlDB struct{ db *sql.DB }
+type sqlDB struct {
+	db      *sql.DB
+	borrows *atomic.Bool // its connections are those of a pgxpool
+}
 
 func (d sqlDB) validate() error {
 	if d.db == nil {
@@ -192,7 +196,8 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 		return nil, err
 	}
 	if d.lent(conn) {
-		return lentConn{reserved, d.db}, nil
+		d.borrows.Store(true)
+		return lentConn{reserved, d}, nil
 	}
 	return reserved, nil
 }
@@ -255,19 +260,26 @@ func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
 // lentConn is a connection of a pgxpool, behind stdlib.OpenDBFromPool.
 type lentConn struct {
 	sqlConn
-	of *sql.DB
+	of sqlDB
 }
 
 // exec fails if the pool was closed.
 func (c lentConn) exec(ctx context.Context, s statement) error {
-	err := closed(func(ctx context.Context) (giveBack func(), err error) {
-		conn, err := c.of.Conn(ctx)
-		return func() { _ = conn.Close() }, err
-	})
-	if err != nil {
+	if err := c.of.orphaned(); err != nil {
 		return err
 	}
 	return c.sqlConn.exec(ctx, s)
+}
+
+// orphaned is as of database. The Close of database/sql itself does not wait.
+func (d sqlDB) orphaned() error {
+	if !d.borrows.Load() {
+		return nil
+	}
+	return closed(func(ctx context.Context) (giveBack func(), err error) {
+		conn, err := d.db.Conn(ctx)
+		return func() { _ = conn.Close() }, err
+	})
 }
 
 // listenable returns a connection that is used outside of Raw. Raw would hold the mutex of

@@ -26,9 +26,13 @@ type Config[C any] struct {
 	// work.
 	Most func() int
 	// Open opens a connection. limit is the time after which the server ends the idle connection.
-	Open  func(ctx context.Context, limit time.Duration) (C, error)
-	Ping  func(ctx context.Context, conn C) error
-	Close func(conn C) // must not wait for the network for long
+	Open func(ctx context.Context, limit time.Duration) (C, error)
+	Ping func(ctx context.Context, conn C) error
+	// Closed reports whether the application has closed Source, whose Close waits for the
+	// connections that it has lent. It is called every closedCheck while a client attends. nil: no
+	// Close waits.
+	Closed func() bool
+	Close  func(conn C) // must not wait for the network for long
 }
 
 // Pool is a pool of connections. Use New: its zero value is not usable.
@@ -57,8 +61,13 @@ type idle[C any] struct {
 // DefaultLimit limits how long a connection may be idle where no client with a TTL attends.
 const DefaultLimit = 15 * time.Second
 
-// pingTimeout bounds a ping.
-const pingTimeout = time.Second
+const (
+	// pingTimeout bounds a ping.
+	pingTimeout = time.Second
+	// closedCheck is below the second after which pgxpool pings an idle connection: to take one for
+	// each check sends nothing.
+	closedCheck = 900 * time.Millisecond
+)
 
 // New makes a side pool without connections. It does no I/O.
 func New[C any](config Config[C]) *Pool[C] {
@@ -240,13 +249,17 @@ func (c *Pool[C]) close(old []idle[C]) {
 }
 
 // maintain closes connections that are idle for long, keeps the last one alive, and opens the first
-// one for Warm.
+// one for Warm. If the application has closed their pool, it closes all that are idle, and those
+// that are put back later.
 func (c *Pool[C]) maintain(ctx context.Context, stopped chan struct{}) {
 	defer close(stopped)
 	for {
 		c.mu.Lock()
 		pause := c.limit / 4
 		c.mu.Unlock()
+		if c.config.Closed != nil {
+			pause = min(pause, closedCheck)
+		}
 		ping := false
 		select {
 		case <-ctx.Done():
@@ -254,6 +267,10 @@ func (c *Pool[C]) maintain(ctx context.Context, stopped chan struct{}) {
 		case <-c.warm:
 			ping = true
 		case <-time.After(pause):
+		}
+		if c.config.Closed != nil && c.config.Closed() {
+			c.Drop()
+			continue
 		}
 		old, silent := c.stale()
 		c.close(old)

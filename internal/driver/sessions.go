@@ -35,6 +35,11 @@ type Sessions interface {
 	// that attended last, where the server shows such a name.
 	Attend(app string, ttl time.Duration) (leave func())
 
+	// Lending ends when the engine has found that the application has closed a pool which has lent
+	// connections to the engine, and whose Close waits until they are given back. Every statement
+	// on such a connection then fails with ErrConfig. Where no Close waits, Lending does not end.
+	Lending() context.Context
+
 	// OnSideConn runs do on a connection of the engine's own, which is not an Upkeep's, and which
 	// the application's transactions cannot keep busy. If the connection turns out to be broken, do
 	// runs once more on a new one. do must not call Close. ErrUnavailable where the application's

@@ -60,6 +60,8 @@ func (l *Line) Beat(ctx context.Context, session string, ttl time.Duration) (boo
 
 func (l *Line) Attend(string, time.Duration) (leave func()) { return func() {} }
 
+func (l *Line) Lending() context.Context { return context.Background() }
+
 func (l *Line) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{l, new(Walk)})
 }

@@ -61,6 +61,7 @@ func (s *Session) beat() {
 		due: s.config.Clock.Now() + s.config.TTL/beatsPerTTL, few: true,
 	}
 	defer h.stop()
+	defer context.AfterFunc(s.engine.Lending(), s.Check)() // the heartbeat fails, and its connection is given back
 	h.connect()
 	due := s.config.Clock.NewTimer(s.config.TTL)
 	defer due.Stop()

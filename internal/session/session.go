@@ -69,6 +69,7 @@ type Engine interface {
 	OpenSession(ctx context.Context, s driver.Session) error
 	Upkeep(ctx context.Context, session string) (driver.Upkeep, error)
 	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
+	Lending() context.Context
 	OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
 }
 

@@ -89,6 +89,8 @@ func (s *server) OpenSession(ctx context.Context, v driver.Session) error {
 	return s.answer(ctx, func() { s.expires = time.Now().Add(v.TTL) })
 }
 
+func (s *server) Lending() context.Context { return context.Background() }
+
 func (s *server) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
 	var silent bool
 	var connect time.Duration

@@ -100,6 +100,8 @@ func (engine) Schema(context.Context) (driver.Schema, error) {
 
 func (engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 
+func (engine) Lending() context.Context { return context.Background() }
+
 func (e engine) OpenSession(ctx context.Context, s driver.Session) error {
 	_, err := ask(ctx, e.m, "open session", about{served: true}, func() (none, error) {
 		return none{}, e.tables().line.OpenSession(context.Background(), s)
