@@ -2,6 +2,7 @@ package dblock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
@@ -150,26 +151,26 @@ func (e *NotAcquiredError) Error() string {
 	if e.Cause != nil {
 		text += fmt.Sprintf(": %v", e.Cause)
 	}
+	holder, advice := e.Host, ""
+	if e.Own {
+		holder = strings.TrimSpace("this client " + e.Host)
+	}
+	if e.Own && e.Cause != nil { // it has waited, and not only tried
+		advice = ": to enter it again, call Lock under its Context"
+	}
 	switch {
-	case e.Host == "" && e.Own:
-		return text + " (held by this client: " + enterAgain + ")"
-	case e.Host == "":
+	case holder == "":
 		return text
+	case e.Host == "":
+		return text + " (held by " + holder + advice + ")"
 	}
 	end := "until " + e.Until.Format(protocol.Millisecond) + " unless renewed"
 	if e.over {
 		end = "whose lease has expired"
 	}
-	holder, advice := e.Host, ""
-	if e.Own {
-		holder, advice = "this client, "+e.Host, ": "+enterAgain
-	}
 	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting%s)",
 		holder, e.Thread, e.Since.Format(protocol.Millisecond), end, e.Waiters, advice)
 }
-
-// enterAgain is the advice to a caller that may wait for its own lock.
-const enterAgain = "to enter it again, call Lock under its Context"
 
 // Unwrap makes errors.Is find ErrNotAcquired and the cause.
 func (e *NotAcquiredError) Unwrap() []error {
