@@ -56,7 +56,8 @@ var (
 
 	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction
 	// default. Connect to the primary. For a client that has had a session before it is an outage,
-	// as ErrUnavailable: a failover may be in progress.
+	// as ErrUnavailable: a failover may be in progress. Also a transaction, given to Guard,
+	// UnlockTx or LockTx, that is READ ONLY: the lock stays as it was.
 	ErrReadOnly = driver.ErrReadOnly
 
 	// ErrUnavailable: the database could not be reached or could not serve: connection refused or
@@ -75,7 +76,7 @@ var (
 
 	// ErrConfig: the client or its pool cannot work as set up. New finds it without I/O where that
 	// is possible. Also a transaction, given to Guard, UnlockTx or LockTx, of another database that
-	// has dblock's tables: the lock stays as it was.
+	// has dblock's tables, or with rows that are still open: the lock stays as it was.
 	ErrConfig = driver.ErrConfig
 
 	// ErrBusy: an open transaction of the application's is in the way. UnlockTx returns it if the

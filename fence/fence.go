@@ -40,12 +40,13 @@
 // it: a deadlock on MySQL and MariaDB (1213). They also report one where the first transaction ever
 // to check a resource is rolled back while several others wait for it. Roll the transaction back
 // nevertheless, and soon: on MySQL, MariaDB and SQLite it keeps the row, or the one write lock,
-// until it ends. Waiting for another transaction ends with the context: on PostgreSQL at its
-// deadline, or within deadlock_timeout and 250 ms of being cancelled, on MySQL and MariaDB within a
-// second. There are two exceptions. On MySQL the first Check of a resource in a process waits as an
-// INSERT does: five seconds after the context has ended the connection is broken, and the
-// transaction with it. On SQLite a transaction that has neither read nor written waits for as long
-// as its busy_timeout says. No wait is longer than the session's own lock timeout.
+// until it ends. A transaction that is READ ONLY gets dblock.ErrReadOnly. Waiting for another
+// transaction ends with the context: on PostgreSQL at its deadline, or within deadlock_timeout and
+// 250 ms of being cancelled, on MySQL and MariaDB within a second. There are two exceptions. On
+// MySQL the first Check of a resource in a process waits as an INSERT does: five seconds after the
+// context has ended the connection is broken, and the transaction with it. On SQLite a transaction
+// that has neither read nor written waits for as long as its busy_timeout says. No wait is longer
+// than the session's own lock timeout.
 //
 // Check changes no setting of the connection: ctx may be the one that the transaction was begun
 // with.

@@ -54,13 +54,16 @@ func Fail(kind, cause error) error {
 	return &joined{kind.Error() + ": " + Line(cause.Error()), []error{kind, cause}}
 }
 
-// Refused marks the error of a server as a refusal. Its text stays the same.
-func Refused(err error) error {
-	if errors.Is(err, ErrRefused) {
+// Mark makes an error match a kind. Its text stays the same.
+func Mark(kind, err error) error {
+	if errors.Is(err, kind) {
 		return err
 	}
-	return &joined{err.Error(), []error{err, ErrRefused}}
+	return &joined{err.Error(), []error{err, kind}}
 }
+
+// Refused marks the error of a server as a refusal.
+func Refused(err error) error { return Mark(ErrRefused, err) }
 
 // effectless are the kinds of failure after which the call has done nothing.
 var effectless = []error{

@@ -33,6 +33,9 @@ func Interpret(err error) error {
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
 		return err
 	}
+	if open := transaction.RowsOpen(err); open != nil {
+		return open
+	}
 	// the statement always returns a row, unless it was cut short
 	if errors.Is(err, sql.ErrNoRows) {
 		return driver.Fail(driver.ErrRetry, err)

@@ -29,6 +29,9 @@ func Interpret(err error) error {
 			return err
 		}
 	}
+	if open := transaction.RowsOpen(err); open != nil {
+		return open
+	}
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxClosed) {
 		return driver.Fail(driver.ErrTxDone, err)
 	}

@@ -2,7 +2,9 @@ package transaction
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -34,6 +36,39 @@ func Denied(err error) bool {
 		return true
 	}
 	return SQLState(err) == "42501"
+}
+
+// readOnly reports whether a transaction accepts no writes.
+func readOnly(err error) bool {
+	if SQLState(err) == "25006" {
+		return true
+	}
+	switch mysqlNumber(err) {
+	case 1290, 1792, 1836: // --read-only, a READ ONLY transaction, read-only mode
+		return true
+	}
+	code, ok := sqliteCode(err)
+	return ok && code&0xff == sqliteReadOnly
+}
+
+// openRows are the texts of drivers for a statement that was sent while the rows of another one of
+// the same connection are open. Only MySQL's driver has a value for that error.
+var openRows = []string{
+	"conn busy",   // pgx
+	"busy buffer", // go-sql-driver/mysql
+}
+
+// RowsOpen returns ErrConfig if a driver refused a statement because rows of the transaction are
+// open, and nil otherwise. Nothing was sent.
+func RowsOpen(err error) error {
+	if !within(err, func(v reflect.Value) bool {
+		e, ok := v.Interface().(error)
+		return ok && slices.Contains(openRows, e.Error())
+	}) {
+		return nil
+	}
+	return driver.Mark(driver.ErrConfig,
+		fmt.Errorf("rows of the transaction are still open: close them first: %w", err))
 }
 
 // Server returns the kind of server that an error came from. It returns "" for a broken connection,

@@ -60,6 +60,7 @@ var mysql = engine{
 	missing: func(_ context.Context, _ Queries, _ string, err error) bool {
 		return mysqlNumber(err) == noSuchTable
 	},
+	place: `SELECT CONCAT('database "', COALESCE(DATABASE(), ''), '"')`,
 }
 
 // runMySQL needs no savepoint: an error rolls back its statement alone, a deadlock the whole

@@ -34,6 +34,8 @@ var postgres = engine{
 	missing: func(_ context.Context, _ Queries, _ string, err error) bool {
 		return SQLState(err) == undefinedTable
 	},
+	place: `SELECT 'database "' || current_database() || '", schema "' ||
+		array_to_string(current_schemas(false), '", "') || '"'`,
 }
 
 // runPostgres undoes every error with a savepoint. That also releases a row that a refused step has

@@ -18,6 +18,7 @@ const (
 	sqliteError        = 1
 	sqliteBusy         = 5
 	sqliteLocked       = 6
+	sqliteReadOnly     = 8
 	sqliteBusySnapshot = sqliteBusy | 2<<8
 )
 
@@ -32,6 +33,7 @@ var sqlite = engine{
 		_, err = q.Row(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", []any{table}, &n)
 		return err == nil && n == 0
 	},
+	place: `SELECT 'file "' || file || '"' FROM pragma_database_list WHERE name = 'main'`,
 }
 
 // runSQLite waits for the write lock as long as the caller's busy_timeout allows. If the

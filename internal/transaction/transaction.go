@@ -81,6 +81,8 @@ type engine struct {
 	run func(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error
 	// missing reports whether a missing table caused an error.
 	missing func(ctx context.Context, q Queries, table string, err error) bool
+	// place is a statement that names the place in which a connection looks for tables.
+	place string
 }
 
 // Of wraps a pgx.Tx, a *sql.Tx, or a type with the methods of the latter. It does no I/O.
@@ -114,8 +116,26 @@ func Name(what, name string) error {
 }
 
 // Do does the work, and waits for other transactions until ctx ends. After an error of the work
-// itself, or of the context, the transaction can go on. ErrRetry where it must be run again.
+// itself, or of the context, the transaction can go on. ErrRetry where it must be run again,
+// ErrReadOnly where it accepts no writes, ErrConfig where rows of it are open.
 func (t Tx) Do(ctx context.Context, w Work) error {
+	err := t.do(ctx, w)
+	switch {
+	case err == nil:
+		return nil
+	case Retryable(err):
+		return driver.Fail(driver.ErrRetry, err)
+	case readOnly(err):
+		return driver.Fail(driver.ErrReadOnly,
+			fmt.Errorf("begin the transaction without READ ONLY, on the primary: %w", err))
+	}
+	if open := RowsOpen(err); open != nil {
+		return open
+	}
+	return err
+}
+
+func (t Tx) do(ctx context.Context, w Work) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -129,15 +149,13 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 		}
 	}
 	err := Ended(ctx, quiet, e.run(ctx, quiet, t.queries, e.work(w)))
-	switch {
-	case err == nil:
-		return nil
-	case e.missing(quiet, t.queries, w.Table, err):
+	if err != nil && e.missing(quiet, t.queries, w.Table, err) {
+		var place string
+		if there, second := t.queries.Row(quiet, e.place, nil, &place); second != nil || !there {
+			place = "this database"
+		}
 		return driver.Fail(driver.ErrSchema,
-			fmt.Errorf("%s is not there; run migrate.Up(ctx, db, engine, %s) on this database: %w", w.Table, w.Set,
-				err))
-	case Retryable(err):
-		return driver.Fail(driver.ErrRetry, err)
+			fmt.Errorf("%s is not in %s; run migrate.Up(ctx, db, engine, %s): %w", w.Table, place, w.Set, err))
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package tx
 
 import (
 	"context"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -71,10 +72,18 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() e
 // explainTimeout bounds the look at the tables for an error that does not find them.
 const explainTimeout = time.Second
 
-// explain adds to ErrSchema of a transaction the difference of the tables, or that only the
-// transaction does not find them.
+// explain adds to an error of the caller's transaction the facts that only such a transaction has.
+// To ErrSchema it adds the difference of the tables, or that only the transaction does not find
+// them.
 func (t *Transactions) explain(ctx context.Context, err error) error {
-	if !errors.Is(err, driver.ErrSchema) {
+	switch {
+	case errors.Is(err, driver.ErrReadOnly):
+		return fmt.Errorf("the transaction is read-only: begin it without READ ONLY, on the primary: %w", err)
+	case errors.Is(err, sqldriver.ErrBadConn):
+		// MySQL's driver says only that for open rows, and that of PostgreSQL for some statements.
+		return fmt.Errorf("a connection broke, perhaps since rows of the transaction are still open: close them "+
+			"first: %w", err)
+	case !errors.Is(err, driver.ErrSchema):
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)

@@ -48,6 +48,8 @@ type query func(text string, row func(values []string)) error
 type Tx interface {
 	exec(ctx context.Context, statement string) error
 	number(ctx context.Context, query string) (int64, error)
+	// rows runs a query and reads one of its rows. The rows stay open until done is called.
+	rows(ctx context.Context, query string) (done func(), err error)
 	// nested is a savepoint's transaction, where the driver has such: another value for the same
 	// transaction.
 	nested(ctx context.Context) (Tx, error)
@@ -210,6 +212,15 @@ func (t pgxTx) number(ctx context.Context, query string) (n int64, err error) {
 	return n, err
 }
 
+func (t pgxTx) rows(ctx context.Context, query string) (func(), error) {
+	rows, err := t.tx.Query(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows.Next()
+	return rows.Close, rows.Err()
+}
+
 func (t pgxTx) nested(ctx context.Context) (Tx, error) {
 	tx, err := t.tx.Begin(ctx)
 	return pgxTx{tx}, err
@@ -228,6 +239,15 @@ func (t sqlTx) exec(ctx context.Context, statement string) error {
 func (t sqlTx) number(ctx context.Context, query string) (n int64, err error) {
 	err = t.tx.QueryRowContext(ctx, query).Scan(&n)
 	return n, err
+}
+
+func (t sqlTx) rows(ctx context.Context, query string) (func(), error) {
+	rows, err := t.tx.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows.Next()
+	return func() { _ = rows.Close() }, rows.Err()
 }
 
 func (t sqlTx) nested(context.Context) (Tx, error) { return t, nil }

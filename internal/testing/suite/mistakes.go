@@ -3,7 +3,9 @@ package suite
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +16,8 @@ import (
 
 var mistakes = inPlaces(own{
 	{"a transaction that has ended is told as such, and the lock stays as it was", endedTx},
+	{"a transaction that is read-only is told as such, and the lock stays as it was", readOnlyTx},
+	{"a transaction with open rows is told to close them, and the lock stays as it was", openRows},
 	{"Guard and UnlockTx refuse the lock of another client, and name it", foreignLock},
 	{"Guard and UnlockTx of several locks name the one that was lost, and a rollback undoes the rest", severalInTx},
 })
@@ -85,6 +89,79 @@ func severalInTx(t *testing.T, e *env) {
 	e.free(t, "c")
 }
 
+// ofTx are the calls in a transaction, with the lock and the name that they have.
+func (c Client) ofTx(l *dblock.Lock, name string) map[string]func(ctx context.Context, tx Tx) error {
+	return map[string]func(ctx context.Context, tx Tx) error{
+		"Guard":     func(ctx context.Context, tx Tx) error { return c.Guard(ctx, tx, l) },
+		"UnlockTx":  func(ctx context.Context, tx Tx) error { return c.UnlockTx(ctx, tx, l) },
+		"LockTx":    func(ctx context.Context, tx Tx) error { return c.LockTx(ctx, tx, name) },
+		"TryLockTx": func(ctx context.Context, tx Tx) error { return c.TryLockTx(ctx, tx, name) },
+	}
+}
+
+// readOnlyTx has transactions of a pool of its own. On MySQL and MariaDB a read-only transaction
+// may lock rows, and only UnlockTx writes.
+func readOnlyTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "held")
+	for _, s := range e.wiring.ReadOnly {
+		db := e.db
+		db.DSN = s.DSN(db.DSN)
+		b := e.wiring.Open(t, db, 3)
+		for what, call := range c.ofTx(l, "free") {
+			tx := beginTx(t, b, e.levels()[0])
+			err := call(brief(t), tx)
+			rollback(t, tx)
+			locks := what != "UnlockTx" && e.wiring.Kind != Postgres && e.wiring.Kind != SQLite
+			if !(locks && err == nil) && (!errors.Is(err, dblock.ErrReadOnly) ||
+				!strings.Contains(err.Error(), "the transaction is read-only: begin it without READ ONLY")) {
+				t.Errorf("%s in a transaction that is read-only (%s): %v", what, s.Name, err)
+			}
+		}
+	}
+	live(t, l)
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, c.UnlockTx(t.Context(), tx, l), nil)
+	commit(t, tx)
+	unlock(t, l)
+	e.free(t, "held")
+}
+
+func openRows(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "held")
+	for what, call := range c.ofTx(l, "free") {
+		tx := beginTx(t, a, e.levels()[0])
+		done, err := tx.rows(t.Context(), "SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3")
+		is(t, err, nil)
+		err = call(brief(t), tx)
+		if e.wiring.Kind == SQLite { // its connections run several statements at a time
+			is(t, err, nil)
+			done()
+			rollback(t, tx)
+			continue
+		}
+		want := dblock.ErrConfig
+		if errors.Is(err, sqldriver.ErrBadConn) { // all that some drivers say, some of which close the connection
+			want = dblock.ErrUnavailable
+		}
+		if is(t, err, want); !strings.Contains(err.Error(), "rows of the transaction are still open: close them") {
+			t.Errorf("%s with open rows: %v", what, err)
+		}
+		if done(); e.wiring.Kind == Postgres {
+			assert.NoError(t, call(brief(t), tx), what, "after the rows were closed")
+		}
+		_ = tx.rollback()
+	}
+	live(t, l)
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, c.Guard(t.Context(), tx, l), nil)
+	commit(t, tx)
+	unlock(t, l)
+}
+
 func endedTx(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	c := e.clientOf(t, a)
@@ -92,13 +169,8 @@ func endedTx(t *testing.T, e *env) {
 	for _, end := range []func(testing.TB, Tx){commit, rollback} {
 		tx := beginTx(t, a, e.levels()[0])
 		end(t, tx)
-		for what, call := range map[string]func(ctx context.Context) error{
-			"Guard":     func(ctx context.Context) error { return c.Guard(ctx, tx, l) },
-			"UnlockTx":  func(ctx context.Context) error { return c.UnlockTx(ctx, tx, l) },
-			"LockTx":    func(ctx context.Context) error { return c.LockTx(ctx, tx, "free") },
-			"TryLockTx": func(ctx context.Context) error { return c.TryLockTx(ctx, tx, "free") },
-		} {
-			err := call(brief(t))
+		for what, call := range c.ofTx(l, "free") {
+			err := call(brief(t), tx)
 			drivers := errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxClosed)
 			if !errors.Is(err, dblock.ErrTxDone) || !drivers || errors.Is(err, dblock.ErrUnavailable) {
 				t.Errorf("%s in a transaction that has ended: %v", what, err)

@@ -2,12 +2,15 @@ package fence
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/fence"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -154,18 +157,51 @@ func TestADeadlockIsFound(t *testing.T) {
 	})
 }
 
+// missing is the text for a missing table: it names the place, and what to run.
+var missing = regexp.MustCompile(`dblock_fences is not in (database|file) "[^"]+"(, schema "public")?; ` +
+	`run migrate\.Up\(ctx, db, engine, migrate\.Fences\): `)
+
 func TestAMissingTableIsNamedAndTheTransactionGoesOn(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
 		err := check(t, tx, "a", 7)
-		if !errors.Is(err, fence.ErrSchema) || !strings.Contains(err.Error(),
-			"dblock_fences is not there; run migrate.Up(ctx, db, engine, migrate.Fences)") {
+		if !errors.Is(err, fence.ErrSchema) || !missing.MatchString(err.Error()) {
 			t.Error(err)
 		}
 		tx.GoesOn()
 		tx.Commit()
 	})
+}
+
+func TestAReadOnlyTransactionIsNamedAsTheCause(t *testing.T) {
+	t.Parallel()
+	kinds(t, func(t *testing.T, w txtest.World) {
+		tx := w.Begin(t)
+		switch w.Engine {
+		case migrate.Postgres:
+			tx.Exec("SET TRANSACTION READ ONLY")
+		case migrate.SQLite:
+			tx.Exec("PRAGMA query_only = 1")
+			defer tx.Exec("PRAGMA query_only = 0")
+		default: // its driver cannot be told after BEGIN
+			tx.Rollback()
+			read, err := w.DB.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+			require.NoError(t, err)
+			defer read.Rollback()
+			readOnly(t, fence.Check(t.Context(), read, "a", 7))
+			return
+		}
+		readOnly(t, check(t, tx, "a", 7))
+	})
+}
+
+func readOnly(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrReadOnly) ||
+		!strings.Contains(err.Error(), "begin the transaction without READ ONLY") {
+		t.Error(err)
+	}
 }
 
 // The caller's own savepoint has the same name, and stays in place.
