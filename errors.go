@@ -75,8 +75,10 @@ var (
 	ErrUnsupported = driver.ErrUnsupported
 
 	// ErrConfig: the client or its pool cannot work as set up. New finds it without I/O where that
-	// is possible. Also a transaction, given to Guard, UnlockTx or LockTx, of another database that
-	// has dblock's tables, or with rows that are still open: the lock stays as it was.
+	// is possible. Also a database user that lacks a right, or from whom row level security hides
+	// the tables: the error names the object. Also a transaction, given to Guard, UnlockTx or
+	// LockTx, of another database that has dblock's tables, or with rows that are still open: the
+	// lock stays as it was.
 	ErrConfig = driver.ErrConfig
 
 	// ErrBusy: an open transaction of the application's is in the way. UnlockTx returns it if the

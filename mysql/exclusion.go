@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // excluding are the versions of servers whose row locks were seen to exclude, in this process.
@@ -106,7 +107,7 @@ func (e *engine) tryPair(ctx context.Context, holder, other *sql.Conn, session s
 		locked, err := e.tryLock(ctx, trying, session, how)
 		switch n := mysqlserver.Number(err); {
 		case n == mysqlserver.LockNoWait, n == mysqlserver.LockWaitTimeout, err == nil && !locked:
-		case n != 0 && mysqlserver.Kind(n) == nil:
+		case n != 0 && mysqlserver.Kind(n) == nil && !transaction.Denied(err):
 			return driver.Fail(driver.ErrConfig, fmt.Errorf("the server (%s) cannot lock a row by %s: %w", version, how,
 				err))
 		case err != nil:

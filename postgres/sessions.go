@@ -49,8 +49,7 @@ func (e *engine) place(ctx context.Context, db executor) (string, error) {
 	switch place := fmt.Sprintf("database %q", row.Db); {
 	case row.Hides:
 		return place, driver.Fail(driver.ErrConfig, fmt.Errorf("row level security hides the rows of table %s from "+
-			"role %q: give the role a policy for each of dblock's tables, or switch row level security off for "+
-			"them, since they need none", table, row.Role))
+			"role %q: %s", table, row.Role, pgserver.RowSecurity))
 	case e.in != nil:
 		return fmt.Sprintf("%s, schema %q", place, e.in), nil
 	case row.Schemas == "":

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 var postgresChecks = []check{
@@ -90,7 +92,48 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 	if err != nil {
 		return nil, err
 	}
-	return lacking(user, append(rights, functions...), "postgres-app.sql"), nil
+	hidden, err := e.hidden(ctx, user)
+	return append(lacking(user, append(rights, functions...), "postgres-app.sql"), hidden...), err
+}
+
+// rowSecurity lists the tables on which row level security applies to this user, and whether the
+// user has a policy there. Without one it sees no row.
+const rowSecurity = `SELECT c.relname, EXISTS (SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND p.polpermissive
+		AND EXISTS (SELECT 1 FROM unnest(p.polroles) r WHERE r = 0 OR pg_has_role(r, 'USAGE')))
+	FROM unnest(string_to_array($1, ',')) w JOIN pg_class c ON c.oid = to_regclass(w) WHERE row_security_active(c.oid)`
+
+// hidden reports the tables whose rows row level security may hide.
+func (e *examination) hidden(ctx context.Context, user string) (made []finding, err error) {
+	var names, whole, some []string
+	for _, r := range postgresRights {
+		names = append(names, r.on)
+	}
+	rows, err := e.QueryContext(ctx, rowSecurity, strings.Join(names, ","))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var policy bool
+		if err := rows.Scan(&name, &policy); err != nil {
+			return nil, err
+		}
+		if policy {
+			some = append(some, name)
+		} else {
+			whole = append(whole, name)
+		}
+	}
+	if len(whole) > 0 {
+		made = append(made, problem("row level security hides all rows from "+user+" of "+strings.Join(whole, ", "),
+			pgserver.RowSecurity))
+	}
+	if len(some) > 0 {
+		made = append(made, note("row level security applies to "+user+" on "+strings.Join(some, ", "),
+			"see that its policies let all rows be read and written"))
+	}
+	return made, rows.Err()
 }
 
 // postgresClient is the number of connections that a client has beside its pool: for heartbeats, to

@@ -232,6 +232,22 @@ func TestDoctorSeesWhichRightsAreMissingOnPostgres(t *testing.T) {
 	})
 }
 
+func TestDoctorSeesThatRowLevelSecurityHidesTheTables(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		user, dsn := w.as("")
+		w.grant(user, "postgres-app.sql")
+		w.exec("ALTER TABLE dblock_schema ENABLE ROW LEVEL SECURITY",
+			"ALTER TABLE dblock_locks ENABLE ROW LEVEL SECURITY")
+		d := w.at(dsn).doctor()
+		d.hasOnly(isProblem, "schema", "row level security hides the rows of table dblock_schema from role", user)
+		d.has(isProblem, "privileges", "hides all rows from "+user+" of dblock_schema, dblock_locks", "switch it off")
+		w.exec("CREATE POLICY app ON dblock_schema USING (true)", "ALTER TABLE dblock_locks DISABLE ROW LEVEL SECURITY")
+		d = w.at(dsn).doctor()
+		d.hasOnly(isOK, "schema")
+		d.has(isNote, "privileges", "row level security applies to "+user+" on dblock_schema")
+	})
+}
+
 // The functions of pg_catalog come first unless the search_path has it: so this server has another
 // clock.
 func TestDoctorSeesThatClocksOfPostgresDiffer(t *testing.T) {

@@ -53,6 +53,10 @@ func Interpret(err error) error {
 	if n == noSuchTable && !strings.Contains(err.Error(), ".dblock_") {
 		return driver.Refused(err) // a temporary table, or one of the application's
 	}
+	if transaction.Denied(err) { // no Kind, which would be that of a refused KILL, too
+		return driver.Fail(driver.ErrConfig,
+			fmt.Errorf("the user lacks a right of docs/privileges/mysql-app.sql: %w", err))
+	}
 	kind := Kind(n)
 	if n == runHook || n == rolledBack {
 		err = driver.Join(err, driver.ErrInDoubt)

@@ -57,6 +57,9 @@ func TestInterpret(t *testing.T) {
 		{mysql.ErrInvalidConn, driver.ErrUnavailable},
 		{sqldriver.ErrBadConn, driver.ErrUnavailable},
 		{context.Canceled, context.Canceled},
+		{server(1044), driver.ErrConfig}, {server(1142), driver.ErrConfig}, {server(1143), driver.ErrConfig},
+		{server(1227), driver.ErrConfig}, {server(1370), driver.ErrConfig},
+		{mysql.ErrBusyBuffer, driver.ErrConfig},
 		{driver.ErrNotHeld, driver.ErrNotHeld},
 	} {
 		got := Interpret(c.err)
@@ -68,6 +71,10 @@ func TestInterpret(t *testing.T) {
 	if text := Interpret(server(1290)).Error(); !strings.HasPrefix(text,
 		"the database is read-only: a failover may be in progress; connect to the primary: at work: ") {
 		t.Errorf("a read-only server: %q", text)
+	}
+	if text := Interpret(server(1142)).Error(); !strings.Contains(text,
+		"the user lacks a right of docs/privileges/mysql-app.sql: at work: ") {
+		t.Errorf("a right that is missing: %q", text)
 	}
 	for _, ofNoKind := range []error{
 		&mysql.MySQLError{Number: 1317, Message: "rpc error: code = Aborted desc = Row count exceeded 10000"},

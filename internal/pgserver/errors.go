@@ -82,9 +82,17 @@ func explained(state string, err error) error {
 			"pool sessions or transactions (pool_mode): %w", err)
 	case state == untranslatable:
 		return fmt.Errorf("a text has a character that the encoding of the database lacks: %w", err)
+	case state == denied && strings.Contains(err.Error(), "row-level security"):
+		return fmt.Errorf("%s: %w", RowSecurity, err)
+	case state == denied:
+		return fmt.Errorf("the role lacks a right of docs/privileges/postgres-app.sql: %w", err)
 	}
 	return err
 }
+
+// RowSecurity says what to do about row level security that is in the way.
+const RowSecurity = "dblock's tables need no row level security: switch it off for them, or give the role a policy " +
+	"that lets it read and write all rows of each"
 
 // singleStatements reports whether an error is that of a PgBouncer with pool_mode = statement.
 func singleStatements(state string, err error) bool {
@@ -101,6 +109,7 @@ const (
 	OutOfMemory          = "53200" // also a full table of locks
 	LimitExceeded        = "54000" // at COMMIT: the queue of notifications is full
 
+	denied            = "42501" // a right of the role is missing; also a row that row level security refuses
 	readOnly          = "25006" // of a transaction: a standby, or default_transaction_read_only
 	untranslatable    = "22P05" // a character without an equivalent
 	protocolViolation = "08P01" // no protocol error: PgBouncer has no other code for its own errors
@@ -117,7 +126,7 @@ func kindOf(state string) error {
 		return driver.ErrReadOnly
 	case "28P01", "28000": // the password, or the user
 		return driver.ErrDenied
-	case untranslatable:
+	case untranslatable, denied:
 		return driver.ErrConfig
 	case SerializationFailure, "40P01": // and deadlock
 		return driver.ErrRetry

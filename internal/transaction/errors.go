@@ -32,7 +32,7 @@ func Retryable(err error) bool {
 // Denied reports whether the server refused a statement because the user has no right to it.
 func Denied(err error) bool {
 	switch mysqlNumber(err) {
-	case 1044, 1142, 1143, 1227: // database, table, column, anything else
+	case 1044, 1142, 1143, 1370, 1227, 8121: // database, table, column, routine, anything else; TiDB
 		return true
 	}
 	return SQLState(err) == "42501"

@@ -19,6 +19,7 @@ import (
 var roles = inPlaces(own{
 	{"roles with the documented rights, and no more, migrate, lock and look, in a schema of the tables' own",
 		leastPrivileges},
+	{"a role that lacks a right, or does not see the rows of a table, is told of which, and what to do", lacksRights},
 	{"a transaction that does not see the tables is told so, and goes on", elsewhere},
 })
 
@@ -61,6 +62,43 @@ func leastPrivileges(t *testing.T, e *env) {
 			t.Errorf("%d tables are outside of schema locks", n)
 		}
 	}
+}
+
+// lacksRights takes rights from a role that has the documented ones.
+func lacksRights(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite || e.wiring.Kind == Vitess {
+		return
+	}
+	s := newShop(t, e.wiring)
+	require.NoError(t, migrate.Up(t.Context(), s.look, s.db.Engine))
+	app := s.role(t, "app")
+	s.grant(t, "app")
+	refused := func(says ...string) {
+		t.Helper()
+		c := (&env{wiring: s.wiring, db: app, look: s.look}).client(t)
+		_, err := c.Lock(brief(t), "n")
+		is(t, err, dblock.ErrConfig)
+		for _, part := range says {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%v: it does not say %q", err, part)
+			}
+		}
+	}
+	s.exec(t, "REVOKE INSERT ON dblock_sessions FROM "+s.user("app"))
+	refused("lacks a right of docs/privileges/"+string(s.db.Engine)+"-app.sql", "denied", "dblock_sessions")
+	s.grant(t, "app")
+	if s.wiring.Kind != Postgres {
+		return
+	}
+	s.exec(t, "ALTER TABLE dblock_schema ENABLE ROW LEVEL SECURITY")
+	refused("row level security hides the rows of table dblock_schema from role", s.user("app"),
+		"give the role a policy")
+	s.exec(t, "CREATE POLICY app ON dblock_schema USING (true)")
+	s.exec(t, "ALTER TABLE dblock_sessions ENABLE ROW LEVEL SECURITY")
+	refused(`for table "dblock_sessions"`, "need no row level security: switch it off")
+	s.exec(t, "CREATE POLICY app ON dblock_sessions USING (true)")
+	c := (&env{wiring: s.wiring, db: app, look: s.look}).client(t)
+	unlock(t, lock(t, c, "n"))
 }
 
 // elsewhere: a transaction of the application's may have a search_path, or a default database, of
