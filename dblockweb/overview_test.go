@@ -27,7 +27,7 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 			t.Errorf("%q does not come before %q in\n%s", order[i], order[i+1], page)
 		}
 	}
-	assert.Equal(t, strings.Count(page, ">b/short<"), 1, "a name with waiters stands there twice")
+	assert.Equal(t, strings.Count(page, `data-key="b/short"`), 1, "a name with waiters stands there twice")
 	w.lacks(w.get("?prefix=b"), "c/long", ">a<")
 	w.lacks(w.get("?host=elsewhere"), "c/long", ">a<", "b/short")
 	w.lacks(w.get("?older=1h"), ">a<")
@@ -72,9 +72,15 @@ func TestANameWithWaitersStandsOnALaterPageToo(t *testing.T) {
 	}
 	w.waits("n/120", 1)
 	first := w.get("")
-	w.contains(first, ">n/120<")
+	w.contains(first, `data-key="n/120"`)
 	second := w.get(w.linkTo(first, "./?prefix=&host=&older=&after="))
-	w.contains(second, ">n/119<", ">n/120<", ">n/121<")
+	w.contains(second, `data-key="n/119"`, `data-key="n/120"`, `data-key="n/121"`)
+}
+
+func TestLinesBreakBehindSlashesAndNotInNumbers(t *testing.T) {
+	w := newWorld(t)
+	w.lock("import/eu/2026-11-23/v2")
+	w.contains(w.get(""), `import/<wbr>eu/<wbr><span class="whole">2026-11-23</span>/<wbr>v<span class="whole">2</span></a>`)
 }
 
 func TestALockShowsItsHoldersItsQueueAndItsHistory(t *testing.T) {
@@ -127,7 +133,7 @@ func TestAChainThatIsTooLongIsCut(t *testing.T) {
 	}
 	w.server = serve(t, handlerOf(chained{named{}, infos}))
 	_, chain, _ := strings.Cut(w.get("lock?name=n0"), `id="chain"`)
-	w.contains(chain, `lock?name=n99"`, `lock?name=n100">n100</a> <small>(not followed further)</small>`)
+	w.contains(chain, `lock?name=n99"`, `lock?name=n100">n<span class="whole">100</span></a> <small>(not followed further)</small>`)
 	w.lacks(chain, "as above", `lock?name=n101"`)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 var functions = template.FuncMap{
 	"age": age, "left": left, "clock": clock, "span": span, "every": every, "milli": time.Time.UnixMilli,
-	"text": printable, "claim": claim, "process": process,
+	"text": printable, "words": words, "claim": claim, "process": process,
 	"pairs": pairs, "dict": dict, "add": func(a, b int) int { return a + b }, "result": result, "entries": entries,
 }
 
@@ -28,6 +29,35 @@ func printable(s string) string {
 		return s
 	}
 	return strconv.Quote(s)
+}
+
+// word is a part of a text that a line may break after, or that a line does not break within.
+type word struct {
+	Text  string
+	Whole bool // no line breaks within: a number, with the character that ties the number to the text before it
+	Break bool // a line may break after this word
+}
+
+// number matches numbers and dates, such as -7, :4102 and 2026-11-23, up to a length that fits into
+// a column.
+var number = regexp.MustCompile(`[-:._#]?\d{1,20}([-.]\d{1,6}){0,4}`)
+
+// words divides a printable text for lines that break behind slashes, and not in numbers.
+func words(s string) (all []word) {
+	for part := range strings.SplitAfterSeq(printable(s), "/") {
+		end, whole := 0, number.FindAllStringIndex(part, -1)
+		for _, at := range whole {
+			if at[0] > end {
+				all = append(all, word{Text: part[end:at[0]]})
+			}
+			all = append(all, word{Text: part[at[0]:at[1]], Whole: true})
+			end = at[1]
+		}
+		if end < len(part) {
+			all = append(all, word{Text: part[end:], Break: strings.HasSuffix(part, "/")})
+		}
+	}
+	return all
 }
 
 // age formats the time since a moment. live.js does the same.

@@ -214,6 +214,13 @@ func TestTextsStandOutInLightAndDark(t *testing.T) {
 	}
 }
 
+// aligned: each header stands where the texts or numbers below it stand.
+const aligned = `(() => {
+	const right = (cell) => getComputedStyle(cell).textAlign === "right";
+	return [...document.querySelectorAll("tbody td:not([colspan])")].every((td) =>
+		right(td) === right(td.closest("table").tHead.rows[0].cells[td.cellIndex]));
+})()`
+
 func TestEveryPartOfAPageHasAName(t *testing.T) {
 	url := serve(t, dblockweb.HandlerOf(newScene(""), dblockweb.Authorize(everything)))
 	x := newTab(t, 1000, 800)
@@ -223,6 +230,7 @@ func TestEveryPartOfAPageHasAName(t *testing.T) {
 			`document.title && document.documentElement.lang === "en" && document.querySelectorAll("main").length === 1`,
 			`document.querySelectorAll("h1").length === 1 || !document.getElementById("problem").hidden`,
 			`[...document.querySelectorAll("th")].every((th) => th.scope === "col" && th.textContent.trim())`,
+			aligned,
 			`[...document.querySelectorAll("input:not([type=hidden])")].every((input) => input.labels.length === 1)`,
 			`[...document.querySelectorAll("svg")].every((svg) => svg.getAttribute("aria-hidden") || svg.getAttribute("aria-label"))`,
 			`[...document.querySelectorAll("[aria-labelledby]")].every((part) => document.getElementById(part.getAttribute("aria-labelledby")))`,
