@@ -38,9 +38,10 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 // at once one gets the lock. Resume does not wait for a holder.
 //
 // ErrNotHeld if no holder has the name with that token, if its holder has not detached it, or if
-// its time has passed, even if it has no new holder yet. ErrInvalidOption for a token below 1.
-// ErrUnavailable after one TTL without an answer. After any error the lock is detached as before,
-// or will be in a moment. A statement that was cut off and runs later may still release it.
+// its time has passed, even if it has no new holder yet. The error names the holder, if there is
+// one. ErrInvalidOption for a token below 1. ErrUnavailable after one TTL without an answer. After
+// any error the lock is detached as before, or will be in a moment. A statement that was cut off
+// and runs later may still release it.
 func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Lock, error) {
 	want, err := wantOf(name, nil)
 	if err != nil {

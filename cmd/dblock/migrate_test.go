@@ -59,6 +59,8 @@ func TestPlainSQLIsForOtherTools(t *testing.T) {
 			t.Errorf("%s: %+v", engine, s)
 		}
 	}
+	s := alone(t, "migrate", "sql", "--engine", "mysql", "--schema", "app")
+	contains(t, s.out, "CREATE TABLE IF NOT EXISTS `app`.dblock_locks")
 	if s := alone(t, "migrate", "sql"); s.status != exitUsage {
 		t.Errorf("%+v", s)
 	}
