@@ -26,9 +26,11 @@ type Option func(*config)
 
 type config struct {
 	metadata map[string]string // with the weight, once prepare has returned
-	owner    dblock.LockOption // nil: each campaign is an owner of its own
+	owner    *owner            // nil: each campaign is an owner of its own
 	weight   int
 }
+
+type owner struct{ host, thread string }
 
 // Metadata sets the data that observers see of a candidate: its address, say. At most 4096 bytes as
 // JSON, with the weight. The key "weight" is reserved. Default: none.
@@ -40,10 +42,11 @@ func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata
 // and a restart does not change them (a pod's stable name, say). Two live candidates with one Owner
 // take the lead from each other. Until the former one is notified, within a fifth of its TTL, both
 // contexts are live. A client campaigns once at a time with one Owner under a name, and does not
-// lock the name with it otherwise: ErrInvalidOption. Both parts: 1 to 255 bytes of UTF-8. Default:
-// an owner of its own for each campaign.
+// lock the name with it otherwise: ErrInvalidOption. Under several names use several Owners, since
+// two candidates that lead under one name each, and wait for the other's, are a deadlock of two
+// owners. Both parts: 1 to 255 bytes of UTF-8. Default: an owner of its own for each campaign.
 func Owner(host, thread string) Option {
-	return func(c *config) { c.owner = dblock.Owner(host, thread) }
+	return func(c *config) { c.owner = &owner{host, thread} }
 }
 
 // Campaign stands for election until ctx ends. It waits for its turn, runs fn as the leader, waits
@@ -98,7 +101,7 @@ func (e *Elections) Campaign(
 func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.Lock, error) {
 	options := []dblock.LockOption{dblock.Metadata(c.metadata)}
 	if c.owner != nil {
-		options = append(options, c.owner)
+		options = append(options, dblock.Owner(c.owner.host, c.owner.thread))
 	}
 	lock, err := e.lock(ownerless{ctx}, name, options...)
 	if err != nil || !(*client.Lock)(lock).Entered() {

@@ -92,6 +92,34 @@ func ExampleWeight() {
 	// near leads
 }
 
+// A process consumes the partitions that it has. Other processes that call Shares have the others.
+func ExampleElections_Shares() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client, done := openClient()
+	defer done()
+	var begun sync.WaitGroup
+	begun.Add(4)
+	go func() {
+		begun.Wait()
+		cancel() // enough for an example
+	}()
+	err := election.New(client).Shares(ctx, "queue", 4, func(ctx context.Context, shard int, t *election.Term) error {
+		fmt.Println("partition", shard, "with a token:", t.Token() > 0)
+		begun.Done()
+		<-ctx.Done() // consumes until the partition moves, or the program ends
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Unordered output:
+	// partition 0 with a token: true
+	// partition 1 with a token: true
+	// partition 2 with a token: true
+	// partition 3 with a token: true
+}
+
 // A process that has crashed and was started again leads at once, without waiting for its TTL.
 func ExampleOwner() {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -148,6 +148,8 @@ func (a *actor) obey(c command) {
 		a.report(event{What: evDone, Op: c.Op}.with(err))
 	case "campaign":
 		a.campaign(c)
+	case "share":
+		a.share(c)
 	case "resign":
 		a.resign(c)
 	case "observe":

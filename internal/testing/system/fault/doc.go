@@ -34,6 +34,12 @@
 //
 //	DBLOCK_TEST_ELECTION=50 go test -v -run TestElections ./internal/testing/system/fault
 //
+// # Shares
+//
+// Eight processes share 100 shards, each an election. One at a time is killed, stopped or ended.
+// The beliefs of the members must not overlap, each shard must be with a member again, and only
+// shards of the member that went may move.
+//
 // # Money
 //
 // Processes move money between accounts, each transfer under locks and with both balances written

@@ -68,7 +68,7 @@ func (a *actor) resign(c command) {
 func (a *actor) campaign(c command) {
 	a.take(func(ctx context.Context, s *stand) error {
 		err := s.elections.Campaign(ctx, c.Name, func(ctx context.Context, t *election.Term) error {
-			a.rule(ctx, int(s.ops.Add(1)), t)
+			a.rule(ctx, int(s.ops.Add(1)), t, assurance)
 			return nil
 		}, election.Metadata(map[string]string{labelKey: c.Names[0]}), election.Weight(1+os.Getpid()%2))
 		if ctx.Err() == nil {
@@ -78,8 +78,8 @@ func (a *actor) campaign(c command) {
 	})
 }
 
-// rule leads, and does nothing but to say so.
-func (a *actor) rule(ctx context.Context, op int, t *election.Term) {
+// rule leads, and does nothing but to say so, again and again.
+func (a *actor) rule(ctx context.Context, op int, t *election.Term, assurance time.Duration) {
 	began := session.Boottime()
 	a.witness.add(op, ctx, began)
 	defer a.witness.remove(op)

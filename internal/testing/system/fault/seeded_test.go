@@ -46,6 +46,8 @@ var seededBugs = []seeded{
 	{bug: bugSharesFate, kind: "application", finds: "^" + sharedFate},
 	{bug: bugForgetsRows, kind: "application", finds: "^" + miscounts},
 	{bug: bugTwoLeaders, kind: "election", finds: "^" + exclusion, run: twoLeaders},
+	{bug: bugTwoLeaders, kind: "shares", finds: "^" + exclusion, run: twoMembers},
+	{bug: bugStrays, kind: "shares", finds: "^" + strays},
 	{bug: bugRunsTwice, kind: "once", finds: "in no slot|times under one lock"},
 	{bug: bugOldest, kind: "ring", finds: "the youngest"},
 	{bug: bugNoOrder, kind: "ordered", finds: "deadlock"},

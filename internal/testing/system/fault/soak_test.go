@@ -45,6 +45,7 @@ var kinds = []kind{
 	{name: "history", share: 3, run: historyRound},
 	{name: "money", share: 3, run: moneyRound},
 	{name: "election", share: 2, run: electionRound},
+	{name: "shares", share: 2, run: sharesRound},
 	{name: "scenarios", share: 5, run: scenariosRound},
 	{name: "application", share: 2, run: applicationRound},
 	{name: "ring", share: 1, run: ringRound},

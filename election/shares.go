@@ -1,0 +1,303 @@
+package election
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+const (
+	// members, below the name of the shares, is the name that all members hold shared.
+	members = "/members"
+	// memberKey and shardsKey are the keys of a member's identity and of its number of shards in
+	// the metadata of its lock.
+	memberKey, shardsKey = "member", "shards"
+	// joined is the kind of the event that a new member records, so that the others look at once.
+	joined = "joined"
+	// standby is the rank of the member that waits in the queue of a shard behind its owner.
+	standby = 1
+)
+
+// ShardName returns the name of a shard of Shares: the name of its lock, and of its election.
+func ShardName(name string, shard int) string { return name + "/" + strconv.Itoa(shard) }
+
+// Shares divides work into n shards, 0 to n-1, among the processes that call Shares with the name,
+// its members. It runs fn for each shard that this process has, in goroutines of their own, until
+// ctx ends. Each shard is an election under ShardName, so that at most one process has it at a
+// time, and each term has a token. See Campaign for the context of fn, and for results and errors.
+// An error of fn for one shard ends Shares. A panic of fn ends the program.
+//
+// Rendezvous hashing gives each shard to one of the living members, its owner. A member that comes
+// gets the shards that it owns, and no others move: the contexts of their functions end with
+// ErrResigned, the functions return when it suits, and the shards are handed to it. The shards of a
+// member that ends or dies go to the next owners, which wait in the queues: with the release, or
+// within TTL + 1 s. Until the owner of a shard waits for it, another member may have it.
+//
+// The options are those of Campaign, except Weight. With Owner, a restarted process owns the shards
+// of its predecessor. Without, it is a new member. The keys "member" and "shards" of Metadata are
+// reserved. While members with another n live, a shard is divided among those that have it.
+func (e *Elections) Shares(
+	ctx context.Context, name string, n int, fn func(ctx context.Context, shard int, t *Term) error, options ...Option,
+) error {
+	c, err := e.prepare(ctx, name+members, fn == nil, options)
+	if err != nil {
+		return fail("shares", name+members, err)
+	}
+	metadata := maps.Clone(c.metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	if n < 1 || c.weight != defaultWeight || metadata[memberKey]+metadata[shardsKey] != "" {
+		err := fmt.Errorf("%w: Shares of %d: want 1 or more, no Weight, and no key %q or %q in Metadata",
+			dblock.ErrInvalidOption, n, memberKey, shardsKey)
+		return fail("shares", name+members, err)
+	}
+	s := &shares{
+		Elections: e, name: name, me: rand.Text(), owner: c.owner, fn: fn, options: options,
+		ranks: make([]int, n), stands: make([]*stand, n), ended: make(chan result), moved: make(chan struct{}, 1),
+	}
+	if c.owner != nil {
+		s.me = c.owner.host + "/" + c.owner.thread
+	}
+	metadata[memberKey], metadata[shardsKey] = s.me, strconv.Itoa(n)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for err == nil && ctx.Err() == nil {
+		err = s.join(ctx, dblock.Metadata(metadata))
+	}
+	cancel()
+	go func() { s.campaigns.Wait(); close(s.ended) }()
+	for r := range s.ended {
+		err = driver.Join(err, s.end(r))
+	}
+	return err
+}
+
+// shares is one call of Shares. Its goroutine alone uses it, except where noted.
+type shares struct {
+	*Elections
+	name    string
+	me      string // the identity of this member
+	owner   *owner
+	fn      func(ctx context.Context, shard int, t *Term) error
+	options []Option
+
+	members   map[string]int // the living members, and the number of shards of each
+	ranks     []int          // of this member among the living ones, for each shard; 0: it is the owner
+	stands    []*stand       // for each shard; nil: there is no campaign
+	campaigns sync.WaitGroup
+	ended     chan result   // of campaigns
+	moved     chan struct{} // a function has begun or returned; other goroutines send
+}
+
+// stand is the campaign for a shard.
+type stand struct {
+	stop    context.CancelFunc
+	stopped bool
+	term    atomic.Pointer[Term] // while the function runs; its goroutine writes
+	asked   *Term                // the latest term that was asked to end
+	failure error                // of the function, before its context ended; to be read after the campaign
+}
+
+// runs returns the term of a function that runs and was not asked to return, or nil.
+func (s *stand) runs() *Term {
+	if t := s.term.Load(); t != s.asked {
+		return t
+	}
+	return nil
+}
+
+// result is the end of a campaign.
+type result struct {
+	shard int
+	err   error
+}
+
+// heft is the weight of a member for a shard. The owner is the heaviest living member. Other
+// members neither gain nor lose a shard when a member comes or goes, because heft does not depend
+// on them.
+func heft(member string, shard int) int {
+	sum := sha256.Sum256([]byte(ShardName(member, shard)))
+	return defaultWeight + 1 + int(binary.BigEndian.Uint32(sum[:])>>2)
+}
+
+// rank returns how many of the members come before one of them as the owner of a shard.
+func rank(members map[string]int, me string, shard int) (before int) {
+	if _, alive := members[me]; !alive {
+		return standby + 1
+	}
+	mine := heft(me, shard)
+	for id, shards := range members {
+		of := heft(id, shard)
+		if shards > shard && (of > mine || of == mine && id < me) {
+			before++
+		}
+	}
+	return before
+}
+
+// join is a member until its lock is lost, ctx ends, or a campaign fails.
+func (s *shares) join(ctx context.Context, metadata dblock.LockOption) error {
+	lock, err := s.lock(ownerless{ctx}, s.name+members, dblock.Shared(), metadata)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil
+	case transient(err) && s.members != nil:
+		pause(ctx, retryPause)
+		return nil
+	default:
+		return fail("shares", s.name+members, err)
+	}
+	defer lock.Unlock(ctx) // before the functions have returned, so that the next owners queue; retried by the client
+	inner, cancel := context.WithCancel(lock.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	infos := make(chan inspect.Info)
+	watching.Go(func() {
+		for inner.Err() == nil {
+			for info, err := range s.inspector.Watch(inner, lock.Name()) {
+				if err != nil {
+					break
+				}
+				select {
+				case infos <- info:
+				case <-inner.Done():
+				}
+			}
+			pause(inner, retryPause)
+		}
+	})
+	_ = lock.Record(inner, joined, "") // on failure the others notice the member later
+	return s.divide(ctx, inner, infos)
+}
+
+// divide begins and ends campaigns as members come and go, until inner ends or a campaign fails.
+func (s *shares) divide(ctx, inner context.Context, infos <-chan inspect.Info) error {
+	var look <-chan time.Time // not nil: a function runs here for the shard of another owner
+	for wait := minReread; ; {
+		if s.settle(ctx) && look == nil {
+			look = time.After(wait)
+		}
+		select {
+		case info := <-infos:
+			s.count(info)
+			wait = minReread
+		case r := <-s.ended:
+			if err := s.end(r); err != nil {
+				return err
+			}
+		case <-s.moved:
+			wait = minReread
+		case <-look:
+			s.giveWay(inner)
+			look, wait = nil, min(2*wait, maxReread)
+		case <-inner.Done():
+			return nil
+		}
+	}
+}
+
+// count ranks this member among the living ones.
+func (s *shares) count(i inspect.Info) {
+	alive := map[string]int{}
+	for _, p := range i.Holders {
+		if n, err := strconv.Atoi(p.Metadata[shardsKey]); err == nil && p.Alive {
+			alive[p.Metadata[memberKey]] = n
+		}
+	}
+	if maps.Equal(alive, s.members) {
+		return
+	}
+	s.members = alive
+	for shard := range s.ranks {
+		s.ranks[shard] = rank(alive, s.me, shard)
+	}
+}
+
+// settle begins the campaigns of the owner and of the standby, and ends those of others that wait.
+// It returns true if a function that was not asked to return runs here for another owner's shard.
+func (s *shares) settle(ctx context.Context) (foreign bool) {
+	for shard, rank := range s.ranks {
+		stand := s.stands[shard]
+		switch {
+		case s.members == nil || stand == nil && rank > standby:
+		case stand == nil:
+			s.campaign(ctx, shard)
+		case stand.runs() != nil:
+			foreign = foreign || rank > 0
+		case rank > standby && stand.term.Load() == nil:
+			stand.stopped = true
+			stand.stop()
+		}
+	}
+	return foreign
+}
+
+// campaign stands for a shard.
+func (s *shares) campaign(ctx context.Context, shard int) {
+	ctx, cancel := context.WithCancel(ctx)
+	stand := &stand{stop: cancel}
+	s.stands[shard] = stand
+	options := append(s.options[:len(s.options):len(s.options)], Weight(heft(s.me, shard)))
+	if s.owner != nil { // one owner of several shards would wait for its rival, and its rival for it: a deadlock
+		options = append(options, Owner(s.owner.host, ShardName(s.owner.thread, shard)))
+	}
+	set := func(t *Term) {
+		stand.term.Store(t)
+		select {
+		case s.moved <- struct{}{}:
+		default:
+		}
+	}
+	s.campaigns.Go(func() {
+		s.ended <- result{shard, s.Campaign(ctx, ShardName(s.name, shard), func(ctx context.Context, t *Term) error {
+			set(t)
+			defer set(nil)
+			err := s.fn(ctx, shard, t)
+			if ctx.Err() == nil {
+				stand.failure = err
+			}
+			return err
+		}, options...)}
+	})
+}
+
+// end forgets a campaign. It returns the error that ends Shares.
+func (s *shares) end(r result) error {
+	stand := s.stands[r.shard]
+	s.stands[r.shard] = nil
+	stand.stop()
+	if stand.stopped { // the function may have returned another error because its context has ended
+		return stand.failure
+	}
+	return r.err
+}
+
+// giveWay asks functions to return for whose shards a heavier member waits.
+func (s *shares) giveWay(ctx context.Context) {
+	for info := range s.inspector.List(ctx, inspect.Filter{Prefix: s.name + "/", Contended: true}) {
+		shard, _ := strconv.Atoi(strings.TrimPrefix(info.Name, s.name+"/"))
+		if shard < 0 || shard >= len(s.stands) || s.stands[shard] == nil || ShardName(s.name, shard) != info.Name {
+			continue
+		}
+		if t := s.stands[shard].runs(); t != nil && outweighed(info, heft(s.me, shard)) {
+			s.stands[shard].asked = t
+			t.Resign()
+		}
+	}
+}

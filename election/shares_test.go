@@ -1,0 +1,168 @@
+package election
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+)
+
+// commune has members that share 100 shards, each in a process of its own, in a bubble.
+type commune struct {
+	*testing.T
+	*dblocktest.Fake[*sql.Tx]
+
+	mu     sync.Mutex
+	holder [100]string
+	token  [100]int64
+	moves  int // terms that have begun
+}
+
+func inCommune(t *testing.T, f func(c *commune)) {
+	synctest.Test(t, func(t *testing.T) {
+		f(&commune{T: t, Fake: dblocktest.New[*sql.Tx](t)})
+	})
+}
+
+// share begins a member, and returns when all is quiet again.
+func (c *commune) share(name string, options ...Option) (process *dblocktest.Fake[*sql.Tx], stop func()) {
+	process = c.Another(c)
+	ctx, cancel := context.WithCancel(c.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		assert.NoError(c, New(process.Client).Shares(ctx, "n", len(c.holder), func(ctx context.Context, shard int,
+			t *Term) error {
+			c.begin(name, shard, t)
+			<-ctx.Done()
+			if errors.Is(context.Cause(ctx), ErrResigned) {
+				time.Sleep(time.Second) // what it is at
+			}
+			c.end(name, shard)
+			return fmt.Errorf("the context has ended: %w", context.Cause(ctx))
+		}, options...), name)
+	}()
+	stop = func() { cancel(); <-ended }
+	c.Cleanup(stop)
+	c.rest()
+	return process, stop
+}
+
+// rest waits for what members do without another change.
+func (c *commune) rest() {
+	time.Sleep(4 * time.Second)
+	synctest.Wait()
+}
+
+func (c *commune) begin(name string, shard int, t *Term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holder[shard] != "" || t.Token() <= c.token[shard] {
+		c.Errorf("shard %d: %s begins with token %d, beside %q, after token %d", shard, name, t.Token(),
+			c.holder[shard], c.token[shard])
+	}
+	c.holder[shard], c.token[shard] = name, t.Token()
+	c.moves++
+}
+
+func (c *commune) end(name string, shard int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holder[shard] = ""
+}
+
+// divided returns who has the shards, after members have changed. Only shards from or to a member
+// that has changed may have moved.
+func (c *commune) divided(before [100]string, changed string) (now [100]string) {
+	c.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	moved, has := 0, 0
+	for shard, holder := range c.holder {
+		if holder != before[shard] {
+			moved++
+			if before[0] != "" && holder != changed && before[shard] != changed {
+				c.Errorf("shard %d went from %q to %q although %s came or went", shard, before[shard], holder, changed)
+			}
+		}
+		if holder == "" {
+			c.Errorf("shard %d is with nobody", shard)
+		}
+		if holder == changed || before[shard] == changed {
+			has++
+		}
+	}
+	if c.moves != moved || has == 0 {
+		c.Errorf("%d terms have begun for %d shards that moved, and %s had or has %d", c.moves, moved, changed, has)
+	}
+	c.moves = 0
+	return c.holder
+}
+
+// Broken by a function that starts before the former one has returned, by members that have other
+// ranks than each other, and by a holder that does not make way.
+func TestSharesMoveToAndFromMembersThatComeAndGoOnly(t *testing.T) {
+	inCommune(t, func(c *commune) {
+		var now [100]string
+		var last *dblocktest.Fake[*sql.Tx]
+		var stop func()
+		for i := range 5 {
+			name := fmt.Sprint("member ", i)
+			last, stop = c.share(name)
+			now = c.divided(now, name)
+		}
+		// ends in good order: the standby has each shard at once
+		stop()
+		synctest.Wait()
+		now = c.divided(now, "member 4")
+		last, _ = c.share("member 5")
+		now = c.divided(now, "member 5")
+		// dies: the others have its shards within TTL + 1 s
+		last.Down()
+		time.Sleep(c.Client.TTL() + time.Second)
+		synctest.Wait()
+		now = c.divided(now, "member 5")
+		last.Up()
+		c.rest()
+		c.divided(now, "member 5")
+	})
+}
+
+// Broken by members that are one owner of all their shards: each has what the other waits for.
+func TestAMemberThatWasRestartedWithItsOwnerHasItsSharesAgain(t *testing.T) {
+	inCommune(t, func(c *commune) {
+		c.share("a", Owner("pod-0", "x"))
+		_, stop := c.share("b", Owner("pod-1", "x"))
+		was := c.holder
+		stop()
+		c.rest()
+		c.share("b", Owner("pod-1", "x"))
+		assert.Equal(c, c.holder, was, "the shards of the restarted one")
+	})
+}
+
+func TestAnErrorOfOneShardEndsShares(t *testing.T) {
+	e := New(dblocktest.New[*sql.Tx](t).Client)
+	broken := errors.New("broken")
+	assert.ErrorIs(t, e.Shares(t.Context(), "n", 3, func(ctx context.Context, shard int, _ *Term) error {
+		if shard == 1 {
+			return broken
+		}
+		<-ctx.Done()
+		return nil
+	}), broken)
+	never := func(context.Context, int, *Term) error { return broken }
+	for n, o := range [][]Option{{}, {Weight(2)}, {Metadata(map[string]string{"member": "me"})}} {
+		assert.ErrorIs(t, e.Shares(t.Context(), "n", n, never, o...), dblock.ErrInvalidOption)
+	}
+	assert.ErrorIs(t, e.Shares(t.Context(), "n", 1, nil), dblock.ErrInvalidOption)
+	assert.ErrorIs(t, e.Shares(t.Context(), "", 0, never), dblock.ErrInvalidOption)
+}

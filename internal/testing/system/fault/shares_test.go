@@ -1,0 +1,139 @@
+//go:build unix
+
+package fault
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+const (
+	members = 8
+	shards  = 100
+	// strays begins the violations of shards that left a member without need.
+	strays = "strays"
+)
+
+// bugStrays is of members that give their shards up from time to time.
+const bugStrays = "gives shards up that are its own"
+
+// share makes the actor a member, which says what it has.
+func (a *actor) share(c command) {
+	a.take(func(ctx context.Context, s *stand) error {
+		err := s.elections.Shares(ctx, c.Name, shards, func(ctx context.Context, _ int, t *election.Term) error {
+			if a.config.Bug == bugStrays {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 4*ttl)
+				defer cancel()
+			}
+			a.rule(ctx, int(s.ops.Add(1)), t, 50*assurance)
+			return nil
+		})
+		if ctx.Err() == nil {
+			a.report(event{What: evRefused, Op: c.Op}.with(err))
+		}
+		return err
+	})
+}
+
+// sharesRound kills and stops members, and ends them in good order. All shards are with members
+// again, those of the others have not moved, and no two members had a shard at once.
+func sharesRound(w *world) {
+	b := &ballot{world: w, running: make([]*process, members)}
+	enter := func(i int) {
+		b.running[i] = b.launch(fmt.Sprintf("member %d", len(b.all)), "share")
+		b.all = append(b.all, b.running[i])
+	}
+	for i := range members {
+		enter(i)
+	}
+	before := b.divided(nil)
+	for n, end := 0, session.Boottime()+w.length; n == 0 || session.Boottime() < end; n++ {
+		i := w.random.IntN(members)
+		p := b.running[i]
+		switch w.random.IntN(3) {
+		case 0:
+			p.kill()
+			b.remain(before, b.divided(p), p)
+			enter(i)
+		case 1:
+			b.gone(p, p.send(command{Verb: "exit"}))
+			b.remain(before, b.divided(p), p)
+			enter(i)
+		case 2:
+			b.halt(p)
+			b.remain(before, b.divided(p), p)
+			p.resume()
+		}
+		w.tried("members that went", 1)
+		before = b.divided(nil)
+	}
+	b.exclusive(b.all...)
+	for _, p := range b.running {
+		b.gone(p, p.send(command{Verb: "exit"}))
+	}
+}
+
+// divided waits until each shard has been with the same member for a TTL, and no shard with p. It
+// returns their terms, by name.
+func (b *ballot) divided(without *process) map[string]event {
+	b.Helper()
+	var last map[string]event
+	since := session.Boottime()
+	eventually(b, "all shards are with members", func() bool {
+		now := map[string]event{}
+		for _, p := range b.running {
+			if p == without {
+				continue
+			}
+			for _, e := range p.all() {
+				switch {
+				case e.What == evHeld && e.Token > now[e.Name].Token:
+					now[e.Name] = e
+				case e.What == evLost && now[e.Name].Token == e.Token:
+					delete(now, e.Name)
+				}
+			}
+		}
+		if len(now) < shards || !maps.EqualFunc(now, last, sameTerm) {
+			last, since = now, session.Boottime()
+			return false
+		}
+		return session.Boottime()-since > ttl
+	})
+	return last
+}
+
+func sameTerm(a, b event) bool { return a.Token == b.Token }
+
+// remain checks that only the shards of one member have moved. A member that lost its locks for
+// want of heartbeats is one, too.
+func (b *ballot) remain(before, now map[string]event, gone *process) {
+	b.Helper()
+	left := map[int64]bool{}
+	for _, p := range b.running {
+		for _, e := range p.all() {
+			left[e.Token] = left[e.Token] || p == gone || e.is(kindLost)
+		}
+	}
+	for name, e := range before {
+		if now[name].Token != e.Token && !left[e.Token] {
+			b.Errorf("%s: %s has moved with token %d, from a member that lives", strays, name, now[name].Token)
+		}
+	}
+}
+
+// twoMembers have the same shards.
+func twoMembers(w *world) {
+	b := &ballot{world: w}
+	both := []*process{b.launch("one", "share"), b.launch("two", "share")}
+	for _, p := range both {
+		eventually(w, p.label+" has a shard", func() bool { return p.count(evHeld) > 0 })
+	}
+	pass(ttl)
+	w.exclusive(both...)
+}
