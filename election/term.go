@@ -54,7 +54,11 @@ func (t *Term) Resign() { t.end(ErrResigned) }
 // handOff releases the lock, after the leader's function has returned.
 func (t *Term) handOff(ctx context.Context, i *inspect.Inspector) error {
 	t.announceEnd(ctx, i)
+	live := ctx.Err() == nil
 	err := t.lock.Unlock(ctx)
+	if err != nil && live && ctx.Err() != nil { // the campaign ended during the call: the next one has a few seconds
+		err = t.lock.Unlock(ctx)
+	}
 	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // the lock was released otherwise
 		return nil
 	}

@@ -232,6 +232,20 @@ func TestTwoCampaignsUnderOneLockAreTwoCandidates(t *testing.T) {
 	})
 }
 
+// Broken by a release that is given up when the campaign ends while it is in flight.
+func TestACampaignThatEndsDuringAResignationReleasesItsLock(t *testing.T) {
+	one(t, func(w world) {
+		p := w.party()
+		c := p.run(w, false)
+		e := c.leads()
+		p.goAway(errHeldUp)
+		e.Resign()
+		receive(w, p.heldUp)
+		c.stop()
+		assert.NoError(w, c.ended())
+	})
+}
+
 func TestACampaignSurvivesADatabaseThatIsAway(t *testing.T) {
 	one(t, func(w world) {
 		p := w.party(dblock.WithTTL(time.Second))

@@ -18,11 +18,20 @@ func (p party) goAway(kind error) {
 
 func (p party) comeBack() { p.away.Store(nil) }
 
+// errHeldUp is an error of goAway: the next release does not answer before its context ends.
+var errHeldUp = errors.New("held up")
+
 // hook is that of an engine that can be away. One that is read-only can be read.
 func (p party) hook(ctx context.Context, c *fakedb.Call) error {
 	err := p.away.Load()
 	if err == nil {
 		return c.Do(ctx)
+	}
+	if _, removes := c.Op().(protocol.Removal); removes && errors.Is(*err, errHeldUp) {
+		p.heldUp <- struct{}{}
+		p.comeBack()
+		<-ctx.Done()
+		return driver.Fail(driver.ErrUnavailable, ctx.Err())
 	}
 	_, takes := c.Op().(protocol.Take)
 	switch {

@@ -59,11 +59,12 @@ type party struct {
 	client *dblock.Client[*sql.Tx]
 	pool   *sql.DB
 	away   *atomic.Pointer[error] // the error of everything that its database is asked; nil: none; SQLite only
+	heldUp chan struct{}          // receives when a release is held up
 }
 
 func (w world) party(options ...dblock.Option) party {
 	w.Helper()
-	p := party{pool: w.db.SQL(w), away: new(atomic.Pointer[error])}
+	p := party{pool: w.db.SQL(w), away: new(atomic.Pointer[error]), heldUp: make(chan struct{}, 1)}
 	var engine driver.Engine[*sql.Tx]
 	switch w.db.Kind {
 	case dbtest.KindSQLite:
