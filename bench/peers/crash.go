@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/session"
@@ -24,7 +25,8 @@ func crash(ctx context.Context, s subject, ttl time.Duration) ([]time.Duration, 
 	defer l.close()
 	killed, granted := make([]time.Duration, holders), make([]time.Duration, holders)
 	children := make([]*child, holders)
-	name := func(i int) string { return "crash/" + ttl.String() + "/" + string(rune('a'+i)) }
+	// The names differ from those of other peers on the server, which crash at the same time.
+	name := func(i int) string { return fmt.Sprintf("crash/%s/%v/%d", s.name, ttl, i) }
 	for i := range children {
 		if children[i], err = s.child(ctx, "hold", name(i), ttl); err != nil {
 			return nil, err

@@ -142,7 +142,11 @@ func spread(times []time.Duration) string {
 	}
 	var parts []string
 	for _, q := range []float64{0, 0.5, 1} {
-		parts = append(parts, fmt.Sprintf("%.3g", quantile(times, q).Seconds()))
+		seconds, digits := quantile(times, q).Seconds(), 1
+		if seconds < 1 {
+			digits = 3
+		}
+		parts = append(parts, fmt.Sprintf("%.*f", digits, seconds))
 	}
 	return strings.Join(parts, " / ")
 }
