@@ -128,8 +128,10 @@ func number(v float64) string {
 	switch {
 	case v == 0:
 		return ""
-	case v < 1:
+	case v < 0.1:
 		return fmt.Sprintf("%.2g", v)
+	case v < 1:
+		return fmt.Sprintf("%.2f", v)
 	case v < 100:
 		return fmt.Sprintf("%.1f", v)
 	}

@@ -79,7 +79,7 @@ func TestTablesHaveARatioToDblockOnPostgreSQL(t *testing.T) {
 		figures: of(200)}}}
 	var b strings.Builder
 	require.NoError(t, f.print(&b))
-	want := "| other | quick | 0.5 | 2.0 | 2.0 | 2.0 | 2.0 |\n"
+	want := "| other | quick | 0.50 | 2.0 | 2.0 | 2.0 | 2.0 |\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())
 	}
