@@ -1,6 +1,7 @@
 package runtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,8 @@ func (j *journal) granted(row protocol.Row, token int64) {
 	j.grants[key(row.Name, token)] = &grant{name: row.Name, session: row.Session, attempt: row.Attempt, token: token}
 }
 
-// removed looks at what leaves a name, whose attempt was the row's. The tables call it.
+// removed looks at what leaves a name, whose row had the attempt; "": shares had it. The tables call
+// it.
 func (j *journal) removed(n *protocol.Name, r protocol.Removal, attempt string) {
 	switch r.Cause {
 	case protocol.ByForce:
@@ -126,7 +128,8 @@ func (j *journal) removed(n *protocol.Name, r protocol.Removal, attempt string) 
 // broken notes what a Break takes, and looks whether that has one of its tokens, or is left of a
 // cohort that had.
 func (j *journal) broken(row protocol.Row, r protocol.Removal, attempt string) {
-	b := &breach{name: r.Name, attempt: attempt, Grant: protocol.Grant{First: r.Token, Token: r.Token}}
+	b := &breach{name: r.Name, attempt: cmp.Or(r.Attempt, attempt)}
+	b.Grant = protocol.Grant{First: r.Token, Token: r.Token}
 	if row.Last == r.Token {
 		b.First = row.First
 	}
