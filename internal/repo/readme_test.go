@@ -20,6 +20,7 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 		blocks int
 	}{
 		"README.md":       {"examples/quickstart/*/main.go", 3},
+		"AGENTS.md":       {"example_test.go", 1},
 		"docs/orm.md":     {"examples/orm/*.go", 15},
 		"docs/recipes.md": {"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3},
 		"docs/scheduling.md": {
@@ -106,7 +107,7 @@ func TestPagesForNewcomersAreShortAndListed(t *testing.T) {
 func TestPagesLinkToWhatIsThere(t *testing.T) {
 	links := regexp.MustCompile(`\]\(([^)#: ]*[./A-Z][^)#: ]*)[)#]`)
 	err := filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(page) != ".md" {
+		if err != nil || filepath.Ext(page) != ".md" && page != "llms.txt" {
 			return err
 		}
 		text, err := os.ReadFile(page)
