@@ -156,7 +156,7 @@ func (e *NotAcquiredError) Error() string {
 	}
 	holder, advice := e.Host, ""
 	if e.Own {
-		holder = strings.TrimSpace("this client " + e.Host)
+		holder = strings.TrimSuffix("this client, "+e.Host, ", ")
 	}
 	if e.Own && e.Cause != nil { // it has waited, and not only tried
 		advice = ": to enter it again, call Lock under its Context"

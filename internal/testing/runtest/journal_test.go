@@ -110,8 +110,8 @@ func (j *journal) granted(row protocol.Row, token int64) {
 	j.grants[key(row.Name, token)] = &grant{name: row.Name, session: row.Session, attempt: row.Attempt, token: token}
 }
 
-// removed looks at what leaves a name, whose row had the attempt; "": shares had it. The tables call
-// it.
+// removed looks at what leaves a name. attempt is the row's; "": shares have the name. The tables
+// call it.
 func (j *journal) removed(n *protocol.Name, r protocol.Removal, attempt string) {
 	switch r.Cause {
 	case protocol.ByForce:
