@@ -112,18 +112,17 @@ func (c *commune) divided(before [100]string, changed string) (now [100]string) 
 func TestSharesMoveToAndFromMembersThatComeAndGoOnly(t *testing.T) {
 	inCommune(t, func(c *commune) {
 		var now [100]string
-		var last *dblocktest.Fake[*sql.Tx]
 		var stop func()
 		for i := range 5 {
 			name := fmt.Sprint("member ", i)
-			last, stop = c.share(name)
+			_, stop = c.share(name)
 			now = c.divided(now, name)
 		}
 		// ends in good order: the standby has each shard at once
 		stop()
 		synctest.Wait()
 		now = c.divided(now, "member 4")
-		last, _ = c.share("member 5")
+		last, _ := c.share("member 5")
 		now = c.divided(now, "member 5")
 		// dies: the others have its shards within TTL + 1 s
 		last.Down()
@@ -165,4 +164,19 @@ func TestAnErrorOfOneShardEndsShares(t *testing.T) {
 	}
 	assert.ErrorIs(t, e.Shares(t.Context(), "n", 1, nil), dblock.ErrInvalidOption)
 	assert.ErrorIs(t, e.Shares(t.Context(), "", 0, never), dblock.ErrInvalidOption)
+}
+
+func TestAShardBelongsToAMemberThatHasIt(t *testing.T) {
+	members := map[string]int{"old": 10, "new": 20, "newer": 20}
+	for shard := range 20 {
+		owners := 0
+		for id, shards := range members {
+			if shards > shard && rank(members, id, shard) == 0 {
+				owners++
+			}
+		}
+		if owners != 1 || rank(members, "gone", shard) == 0 {
+			t.Errorf("shard %d has %d owners", shard, owners)
+		}
+	}
 }
