@@ -62,12 +62,12 @@ var (
 
 	// ErrUnavailable: the database could not be reached or could not serve: connection refused or
 	// broken, shutting down, too many connections, disk full, a statement over the application's
-	// own time limit, a pool without a free connection, an answer that came too late for a short
-	// Lease. Lock, TryLock, Unlock and the calls of package jobs retry for up to one TTL before
-	// they return it, but not after their context has ended: the error then has the context's error
-	// too. Lock and TryLock of a client that has never reached its database return it at once. No
-	// call waits longer than a TTL for an answer, or for a connection of the pool, even if its
-	// context allows that.
+	// own time limit, a pool without a free connection (the error names those that dblock keeps),
+	// an answer that came too late for a short Lease. Lock, TryLock, Unlock and the calls of
+	// package jobs retry for up to one TTL before they return it, but not after their context has
+	// ended: the error then has the context's error too. Lock and TryLock of a client that has
+	// never reached its database return it at once. No call waits longer than a TTL for an answer,
+	// or for a connection of the pool, even if its context allows that.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrUnsupported: the engine, or the lock in its present mode, does not allow the call. The

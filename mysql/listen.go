@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -69,11 +70,11 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
 	}
-	conn, err := e.reserve(ctx, idleTimeout)
+	conn, err := e.reserve(ctx, idleTimeout, connpool.Listening)
 	if err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	defer mysqlserver.Discard(conn)
+	defer e.discard(conn)
 	l := &listener{engine: e, conn: conn, session: session, sleepLock: u.sleepLock, prepared: e.prepared.onConn(conn),
 		nap: e.nap}
 	if err := conn.Raw(func(raw any) error {

@@ -140,9 +140,9 @@ const (
 	dirty
 )
 
-func (e *engine) Connections() (inUse, most int) {
+func (e *engine) Connections() driver.Pool {
 	s := e.db.Stats()
-	return s.InUse, s.MaxOpenConnections
+	return driver.Pool{InUse: s.InUse, Most: s.MaxOpenConnections, Kept: connpool.Kept(e.db)}
 }
 
 func (e *engine) Validate() error {

@@ -25,19 +25,19 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 			return min(max(pool/4, 1), most)
 		},
 		Open: func(ctx context.Context, limit time.Duration) (upkeep, error) {
-			conn, err := e.reserve(ctx, limit)
+			conn, err := e.reserve(ctx, limit, connpool.Beside)
 			if err != nil {
 				return upkeep{}, err
 			}
 			// innodb_lock_wait_timeout counts in seconds, so 1 is the least.
 			if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
-				mysqlserver.Discard(conn)
+				e.discard(conn)
 				return upkeep{}, err
 			}
 			return e.upkeepOn(conn), nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.PingContext(ctx) },
-		Close: func(u upkeep) { mysqlserver.Discard(u.conn) },
+		Close: func(u upkeep) { e.discard(u.conn) },
 	})
 }
 
@@ -52,10 +52,9 @@ func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up
 
 // exhausted explains the error of a pool whose connections are all in use.
 func (e *engine) exhausted(ctx context.Context, err error) error {
-	if s := e.db.Stats(); ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+	if p := e.Connections(); ctx.Err() != nil && !p.Left() {
 		return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see "+
-				"mysql.New): %w", s.MaxOpenConnections, err))
+			"dblock needs a connection of its own, and %s: raise SetMaxOpenConns (see mysql.New): %w", p.Full(), err))
 	}
 	return err
 }

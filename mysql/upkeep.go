@@ -19,8 +19,8 @@ import (
 const idleTimeout = time.Hour
 
 // reserve takes a connection out of the application's pool for good. Its settings are changed, so
-// Discard must end it. The server ends the connection after idle without a statement.
-func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, error) {
+// discard must end it. The server ends the connection after idle without a statement.
+func (e *engine) reserve(ctx context.Context, idle time.Duration, use connpool.Use) (*sql.Conn, error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
 		return nil, e.exhausted(ctx, err)
@@ -33,7 +33,14 @@ func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, er
 		mysqlserver.Discard(conn)
 		return nil, err
 	}
+	connpool.Keep(e.db, conn, use)
 	return conn, nil
+}
+
+// discard ends a reserved connection.
+func (e *engine) discard(conn *sql.Conn) {
+	defer connpool.Leave(e.db, conn)
+	mysqlserver.Discard(conn)
 }
 
 func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
@@ -87,7 +94,7 @@ func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
 }
 
 func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
-	conn, err := e.reserve(ctx, idleTimeout)
+	conn, err := e.reserve(ctx, idleTimeout, connpool.Heartbeats)
 	if err != nil {
 		return nil, mysqlserver.Interpret(err)
 	}
@@ -148,7 +155,7 @@ func (u upkeep) lone(ctx context.Context, work func(q *mysqldb.Queries) error) e
 }
 
 func (u upkeep) Close() error {
-	mysqlserver.Discard(u.conn)
+	u.of.discard(u.conn)
 	return nil
 }
 

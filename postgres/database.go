@@ -17,9 +17,7 @@ import (
 // database runs statements: over a pgx pool, or over database/sql.
 type database interface {
 	validate() error
-	// connections returns the number of connections in use, and the most that the pool allows; 0:
-	// any number.
-	connections() (inUse, most int)
+	connections() driver.Pool
 	// dropReadOnly closes the pool's idle connections to a server that is read-only.
 	dropReadOnly(ctx context.Context)
 	// exec runs statements one by one on any connection, each its own transaction.
@@ -152,7 +150,17 @@ func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	if _, early := e.db.spare(); early {
 		e.side.Warm()
 	}
-	return upkeep{newLine(conn), e}, nil
+	return e.keep(conn, connpool.Heartbeats), nil
 }
 
-func (u upkeep) Close() error { return u.conn.close() }
+// keep records a reserved connection as one of the application's pool, unless it is beside that.
+func (e *engine) keep(conn connection, use connpool.Use) upkeep {
+	u := upkeep{newLine(conn), e}
+	connpool.Keep(e.db.source(), u.conn, use)
+	return u
+}
+
+func (u upkeep) Close() error {
+	defer connpool.Leave(u.of.db.source(), u.conn)
+	return u.conn.close()
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/connpool"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -20,9 +21,9 @@ func (d pgxDB) validate() error {
 	return nil
 }
 
-func (d pgxDB) connections() (inUse, most int) {
+func (d pgxDB) connections() driver.Pool {
 	s := d.pool.Stat()
-	return int(s.AcquiredConns()), int(s.MaxConns())
+	return driver.Pool{InUse: int(s.AcquiredConns()), Most: int(s.MaxConns()), Kept: connpool.Kept(d.pool)}
 }
 
 func (d pgxDB) dropReadOnly(ctx context.Context) {

@@ -49,10 +49,13 @@ func spareOf(most int) int {
 
 func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 	lent, err := d.pool.Acquire(ctx)
+	if p := d.connections(); err != nil && ctx.Err() != nil && !p.Left() {
+		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf(
+			"dblock needs a connection of its own, and %s: raise pool_max_conns (see postgres.WithinPool): %w",
+			p.Full(), err))
+	}
 	if err != nil && ctx.Err() != nil {
-		return nil, driver.Fail(driver.ErrUnavailable,
-			fmt.Errorf("the pool gave no connection, and dblock needs one of its own: see postgres.WithinPool: %w",
-				err))
+		return nil, driver.Fail(driver.ErrUnavailable, err)
 	}
 	if err != nil {
 		return nil, err

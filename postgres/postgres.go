@@ -146,6 +146,6 @@ func (e *engine) Validate() error {
 	return e.direct.validate()
 }
 
-func (e *engine) Connections() (inUse, most int) { return e.db.connections() }
+func (e *engine) Connections() driver.Pool { return e.db.connections() }
 
 func (e *engine) DropReadOnly(ctx context.Context) { e.db.dropReadOnly(ctx) }

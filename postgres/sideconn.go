@@ -18,10 +18,10 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 			if err != nil {
 				return upkeep{}, pgserver.Interpret(err)
 			}
-			return upkeep{newLine(conn), e}, nil
+			return e.keep(conn, connpool.Beside), nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.exec(ctx, statement{sql: "SELECT 1"}) },
-		Close: func(u upkeep) { _ = u.conn.close() },
+		Close: func(u upkeep) { _ = u.Close() },
 		Closed: func() bool {
 			if e.db.orphaned() == nil {
 				return false

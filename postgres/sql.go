@@ -31,9 +31,9 @@ func (d sqlDB) validate() error {
 	return connpool.Enough(d.db.Stats().MaxOpenConnections, "SetMaxOpenConns(3)")
 }
 
-func (d sqlDB) connections() (inUse, most int) {
+func (d sqlDB) connections() driver.Pool {
 	s := d.db.Stats()
-	return s.InUse, s.MaxOpenConnections
+	return driver.Pool{InUse: s.InUse, Most: s.MaxOpenConnections, Kept: connpool.Kept(d.db)}
 }
 
 func (d sqlDB) dropReadOnly(ctx context.Context) {
@@ -172,20 +172,13 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 	return transaction.ErrSwallowed
 }
 
-// full reports whether all connections of the pool are in use, and the most that it allows; 0: any
-// number.
-func (d sqlDB) full() (most int, full bool) {
-	s := d.db.Stats()
-	return s.MaxOpenConnections, s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
-}
-
 // reserve names a connection that never returns to the pool: close ends it.
 func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 	conn, err := d.db.Conn(ctx)
-	if most, full := d.full(); err != nil && ctx.Err() != nil && full {
+	if p := d.connections(); err != nil && ctx.Err() != nil && !p.Left() {
 		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see "+
-				"postgres.NewSQL): %w", most, err))
+			"dblock needs a connection of its own, and %s: raise SetMaxOpenConns (see postgres.NewSQL): %w", p.Full(),
+			err))
 	}
 	if err != nil {
 		return nil, err

@@ -136,9 +136,9 @@ func New(db *sql.DB) driver.Engine[*sql.Tx] {
 // engine runs the SQL of every transition; db carries statements to the file.
 type engine struct{ db database }
 
-func (e *engine) Connections() (inUse, most int) {
+func (e *engine) Connections() driver.Pool {
 	s := e.db.db.Stats()
-	return s.InUse, s.MaxOpenConnections
+	return driver.Pool{InUse: s.InUse, Most: s.MaxOpenConnections}
 }
 
 func (e *engine) Validate() error {

@@ -62,9 +62,9 @@ type Setup interface {
 	// Schema reads which builds can work with the tables.
 	Schema(ctx context.Context) (Schema, error)
 
-	// Connections returns the number of connections of the application's pool that are in use now,
-	// and the number that it allows; 0: any number. It is called only to explain a missing answer.
-	Connections() (inUse, most int)
+	// Connections returns the present use of the application's pool. It is called only to explain a
+	// missing answer.
+	Connections() Pool
 
 	// DropReadOnly closes those idle connections of the application's pool that are to a server
 	// which accepts no writes: a failover has left them there. It is called after ErrReadOnly.

@@ -69,7 +69,7 @@ func (l *Line) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 // Connections returns that any number is allowed.
-func (l *Line) Connections() (inUse, most int) { return 0, 0 }
+func (l *Line) Connections() driver.Pool { return driver.Pool{} }
 
 // DropReadOnly does nothing: no connection is read-only.
 func (l *Line) DropReadOnly(context.Context) {}

@@ -50,7 +50,7 @@ func (s *Store) interpret(ctx, within context.Context, err error) error {
 // pastBroken repeats f while it meets connections that broke before it. After a restart of the
 // server all idle connections of the pool are broken, and each try takes one out of the pool.
 func (s *Store) pastBroken(ctx context.Context, f func() error) error {
-	_, most := s.Engine.Connections()
+	most := s.Engine.Connections().Most
 	for tries := 0; ; tries++ {
 		err := f()
 		if !broken(err) || tries > max(most, 10) || ctx.Err() != nil {
@@ -62,13 +62,13 @@ func (s *Store) pastBroken(ctx context.Context, f func() error) error {
 // usage returns how the pool is used, if that may explain a missing answer: errExhausted if there
 // is no free connection, nil if there are free ones.
 func (s *Store) usage() error {
-	switch inUse, most := s.Engine.Connections(); {
-	case most == 0 && inUse == 0, inUse < most:
+	switch p := s.Engine.Connections(); {
+	case p.Most == 0 && p.InUse == 0, p.InUse < p.Most:
 		return nil
-	case most == 0:
-		return fmt.Errorf("%d connections of the pool are in use", inUse)
+	case p.Most == 0:
+		return errors.New(p.Full())
 	default:
-		return fmt.Errorf("%w, all %d are in use", errExhausted, most)
+		return fmt.Errorf("%w, %s: raise its limit", errExhausted, p.Full())
 	}
 }
 

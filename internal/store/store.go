@@ -161,7 +161,7 @@ const identifyTimeout = time.Second
 // have all of them.
 func (s *Store) Database(ctx context.Context, renew bool) string {
 	if renew || s.database.Load() == nil {
-		if inUse, most := s.Engine.Connections(); most == 0 || inUse < most {
+		if s.Engine.Connections().Left() {
 			ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 			defer cancel()
 			_ = s.CheckSchema(ctx)

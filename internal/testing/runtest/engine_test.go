@@ -90,7 +90,7 @@ type engine struct {
 
 func (e engine) tables() *tables { return e.m.world.tables }
 
-func (engine) Connections() (inUse, most int) { return 0, 0 }
+func (engine) Connections() driver.Pool { return driver.Pool{} }
 
 func (engine) DropReadOnly(context.Context) {}
 
