@@ -82,11 +82,13 @@ func (e *engine) examine(ctx context.Context) error {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := e.examine(ctx); err != nil {
-		return pgserver.Interpret(err)
-	}
-	if err := e.db.room(ctx, e.side); err != nil {
-		return pgserver.Interpret(err)
+	if !s.Detached {
+		if err := e.examine(ctx); err != nil {
+			return pgserver.Interpret(err)
+		}
+		if err := e.db.room(ctx, e.side); err != nil {
+			return pgserver.Interpret(err)
+		}
 	}
 	var opened int64
 	err := e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{

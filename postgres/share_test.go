@@ -44,6 +44,9 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 					t.Fatal("the first client does not keep its connections")
 				}
 			}
+			require.NoError(t, held.Detach(t.Context(), time.Minute), "Detach needs no more connections")
+			held, err = first.Resume(t.Context(), "n", held.Token())
+			require.NoError(t, err)
 			_, err = second.Lock(t.Context(), "m")
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the second client: %v", err)

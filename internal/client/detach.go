@@ -65,7 +65,7 @@ func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration
 	err := c.persist(ctx, func() error {
 		return c.store.Call(ctx, func(ctx context.Context) error {
 			return c.store.Engine.OpenSession(ctx, driver.Session{
-				ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d,
+				ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d, Detached: true,
 			})
 		})
 	})

@@ -9,8 +9,9 @@ import (
 
 // Sessions keeps the sessions of clients, and the engine's connections for them.
 type Sessions interface {
-	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran.
-	// ErrBusy where an application's transaction has locked the database.
+	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran. The
+	// engine first examines the server and the application's pool. A detached session does not need
+	// that. ErrBusy where an application's transaction has locked the database.
 	OpenSession(ctx context.Context, s Session) error
 
 	// EndSession ends a session after its locks were released. After that nothing can be granted to

@@ -13,6 +13,10 @@ type Session struct {
 	PID  int
 	App  string
 	TTL  time.Duration
+
+	// Detached is set for the session of a detached lock: the engine keeps no connections for it,
+	// and has opened another session of the same client before.
+	Detached bool
 }
 
 // State is a name as one session sees it.
