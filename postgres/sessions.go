@@ -53,7 +53,8 @@ func (e *engine) place(ctx context.Context, db executor) (string, error) {
 	case e.in != nil:
 		return fmt.Sprintf("%s, schema %q", place, e.in), nil
 	case row.Schemas == "":
-		return fmt.Sprintf("%s, where role %q may use no schema of its search_path", place, row.Role), nil
+		return fmt.Sprintf("%s, where role %q has no schema of its search_path (%s), or may use none", place, row.Role,
+			row.Path), nil
 	default:
 		return fmt.Sprintf(`%s, schema "%s"`, place, row.Schemas), nil
 	}

@@ -283,13 +283,15 @@ func (q *Queries) Orphans(ctx context.Context, most int32) ([]OrphansRow, error)
 
 const Place = `-- name: Place :one
 SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,
-       current_user::text AS role, coalesce(row_security_active(to_regclass($1::text)::oid), false)::boolean AS hides
+       current_user::text AS role, current_setting('search_path')::text AS path,
+       coalesce(row_security_active(to_regclass($1::text)::oid), false)::boolean AS hides
 `
 
 type PlaceRow struct {
 	Db      string
 	Schemas string
 	Role    string
+	Path    string
 	Hides   bool
 }
 
@@ -301,6 +303,7 @@ func (q *Queries) Place(ctx context.Context, relation string) (PlaceRow, error) 
 		&i.Db,
 		&i.Schemas,
 		&i.Role,
+		&i.Path,
 		&i.Hides,
 	)
 	return i, err

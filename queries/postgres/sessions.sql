@@ -77,4 +77,5 @@ SELECT version, usable_from FROM dblock_schema;
 -- Where this session looks for a table, and whether row level security hides the rows of one from its role.
 -- name: Place :one
 SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,
-       current_user::text AS role, coalesce(row_security_active(to_regclass(@relation::text)::oid), false)::boolean AS hides;
+       current_user::text AS role, current_setting('search_path')::text AS path,
+       coalesce(row_security_active(to_regclass(@relation::text)::oid), false)::boolean AS hides;
