@@ -86,11 +86,16 @@ func notHeld(is inspect.Info, tokens []int64) error {
 	if len(is.Holders) == 0 {
 		return fmt.Errorf("%q is not held: nothing was done", is.Name)
 	}
-	var have []int64
-	for _, p := range is.Holders {
-		have = append(have, p.Token)
+	have := make([]int64, len(is.Holders))
+	for i, p := range is.Holders {
+		have[i] = p.Token
 	}
-	return fmt.Errorf("%q is not held with token %d: its holders have %d; nothing was done", is.Name, tokens, have)
+	return fmt.Errorf("%q is not held with token %s: held with %s; nothing was done", is.Name, list(tokens), list(have))
+}
+
+// list joins tokens by commas.
+func list(tokens []int64) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(tokens), " ", ", "), "[]")
 }
 
 // ask asks a holder to release a lock.

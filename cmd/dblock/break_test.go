@@ -26,7 +26,7 @@ func TestBreakTakesFromTheHolderThatWasSeen(t *testing.T) {
 			}
 		}
 		keeps(w.run("break", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed,
-			"\"n\" is not held with token [1]: its holders have ["+token+"]")
+			"\"n\" is not held with token 1: held with "+token+";")
 		keeps(w.run("break", "n", "--reason", "why not", "--yes"), exitUsage, "no --token")
 		keeps(w.run("break", "n", "--token", token, "--yes"), exitUsage, "no --reason")
 		s := w.answers("no\n", "break", "n", "--token", token, "--reason", "why not")

@@ -20,6 +20,8 @@ one.
 
 No heartbeat renews the lock: when its time has passed, the next client gets it, whatever its holder does then.`
 
+var errLasts = usageError{errors.New("--for TIME: want at least 1s, such as --for 30m")}
+
 // keep is the command hold, which takes a lock that outlives this process.
 func keep(o *options) *cobra.Command {
 	var lasts, wait time.Duration
@@ -35,7 +37,7 @@ func keep(o *options) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case lasts < time.Second:
-				return usageError{errors.New("--for: want at least 1s")}
+				return errLasts
 			case wait < 0:
 				return usageError{errors.New("--wait: want more than 0")}
 			case noWait && wait != 0:
@@ -74,13 +76,13 @@ func renew(o *options) *cobra.Command {
 				return err
 			}
 			if lasts < time.Second {
-				return usageError{errors.New("--for: want at least 1s")}
+				return errLasts
 			}
 			ctx, cancel := o.context(c.Context())
 			defer cancel()
 			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock,
 				error) {
-				return client.Resume(ctx, args[0], token)
+				return resume(ctx, client, "renew", args[0], token)
 			}, func(*dblock.Lock) {})
 		},
 	}
@@ -99,7 +101,7 @@ func release(o *options) *cobra.Command {
 			}
 			return o.with(c, func(ctx context.Context, d database) error {
 				return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
-					l, err := client.Resume(ctx, args[0], token)
+					l, err := resume(ctx, client, "release", args[0], token)
 					if err != nil {
 						return err
 					}
@@ -108,6 +110,17 @@ func release(o *options) *cobra.Command {
 			})
 		},
 	}
+}
+
+// resume takes over a lock of hold. An error names the command.
+func resume(
+	ctx context.Context, client *dblock.Client[*sql.Tx], command, name string, token int64,
+) (*dblock.Lock, error) {
+	l, err := client.Resume(ctx, name, token)
+	if e, ok := errors.AsType[*dblock.LockError](err); ok {
+		return nil, &dblock.LockError{Op: command, Name: name, Err: e.Err}
+	}
+	return l, err
 }
 
 func tokenOf(text string) (int64, error) {

@@ -22,7 +22,7 @@ func TestALockOutlivesHold(t *testing.T) {
 		require.NoError(w, err)
 		for _, wrong := range [][]string{{"release", "deploy", "1"}, {"renew", "deploy", "1", "--for", "1h"}} {
 			s := w.run(wrong...)
-			contains(w, s.err, "held by "+host+" thread ", "with token "+token, " since 20")
+			contains(w, s.err, wrong[0]+" \"deploy\": ", "held by "+host+" thread ", "with token "+token, " since 20")
 			if s.status != exitFailed || strings.Contains(s.err, "session") {
 				w.Errorf("%v: %+v", wrong, s)
 			}

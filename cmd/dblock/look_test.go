@@ -51,7 +51,7 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 			info.Holders[0].Token != held.Token() || info.Queued != 1 {
 			w.Errorf("ls --json: %+v, %v", info, err)
 		}
-		contains(w, w.must("show", "orders/1"), "worker-7", "order=1", "1 wait, in this order", "PLACE")
+		contains(w, w.must("show", "orders/1"), "worker-7", "order=1", "Waiters, in this order: 1", "PLACE")
 		contains(w, w.must("show", "nobody's"), "It is free.")
 		contains(w, w.must("sessions"), "there", "orders", "HOLDS")
 	})

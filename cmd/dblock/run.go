@@ -82,6 +82,12 @@ type holding struct {
 	release func() // from then on no signal ends the context
 }
 
+// localZone and lateness are the defaults of --tz and --late.
+const (
+	localZone = "Local"
+	lateness  = 10 * time.Minute
+)
+
 // execute runs a command under locks.
 func execute(o *options) *cobra.Command {
 	var h holding
@@ -128,9 +134,9 @@ func execute(o *options) *cobra.Command {
 	f.DurationVar(&h.oncePer, "once-per", 0, "run the command once per interval over all hosts")
 	f.StringVar(&h.slotOf, "slot-of", "",
 		"run the command once for the latest time of this cron expression, over all hosts")
-	f.StringVar(&h.zone, "tz", "Local",
+	f.StringVar(&h.zone, "tz", localZone,
 		"time zone of --slot-of, such as Europe/Berlin; Local is this host's, which its crontab has too")
-	f.DurationVar(&h.late, "late", 10*time.Minute,
+	f.DurationVar(&h.late, "late", lateness,
 		"do not run a slot of --slot-of that is older; until then a database that is away is tried again")
 	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again whose run failed, or whose host died")
 	f.DurationVar(&h.backoff, "retry-backoff", 0,
@@ -172,6 +178,8 @@ func (h *holding) check() error {
 		return errors.New("--lease: for one name only")
 	case h.oncePer != 0 && h.slotOf != "":
 		return errors.New("--once-per and --slot-of: give one of them")
+	case h.slotOf == "" && (h.zone != localZone || h.late != lateness):
+		return errors.New("--tz and --late: of --slot-of")
 	case slots && len(h.names) > 1:
 		return errors.New("--once-per and --slot-of: for one name only")
 	case slots && (h.noWait || h.wait != 0 || h.shared || h.permits != "" || h.lease != 0 || h.minHold != 0 ||

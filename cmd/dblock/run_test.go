@@ -53,6 +53,8 @@ func TestRunTellsWhatBecameOfItsCommand(t *testing.T) {
 		{"a schedule of nothing", []string{"run", "--slot-of", "at dawn", "n", "--", "true"}, exitUsage},
 		{"a zone of nowhere", []string{"run", "--slot-of", "* * * * *", "--tz", "Atlantis/Capital", "n", "--", "true"},
 			exitUsage},
+		{"a zone without a schedule", []string{"run", "--tz", "Europe/Berlin", "n", "--", "true"}, exitUsage},
+		{"lateness of an interval", []string{"run", "--once-per", "1h", "--late", "1h", "n", "--", "true"}, exitUsage},
 		{"slots of two kinds", []string{"run", "--slot-of", "* * * * *", "--once-per", "1h", "n", "--", "true"},
 			exitUsage},
 	} {

@@ -15,7 +15,7 @@ var clients = listing[inspect.Session]{
 		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started),
 			ends(inspect.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
 	},
-	none: "No client has taken a lock.",
+	none: "No client has a session.",
 }
 
 // sessions lists clients.

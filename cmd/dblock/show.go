@@ -62,7 +62,7 @@ func describe(w io.Writer, i inspect.Info) error {
 		}
 	}
 	if len(i.Waiters) > 0 {
-		fmt.Fprintf(&b, "\n%d wait, in this order:\n%s\n", i.Queued, waiters(i.Capacity).table(i.Waiters))
+		fmt.Fprintf(&b, "\nWaiters, in this order: %d\n%s\n", i.Queued, waiters(i.Capacity).table(i.Waiters))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

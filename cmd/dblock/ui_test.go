@@ -246,7 +246,7 @@ func TestUIEndsWhileSomebodyLooks(t *testing.T) {
 		t.Errorf("the stream: %v", err)
 	}
 	s := w.run("sessions")
-	if contains(t, s.out+s.err, "No client has taken a lock"); s.status != 0 {
+	if contains(t, s.out+s.err, "No client has a session"); s.status != 0 {
 		t.Errorf("its session was left behind: %+v", s)
 	}
 }
