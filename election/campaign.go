@@ -25,8 +25,8 @@ const (
 type Option func(*config)
 
 type config struct {
-	metadata map[string]string // with the weight, once prepare has returned
-	owner    *owner            // nil: each campaign is an owner of its own
+	metadata map[string]string
+	owner    *owner // nil: each campaign is an owner of its own
 	weight   int
 }
 
@@ -73,11 +73,21 @@ func (e *Elections) Campaign(
 	ctx context.Context, name string, fn func(ctx context.Context, t *Term) error, options ...Option,
 ) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
-	if err == nil && c.weight == 0 {
+	if err != nil {
+		return err
+	}
+	return e.campaign(ctx, name, c, false, fn)
+}
+
+// campaign is Campaign with options that were prepared. stood reports that the database has
+// accepted the candidate before: later failures are transient.
+func (e *Elections) campaign(
+	ctx context.Context, name string, c config, stood bool, fn func(ctx context.Context, t *Term) error,
+) (err error) {
+	if c.weight == 0 {
 		<-ctx.Done()
 		return nil
 	}
-	stood := false // the database has accepted the candidate: later failures are transient
 	for err == nil && ctx.Err() == nil {
 		asked := time.Now()
 		var lock *dblock.Lock
@@ -99,7 +109,7 @@ func (e *Elections) Campaign(
 // stand waits until the candidate holds the lock. It refuses an owner that held the lock before the
 // call: that owner leads by another handle, and would lead twice.
 func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.Lock, error) {
-	options := []dblock.LockOption{dblock.Metadata(c.metadata)}
+	options := []dblock.LockOption{dblock.Metadata(c.place())}
 	if c.owner != nil {
 		options = append(options, dblock.Owner(c.owner.host, c.owner.thread))
 	}
@@ -129,7 +139,7 @@ func (e *Elections) prepare(ctx context.Context, name string, idle bool, options
 		}
 		o(&c)
 	}
-	if c.metadata, err = c.place(); err != nil {
+	if err := c.check(); err != nil {
 		return refuse(err.Error())
 	}
 	if _, err = e.inspector.Lock(ctx, name); ctx.Err() != nil {

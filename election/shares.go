@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ const (
 	joined = "joined"
 	// standby is the rank of the member that waits in the queue of a shard behind its owner.
 	standby = 1
+	// unranked is the rank of a member that does not see itself among the living ones.
+	unranked = standby + 1
 )
 
 // ShardName returns the name of a shard of Shares: the name of its lock, and of its election.
@@ -55,23 +58,20 @@ func (e *Elections) Shares(
 	if err != nil {
 		return fail("shares", name+members, err)
 	}
-	metadata := maps.Clone(c.metadata)
-	if metadata == nil {
-		metadata = map[string]string{}
-	}
-	if n < 1 || c.weight != defaultWeight || metadata[memberKey]+metadata[shardsKey] != "" {
+	if n < 1 || c.weight != defaultWeight || c.metadata[memberKey]+c.metadata[shardsKey] != "" {
 		err := fmt.Errorf("%w: Shares of %d: want 1 or more, no Weight, and no key %q or %q in Metadata",
 			dblock.ErrInvalidOption, n, memberKey, shardsKey)
 		return fail("shares", name+members, err)
 	}
 	s := &shares{
-		Elections: e, name: name, me: rand.Text(), owner: c.owner, fn: fn, options: options,
-		ranks: make([]int, n), stands: make([]*stand, n), ended: make(chan result), moved: make(chan struct{}, 1),
+		Elections: e, name: name, me: rand.Text(), config: c, fn: fn,
+		ranks: slices.Repeat([]int{unranked}, n), stands: make([]*stand, n), ended: make(chan result),
+		moved: make(chan struct{}, 1),
 	}
 	if c.owner != nil {
 		s.me = c.owner.host + "/" + c.owner.thread
 	}
-	metadata[memberKey], metadata[shardsKey] = s.me, strconv.Itoa(n)
+	metadata := with(c.metadata, map[string]string{memberKey: s.me, shardsKey: strconv.Itoa(n)})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for err == nil && ctx.Err() == nil {
@@ -88,13 +88,12 @@ func (e *Elections) Shares(
 // shares is one call of Shares. Its goroutine alone uses it, except where noted.
 type shares struct {
 	*Elections
-	name    string
-	me      string // the identity of this member
-	owner   *owner
-	fn      func(ctx context.Context, shard int, t *Term) error
-	options []Option
+	name   string
+	me     string // the identity of this member
+	config config
+	fn     func(ctx context.Context, shard int, t *Term) error
 
-	members   map[string]int // the living members, and the number of shards of each
+	members   map[string]int // the living members, and the number of shards of each; nil: it has not joined yet
 	ranks     []int          // of this member among the living ones, for each shard; 0: it is the owner
 	stands    []*stand       // for each shard; nil: there is no campaign
 	campaigns sync.WaitGroup
@@ -136,7 +135,7 @@ func heft(member string, shard int) int {
 // rank returns how many of the members come before one of them as the owner of a shard.
 func rank(members map[string]int, me string, shard int) (before int) {
 	if _, alive := members[me]; !alive {
-		return standby + 1
+		return unranked
 	}
 	mine := heft(me, shard)
 	for id, shards := range members {
@@ -152,6 +151,8 @@ func rank(members map[string]int, me string, shard int) (before int) {
 func (s *shares) join(ctx context.Context, metadata dblock.LockOption) error {
 	lock, err := s.lock(ownerless{ctx}, s.name+members, dblock.Shared(), metadata)
 	switch {
+	case err == nil && s.members == nil:
+		s.members = map[string]int{}
 	case err == nil:
 	case ctx.Err() != nil:
 		return nil
@@ -235,9 +236,9 @@ func (s *shares) settle(ctx context.Context) (foreign bool) {
 	for shard, rank := range s.ranks {
 		stand := s.stands[shard]
 		switch {
-		case s.members == nil || stand == nil && rank > standby:
+		case stand == nil && rank > standby:
 		case stand == nil:
-			s.campaign(ctx, shard)
+			s.begin(ctx, shard)
 		case stand.runs() != nil:
 			foreign = foreign || rank > 0
 		case rank > standby && stand.term.Load() == nil:
@@ -248,14 +249,15 @@ func (s *shares) settle(ctx context.Context) (foreign bool) {
 	return foreign
 }
 
-// campaign stands for a shard.
-func (s *shares) campaign(ctx context.Context, shard int) {
+// begin begins the campaign for a shard.
+func (s *shares) begin(ctx context.Context, shard int) {
 	ctx, cancel := context.WithCancel(ctx)
 	stand := &stand{stop: cancel}
 	s.stands[shard] = stand
-	options := append(s.options[:len(s.options):len(s.options)], Weight(heft(s.me, shard)))
-	if s.owner != nil { // one owner of several shards would wait for its rival, and its rival for it: a deadlock
-		options = append(options, Owner(s.owner.host, ShardName(s.owner.thread, shard)))
+	c := s.config
+	c.weight = heft(s.me, shard)
+	if c.owner != nil { // one owner of several shards would wait for its rival, and its rival for it: a deadlock
+		c.owner = &owner{c.owner.host, ShardName(c.owner.thread, shard)}
 	}
 	set := func(t *Term) {
 		stand.term.Store(t)
@@ -265,7 +267,7 @@ func (s *shares) campaign(ctx context.Context, shard int) {
 		}
 	}
 	s.campaigns.Go(func() {
-		s.ended <- result{shard, s.Campaign(ctx, ShardName(s.name, shard), func(ctx context.Context, t *Term) error {
+		err := s.campaign(ctx, ShardName(s.name, shard), c, true, func(ctx context.Context, t *Term) error {
 			set(t)
 			defer set(nil)
 			err := s.fn(ctx, shard, t)
@@ -273,7 +275,8 @@ func (s *shares) campaign(ctx context.Context, shard int) {
 				stand.failure = err
 			}
 			return err
-		}, options...)}
+		})
+		s.ended <- result{shard, err}
 	})
 }
 

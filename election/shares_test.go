@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,53 @@ func TestAnErrorOfOneShardEndsShares(t *testing.T) {
 	}
 	assert.ErrorIs(t, e.Shares(t.Context(), "n", 1, nil), dblock.ErrInvalidOption)
 	assert.ErrorIs(t, e.Shares(t.Context(), "", 0, never), dblock.ErrInvalidOption)
+}
+
+// Broken by a campaign that ends, and all of Shares with it, because it begins while the database
+// is away.
+func TestAMemberThatHasJoinedSurvivesAnOutage(t *testing.T) {
+	for what, at := range map[string]string{"before it has seen itself": "n/members", "at a campaign": "n/"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				process := dblocktest.New[*sql.Tx](t)
+				e := New(process.Client)
+				lock := e.lock
+				var away sync.Once
+				outage := func() {
+					process.Down()
+					time.AfterFunc(2*process.Client.TTL(), process.Up)
+				}
+				e.lock = func(ctx context.Context, name string, options ...dblock.LockOption) (*dblock.Lock, error) {
+					joins := name == "n/members"
+					if !joins && at == "n/" {
+						away.Do(outage)
+					}
+					l, err := lock(ctx, name, options...)
+					if joins && at == name && err == nil {
+						away.Do(outage)
+					}
+					return l, err
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var begun atomic.Int32
+				ended := make(chan error, 1)
+				go func() {
+					ended <- e.Shares(ctx, "n", 100, func(ctx context.Context, _ int, _ *Term) error {
+						begun.Add(1)
+						<-ctx.Done()
+						return nil
+					})
+				}()
+				time.Sleep(4 * process.Client.TTL())
+				synctest.Wait()
+				cancel()
+				assert.NoError(t, <-ended)
+				if begun.Load() != 100 {
+					t.Errorf("%d of 100 shards have begun", begun.Load())
+				}
+			})
+		})
+	}
 }
 
 func TestAShardBelongsToAMemberThatHasIt(t *testing.T) {

@@ -28,23 +28,31 @@ const (
 // the key "weight", unless it is 1. 0 or more. Default: 1.
 func Weight(n int) Option { return func(c *config) { c.weight = n } }
 
-// place returns the metadata of the candidate's place in the queue.
-func (c *config) place() (map[string]string, error) {
+// check returns the reason why the candidate cannot have its weight, or nil.
+func (c *config) check() error {
 	if c.weight < 0 {
-		return nil, fmt.Errorf("Weight(%d): want 0 or more", c.weight)
+		return fmt.Errorf("Weight(%d): want 0 or more", c.weight)
 	}
 	if _, used := c.metadata[weightKey]; used {
-		return nil, fmt.Errorf("the key %q of Metadata is reserved: use Weight", weightKey)
+		return fmt.Errorf("the key %q of Metadata is reserved: use Weight", weightKey)
 	}
+	return nil
+}
+
+// place returns the metadata of the candidate's place in the queue.
+func (c *config) place() map[string]string {
 	if c.weight == defaultWeight {
-		return c.metadata, nil
+		return c.metadata
 	}
-	kv := maps.Clone(c.metadata)
-	if kv == nil {
-		kv = map[string]string{}
-	}
-	kv[weightKey] = strconv.Itoa(c.weight)
-	return kv, nil
+	return with(c.metadata, map[string]string{weightKey: strconv.Itoa(c.weight)})
+}
+
+// with returns a copy of metadata with more in it.
+func with(metadata, more map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, metadata)
+	maps.Copy(all, more)
+	return all
 }
 
 // outweighed reports whether a living waiter of the name is heavier than the weight.
