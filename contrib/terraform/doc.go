@@ -43,8 +43,8 @@
 //	POST or PUT   200; 423 with the LockInfo of another holder; 409: the lock of this ID is gone
 //	DELETE        as POST
 //	UNLOCK        200, also if there is no lock; 423 with the LockInfo of another holder
-//	any           400, 413 (option MaxState), 500, and 503 (the database is away); Terraform retries
-//	              the last two
+//	any           400, 413 (option MaxState), 500, and 503 (the database is away, or another request
+//	              is locking or unlocking the state); Terraform retries the last two
 //
 // UNLOCK without a body releases the lock of any run: Terraform's force-unlock sends none, and
 // compares no ID. OpenTofu's sends the ID.

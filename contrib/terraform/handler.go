@@ -153,15 +153,11 @@ func (h *Handler) lock(ctx context.Context, name string, info map[string]string)
 		return refusal{http.StatusBadRequest, "the LockInfo has no ID"}
 	}
 	l, err := h.take(ctx, name, dblock.Metadata(info))
-	if errors.Is(err, dblock.ErrNotAcquired) {
-		token, err := h.held(ctx, name, info["ID"])
-		switch {
-		case errors.Is(err, errGone):
-			return errBusy // it was released meanwhile, or is waited for
-		case err != nil:
-			return err
-		}
-		return h.states.raise(ctx, name, token) // the same LOCK, sent again
+	if errors.Is(err, dblock.ErrNotAcquired) { // perhaps by the same LOCK, sent again
+		l, err = h.resume(ctx, name, info["ID"])
+	}
+	if errors.Is(err, errGone) {
+		return errBusy // the lock was released meanwhile, or is waited for
 	}
 	if err != nil {
 		return err
@@ -176,21 +172,28 @@ func (h *Handler) lock(ctx context.Context, name string, info map[string]string)
 
 // unlock releases the lock of a run; id "": of any run.
 func (h *Handler) unlock(ctx context.Context, name, id string) error {
-	token, err := h.held(ctx, name, id)
+	l, err := h.resume(ctx, name, id)
 	if errors.Is(err, errGone) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	return l.Unlock(ctx)
+}
+
+// resume takes up the lock of a run, whose token was raised before the lock was detached; id "": of
+// any run. It returns errBusy while another request has the lock: that one may still fail.
+func (h *Handler) resume(ctx context.Context, name, id string) (*dblock.Lock, error) {
+	token, err := h.held(ctx, name, id)
+	if err != nil {
+		return nil, err
+	}
 	l, err := h.client.Resume(ctx, name, token)
 	if errors.Is(err, dblock.ErrNotHeld) {
-		return errBusy
+		return nil, errBusy
 	}
-	if err != nil {
-		return err
-	}
-	return l.Unlock(ctx)
+	return l, err
 }
 
 // write writes the state of a run, or nil. id "": of a run without locking, which takes the lock

@@ -72,6 +72,18 @@ func late(t *testing.T, w world) {
 	assert.Equal(t, a.says(http.StatusOK, "GET", w.path, ""), first)
 }
 
+func unfinished(t *testing.T, w world) {
+	a, b := w.server(), w.server()
+	l, err := a.take(t.Context(), Name(w.path), dblock.Metadata(map[string]string{"ID": "ada"}))
+	require.NoError(t, err)
+	b.says(http.StatusServiceUnavailable, "LOCK", w.path, lockInfo("ada"))
+	b.says(http.StatusServiceUnavailable, "UNLOCK", w.path, lockInfo("ada"))
+	require.NoError(t, l.Detach(t.Context(), time.Hour))
+	b.says(http.StatusOK, "LOCK", w.path, lockInfo("ada"))
+	require.NoError(t, b.client.Close(t.Context()))
+	a.says(http.StatusOK, "POST", w.path+"?ID=ada", first)
+}
+
 func application(t *testing.T, w world) {
 	s := w.server()
 	l, err := s.client.Lock(t.Context(), Name(w.path))
