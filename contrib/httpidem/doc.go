@@ -51,6 +51,7 @@
 // # Costs
 //
 // A request costs a transaction with a row lock, a row of dblock_answers, and a row of dblock_locks
-// for a day. On SQLite handlers run one at a time. Call Sweep now and then. The application needs
-// SELECT, INSERT, UPDATE and DELETE on dblock_answers, which the text of Schema makes.
+// for a day. On SQLite handlers run one at a time, and requests wait for each other (option Wait).
+// Call Sweep now and then. The application needs SELECT, INSERT, UPDATE and DELETE on
+// dblock_answers, which the text of Schema makes.
 package httpidem

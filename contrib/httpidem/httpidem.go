@@ -40,7 +40,7 @@ func New[TX any](client *dblock.Client[TX], db Database[TX], options ...Option) 
 	if _, err := Schema(db.Engine()); err != nil {
 		return nil, err
 	}
-	c, err := configOf(options)
+	c, err := configOf(db.Engine(), options)
 	if err != nil {
 		return nil, err
 	}

@@ -67,19 +67,23 @@ func atOnce(t *testing.T, w world) {
 	first := make(chan *httptest.ResponseRecorder, 1)
 	go func() { first <- post(t, slow, key, "/payments", "10") }()
 	<-began
-	hasty, _ := w.serve(w, receipt, nil)
+	hasty, _ := w.serve(w, receipt, []httpidem.Option{httpidem.Wait(0)})
 	refused := post(t, hasty, key, "/payments", "10")
 	is(t, refused, http.StatusConflict, `{"title":"A request is outstanding`)
 	assert.Equal(t, refused.Header().Get("Retry-After"), "1")
 	patient, _ := w.serve(w, receipt, []httpidem.Option{httpidem.Wait(time.Minute)})
 	second := make(chan *httptest.ResponseRecorder, 1)
 	go func() { second <- post(t, patient, key, "/payments", "10") }()
+	other := make(chan *httptest.ResponseRecorder, 1)
+	ready, _ := w.serve(w, receipt, nil)
+	go func() { other <- post(t, ready, `"another"`, "/payments", "11") }()
 	close(finish)
 	is(t, <-first, http.StatusCreated, "paid 10")
+	is(t, <-other, http.StatusCreated, "paid 11")
 	again := <-second
 	is(t, again, http.StatusCreated, "paid 10")
 	assert.Equal(t, again.Header().Get("Idempotent-Replayed"), "true")
-	w.payments(1)
+	w.payments(2)
 }
 
 func failures(t *testing.T, w world) {

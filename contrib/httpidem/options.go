@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrations"
 )
 
 type config struct {
@@ -29,7 +30,8 @@ func Required() Option { return func(c *config) { c.required = true } }
 func Scope(of func(*http.Request) string) Option { return func(c *config) { c.scope = of } }
 
 // Wait lets a request wait for another one with the same key, for up to d, and then replays its
-// answer. Default: 409 at once.
+// answer. With 0 it is refused with 409 at once. Default: 0; on SQLite 5 s, since a handler there
+// keeps requests with other keys out as well.
 func Wait(d time.Duration) Option { return func(c *config) { c.wait = d } }
 
 // Keep sets the time after which an answer expires, by the database's clock. A later request with
@@ -50,10 +52,16 @@ func Page(url string) Option { return func(c *config) { c.page = url } }
 // Logger logs the errors of the database that are answered with 503. Default: slog.Default.
 func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
-func configOf(options []Option) (config, error) {
+// sqliteWait is the default of Wait on SQLite.
+const sqliteWait = 5 * time.Second
+
+func configOf(engine migrations.Engine, options []Option) (config, error) {
 	c := config{
 		scope: func(*http.Request) string { return "" }, keep: 24 * time.Hour, maxBody: 1 << 20, maxReply: 1 << 20,
 		log: slog.Default(),
+	}
+	if engine == migrations.SQLite {
+		c.wait = sqliteWait
 	}
 	for _, option := range options {
 		option(&c)
