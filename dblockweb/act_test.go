@@ -32,7 +32,7 @@ func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
 	if err := context.Cause(next.Context()); a.status != http.StatusConflict || err != nil {
 		t.Errorf("%d; the next holder: %v", a.status, err)
 	}
-	w.contains(w.get(confirm), "There is nothing to take away")
+	w.contains(w.get(confirm), "There is nothing to break")
 
 	form.Set("token", fmt.Sprint(next.Token()))
 	a = w.do("POST", "break", form)

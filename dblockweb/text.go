@@ -68,7 +68,7 @@ func left(until time.Time) string {
 	if d := time.Until(until); d > 0 {
 		return span(d)
 	}
-	return "over"
+	return "expired"
 }
 
 // span formats a duration with two units at most. live.js does the same.

@@ -138,7 +138,7 @@ func span(d time.Duration) string {
 // ends formats the time that a participant has left.
 func ends(p inspect.Participant) string {
 	if !p.Alive {
-		return "over"
+		return "expired"
 	}
 	return span(time.Until(p.Until))
 }

@@ -21,7 +21,7 @@ function tick() {
   const now = Date.now() + ahead;
   for (const time of main.querySelectorAll("time")) {
     const left = Number(time.dataset.until) - now;
-    const text = time.dataset.since ? span(now - Number(time.dataset.since)) : left > 0 ? span(left) : "over";
+    const text = time.dataset.since ? span(now - Number(time.dataset.since)) : left > 0 ? span(left) : "expired";
     if (time.textContent !== text) time.textContent = text;
   }
 }

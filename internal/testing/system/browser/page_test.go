@@ -69,7 +69,7 @@ func TestABreakNeedsConfirmationAndTakesFromWhoWasSeen(t *testing.T) {
 	// The page follows: while a person writes, it says that the holder has gone.
 	require.NoError(t, seen.Unlock(t.Context()))
 	next := w.lock("n")
-	x.shows("There is nothing to take away")
+	x.shows("There is nothing to break")
 
 	x.open(w.url)
 	confirm()
