@@ -143,7 +143,7 @@ type NotAcquiredError struct {
 	Until   time.Time // when the lease expires without another heartbeat of the holder, by this machine's clock
 	Waiters int       // how many were waiting in the queue
 	Own     bool      // the holder is this client: a caller that holds the lock calls Lock under its Context
-	Cause   error     // matches context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
+	Cause   error     // matches context.Canceled or context.DeadlineExceeded for Lock; of TryLock usually nil
 
 	over bool // the holder's lease has expired, and no takeover has followed yet
 }
@@ -159,7 +159,7 @@ func (e *NotAcquiredError) Error() string {
 		holder = strings.TrimSuffix("this client, "+e.Host, ", ")
 	}
 	if e.Own && e.Cause != nil { // it has waited, and not only tried
-		advice = ": to enter it again, call Lock under its Context"
+		advice = ": to enter it again, lock it under its Context"
 	}
 	switch {
 	case holder == "":

@@ -44,7 +44,7 @@ func TestAWaitForTheClientsOwnLockSaysSo(t *testing.T) {
 				err := tryFor(t, f.Client, name, wait)
 				var refused *dblock.NotAcquiredError
 				told := strings.Contains(err.Error(), "held by this client")
-				advised := strings.Contains(err.Error(), "to enter it again, call Lock under its Context")
+				advised := strings.Contains(err.Error(), "to enter it again, lock it under its Context")
 				if !errors.As(err, &refused) || refused.Own != own || told != own || advised != (own && wait > 0) {
 					t.Errorf("%q after %v: %v", name, wait, err)
 				}

@@ -37,12 +37,12 @@ func (b *behind) refused(ctx context.Context, c *Client, name string, err error)
 		b.since = now
 	case !b.told && !bounded && now-b.since >= c.config.TTL:
 		b.told = true
-		c.config.Log.Info("dblock: Lock waits for "+openTransaction, "name", name)
+		c.config.Log.Info("dblock: Lock waits: "+openTransaction, "name", name)
 	}
 }
 
 // openTransaction says which transaction locks a name, and what to do if it is the caller's own.
-const openTransaction = "an open transaction that has locked the name (LockTx, UnlockTx): inside it, do not call Lock"
+const openTransaction = "an open transaction has locked the name (LockTx, UnlockTx): inside it, do not call Lock"
 
 // inTheWay explains ErrBusy of a request for a lock.
 func inTheWay(err error) error { return fmt.Errorf("%s: %w", openTransaction, err) }

@@ -21,7 +21,7 @@ func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wa
 		case err != nil || locked:
 			return err
 		case !wait:
-			return t.Refuse(state, nil)
+			return t.Refuse(state, inTheWay(state))
 		}
 		h, err := t.Acquire(ctx, name)
 		if err != nil {
@@ -40,6 +40,17 @@ func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wa
 		}
 		store.Pause(ctx, 10*time.Millisecond)
 	}
+}
+
+var errRowLocked = errors.New("another transaction has locked the name, or it rests after MinHold")
+
+// inTheWay explains why TryLockTx found a name taken that has neither a holder nor a waiter; nil if
+// it has one.
+func inTheWay(state driver.State) error {
+	if state.Holder.Session != "" || state.Waiters > 0 {
+		return nil
+	}
+	return errRowLocked
 }
 
 // lockRow locks the name's row. turn is the lease that was granted for this call, nil for none.

@@ -78,7 +78,7 @@ const explainTimeout = time.Second
 func (t *Transactions) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrReadOnly):
-		return fmt.Errorf("the transaction is read-only: begin it without READ ONLY, on the primary: %w", err)
+		return fmt.Errorf("the transaction is read-only: begin it without READ ONLY; if it was begun without, %w", err)
 	case errors.Is(err, sqldriver.ErrBadConn):
 		// MySQL's driver says only that for open rows, and that of PostgreSQL for some statements.
 		return fmt.Errorf("a connection broke, perhaps since rows of the transaction are still open: close them "+

@@ -50,7 +50,11 @@ func lockTxHeld(t *testing.T, e *env) {
 			first := beginTx(t, a, level)
 			lockTx(t, c, first, name)
 			second := beginTx(t, a, level)
-			is(t, c.TryLockTx(brief(t), second, name), dblock.ErrNotAcquired)
+			err := c.TryLockTx(brief(t), second, name)
+			is(t, err, dblock.ErrNotAcquired)
+			if !strings.Contains(err.Error(), "another transaction has locked the name") {
+				t.Errorf("%v: want the transaction", err)
+			}
 			got := make(chan error, 1)
 			go func() { got <- c.LockTx(context.Background(), second, name) }()
 			select {
@@ -62,7 +66,7 @@ func lockTxHeld(t *testing.T, e *env) {
 			before := e.number(t, "SELECT count(*) FROM app")
 			end(t, first)
 			after := e.number(t, "SELECT count(*) FROM app")
-			err := within(t, soon, "the second transaction has the lock", got)
+			err = within(t, soon, "the second transaction has the lock", got)
 			old := after > before && e.snapshots(t, level) // the snapshot is from before the wait
 			if old && errors.Is(err, driver.ErrRetry) {
 				rollback(t, second)
