@@ -95,7 +95,7 @@ func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Reque
 			}
 		}
 		waited = true
-		_, err := h.In.Do(ctx, protocol.Move{Held: held, To: to, Self: h.In.ID})
+		_, err := h.In.Do(ctx, protocol.Move{Held: held, Attempt: h.ID, To: to, Self: h.In.ID})
 		return err
 	})
 	c.tellEnded(h, err)
@@ -212,7 +212,7 @@ func (c *Client) resumeDetached(ctx context.Context, r *protocol.Request, token 
 	}}
 	from := protocol.Held{Name: r.Name, Session: holder.Session, Token: token}
 	err = c.persist(ctx, func() error {
-		_, err := s.Do(ctx, protocol.Move{Held: from, To: *r, Self: s.ID})
+		_, err := s.Do(ctx, protocol.Move{Held: from, Attempt: holder.Attempt, To: *r, Self: s.ID})
 		return err
 	})
 	if err == nil {
@@ -239,7 +239,7 @@ func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to p
 		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 		defer cancel()
 		_ = c.store.Retry(within, store.Undoing, func() error {
-			_, err := s.Do(c.store.Tidying, protocol.Move{Held: held, To: back, Self: s.ID})
+			_, err := s.Do(c.store.Tidying, protocol.Move{Held: held, Attempt: k.ID, To: back, Self: s.ID})
 			if errors.Is(err, driver.ErrNotHeld) {
 				return nil
 			}

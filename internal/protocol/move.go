@@ -1,15 +1,18 @@
 package protocol
 
-// Move transfers the whole name to another session: a lock is detached from its client, or goes
-// back. The token stays. The attempt is that of the new session. Move seizes the guard of the old
-// attempt, so that no transaction of the old session ends beside the work of the new one. It
-// notifies the first waiter, since the lock ends at another time now. Move is safe to repeat.
-// ErrNotHeld, also where the old session has expired: the next waiter may have read so. ErrNotHeld
-// also of a cohort, which is detached first. ErrGuarded while a guarded transaction is open.
+// Move transfers an Attempt's lock to another session: a lock is detached from its client, or goes
+// back. The token stays, so that a lock which was moved and came back to its session has the same
+// token under another attempt: that is not the Attempt's lock any more. The new attempt is that of
+// To. Move seizes the guard of the old attempt, so that no transaction of the old session ends
+// beside the work of the new one. It notifies the first waiter, since the lock ends at another time
+// now. Move is safe to repeat. ErrNotHeld, also where the old session has expired: the next waiter
+// may have read so. ErrNotHeld also of a cohort, which is detached first. ErrGuarded while a
+// guarded transaction is open.
 type Move struct {
 	Held
-	To   Request
-	Self string // the session that asks: that of Held, or of To
+	Attempt string
+	To      Request
+	Self    string // the session that asks: that of Held, or of To
 }
 
 // By implements Op.
@@ -20,7 +23,7 @@ func (m Move) Run(n *Name) (Result, error) {
 	switch {
 	case n.holds(m.To.Session, m.Token) && n.Attempt == m.To.Attempt:
 		return Result{Outcome: Done}, nil
-	case !n.holds(m.Session, m.Token) || n.First < n.Last:
+	case !n.holds(m.Session, m.Token) || n.Attempt != m.Attempt || n.First < n.Last:
 		return Result{}, ErrNotHeld
 	}
 	if err := n.source.Seize(n.Attempt, false); err != nil {

@@ -275,7 +275,7 @@ func (c *comparison) convert(name string) {
 			return protocol.Announce{Held: lock, Event: event}
 		}
 		to := protocol.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
-		return protocol.Move{Held: lock, To: to, Self: h.session}
+		return protocol.Move{Held: lock, Attempt: h.attempt, To: to, Self: h.session}
 	}
 	c.doing = fmt.Sprintf("%T %+v of %+v", op(false), op(false), h)
 	c.run(op)

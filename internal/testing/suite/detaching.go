@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -25,6 +27,7 @@ var detaching = inPlaces(own{
 	{"a lock that was waited for leaves nothing in its client, however it ends", nothingLeft},
 	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back",
 		movedWithoutAnswer},
+	{"a lock that was taken up stays so while the client undoes an earlier call that took it up", takenUpBesideUndo},
 }, moving{
 	{"a detached lock goes to the next when its time is over, and cannot be taken up any more", detachedForLong},
 	{"the time of a detached lock begins once nothing is in the way of detaching it", detachedLate},
@@ -331,6 +334,42 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 		rising(t, []int64{held.Token(), next.Token()})
 		unlock(t, next)
 	}
+}
+
+// Broken by an undoing that finds the lock by its token, which is the same in each session.
+func takenUpBesideUndo(t *testing.T, e *env) {
+	ctx, cancel := context.WithCancel(t.Context())
+	undoing, undo, undone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	a := e.app(t, 5)
+	a.hook(func(of context.Context, c *fakedb.Call) error {
+		move, moves := c.Op().(protocol.Move)
+		switch {
+		case !moves:
+		case ctx.Err() == nil: // of the first Resume
+			cancel()
+			return fakedb.ErrLost
+		case strings.HasPrefix(move.To.Session, "detached"):
+			close(undoing)
+			<-undo
+			defer close(undone)
+		}
+		return c.Do(of)
+	})
+	c, other := e.clientOf(t, a), e.client(t)
+	first := lock(t, other, "n")
+	detach(t, first, time.Hour)
+	if _, err := c.Resume(ctx, "n", first.Token()); !errors.Is(err, context.Canceled) {
+		t.Errorf("without an answer: %v", err)
+	}
+	within(t, soon, "it is undone", undoing)
+	l := resume(t, c, "n", first.Token())
+	close(undo)
+	within(t, soon, "that has an answer", undone)
+	if _, err := other.Resume(t.Context(), "n", first.Token()); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("of what the client has: %v", err)
+	}
+	live(t, l)
+	unlock(t, l)
 }
 
 func detachedBehindGuards(t *testing.T, e *env) {
