@@ -34,6 +34,13 @@ func gormTx(tx *gorm.DB) (*sql.Tx, error) {
 	return nil, fmt.Errorf("%T is not a transaction of database/sql", below)
 }
 
+// in is gorm in a transaction that gorm has not begun, such as that of httpidem.
+func (g Gorm) in(ctx context.Context, tx *sql.Tx) *gorm.DB {
+	within := g.DB.WithContext(ctx)
+	within.Statement.ConnPool = tx
+	return within
+}
+
 // Withdraw holds the account's lock until the transaction ends.
 func (g Gorm) Withdraw(ctx context.Context, client *Client, id string, amount int64) error {
 	return g.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {

@@ -114,3 +114,21 @@ func TestAClientListensThroughTheLibrarysPool(t *testing.T) {
 		assert.NoError(t, <-granted)
 	})
 }
+
+func TestGormWritesInATransactionThatItHasNotBegun(t *testing.T) {
+	each(t, func(t *testing.T, d database, a app) {
+		g, ok := a.(Gorm)
+		if !ok {
+			return
+		}
+		b := d.bank(t, a)
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		within := g.in(t.Context(), tx)
+		for range 2 { // the second statement is in the transaction, too
+			require.NoError(t, within.Model(&Account{ID: "alice"}).Update("balance", 5).Error)
+		}
+		require.NoError(t, tx.Rollback())
+		b.has(100)
+	})
+}
