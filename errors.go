@@ -145,7 +145,8 @@ type NotAcquiredError struct {
 	Own     bool      // the holder is this client: a caller that holds the lock calls Lock under its Context
 	Cause   error     // matches context.Canceled or context.DeadlineExceeded for Lock; of TryLock usually nil
 
-	over bool // the holder's lease has expired, and no takeover has followed yet
+	over bool          // the holder's lease has expired, and no takeover has followed yet
+	rest time.Duration // for which the free name is not granted
 }
 
 // Error says which process holds the lock, since when, until when, and how long the queue is.
@@ -162,6 +163,8 @@ func (e *NotAcquiredError) Error() string {
 		advice = ": to enter it again, lock it under its Context"
 	}
 	switch {
+	case holder == "" && e.rest > 0:
+		return text + fmt.Sprintf(" (free, but not granted for another %v: MinHold)", e.rest.Round(time.Millisecond))
 	case holder == "":
 		return text
 	case e.Host == "":
@@ -188,6 +191,8 @@ func notAcquired(state driver.State, own bool, cause error) error {
 	if h := state.Holder; h.Session != "" {
 		e.Host, e.Thread, e.Token, e.Since = h.Host, h.Thread, h.Grant.Token, h.Since
 		e.Until, e.over = state.Until(h), h.Left <= 0
+	} else {
+		e.rest = state.Rest
 	}
 	return e
 }

@@ -47,7 +47,7 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 		}
 		seen = seen || errors.Is(err, store.ErrPlaceGone)
 		if !tries.Again(ctx, err) { // also after a refusal by a locked row
-			return nil, c.whyNot(ctx, err, seen, wait)
+			return nil, c.whyNot(ctx, transactions.last(ctx, err), seen, wait)
 		}
 	}
 }

@@ -32,13 +32,24 @@ func (b *behind) refused(ctx context.Context, c *Client, name string, err error)
 	now := c.config.Clock.Now()
 	switch _, bounded := ctx.Deadline(); {
 	case !errors.Is(err, driver.ErrBusy):
-		b.since = 0
+		if ctx.Err() == nil { // the end of ctx is no answer
+			b.since = 0
+		}
 	case b.since == 0:
 		b.since = now
 	case !b.told && !bounded && now-b.since >= c.config.TTL:
 		b.told = true
 		c.config.Log.Info("dblock: Lock waits: "+openTransaction, "name", name)
 	}
+}
+
+// last returns the error of the last try. If ctx ended during that try, and transactions refused
+// the one before it, last returns ErrBusy.
+func (b *behind) last(ctx context.Context, err error) error {
+	if ctx.Err() != nil && b.since != 0 && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, driver.ErrBusy) {
+		return driver.ErrBusy
+	}
+	return err
 }
 
 // openTransaction says which transaction locks a name, and what to do if it is the caller's own.

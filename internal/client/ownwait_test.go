@@ -65,9 +65,13 @@ func TestAWaitWithoutAnEndForAnOwnLockIsLoggedOnce(t *testing.T) {
 func TestAWaitWithoutAnEndForATransactionIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p := &written{}, newPaper()
-		var open atomic.Bool
+		var open, silent atomic.Bool
 		c := newPaperClient(t, fakedb.Hooked(p, func(ctx context.Context, c *fakedb.Call) error {
-			if c.Method == "Run" && open.Load() {
+			switch {
+			case c.Method == "Run" && silent.Load(): // a try without an answer
+				<-ctx.Done()
+				return ctx.Err()
+			case c.Method == "Run" && open.Load():
 				return driver.ErrBusy
 			}
 			return c.Do(ctx)
@@ -84,6 +88,14 @@ func TestAWaitWithoutAnEndForATransactionIsLoggedOnce(t *testing.T) {
 		if !errors.Is(err, ErrNotAcquired) || !strings.Contains(err.Error(), openTransaction) {
 			t.Errorf("%v: want the transaction", err)
 		}
+		bounded, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(55*time.Second, func() { silent.Store(true) })
+		_, err = c.Acquire(bounded, new(want("n")), true)
+		if !errors.Is(err, ErrNotAcquired) || !strings.Contains(err.Error(), openTransaction) {
+			t.Errorf("of a last try without an answer: %v: want the transaction", err)
+		}
+		silent.Store(false)
 		if lines := w.lines(); len(lines) > 0 {
 			t.Errorf("with a deadline: %q", lines)
 		}

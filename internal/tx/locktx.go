@@ -42,12 +42,12 @@ func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wa
 	}
 }
 
-var errRowLocked = errors.New("another transaction has locked the name, or it rests after MinHold")
+var errRowLocked = errors.New("another transaction has locked the name")
 
-// inTheWay explains why TryLockTx found a name taken that has neither a holder nor a waiter; nil if
-// it has one.
+// inTheWay explains why TryLockTx found a name taken about which the state says nothing; nil if the
+// state says why.
 func inTheWay(state driver.State) error {
-	if state.Holder.Session != "" || state.Waiters > 0 {
+	if state.Holder.Session != "" || state.Waiters > 0 || state.Rest > 0 {
 		return nil
 	}
 	return errRowLocked

@@ -403,7 +403,14 @@ func lockTxAtRest(t *testing.T, e *env) {
 	began := e.now(t)
 	unlock(t, lock(t, a, "n", dblock.MinHold(rest)))
 	tx := beginTx(t, app, e.levels()[0])
-	is(t, a.TryLockTx(t.Context(), tx, "n"), dblock.ErrNotAcquired)
+	for call, err := range map[string]error{
+		"TryLock": refused(t, a, "n"), "TryLockTx": a.TryLockTx(t.Context(), tx, "n"),
+	} {
+		is(t, err, dblock.ErrNotAcquired)
+		if !strings.Contains(err.Error(), ": MinHold)") {
+			t.Errorf("%s: %v: want the reason", call, err)
+		}
+	}
 	rollback(t, tx)
 	tx = beginTx(t, app, e.levels()[0])
 	locked := make(chan error, 1)
