@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +64,7 @@ func (e *Elections) Shares(
 	}
 	s := &shares{
 		Elections: e, name: name, me: rand.Text(), config: c, fn: fn,
-		ranks: slices.Repeat([]int{unranked}, n), stands: make([]*stand, n), ended: make(chan result),
+		ranks: slices.Repeat([]int{unranked}, n), campaigns: make([]*campaign, n), ended: make(chan result),
 		moved: make(chan struct{}, 1),
 	}
 	if c.owner != nil {
@@ -78,7 +77,7 @@ func (e *Elections) Shares(
 		err = s.join(ctx, dblock.Metadata(metadata))
 	}
 	cancel()
-	go func() { s.campaigns.Wait(); close(s.ended) }()
+	go func() { s.running.Wait(); close(s.ended) }()
 	for r := range s.ended {
 		err = driver.Join(err, s.end(r))
 	}
@@ -95,14 +94,14 @@ type shares struct {
 
 	members   map[string]int // the living members, and the number of shards of each; nil: it has not joined yet
 	ranks     []int          // of this member among the living ones, for each shard; 0: it is the owner
-	stands    []*stand       // for each shard; nil: there is no campaign
-	campaigns sync.WaitGroup
-	ended     chan result   // of campaigns
-	moved     chan struct{} // a function has begun or returned; other goroutines send
+	campaigns []*campaign    // for each shard; nil: there is none
+	running   sync.WaitGroup // of them
+	ended     chan result    // of campaigns
+	moved     chan struct{}  // a function has begun or returned; other goroutines send
 }
 
-// stand is the campaign for a shard.
-type stand struct {
+// campaign is the campaign for a shard.
+type campaign struct {
 	stop    context.CancelFunc
 	stopped bool
 	term    atomic.Pointer[Term] // while the function runs; its goroutine writes
@@ -111,8 +110,8 @@ type stand struct {
 }
 
 // runs returns the term of a function that runs and was not asked to return, or nil.
-func (s *stand) runs() *Term {
-	if t := s.term.Load(); t != s.asked {
+func (c *campaign) runs() *Term {
+	if t := c.term.Load(); t != c.asked {
 		return t
 	}
 	return nil
@@ -124,10 +123,9 @@ type result struct {
 	err   error
 }
 
-// heft is the weight of a member for a shard. The owner is the heaviest living member. Other
-// members neither gain nor lose a shard when a member comes or goes, because heft does not depend
-// on them.
-func heft(member string, shard int) int {
+// weightOf returns the weight of a member for a shard. The owner is the heaviest living member. The
+// weight does not depend on other members: when one comes or goes, only its own shards move.
+func weightOf(member string, shard int) int {
 	sum := sha256.Sum256([]byte(ShardName(member, shard)))
 	return defaultWeight + 1 + int(binary.BigEndian.Uint32(sum[:])>>2)
 }
@@ -137,9 +135,9 @@ func rank(members map[string]int, me string, shard int) (before int) {
 	if _, alive := members[me]; !alive {
 		return unranked
 	}
-	mine := heft(me, shard)
+	mine := weightOf(me, shard)
 	for id, shards := range members {
-		of := heft(id, shard)
+		of := weightOf(id, shard)
 		if shards > shard && (of > mine || of == mine && id < me) {
 			before++
 		}
@@ -234,16 +232,16 @@ func (s *shares) count(i inspect.Info) {
 // It returns true if a function that was not asked to return runs here for another owner's shard.
 func (s *shares) settle(ctx context.Context) (foreign bool) {
 	for shard, rank := range s.ranks {
-		stand := s.stands[shard]
+		c := s.campaigns[shard]
 		switch {
-		case stand == nil && rank > standby:
-		case stand == nil:
+		case c == nil && rank > standby:
+		case c == nil:
 			s.begin(ctx, shard)
-		case stand.runs() != nil:
+		case c.runs() != nil:
 			foreign = foreign || rank > 0
-		case rank > standby && stand.term.Load() == nil:
-			stand.stopped = true
-			stand.stop()
+		case rank > standby && c.term.Load() == nil:
+			c.stopped = true
+			c.stop()
 		}
 	}
 	return foreign
@@ -252,27 +250,27 @@ func (s *shares) settle(ctx context.Context) (foreign bool) {
 // begin begins the campaign for a shard.
 func (s *shares) begin(ctx context.Context, shard int) {
 	ctx, cancel := context.WithCancel(ctx)
-	stand := &stand{stop: cancel}
-	s.stands[shard] = stand
-	c := s.config
-	c.weight = heft(s.me, shard)
-	if c.owner != nil { // one owner of several shards would wait for its rival, and its rival for it: a deadlock
-		c.owner = &owner{c.owner.host, ShardName(c.owner.thread, shard)}
+	c := &campaign{stop: cancel}
+	s.campaigns[shard] = c
+	prepared := s.config
+	prepared.weight = weightOf(s.me, shard)
+	if prepared.owner != nil { // one owner of several shards would wait for its rival, and its rival for it: a deadlock
+		prepared.owner = &owner{prepared.owner.host, ShardName(prepared.owner.thread, shard)}
 	}
 	set := func(t *Term) {
-		stand.term.Store(t)
+		c.term.Store(t)
 		select {
 		case s.moved <- struct{}{}:
 		default:
 		}
 	}
-	s.campaigns.Go(func() {
-		err := s.campaign(ctx, ShardName(s.name, shard), c, true, func(ctx context.Context, t *Term) error {
+	s.running.Go(func() {
+		err := s.campaign(ctx, ShardName(s.name, shard), prepared, true, func(ctx context.Context, t *Term) error {
 			set(t)
 			defer set(nil)
 			err := s.fn(ctx, shard, t)
 			if ctx.Err() == nil {
-				stand.failure = err
+				c.failure = err
 			}
 			return err
 		})
@@ -282,24 +280,27 @@ func (s *shares) begin(ctx context.Context, shard int) {
 
 // end forgets a campaign. It returns the error that ends Shares.
 func (s *shares) end(r result) error {
-	stand := s.stands[r.shard]
-	s.stands[r.shard] = nil
-	stand.stop()
-	if stand.stopped { // the function may have returned another error because its context has ended
-		return stand.failure
+	c := s.campaigns[r.shard]
+	s.campaigns[r.shard] = nil
+	c.stop()
+	if c.stopped { // the function may have returned another error because its context has ended
+		return c.failure
 	}
 	return r.err
 }
 
 // giveWay asks functions to return for whose shards a heavier member waits.
 func (s *shares) giveWay(ctx context.Context) {
+	contended := map[string]inspect.Info{}
 	for info := range s.inspector.List(ctx, inspect.Filter{Prefix: s.name + "/", Contended: true}) {
-		shard, _ := strconv.Atoi(strings.TrimPrefix(info.Name, s.name+"/"))
-		if shard < 0 || shard >= len(s.stands) || s.stands[shard] == nil || ShardName(s.name, shard) != info.Name {
+		contended[info.Name] = info
+	}
+	for shard, c := range s.campaigns {
+		if c == nil || !outweighed(contended[ShardName(s.name, shard)], weightOf(s.me, shard)) {
 			continue
 		}
-		if t := s.stands[shard].runs(); t != nil && outweighed(info, heft(s.me, shard)) {
-			s.stands[shard].asked = t
+		if t := c.runs(); t != nil {
+			c.asked = t
 			t.Resign()
 		}
 	}

@@ -31,7 +31,7 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 		policy = store.Waiting
 	}
 	seen := false // a holder or a waiter: the name's row was locked, or this request had a place in the queue
-	var transactions behind
+	var transactions txWait
 	for tries := c.store.Tries(policy); ; {
 		h, err := c.try(ctx, r, o, wait)
 		if err == nil {

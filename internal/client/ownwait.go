@@ -20,33 +20,33 @@ func (c *Client) ownWaits(attempt string) {
 	}
 }
 
-// behind is the wait of one Lock for open transactions that have locked the name.
-type behind struct {
-	since time.Duration // since when transactions have refused the request; 0: the last answer was another
-	told  bool
+// txWait is the wait of one Lock for open transactions that have locked the name.
+type txWait struct {
+	since  time.Duration // since when transactions have refused the request; 0: the last answer was another
+	logged bool
 }
 
 // refused notes the answer to a try. It logs once that transactions have been in the way for a TTL,
 // if the context has no deadline: the transaction may be the caller's own, which cannot end then.
-func (b *behind) refused(ctx context.Context, c *Client, name string, err error) {
+func (w *txWait) refused(ctx context.Context, c *Client, name string, err error) {
 	now := c.config.Clock.Now()
 	switch _, bounded := ctx.Deadline(); {
 	case !errors.Is(err, driver.ErrBusy):
 		if ctx.Err() == nil { // the end of ctx is no answer
-			b.since = 0
+			w.since = 0
 		}
-	case b.since == 0:
-		b.since = now
-	case !b.told && !bounded && now-b.since >= c.config.TTL:
-		b.told = true
+	case w.since == 0:
+		w.since = now
+	case !w.logged && !bounded && now-w.since >= c.config.TTL:
+		w.logged = true
 		c.config.Log.Info("dblock: Lock waits: "+openTransaction, "name", name)
 	}
 }
 
 // last returns the error of the last try. If ctx ended during that try, and transactions refused
 // the one before it, last returns ErrBusy.
-func (b *behind) last(ctx context.Context, err error) error {
-	if ctx.Err() != nil && b.since != 0 && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, driver.ErrBusy) {
+func (w *txWait) last(ctx context.Context, err error) error {
+	if ctx.Err() != nil && w.since != 0 && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, driver.ErrBusy) {
 		return driver.ErrBusy
 	}
 	return err
