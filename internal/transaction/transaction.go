@@ -123,6 +123,8 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 	switch {
 	case err == nil:
 		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // the cause of the wait may look like a lost race
+		return err
 	case Retryable(err):
 		return driver.Fail(driver.ErrRetry, err)
 	case readOnly(err):

@@ -67,7 +67,11 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 			if how == "cancel" {
 				cancel()
 			}
-			require.ErrorIs(t, result(), want)
+			err := result()
+			require.ErrorIs(t, err, want)
+			if errors.Is(err, fence.ErrRetry) {
+				t.Errorf("the transaction can go on: %v", err)
+			}
 			cancel()
 			if after := waiter.Text(settings[w.Engine]); after != before {
 				t.Errorf("the caller's patience was %s and is %s", before, after)
