@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -167,7 +168,7 @@ func (d *database) run(
 			return interpret(err)
 		}
 		if err != nil && obstacle != nil {
-			return driver.Fail(err, obstacle)
+			return driver.Fail(err, fmt.Errorf("%w: %w", errLocked, obstacle))
 		}
 		if err != nil {
 			return err
