@@ -23,8 +23,8 @@ func migrations(o *options) *cobra.Command {
 		Short: "Make the tables, update them, show or remove them",
 		Long: `migrate works on the tables of the client (set locks), and on request on those of package fence
 (fences) and of package optimistic (versions): --set locks,fences. With --schema, the locks are made in that
-place, and dump and sql name it. Applications that run goose themselves have their own ways: see package
-migrate.`,
+place, and dump and sql name it. An application that runs goose itself has the tables among its own migrations
+by dump, or by Copy of package migrate.`,
 	}
 	var names []string
 	c.PersistentFlags().StringSliceVar(&names, "set", []string{"locks"}, "which tables: locks, fences, versions")
@@ -88,7 +88,7 @@ func down(with func(onSets) func(c *cobra.Command, args []string) error) *cobra.
 func dump(o *options, names *[]string) *cobra.Command {
 	var engine migrate.Engine
 	c := &cobra.Command{
-		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations as files for goose",
+		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations behind those in a folder of goose",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			chosen, err := chosenFor(engine, *names, o.schema)
