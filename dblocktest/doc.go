@@ -28,8 +28,8 @@
 // # Time
 //
 // Advance moves the clock of the database and of the clients of all its processes: leases, TTLs,
-// slots of OncePer and cool-downs (MinHold). Other clocks do not move: a context with a deadline, a
-// ticker of the application, time.Now.
+// slots of OncePer and cool-downs (MinHold). Other clocks do not move: a context with a deadline,
+// WaitAtMost, a ticker of the application, time.Now.
 //
 // In a bubble of testing/synctest all of them move. There Advance is time.Sleep and synctest.Wait,
 // and both may be used in its place. Make the Fake inside the bubble.

@@ -93,10 +93,11 @@ func (l *line) Timed(c *client.Config) { c.Clock, c.Opened = l.Movable, l.opened
 // bubble of testing/synctest Advance is time.Sleep(d) and synctest.Wait. d ≤ 0 does nothing.
 func (f *Fake[TX]) Advance(d time.Duration) { f.line.Advance(d) }
 
-// Down cuts this process from the database, as a network does. Every request of it fails with
-// dblock.ErrUnavailable at once. Waiters wait on, holders keep their locks until the TTL has passed
-// (Advance), and the first call of a client fails with ErrUnavailable. Other processes go on; call
-// Down of each for a database that is away.
+// Down cuts this process from the database, as a network does: no request of it is answered.
+// Waiters wait on, holders keep their locks until the TTL has passed (Advance), and the first call
+// of a client fails with ErrUnavailable at once. Later calls retry for a TTL, as on a server,
+// before they fail: Advance by it, or test in a bubble of testing/synctest. Other processes go on;
+// call Down of each for a database that is away.
 func (f *Fake[TX]) Down() { f.line.Disconnect(errDown) }
 
 // Up ends Down. The client reconnects by itself, after a pause of up to some seconds: a call that
