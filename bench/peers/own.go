@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"log/slog"
 	"time"
@@ -91,8 +92,27 @@ func openBareNamed(_ context.Context, at string, _ time.Duration) (locker, error
 		return nil, err
 	}
 	config.InterpolateParams = true // else each statement is prepared and closed
-	db, err := openDB("mysql", config.FormatDSN(), manyConns)
-	return bareNamed{db}, err
+	connector, err := mysqldriver.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(fewAtATime{connector, make(chan struct{}, poolSize)})
+	db.SetMaxOpenConns(manyConns)
+	db.SetMaxIdleConns(manyConns)
+	return bareNamed{db}, nil
+}
+
+// fewAtATime limits the connections that are being opened at a time: a busy server resets some of
+// hundreds.
+type fewAtATime struct {
+	driver.Connector
+	opening chan struct{}
+}
+
+func (f fewAtATime) Connect(ctx context.Context) (driver.Conn, error) {
+	f.opening <- struct{}{}
+	defer func() { <-f.opening }()
+	return f.Connector.Connect(ctx)
 }
 
 func (b bareNamed) lock(ctx context.Context, name string) (func(context.Context) error, error) {
