@@ -50,10 +50,9 @@ func (s *Store) interpret(ctx, within context.Context, err error) error {
 // pastBroken repeats f while it meets connections that broke before it. After a restart of the
 // server all idle connections of the pool are broken, and each try takes one out of the pool.
 func (s *Store) pastBroken(ctx context.Context, f func() error) error {
-	most := s.Engine.Connections().Most
 	for tries := 0; ; tries++ {
 		err := f()
-		if !broken(err) || tries > max(most, 10) || ctx.Err() != nil {
+		if !broken(err) || tries > max(s.Engine.Connections().Most, 10) || ctx.Err() != nil {
 			return err
 		}
 	}
