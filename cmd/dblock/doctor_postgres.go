@@ -102,7 +102,7 @@ const rowSecurity = `SELECT c.relname, EXISTS (SELECT 1 FROM pg_policy p WHERE p
 		AND EXISTS (SELECT 1 FROM unnest(p.polroles) r WHERE r = 0 OR pg_has_role(r, 'USAGE')))
 	FROM unnest(string_to_array($1, ',')) w JOIN pg_class c ON c.oid = to_regclass(w) WHERE row_security_active(c.oid)`
 
-// hidden reports the tables whose rows row level security may hide.
+// hidden reports the tables of which row level security may hide rows.
 func (e *examination) hidden(ctx context.Context, user string) (made []finding, err error) {
 	var names, whole, some []string
 	for _, r := range postgresRights {

@@ -20,7 +20,7 @@ func init() {
 }
 
 // As the entry point of a container, run is the parent of orphans. Broken by a zombie that stays
-// until the container ends, and by an orphan whose status is taken for the command's.
+// until the container ends, and by the status of an orphan in place of the command's.
 func TestRunReapsOrphans(t *testing.T) {
 	const orphan = `pid=$(sh -c 'sh -c "sleep 0.05; exit 7" >/dev/null & echo $!')
 for i in $(seq 1000); do [ -e /proc/$pid ] || exit 42; sleep 0.01; done`

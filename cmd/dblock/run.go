@@ -42,7 +42,7 @@ When the lock is about to be lost, because no heartbeat has reached the database
 --grace: before the TTL has passed, and so before another client can have the lock. After "dblock break" another client may have the lock at
 once: the command gets TERM as soon as run is notified, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where it matters.
 
-As the entry point of a container (PID 1), run also reaps orphans: processes whose parent, under the command, has ended.
+As the entry point of a container (PID 1), run also reaps orphans: descendants of the command that have lost their parent.
 
 Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. If run
 is killed (-9), the command is killed too (Linux), but not its children. Signals do not reach a command that leaves its process group
@@ -138,7 +138,7 @@ func execute(o *options) *cobra.Command {
 		"time zone of --slot-of, such as Europe/Berlin; Local is this host's, which its crontab has too")
 	f.DurationVar(&h.late, "late", lateness,
 		"do not run a slot of --slot-of that is older; until then a database that is away is tried again")
-	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again whose run failed, or whose host died")
+	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again after its run failed, or its host died")
 	f.DurationVar(&h.backoff, "retry-backoff", 0,
 		"not before this time has passed since a failure, twice as much after the second, and so on")
 	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired,

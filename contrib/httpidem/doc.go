@@ -2,7 +2,8 @@
 // handler. A client that got no answer sends the request again, with the same key, and nothing
 // happens twice.
 //
-//	m, err := httpidem.New(client, httpidem.SQL(db, migrate.MySQL), httpidem.Required(), httpidem.Scope(userOf))
+//	database := httpidem.SQL(db, migrate.MySQL)
+//	m, err := httpidem.New(client, database, httpidem.Required(), httpidem.Scope(userOf))
 //	…
 //	mux.Handle("POST /payments", m.Handler(http.HandlerFunc(pay)))
 //

@@ -66,7 +66,7 @@ func (m *Middleware[TX]) Handler(next http.Handler) http.Handler {
 		case err == nil:
 			a.send(w)
 			return
-		case !errors.As(err, &refused): // also a commit whose outcome is unknown: the next request knows
+		case !errors.As(err, &refused): // also a commit with an unknown outcome, which the next request resolves
 			m.config.log.ErrorContext(r.Context(), "dblock: httpidem", "method", r.Method, "path", r.URL.Path,
 				"err", err)
 			refused = problem{

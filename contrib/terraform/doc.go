@@ -31,8 +31,8 @@
 // # Fencing
 //
 // A state's row has the token of the last lock. A new lock raises it before LOCK is answered, and
-// the statement that writes a state compares it. So a late write of a run whose lock was broken,
-// released by force or has expired is refused: it never overwrites a newer state. That run saves
+// the statement that writes a state compares it. A late write of a run is refused after its lock
+// was broken, released by force or has expired: it never overwrites a newer state. That run saves
 // its state in the file errored.tfstate. A run without locking (no lock_address, or -lock=false)
 // may write while nobody holds the lock, and then its write takes the lock for a moment.
 //

@@ -55,7 +55,7 @@ func Example() {
 	server := httptest.NewServer(http.StripPrefix("/states/", handler)) // and authentication around it
 	defer server.Close()
 
-	// What terraform does:
+	// The requests are those of terraform.
 	for _, send := range []struct{ method, query, body string }{
 		{"LOCK", "", `{"ID":"7c29","Operation":"OperationTypeApply","Who":"ada@laptop"}`},
 		{"LOCK", "", `{"ID":"b1d0","Operation":"OperationTypePlan","Who":"bob@desktop"}`},
