@@ -15,11 +15,13 @@ func onTables(db *sql.DB) driver.Engine[*sql.Tx] { return mysql.New(db) }
 
 func TestBehaviour(t *testing.T) {
 	suite.Run(t, suite.Wiring{
-		Name: "MySQL", Kind: suite.MySQL, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
+		Name: "MySQL", Kind: suite.MySQL, Reach: suite.EachServer,
+		Open: suite.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: suite.MySQLSettings, ReadOnly: suite.MySQLReadOnly,
 	})
 	suite.Run(t, suite.Wiring{
-		Name: "MariaDB", Kind: suite.MariaDB, Open: suite.OnSQL(onTables), ByView: mysql.ByView,
+		Name: "MariaDB", Kind: suite.MariaDB, Reach: suite.EachServer,
+		Open: suite.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: suite.MariaDBSettings, ReadOnly: suite.MariaDBReadOnly,
 	})
 	suite.Run(t, suite.Wiring{

@@ -44,7 +44,7 @@ func TestAStatementThatDidNothingIsNotBelieved(t *testing.T) {
 				// a batch passes over what it does not see
 				return strings.Contains(text, "-- name: LockRows ") || strings.Contains(text, "-- name: RowsExist ")
 			}}
-		swallowing.Compare(t, soak(2, 20), 250,
+		swallowing.Compare(t, soak(1, 20), 100,
 			"WriteRow", "PutShare", "DropShare", "AddWaiter", "DropWaiter", "AddPlace", "NextWaiters", "Shares",
 			"AddEvent", "TakeRows", "FreeLocks", "OpenSession", "OpenHeartbeat", "EndSession", "DropHeartbeat")
 	})

@@ -59,10 +59,8 @@ type server struct {
 func each(t *testing.T, test func(t *testing.T, s server)) {
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {
-			db := dbtest.Empty(t, kind)
-			s := server{db, db.SQL(t)}
-			s.migrate(t)
-			test(t, s)
+			db := dbtest.Migrated(t, kind)
+			test(t, server{db, db.SQL(t)})
 		})
 	}
 }

@@ -22,7 +22,8 @@ func TestBehaviour(t *testing.T) {
 	})
 	suite.Run(t, suite.Wiring{
 		Name: "database/sql", Kind: suite.Postgres,
-		Open: suite.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }), Again: true,
+		Reach:    suite.EachDriver,
+		Open:     suite.OnSQL(func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
 		Settings: suite.PostgresSettings, ReadOnly: suite.PostgresReadOnly,
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -104,7 +105,7 @@ func (s *script) plan(st statement, mode string, before ...statement) plan {
 // reads a small table once is as good as one that looks each row up.
 func TestABatchLooksAtItsOwnRows(t *testing.T) {
 	const half = 128
-	s := newScript(t)
+	s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 	s.session("s", time.Minute)
 	s.alone(`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id)
 	         SELECT 'n' || i, i, i, i, 1, CASE WHEN i <= 128 THEN 's' END FROM generate_series(1, 3000) i`)
@@ -150,7 +151,7 @@ func TestABatchLooksAtItsOwnRows(t *testing.T) {
 func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
 	for _, waiting := range []int{1, 2, 3, 30} {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
-			s := newScript(t)
+			s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 			for i := range 8 {
 				s.session(fmt.Sprint("s", i), time.Minute)
 			}
@@ -214,7 +215,7 @@ func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
 // many events, of 2,000 sessions and 9,000 runs. No index leads from a session to its locks, so a
 // page of sessions reads all of these.
 func TestAPageReadsWhatItShows(t *testing.T) {
-	s := newScript(t)
+	s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 	for _, text := range []string{
 		`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id, host, attempt)
 		 SELECT 'n' || lpad(i::text, 6, '0'), 1, 1, 1, 1, 's' || i % 2000, 'h', 'a' || i FROM generate_series(1, 100000) i`,

@@ -33,9 +33,15 @@ func (s *script) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 }
 
 func newScript(t *testing.T, settings ...string) *script {
-	db := dbtest.Postgres(t)
+	return newScriptIn(t, dbtest.Postgres(t).Warm(), settings...)
+}
+
+// newScriptIn is newScript in a database: in one that dbtest.New has made where pages and plans are
+// looked at.
+func newScriptIn(t *testing.T, db dbtest.Database, settings ...string) *script {
 	config, err := pgxpool.ParseConfig(db.DSN)
 	require.NoError(t, err)
+	db.Keep(config.ConnConfig)
 	for i := 0; i < len(settings); i += 2 {
 		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -115,7 +116,7 @@ func (s *script) pages(st statement) (n int) {
 func TestStatementsReadNoMorePagesBesideAnOldSnapshot(t *testing.T) {
 	for _, others := range []int{0, 1, 10, 100} {
 		t.Run(fmt.Sprint(others, " other names"), func(t *testing.T) {
-			s := newScript(t)
+			s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 			ctx := t.Context()
 			s.session("a", time.Hour)
 			s.session("b", time.Hour)
@@ -172,7 +173,7 @@ var whole = regexp.MustCompile(`Seq Scan on dblock_(locks|waiters)|Sort Key: \w+
 // Broken by a table of a few pages, which PostgreSQL plans to read as a whole: a connection keeps
 // such a plan while the table grows.
 func TestStatementsFindTheirRowsByIndexHoweverFewThereAre(t *testing.T) {
-	s := newScript(t)
+	s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 	s.session("a", time.Hour)
 	for _, names := range []int{1, 10, 10_000} {
 		s.exec(fmt.Sprintf(`SELECT dblock_make('n' || i) FROM generate_series(1, %d) i`, names))
@@ -199,7 +200,7 @@ func TestARowIsFoundWhoseEpochHasJustBegun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
+			s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 			s.session("a", time.Minute)
 			s.session("b", time.Minute)
 			g := s.take(units(request("a", "a1"), 1, 2))
@@ -226,7 +227,7 @@ func TestARowIsFoundWhoseEpochHasJustBegun(t *testing.T) {
 // Broken by a purge that does not lock the row of the name in dblock_names: a grant would be left
 // without that row, and no purge would find it.
 func TestANameIsMadeAgainBesideItsPurge(t *testing.T) {
-	s := newScript(t)
+	s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 	s.session("a", time.Minute)
 	g := s.take(request("a", "a1"))
 	require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), s, held("a", g), false)))

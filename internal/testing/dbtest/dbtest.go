@@ -15,9 +15,11 @@
 //     internal/testing/system starts them, because dockertest is not to be a requirement of this
 //     module.
 //
-// Servers started here are stopped, and their folders removed, when Run ends. Every database is
-// made for one test and dropped after it. SQLite is a file in the test's folder and always there: a
-// test that asks for it imports a driver (see SQLiteDriver), which this package does not.
+// Servers started here are stopped, and their folders removed, when Run ends. Every test has a
+// database for itself. On PostgreSQL, MySQL and MariaDB it is emptied afterwards and given to a
+// later test, unless the test has left more than rows in it (see clean). SQLite is a file in the
+// test's folder and always there: a test that asks for it imports a driver (see SQLiteDriver),
+// which this package does not.
 //
 // A kind without a server is left out, and Run says so. DBLOCK_TEST_REQUIRE=postgres,mariadb makes
 // that a failure of each test that asks for it; so does DBLOCK_TEST_ONLY=postgres,mysql, which
@@ -31,6 +33,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +41,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -77,6 +80,8 @@ type Database struct {
 	DSN    string
 	name   string // on its server; for SQLite, the file
 	like   string // how PostgreSQL copies it to make others
+	warm   *warm  // backends of connections that were closed; nil: none is kept
+	cold   bool   // the test wants backends of its own
 }
 
 // Each runs f in a subtest for every kind there is, with a fresh database that has dblock's tables.
@@ -119,8 +124,20 @@ func SQLite(t testing.TB) Database { t.Helper(); return Migrated(t, KindSQLite) 
 // Migrated returns a fresh database of a kind, with dblock's tables.
 func Migrated(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).Database(t) }
 
+// Prepared is Migrated for a test that changes more than rows: see Server.Prepared.
+func Prepared(t testing.TB, kind, preparation string, prepare func(db Database)) Database {
+	t.Helper()
+	return server(t, kind).Prepared(t, preparation, prepare)
+}
+
+// New is Migrated for a database that no test had before: see Server.New.
+func New(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).New(t) }
+
 // Empty returns a fresh database of a kind, without tables.
 func Empty(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).Empty(t) }
+
+// Need skips a test if there is no server of the kind, or fails where the kind is required.
+func Need(t testing.TB, kind string) { t.Helper(); server(t, kind) }
 
 func server(t testing.TB, kind string) *Server {
 	t.Helper()
@@ -140,6 +157,7 @@ func server(t testing.TB, kind string) *Server {
 func (s *Server) Empty(t testing.TB) Database {
 	t.Helper()
 	if s.Kind == KindSQLite {
+		label(t)
 		return sqliteIn(t.TempDir())
 	}
 	return s.temporary(t, "")
@@ -157,13 +175,24 @@ func sqliteIn(folder string) Database {
 // temporary makes a database for as long as the test runs.
 func (s *Server) temporary(t testing.TB, like string) Database {
 	t.Helper()
+	label(t)
 	db := s.create(t, newName(), like)
+	s.dropAfter(t, db)
+	return db
+}
+
+// dropAfter drops a database when the test has ended.
+func (s *Server) dropAfter(t testing.TB, db Database) {
 	t.Cleanup(func() {
 		if err := s.drop(db.name); err != nil && s.control == nil {
 			t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
 		}
 	})
-	return db
+}
+
+// label has the profile of a test binary name the test (scripts/test -times).
+func label(t testing.TB) {
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name())))
 }
 
 func (s *Server) create(t testing.TB, name, like string) Database {
@@ -243,10 +272,24 @@ func (d Database) Migrate(t testing.TB) {
 	require.NoError(t, migrate.Up(ctx, db, d.Engine))
 }
 
+// Exec runs statements over a pool of its own, which is closed afterwards.
+func (d Database) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	db, err := d.open(d.DSN)
+	require.NoError(t, err)
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, statement := range statements {
+		_, err := db.ExecContext(ctx, statement)
+		require.NoError(t, err, statement)
+	}
+}
+
 // SQL opens a pool of database/sql, which is closed when the test has ended.
 func (d Database) SQL(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := open(d.Kind, d.DSN)
+	db, err := d.open(d.DSN)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -271,7 +314,10 @@ func (d Database) Text(statement string) string {
 // not released by then would make Close wait for ever, so the leak check reports it instead.
 func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), d.DSN)
+	config, err := pgxpool.ParseConfig(d.DSN)
+	require.NoError(t, err)
+	d.Keep(config.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		for range 100 { // a connection with an ended context needs a moment to close
@@ -346,6 +392,19 @@ func engineOf(kind string) migrate.Engine {
 		return migrate.MySQL
 	}
 	return migrate.Engine(kind)
+}
+
+// open opens a pool, on backends that were kept where that is possible.
+func (d Database) open(dsn string) (*sql.DB, error) {
+	if d.warm == nil || d.cold || PostgresDriver != "pgx" {
+		return open(d.Kind, dsn)
+	}
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	d.Keep(config)
+	return stdlib.OpenDB(*config), nil
 }
 
 func open(kind, dsn string) (*sql.DB, error) {

@@ -34,9 +34,11 @@ type Server struct {
 	control
 	tb       testing.TB // set where the server is one test's own
 	template template
+	shelf    shelf
 
-	mu sync.Mutex // protects db
-	db *sql.DB    // nil until it is needed
+	mu      sync.Mutex           // protects db and encoded
+	db      *sql.DB              // nil until it is needed
+	encoded map[string]*template // of PostgreSQL, by their encodings
 }
 
 // servers has the results of the searches so far, with and without success.
@@ -72,9 +74,11 @@ func StopAll() {
 		if r.server == nil {
 			continue
 		}
-		err := errors.Join(r.server.template.drop(r.server), r.server.leave())
-		if r.server.control != nil {
-			err = r.server.remove()
+		var err error
+		if r.server.control == nil {
+			err = errors.Join(r.server.shelf.drop(r.server), r.server.dropTemplates(), r.server.leave())
+		} else {
+			err = errors.Join(r.server.leave(), r.server.remove())
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "dbtest: stop %s: %v\n", r.server.Kind, err)

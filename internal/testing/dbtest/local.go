@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/program"
 )
@@ -116,6 +117,8 @@ func (l *local) start(ctx context.Context) error {
 		}
 	}
 }
+
+func (l *local) spent() (user, kernel time.Duration) { return l.program.Spent() }
 
 func (l *local) kill() error   { return l.program.Kill() }
 func (l *local) pause() error  { return l.program.Pause() }

@@ -27,6 +27,18 @@ type control interface {
 	remove() error
 }
 
+// Spent is the processor time of a server that was started here from local binaries. ok is false
+// for others.
+func (s *Server) Spent() (user, kernel time.Duration, ok bool) {
+	if l, ok := s.control.(interface {
+		spent() (user, kernel time.Duration)
+	}); ok {
+		user, kernel = l.spent()
+		return user, kernel, true
+	}
+	return 0, 0, false
+}
+
 // OwnPostgres starts a PostgreSQL server for this test alone, which may kill it. Without local
 // binaries and without Docker the test is skipped, or fails where DBLOCK_TEST_REQUIRE asks for the
 // kind.

@@ -22,6 +22,8 @@ import (
 type template struct {
 	mu sync.Mutex // protects db
 	db *Database  // nil until somebody needs it; a test that fails while it makes it leaves that to the next
+
+	how string // the options with which PostgreSQL creates it
 }
 
 // get returns the template, with its tables. Nothing may connect to it.
@@ -38,7 +40,7 @@ func (m *template) get(t testing.TB, s *Server) Database {
 		require.NoError(t, err)
 		db = sqliteIn(folder)
 	} else {
-		db = s.create(t, newName(), "")
+		db = s.create(t, newName(), m.how)
 	}
 	db.Migrate(t)
 	if s.Kind == KindPostgres {
@@ -68,6 +70,15 @@ func (s *Server) copying(t testing.TB) string {
 	return ""
 }
 
+// dropTemplates removes all templates.
+func (s *Server) dropTemplates() error {
+	err := s.template.drop(s)
+	for _, m := range s.encoded {
+		err = errors.Join(err, m.drop(s))
+	}
+	return err
+}
+
 // drop removes it.
 func (m *template) drop(s *Server) error {
 	m.mu.Lock()
@@ -83,19 +94,58 @@ func (m *template) drop(s *Server) error {
 	return s.drop(db.name)
 }
 
-// Database returns a fresh database with dblock's tables, as the template has them, and is
-// otherwise as Empty.
+// Database returns a database with dblock's tables, as the template has them, and without rows. On
+// PostgreSQL, MySQL and MariaDB a test before this one may have had it: see clean.
 func (s *Server) Database(t testing.TB) Database {
 	t.Helper()
+	return s.Prepared(t, "", func(Database) {})
+}
+
+// Prepared is Database for a test that changes more than rows: prepare changes a new database, and
+// one that was used before goes to a test that names the same preparation. Rows of prepare must be
+// as they were when the test ends.
+func (s *Server) Prepared(t testing.TB, preparation string, prepare func(db Database)) Database {
+	t.Helper()
+	label(t)
+	create := func() Database {
+		db := s.copied(t)
+		prepare(db)
+		return db
+	}
+	if s.reusable() {
+		return s.lend(t, preparation, create)
+	}
+	db := create()
+	if s.Kind != KindSQLite {
+		s.dropAfter(t, db)
+	}
+	return db
+}
+
+// New is Database for a test that depends on what servers keep of rows that were deleted: pages,
+// statistics, locks. No test had it before.
+func (s *Server) New(t testing.TB) Database {
+	t.Helper()
+	label(t)
+	db := s.copied(t)
+	if s.Kind != KindSQLite {
+		s.dropAfter(t, db)
+	}
+	return db
+}
+
+// copied makes a copy of the template.
+func (s *Server) copied(t testing.TB) Database {
+	t.Helper()
 	if s.Kind == KindVitess { // which copies no table from one keyspace to another
-		db := s.temporary(t, "")
+		db := s.create(t, newName(), "")
 		db.Migrate(t)
 		return db
 	}
 	from := s.template.get(t, s)
 	switch s.Kind {
 	case KindPostgres:
-		return s.temporary(t, " TEMPLATE "+from.name+from.like)
+		return s.create(t, newName(), " TEMPLATE "+from.name+from.like)
 	case KindSQLite:
 		db := sqliteIn(t.TempDir())
 		content, err := os.ReadFile(from.name)
@@ -106,7 +156,7 @@ func (s *Server) Database(t testing.TB) Database {
 		return db
 	}
 	for tries := 1; ; tries++ {
-		db := s.temporary(t, "")
+		db := s.create(t, newName(), "")
 		err := db.copyTables(from)
 		if err == nil {
 			return db

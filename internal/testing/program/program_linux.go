@@ -122,6 +122,29 @@ func (p *Program) PID() int {
 	}
 }
 
+// ticks is how many ticks of /proc are a second: USER_HZ, which is 100 on every Linux.
+const ticks = 100
+
+// Spent is the processor time of the program, and of the processes started by it.
+func (p *Program) Spent() (user, kernel time.Duration) {
+	pid := p.PID()
+	if pid == 0 {
+		return 0, 0
+	}
+	for _, of := range append(Started(pid), pid) {
+		stat := fields(fmt.Sprintf("/proc/%d/stat", of))
+		if len(stat) < 15 {
+			continue
+		}
+		// The last two are those of children that have ended.
+		for i, sum := range []*time.Duration{&user, &kernel, &user, &kernel} {
+			n, _ := strconv.Atoi(stat[11+i])
+			*sum += time.Duration(n) * time.Second / ticks
+		}
+	}
+	return user, kernel
+}
+
 // Kill kills the program.
 func (p *Program) Kill() error {
 	pid := p.PID()

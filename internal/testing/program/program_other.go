@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 var errNotHere = errors.New("servers are started from local binaries on Linux only")
@@ -40,6 +41,9 @@ func (*Program) Ended() <-chan struct{} { return nil }
 
 // Start fails.
 func (*Program) Start(...string) error { return errNotHere }
+
+// Spent is nothing.
+func (*Program) Spent() (user, kernel time.Duration) { return 0, 0 }
 
 // Kill fails.
 func (*Program) Kill() error { return errNotHere }

@@ -98,6 +98,7 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 		require.NoError(t, err)
 		config.MaxConns = int32(connections)
 		config.ConnConfig.Tracer = tracer{}
+		db.Keep(config.ConnConfig)
 		pool, err := pgxpool.NewWithConfig(context.Background(), config)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)

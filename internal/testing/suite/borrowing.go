@@ -125,6 +125,9 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 		{"optimistic.Bump that waits", blocks(bump), bump},
 	} {
 		for _, same := range []bool{true, false} {
+			if same && s.block != nil && !unabridged() {
+				continue // a wait ends with either in the same way
+			}
 			t.Run(fmt.Sprintf("%s, same context %v", s.name, same), func(t *testing.T) {
 				e.endEachStatement(t, a, other, s, same)
 			})

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	inside "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // clocks are the clock of a test's database and that of its clients, which move together. Both are
@@ -44,39 +44,54 @@ type mover interface {
 	Micros() int64         // of the database's clock, since 1970
 }
 
-// move readies the database for advance. It MUST be called before anything uses the database.
+// movable has the clock of a database read by how much the test has moved it.
+func movable(t testing.TB, db dbtest.Database) {
+	switch db.Kind {
+	case Postgres: // what is read of a sequence is the latest, whatever the snapshot, and a new value changes no plan
+		db.Exec(t, "CREATE SEQUENCE test_ahead MINVALUE 0", "SELECT setval('test_ahead', 0)",
+			`CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+			$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + pg_sequence_last_value('public.test_ahead') $$`)
+	case SQLite:
+		db.Exec(t, "DROP VIEW dblock_clock", `CREATE VIEW dblock_clock AS
+			SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + `+
+			SQLiteAheadName+`('`+db.DSN+`') AS now_us`)
+	default:
+		// The table has no rows that could be locked, and no snapshots. It only grows: MyISAM
+		// appends beside statements that read, however long these wait for a row of another table.
+		db.Exec(t, "CREATE TABLE test_ahead (us bigint NOT NULL PRIMARY KEY) ENGINE = MyISAM",
+			"INSERT INTO test_ahead VALUES (0)",
+			`CREATE OR REPLACE SQL SECURITY INVOKER VIEW dblock_clock AS
+			SELECT CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + (SELECT MAX(us) FROM test_ahead) AS SIGNED) AS now_us`)
+	}
+}
+
+// move readies a movable database for advance. It MUST be called before anything uses the database.
 func (e *env) move(t testing.TB) {
 	t.Helper()
 	e.clocks = &clocks{clock: clock.NewMovable(), sessions: map[*watched]bool{}}
 	if e.wiring.Through != nil {
 		return
 	}
-	if e.wiring.Kind == TiDB { // which keeps what it has read of the view with the plan of a prepared statement
-		e.db.DSN = Params("no plans", "tidb_enable_prepared_plan_cache", "0").DSN(e.db.DSN)
-	}
+	back := func() {}
 	switch e.wiring.Kind {
-	case Postgres: // atomic, and each statement that begins afterwards sees it, whatever its transaction's snapshot
+	case Postgres:
 		e.clocks.set = func(t testing.TB, ahead time.Duration) {
-			e.exec(t, fmt.Sprintf(`CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE sql VOLATILE AS
-				$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + %d $$`, ahead.Microseconds()))
+			e.exec(t, "SELECT setval('public.test_ahead', ?)", ahead.Microseconds())
 		}
+		back = func() { e.db.Exec(t, "SELECT setval('public.test_ahead', 0)") }
 	case SQLite:
-		key := id()
-		e.exec(t, "DROP VIEW dblock_clock")
-		e.exec(t, `CREATE VIEW dblock_clock AS
-			SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + `+SQLiteAheadName+`('`+key+`') AS now_us`)
+		key := e.key
 		e.clocks.set = func(_ testing.TB, ahead time.Duration) { sqliteAhead.Store(key, ahead.Microseconds()) }
 	default:
-		// The table has no rows that could be locked, and no snapshots. It only grows: MyISAM
-		// appends beside statements that read, however long these wait for a row of another table.
-		e.exec(t, "CREATE TABLE test_ahead (us bigint NOT NULL PRIMARY KEY) ENGINE = MyISAM")
-		e.exec(t, "INSERT INTO test_ahead VALUES (0)")
-		e.exec(t, `CREATE OR REPLACE SQL SECURITY INVOKER VIEW dblock_clock AS
-			SELECT CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + (SELECT MAX(us) FROM test_ahead) AS SIGNED) AS now_us`)
+		if e.wiring.Kind == TiDB { // which keeps what it has read of the view with the plan of a prepared statement
+			e.db.DSN = Params("no plans", "tidb_enable_prepared_plan_cache", "0").DSN(e.db.DSN)
+		}
 		e.clocks.set = func(t testing.TB, ahead time.Duration) {
 			e.exec(t, "INSERT INTO test_ahead VALUES (?)", ahead.Microseconds())
 		}
+		back = func() { e.db.Exec(t, "DELETE FROM test_ahead WHERE us > 0") }
 	}
+	t.Cleanup(back) // for the next test in this database
 }
 
 // SQLiteAheadName is a function of SQL that a wiring of SQLite has on every connection: with one

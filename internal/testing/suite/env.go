@@ -33,6 +33,7 @@ type env struct {
 	wiring Wiring
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
+	key    string  // of a database whose clock moves, in SQLiteAhead
 
 	clocks   *clocks // nil: nobody moves the clock
 	attended bool    // a client attends the engine of a line
@@ -40,11 +41,25 @@ type env struct {
 
 func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Migrated(t, w.Kind)) }
 
+// movingEnv is one with clocks that move.
+func movingEnv(t *testing.T, w Wiring) *env {
+	if w.Through != nil {
+		e := newEnv(t, w)
+		e.move(t)
+		return e
+	}
+	db := dbtest.Prepared(t, w.Kind, "a clock that moves", func(db dbtest.Database) { movable(t, db) })
+	e := envIn(t, w, db)
+	e.key = db.DSN
+	e.move(t)
+	return e
+}
+
 // emptyEnv is one without dblock's tables.
 func emptyEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Empty(t, w.Kind)) }
 
 func envIn(t *testing.T, w Wiring, db dbtest.Database) *env {
-	e := &env{wiring: w, db: db}
+	e := &env{wiring: w, db: db.Warm()}
 	if w.Usual != nil {
 		e.db.DSN = w.Usual.DSN(e.db.DSN)
 	}

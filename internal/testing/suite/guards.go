@@ -18,8 +18,6 @@ import (
 
 var guards = inPlaces(own{
 	{"a guarded lock cannot be taken over before the transaction ends", guarded},
-	{"a transaction in any language that has guarded a lock by SQL keeps takeovers out, and one that comes too late " +
-		"is told", guardedBySQL},
 	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
 	{"Guard works in as many transactions as the pool has connections left", guardWholePool},
 	{"Guard neither holds up heartbeats, waiters and TryLock, nor waits for them", guardAside},

@@ -33,7 +33,11 @@ func sameAsProtocol(t *testing.T, e *env) {
 		if e.wiring.reserves() {
 			engine = oracle.WakesOnly{Backend: a.Backend}
 		}
-		oracle.Compare(t, engine, 20, 400)
+		steps := 100 // engines of this module have a test of their own with more
+		if unabridged() {
+			steps = 400
+		}
+		oracle.Compare(t, engine, 20, steps)
 	}
 }
 

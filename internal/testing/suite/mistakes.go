@@ -116,7 +116,7 @@ func readOnlyTx(t *testing.T, e *env) {
 				is(t, tx.exec(t.Context(), "SET TRANSACTION READ ONLY"), nil)
 			}
 			err := call(brief(t), tx)
-			rollback(t, tx)
+			_ = tx.rollback() // SQLite may have done that with the error
 			locks := what != "UnlockTx" && e.wiring.Kind != Postgres && e.wiring.Kind != SQLite
 			if !(locks && err == nil) && (!errors.Is(err, dblock.ErrReadOnly) ||
 				!strings.Contains(err.Error(), "the transaction is read-only: begin it without READ ONLY")) {

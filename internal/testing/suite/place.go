@@ -20,10 +20,10 @@ type (
 	flowing []test
 )
 
-// placed is a test with what makes its env ready.
+// placed is a test with what makes its env.
 type placed struct {
 	test
-	ready func(t *testing.T, e *env)
+	env func(t *testing.T, w Wiring) *env
 }
 
 // inPlaces is a list of tests in their places.
@@ -34,22 +34,21 @@ func inPlaces(places ...interface{ placed() []placed }) (all []placed) {
 	return all
 }
 
-func (tests own) placed() []placed { return place(tests, func(*testing.T, *env) {}) }
+func (tests own) placed() []placed { return place(tests, newEnv) }
 
-func (tests moving) placed() []placed {
-	return place(tests, func(t *testing.T, e *env) { e.move(t) })
-}
+func (tests moving) placed() []placed { return place(tests, movingEnv) }
 
 func (tests flowing) placed() []placed {
-	return place(tests, func(t *testing.T, e *env) {
-		e.move(t)
+	return place(tests, func(t *testing.T, w Wiring) *env {
+		e := movingEnv(t, w)
 		e.flow(t)
+		return e
 	})
 }
 
-func place(tests []test, ready func(t *testing.T, e *env)) (all []placed) {
+func place(tests []test, env func(t *testing.T, w Wiring) *env) (all []placed) {
 	for _, test := range tests {
-		all = append(all, placed{test, ready})
+		all = append(all, placed{test, env})
 	}
 	return all
 }

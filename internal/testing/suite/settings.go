@@ -39,6 +39,12 @@ func Params(name string, params ...string) Setting {
 	}}
 }
 
+// apart is a setting that is not tried together with others.
+func apart(s Setting) Setting {
+	s.Apart = true
+	return s
+}
+
 // PostgresSettings are what applications set in PostgreSQL, over pgx.
 var PostgresSettings = []Setting{
 	Params("time zone Australia/Lord_Howe", "timezone", "Australia/Lord_Howe", "datestyle", "German, DMY"),
@@ -47,7 +53,7 @@ var PostgresSettings = []Setting{
 	Params("isolation level serializable", "default_transaction_isolation", "serializable",
 		"default_transaction_deferrable", "on"),
 	Params("lock_timeout of 200ms", "lock_timeout", "200"),
-	Params("statement_timeout of 500ms", "statement_timeout", "500", "idle_in_transaction_session_timeout", "500"),
+	Params("statement_timeout of 1s", "statement_timeout", "1000", "idle_in_transaction_session_timeout", "1000"),
 	Params("synchronous_commit off", "synchronous_commit", "off"),
 	Params("values as text otherwise", "bytea_output", "escape", "intervalstyle", "sql_standard", "extra_float_digits",
 		"-15"),
@@ -71,14 +77,14 @@ var (
 		Params("isolation level read uncommitted", "transaction_isolation", "'READ-UNCOMMITTED'"),
 		Params("isolation level repeatable read", "transaction_isolation", "'REPEATABLE-READ'"),
 		Params("isolation level serializable", "transaction_isolation", "'SERIALIZABLE'"),
-		Params("max_execution_time of 200ms", "max_execution_time", "200", "innodb_lock_wait_timeout", "1"),
+		Params("max_execution_time of 1s", "max_execution_time", "1000", "innodb_lock_wait_timeout", "1"),
 	}, bothSettings...)
 	MariaDBSettings = append([]Setting{
 		Params("isolation level read uncommitted", "tx_isolation", "'READ-UNCOMMITTED'"),
 		Params("isolation level repeatable read", "tx_isolation", "'REPEATABLE-READ'", "innodb_snapshot_isolation",
 			"1"),
 		Params("isolation level serializable", "tx_isolation", "'SERIALIZABLE'"),
-		Params("max_statement_time of 200ms", "max_statement_time", "0.2", "innodb_lock_wait_timeout", "1"),
+		Params("max_statement_time of 1s", "max_statement_time", "1", "innodb_lock_wait_timeout", "1"),
 		Params("sql_mode ORACLE", "sql_mode", "'ORACLE'"),
 		Params("lists as joins", "in_predicate_conversion_threshold", "2", "optimizer_use_condition_selectivity", "5"),
 	}, bothSettings...)
@@ -136,11 +142,11 @@ var (
 // SQLiteSettings are what applications set in SQLite, over modernc.org/sqlite.
 var SQLiteSettings = []Setting{
 	Params("no busy timeout", "_pragma", "busy_timeout(0)"),
-	Params("a rollback journal", "_pragma", "journal_mode(DELETE)"),
+	apart(Params("a rollback journal", "_pragma", "journal_mode(DELETE)")),
 	Params("a sync with every commit", "_pragma", "synchronous(FULL)"),
 	Params("no syncs and foreign keys", "_pragma", "synchronous(OFF)", "_pragma", "foreign_keys(1)"),
 	Params("exclusive transactions", "_txlock", "exclusive"),
-	Params("a shared cache", "cache", "shared", "_pragma", "read_uncommitted(1)"),
+	apart(Params("a shared cache", "cache", "shared", "_pragma", "read_uncommitted(1)")),
 	Params("times as text", "_time_format", "sqlite", "_inttotime", "true"),
 	Params("rows in another order", "_pragma", "reverse_unordered_selects(1)", "_pragma", "automatic_index(0)",
 		"_pragma", "temp_store(2)"),

@@ -8,7 +8,9 @@ package suite
 
 import (
 	"database/sql"
+	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -18,13 +20,12 @@ import (
 
 // Wiring is one way to open an engine.
 type Wiring struct {
-	Name   string
-	Kind   string // of server, as dbtest names it
-	Open   Open
-	ByView func(driver.Backend) // has the engine read the clock's view where it does not by itself; nil: it does
-	Usual  *Setting             // of all tests
-	// another wiring has tried the same statements: those that depend on them alone are left out
-	Again    bool
+	Name     string
+	Kind     string // of server, as dbtest names it
+	Open     Open
+	ByView   func(driver.Backend) // has the engine read the clock's view where it does not by itself; nil: it does
+	Usual    *Setting             // of all tests
+	Reach    Reach                // which lists it runs
 	Settings []Setting
 	// ReadOnly change a DSN so that nothing can be written through it.
 	ReadOnly []Setting
@@ -36,8 +37,9 @@ type Wiring struct {
 
 // Setting is something that an application may have chosen for its own sessions.
 type Setting struct {
-	Name string
-	DSN  func(dsn string) string
+	Name  string
+	DSN   func(dsn string) string
+	Apart bool // others have no meaning beside it
 }
 
 // atOnce is how many tests run side by side. They wait more than they work, so that it is more than
@@ -45,23 +47,64 @@ type Setting struct {
 // good for.
 const atOnce = 5
 
-// Run runs the suite, each test in a database of its own.
+// Reach is how far a wiring goes down the lists of sentences: what is the same for another wiring
+// need not be tried twice. DBLOCK_TEST_ALL, which scripts/test -all sets, has EachServer run all.
+type Reach int
+
+const (
+	// All is every list. One wiring on a server has it, and the engine in memory.
+	All Reach = iota
+	// EachServer leaves out the lists about the client's own ways: which requests it sends is the
+	// same on each engine, and package oracle and package contracts show on each that it does with
+	// them what the others do.
+	EachServer
+	// EachDriver runs what depends on the driver, the pool and the application's transactions.
+	// Another wiring sends the same statements to the same server.
+	EachDriver
+)
+
+// unabridged reports whether nothing is left out: scripts/test -all.
+func unabridged() bool { return os.Getenv("DBLOCK_TEST_ALL") != "" }
+
+// lists are the sentences by the furthest reach that runs them, those of the driver first. alone is
+// apart.
+func (w Wiring) lists(reach Reach) [][]placed {
+	lists := [][]placed{sessions, telling, contexts, closings, mistakes, w.tests()}
+	if w.Through == nil {
+		lists = append(lists, faults, guards, outages, transactions, borrowing, otherDatabase, refusals)
+	}
+	if reach == EachDriver {
+		return lists
+	}
+	lists = append(lists, waiting, trying, endings, passing, deadlocks, batches, once, names)
+	if w.Through == nil {
+		lists = append(lists, afterUnlockTx, takingOver, detachingGuarded, people, roles, upgrading)
+	}
+	if reach == EachServer {
+		return lists
+	}
+	return append(lists, input, handingOver, reaping, sharing, permits, together, w.inBothWays(cohorts), detaching,
+		revoking, owners, moments, schedules, extending, inspecting, chains, listing, events, looking)
+}
+
+// Run runs the suite, each test in a database that no other test uses meanwhile.
 func Run(t *testing.T, w Wiring) {
+	if w.Reach == EachServer && unabridged() {
+		w.Reach = All
+	}
 	t.Run(w.Name, func(t *testing.T) {
+		dbtest.Need(t, w.Kind)
 		run := func(test placed) {
-			t.Run(test.says, func(t *testing.T) {
-				e := newEnv(t, w)
-				test.ready(t, e)
-				test.run(t, e)
-			})
+			t.Run(test.says, func(t *testing.T) { test.run(t, test.env(t, w)) })
 		}
-		for _, test := range alone {
+		first := alone
+		if w.Reach != EachDriver {
+			first = slices.Concat(first, alike)
+		}
+		rest := slices.Concat(w.lists(w.Reach)...)
+		fmt.Printf("sentences: %d\n", len(first)+len(rest)) // for scripts/test, which says how many have ended
+		for _, test := range first {
 			run(test)
-		}
-		if !w.Again {
-			for _, test := range alike {
-				run(test)
-			}
 		}
 		tests := make(chan placed)
 		var running sync.WaitGroup
@@ -76,26 +119,8 @@ func Run(t *testing.T, w Wiring) {
 				}
 			})
 		}
-		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]placed{sessions, telling, waiting, trying, passing, contexts, endings, closings, input, mistakes,
-			w.tests()}
-		if w.Through == nil {
-			groups = append(groups, faults, guards, afterUnlockTx, outages, transactions, borrowing, otherDatabase,
-				refusals)
-		}
-		if !w.Again {
-			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts),
-				deadlocks)
-			groups = append(groups, detaching, revoking, owners, names, once, moments, schedules, extending, inspecting,
-				chains, listing, events, looking)
-			if w.Through == nil {
-				groups = append(groups, takingOver, detachingGuarded, people, roles, upgrading)
-			}
-		}
-		for _, group := range groups {
-			for _, test := range group {
-				tests <- test
-			}
+		for _, test := range rest {
+			tests <- test
 		}
 		close(tests)
 		running.Wait()
@@ -120,18 +145,26 @@ var alike = inPlaces(own{
 	{"a client keeps 10,000 locks with one row written by each heartbeat", tenThousand},
 })
 
-// settings are tried all at once, where two contradict each other the later one, unless
-// DBLOCK_TEST_MATRIX asks for each by itself. Those of SQLite exclude each other, and cost little.
-func (w Wiring) settings() []Setting {
-	if w.Kind == SQLite || os.Getenv("DBLOCK_TEST_MATRIX") != "" || len(w.Settings) == 0 {
+// settings are tried all at once but for those that exclude others. Of two that contradict each
+// other the later one counts. DBLOCK_TEST_MATRIX asks for each by itself.
+func (w Wiring) settings() (all []Setting) {
+	if os.Getenv("DBLOCK_TEST_MATRIX") != "" || len(w.Settings) == 0 {
 		return w.Settings
 	}
-	return []Setting{{"every setting at once", func(dsn string) string {
+	all = []Setting{{Name: "every setting at once", DSN: func(dsn string) string {
 		for _, s := range w.Settings {
-			dsn = s.DSN(dsn)
+			if !s.Apart {
+				dsn = s.DSN(dsn)
+			}
 		}
 		return dsn
 	}}}
+	for _, s := range w.Settings {
+		if s.Apart {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // tests are those of the wiring's own settings.

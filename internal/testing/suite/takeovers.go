@@ -17,6 +17,8 @@ import (
 )
 
 var takingOver = inPlaces(own{
+	{"a transaction in any language that has guarded a lock by SQL keeps takeovers out, and one that comes too late " +
+		"is told", guardedBySQL},
 	{"a guarded transaction holds up no takeover of another lock of the same client", guardedBeside},
 	{"a reader's guarded transaction holds up no takeover of another reader's share", guardedReader},
 	{"a takeover that a guarded transaction refused lets no new guard of the lock begin", guardAnnounced},

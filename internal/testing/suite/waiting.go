@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -184,7 +185,7 @@ func cancelAtGrant(t *testing.T, e *env) {
 func deadline(t *testing.T, e *env) {
 	first := lock(t, e.client(t, dblock.WithHost("here")), "held", dblock.Metadata(nil))
 	since := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // a look was made by then
+	ctx, cancel := context.WithTimeout(t.Context(), dbtest.Scale(4*time.Second)) // a look was made by then
 	defer cancel()
 	o := within(t, soon, "Lock returns", locking(ctx, e.client(t), "held"))
 	is(t, o.err, dblock.ErrNotAcquired, context.DeadlineExceeded)

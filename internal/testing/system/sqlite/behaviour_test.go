@@ -15,7 +15,7 @@ import (
 
 func TestBehaviour(t *testing.T) {
 	suite.Run(t, suite.Wiring{
-		Name: "SQLite", Kind: suite.SQLite, Open: suite.OnSQL(sqlite.New),
+		Name: "SQLite", Kind: suite.SQLite, Reach: suite.EachServer, Open: suite.OnSQL(sqlite.New),
 		Usual:    &suite.SQLiteUsual,
 		Settings: suite.SQLiteSettings, ReadOnly: suite.SQLiteReadOnly,
 	})

@@ -1,0 +1,321 @@
+package dbtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// warm keeps the backends of PostgreSQL that the tests of one database have closed, for connections
+// that are opened with the same parameters. To start a backend, and to fill its caches, takes tens
+// of milliseconds of processor time, and a sentence of the suite opens eight. A backend that is
+// kept has discarded all that its session had (DISCARD ALL). Its name is warmName meanwhile.
+type warm struct {
+	mu   sync.Mutex
+	idle map[string][]*backend // by their startup packets
+	over bool                  // the database is gone
+
+	address *net.TCPAddr // of the server
+}
+
+// backend is a connection to a backend.
+type backend struct {
+	net.Conn
+	greeting []byte // what the server said from the startup packet to the first ReadyForQuery
+}
+
+const (
+	warmName = "kept by dbtest"
+	// mostIdle limits the backends that are kept for a database: servers have a limit for all.
+	mostIdle = 5
+	// warmTimeout bounds what is asked of a backend before it is kept, and before it is used again.
+	warmTimeout = 2 * time.Second
+)
+
+// readyForQuery is that message, outside of a transaction.
+var readyForQuery = []byte{'Z', 0, 0, 0, 5, 'I'}
+
+// terminate is the message with which a client closes its connection.
+var terminate = []byte{'X', 0, 0, 0, 4}
+
+// dial connects as a net.Dialer does, unless a backend is kept: then the startup packet tells
+// whether it will do. Connections through a proxy are left alone.
+func (w *warm) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	if address != w.address.String() {
+		return d.DialContext(ctx, network, address)
+	}
+	c := &warmConn{of: w, dial: func() (net.Conn, error) { return d.DialContext(ctx, network, address) }}
+	if w.some() {
+		return c, nil
+	}
+	var err error
+	c.conn, err = c.dial()
+	return c, err
+}
+
+// some reports whether any backend is kept.
+func (w *warm) some() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, idle := range w.idle {
+		if len(idle) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take returns a backend that was started with a packet, nil if none is left.
+func (w *warm) take(startup []byte) *backend {
+	for {
+		w.mu.Lock()
+		idle := w.idle[string(startup)]
+		if len(idle) == 0 {
+			w.mu.Unlock()
+			return nil
+		}
+		b := idle[len(idle)-1]
+		w.idle[string(startup)] = idle[:len(idle)-1]
+		w.mu.Unlock()
+		if b.ask("RESET application_name", "RESET") == nil {
+			return b
+		}
+		_ = b.Close() // a test has killed it
+	}
+}
+
+// put keeps a backend, or closes it.
+func (w *warm) put(startup []byte, b *backend) error {
+	if err := b.ask("DISCARD ALL", "DISCARD ALL"); err != nil {
+		return b.Close()
+	}
+	if err := b.ask("SET application_name = '"+warmName+"'", "SET"); err != nil {
+		return b.Close()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := 0
+	for _, idle := range w.idle {
+		kept += len(idle)
+	}
+	if w.over || kept >= mostIdle {
+		_, _ = b.Write(terminate)
+		return b.Close()
+	}
+	if w.idle == nil {
+		w.idle = map[string][]*backend{}
+	}
+	w.idle[string(startup)] = append(w.idle[string(startup)], b)
+	return nil
+}
+
+// end closes all backends, and those that come.
+func (w *warm) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	for _, idle := range w.idle {
+		for _, b := range idle {
+			_, _ = b.Write(terminate)
+			_ = b.Close()
+		}
+	}
+	w.idle = nil
+}
+
+// ask runs a statement, and fails unless it ends with the tag and outside of a transaction.
+func (b *backend) ask(statement, tag string) error {
+	if err := b.SetDeadline(time.Now().Add(warmTimeout)); err != nil {
+		return err
+	}
+	message := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(statement)+5))
+	if _, err := b.Write(append(append(message, statement...), 0)); err != nil {
+		return err
+	}
+	for done := false; ; {
+		head := make([]byte, 5)
+		if _, err := io.ReadFull(b, head); err != nil {
+			return err
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(b, body); err != nil {
+			return err
+		}
+		switch {
+		case head[0] == 'C' && string(body) == tag+"\x00":
+			done = true
+		case head[0] == 'Z' && done && body[0] == 'I':
+			return b.SetDeadline(time.Time{})
+		case head[0] == 'E', head[0] == 'Z' && done:
+			return errLeft
+		}
+	}
+}
+
+// warmConn is a connection that a test has opened.
+type warmConn struct {
+	of   *warm
+	dial func() (net.Conn, error)
+
+	mu      sync.Mutex // protects the fields below
+	conn    net.Conn   // nil before the startup packet, where a backend may be kept
+	startup []byte     // nil: nothing was sent yet; empty: no session, but the cancelling of a statement
+	kept    *backend   // once its greeting is whole
+	unread  []byte     // of the greeting of a backend that was kept
+	said    []byte     // by a new backend, until its greeting is whole
+	last    []byte     // the last bytes that were read
+	reading int        // calls of Read
+	closing bool       // the last that was sent is terminate
+	closed  bool
+}
+
+func (c *warmConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return 0, net.ErrClosed
+	}
+	if c.startup == nil {
+		if err := c.start(p); err != nil || c.kept != nil {
+			c.mu.Unlock()
+			return len(p), err
+		}
+	} else if len(c.startup) > 0 && bytes.Equal(p, terminate) {
+		c.closing = true
+		c.mu.Unlock()
+		return len(p), nil
+	}
+	c.last, c.closing = nil, false
+	conn := c.conn
+	c.mu.Unlock()
+	return conn.Write(p)
+}
+
+// start looks at the first packet, with mu locked: either a backend is kept that has answered it
+// already, or it is still to be sent.
+func (c *warmConn) start(p []byte) (err error) {
+	c.startup = []byte{}
+	const protocol3 = 3 << 16
+	if len(p) > 8 && binary.BigEndian.Uint32(p[4:]) == protocol3 && int(binary.BigEndian.Uint32(p)) == len(p) {
+		c.startup = bytes.Clone(p)
+		if b := c.of.take(p); b != nil {
+			if c.conn != nil {
+				_ = c.conn.Close()
+			}
+			c.conn, c.kept, c.unread, c.last = b.Conn, b, b.greeting, readyForQuery
+			return nil
+		}
+	}
+	if c.conn == nil {
+		c.conn, err = c.dial()
+	}
+	return err
+}
+
+func (c *warmConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	if len(c.unread) > 0 {
+		defer c.mu.Unlock()
+		n := copy(p, c.unread)
+		c.unread = c.unread[n:]
+		return n, nil
+	}
+	conn := c.conn
+	if conn == nil {
+		c.mu.Unlock()
+		return 0, net.ErrClosed // nobody reads before the startup packet
+	}
+	if c.closing { // pgx waits for the server's end: a statement was cancelled, and may have answers on their way
+		c.closing = false
+		_, _ = conn.Write(terminate)
+	}
+	c.reading++
+	c.mu.Unlock()
+	n, err := conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading--
+	if c.last = append(c.last, p[:n]...); len(c.last) > len(readyForQuery) {
+		c.last = bytes.Clone(c.last[len(c.last)-len(readyForQuery):])
+	}
+	if c.kept == nil && len(c.startup) > 0 {
+		if c.said = append(c.said, p[:n]...); bytes.HasSuffix(c.said, readyForQuery) {
+			c.kept, c.said = &backend{Conn: conn, greeting: c.said}, nil
+		}
+	}
+	return n, err
+}
+
+// Close keeps the backend if the client has said goodbye to it, and neither side has more to say.
+func (c *warmConn) Close() error {
+	c.mu.Lock()
+	if c.closed || c.conn == nil {
+		c.closed = true
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	keep := c.closing && c.reading == 0 && c.kept != nil && len(c.unread) == 0 && bytes.Equal(c.last, readyForQuery)
+	c.mu.Unlock()
+	if keep {
+		return c.of.put(c.startup, c.kept)
+	}
+	if c.closing {
+		_, _ = c.conn.Write(terminate)
+	}
+	return c.conn.Close()
+}
+
+// open returns the connection below; nil: there is none yet.
+func (c *warmConn) open() net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn
+}
+
+func (c *warmConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr is where pgx sends a request to cancel a statement.
+func (c *warmConn) RemoteAddr() net.Addr { return c.of.address }
+
+func (c *warmConn) SetDeadline(t time.Time) error {
+	if conn := c.open(); conn != nil {
+		return conn.SetDeadline(t)
+	}
+	return nil
+}
+
+func (c *warmConn) SetReadDeadline(t time.Time) error {
+	if conn := c.open(); conn != nil {
+		return conn.SetReadDeadline(t)
+	}
+	return nil
+}
+
+func (c *warmConn) SetWriteDeadline(t time.Time) error {
+	if conn := c.open(); conn != nil {
+		return conn.SetWriteDeadline(t)
+	}
+	return nil
+}
+
+// Warm returns the database for a test that looks at the server's list of connections by their
+// names alone. Its connections use the backends that earlier tests have closed.
+func (d Database) Warm() Database {
+	d.cold = false
+	return d
+}
+
+// Keep has connections of pgx use the backends that were kept, for a database that is Warm.
+func (d Database) Keep(config *pgx.ConnConfig) {
+	if d.warm != nil && !d.cold {
+		config.DialFunc = d.warm.dial
+	}
+}
