@@ -170,6 +170,7 @@ func TestAnErrorOfOneShardEndsShares(t *testing.T) {
 // Broken by a campaign that ends, and all of Shares with it, because it begins while the database
 // is away.
 func TestAMemberThatHasJoinedSurvivesAnOutage(t *testing.T) {
+	const shards = 8
 	for what, at := range map[string]string{"before it has seen itself": "n/members", "at a campaign": "n/"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestAMemberThatHasJoinedSurvivesAnOutage(t *testing.T) {
 				var begun atomic.Int32
 				ended := make(chan error, 1)
 				go func() {
-					ended <- e.Shares(ctx, "n", 100, func(ctx context.Context, _ int, _ *Term) error {
+					ended <- e.Shares(ctx, "n", shards, func(ctx context.Context, _ int, _ *Term) error {
 						begun.Add(1)
 						<-ctx.Done()
 						return nil
@@ -206,8 +207,8 @@ func TestAMemberThatHasJoinedSurvivesAnOutage(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				assert.NoError(t, <-ended)
-				if begun.Load() != 100 {
-					t.Errorf("%d of 100 shards have begun", begun.Load())
+				if begun.Load() != shards {
+					t.Errorf("%d of %d shards have begun", begun.Load(), shards)
 				}
 			})
 		})
