@@ -20,7 +20,7 @@ import (
 // Whatever is asked, by the short ways and by the general way, the engine leaves the rows that
 // package protocol leaves in memory.
 func TestTheEngineDoesWhatTheProtocolDoes(t *testing.T) {
-	db := dbtest.Postgres(t).Warm()
+	db := dbtest.Warm(t, dbtest.KindPostgres)
 	for name, backend := range map[string]driver.Backend{
 		"pgx": New(db.Pool(t)).Backend,
 		"sql": NewSQL(db.SQL(t)).Backend,
@@ -36,7 +36,7 @@ func TestTheEngineDoesWhatTheProtocolDoes(t *testing.T) {
 // A write that the database answers without having done it is an error, whichever it is, and
 // nothing is done by halves.
 func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
-	db := dbtest.Postgres(t).Warm()
+	db := dbtest.Warm(t, dbtest.KindPostgres)
 	var statements swallow.Statements
 	pool := statements.Pool(swallow.Connector(db.SQL(t).Driver(), db.DSN))
 	t.Cleanup(func() { _ = pool.Close() })
@@ -50,7 +50,7 @@ func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
 
 // The same where the COMMIT travels with the write: then the server is to find it out.
 func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
-	db := dbtest.Postgres(t).Warm()
+	db := dbtest.Warm(t, dbtest.KindPostgres)
 	look := db.SQL(t)
 	for name, backend := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(look).Backend} {
 		exec := func(text string) {

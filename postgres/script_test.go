@@ -33,7 +33,7 @@ func (s *script) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 }
 
 func newScript(t *testing.T, settings ...string) *script {
-	return newScriptIn(t, dbtest.Postgres(t).Warm(), settings...)
+	return newScriptIn(t, dbtest.Warm(t, dbtest.KindPostgres), settings...)
 }
 
 // newScriptIn is newScript in a database: in one that dbtest.New has made where pages and plans are

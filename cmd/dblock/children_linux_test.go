@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhyGoesOnWithWhatACommandWaitsFor(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		inner := w.lock("inner")
 		outer := w.command("run", "outer", "--", "sh", "-c", `"$0" run inner -- true`, os.Args[0])
 		require.NoError(w, outer.Start())

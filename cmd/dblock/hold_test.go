@@ -9,7 +9,7 @@ import (
 )
 
 func TestALockOutlivesHold(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		token := strings.TrimSpace(w.must("hold", "deploy", "--for", "1h"))
 		contains(w, w.must("ls"), "deploy", token)
 		for range 2 {

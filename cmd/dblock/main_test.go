@@ -162,6 +162,16 @@ func eachKind(t *testing.T, test func(w *world), names ...string) {
 	}
 }
 
+// eachProcess is eachKind for what processes do: the library, tested elsewhere, does the same on
+// every server. With DBLOCK_TEST_ALL they run on all kinds.
+func eachProcess(t *testing.T, test func(w *world)) {
+	kinds := []string{dbtest.KindSQLite, dbtest.KindPostgres}
+	if os.Getenv("DBLOCK_TEST_ALL") != "" {
+		kinds = nil
+	}
+	eachKind(t, test, kinds...)
+}
+
 // onSQLite is for what does not depend on the kind: a file in WAL mode, in a test beside others.
 func onSQLite(t *testing.T) *world {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 )
 
 func TestRunEndsAsItsCommandDoes(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		s := w.process("run", "n", "--", "sh", "-c", `echo "$DBLOCK_NAME $DBLOCK_TOKEN"; exit 3`)
 		name, token, _ := strings.Cut(strings.TrimSpace(s.out), " ")
 		if n, err := strconv.ParseInt(token, 10, 64); s.status != 3 || s.err != "" || name != "n" || err != nil ||
@@ -65,7 +65,7 @@ func TestRunTellsWhatBecameOfItsCommand(t *testing.T) {
 }
 
 func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		l := w.lock("n")
 		for _, c := range []struct {
 			arguments []string
@@ -169,7 +169,7 @@ func number(t *testing.T, text string) int64 {
 }
 
 func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		c := w.command("run", "--ttl", "5m", "n", "--", "sh", "-c", "while :; do sleep 0.01; done")
 		var complaint screen
 		c.Stderr = &complaint
@@ -205,7 +205,7 @@ func TestACommandThatEndsWellAfterItsLockWasLostHasNotSucceeded(t *testing.T) {
 }
 
 func TestOneOfManyHostsRunsASlot(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		ran := filepath.Join(w.TempDir(), "ran")
 		all := func(hosts int, arguments ...string) {
 			w.Helper()
@@ -256,7 +256,7 @@ func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
 }
 
 func TestARunWithinARunOfTheSameNameIsRefused(t *testing.T) {
-	eachKind(t, func(w *world) {
+	eachProcess(t, func(w *world) {
 		for _, c := range []struct {
 			says   string
 			outer  []string

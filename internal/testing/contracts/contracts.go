@@ -30,7 +30,7 @@ type test struct {
 func Run(t *testing.T, kind string, open func(t testing.TB, db dbtest.Database) driver.Backend) {
 	for _, test := range slices.Concat(reading, living, sweeping, recording) {
 		t.Run(test.says, func(t *testing.T) {
-			db := dbtest.Migrated(t, kind).Warm()
+			db := dbtest.Warm(t, kind)
 			w := &world{T: t, Backend: open(t, db), db: db, tables: db.SQL(t), ctx: t.Context()}
 			t.Cleanup(w.Attend("contracts", time.Hour))
 			test.run(w)

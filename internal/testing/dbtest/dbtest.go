@@ -81,7 +81,6 @@ type Database struct {
 	name   string // on its server; for SQLite, the file
 	like   string // how PostgreSQL copies it to make others
 	warm   *warm  // backends of connections that were closed; nil: none is kept
-	cold   bool   // the test wants backends of its own
 }
 
 // Each runs f in a subtest for every kind there is, with a fresh database that has dblock's tables.
@@ -124,7 +123,10 @@ func SQLite(t testing.TB) Database { t.Helper(); return Migrated(t, KindSQLite) 
 // Migrated returns a fresh database of a kind, with dblock's tables.
 func Migrated(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).Database(t) }
 
-// Prepared is Migrated for a test that changes more than rows: see Server.Prepared.
+// Warm is Migrated for a test that does not count the connections to its database: see Server.Warm.
+func Warm(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).Warm(t) }
+
+// Prepared is Warm for a test that changes more than rows: see Server.Prepared.
 func Prepared(t testing.TB, kind, preparation string, prepare func(db Database)) Database {
 	t.Helper()
 	return server(t, kind).Prepared(t, preparation, prepare)
@@ -396,7 +398,7 @@ func engineOf(kind string) migrate.Engine {
 
 // open opens a pool, on backends that were kept where that is possible.
 func (d Database) open(dsn string) (*sql.DB, error) {
-	if d.warm == nil || d.cold || PostgresDriver != "pgx" {
+	if d.warm == nil || PostgresDriver != "pgx" {
 		return open(d.Kind, dsn)
 	}
 	config, err := pgx.ParseConfig(dsn)

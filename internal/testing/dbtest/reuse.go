@@ -88,7 +88,7 @@ func (s *Server) lend(t testing.TB, prepared string, create func() Database) Dat
 	u := s.shelf.take(prepared)
 	if u == nil {
 		u = &used{Database: create(), prepared: prepared}
-		if s.Kind == KindPostgres {
+		if s.Kind == KindPostgres && prepared != "" {
 			if address, err := net.ResolveTCPAddr("tcp", u.Addr(t)); err == nil { // a socket of the file system is none
 				u.warm = &warm{address: address}
 			}
@@ -111,9 +111,7 @@ func (s *Server) lend(t testing.TB, prepared string, create func() Database) Dat
 			t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
 		}
 	})
-	db := u.Database
-	db.cold = true
-	return db
+	return u.Database
 }
 
 // end closes the backends that were kept.

@@ -125,7 +125,7 @@ func sqlOutside(t *testing.T, db dbtest.Database) *sql.DB {
 }
 
 func TestABackendThatIsKeptIsAsNew(t *testing.T) {
-	db := dbtest.Postgres(t).Warm()
+	db := dbtest.Warm(t, dbtest.KindPostgres)
 	read := func(query string) (text string) {
 		t.Helper()
 		pool := db.SQL(t)
@@ -148,7 +148,7 @@ func TestABackendThatIsKeptIsAsNew(t *testing.T) {
 
 // Broken by swallowing the end of a connection whose statement was cancelled: pgx waits for it.
 func TestABackendWhoseStatementWasCancelledIsNotKept(t *testing.T) {
-	db := dbtest.Postgres(t).Warm()
+	db := dbtest.Warm(t, dbtest.KindPostgres)
 	pool := db.SQL(t)
 	var before, after int
 	require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&before))

@@ -98,13 +98,25 @@ func (m *template) drop(s *Server) error {
 // PostgreSQL, MySQL and MariaDB a test before this one may have had it: see clean.
 func (s *Server) Database(t testing.TB) Database {
 	t.Helper()
-	return s.Prepared(t, "", func(Database) {})
+	return s.prepared(t, "", func(Database) {})
 }
 
-// Prepared is Database for a test that changes more than rows: prepare changes a new database, and
-// one that was used before goes to a test that names the same preparation. Rows of prepare must be
-// as they were when the test ends.
+// Warm is Database for a test that does not count the connections to it. On PostgreSQL connections
+// to it use backends whose connections earlier tests have closed.
+func (s *Server) Warm(t testing.TB) Database {
+	t.Helper()
+	return s.Prepared(t, "warm", func(Database) {})
+}
+
+// Prepared is Warm for a test that changes more than rows: prepare changes a new database, and one
+// that was used before goes to a test that names the same preparation. Rows of prepare must be as
+// they were when the test ends.
 func (s *Server) Prepared(t testing.TB, preparation string, prepare func(db Database)) Database {
+	t.Helper()
+	return s.prepared(t, preparation, prepare)
+}
+
+func (s *Server) prepared(t testing.TB, preparation string, prepare func(db Database)) Database {
 	t.Helper()
 	label(t)
 	create := func() Database {

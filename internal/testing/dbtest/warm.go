@@ -306,16 +306,9 @@ func (c *warmConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Warm returns the database for a test that looks at the server's list of connections by their
-// names alone. Its connections use the backends that earlier tests have closed.
-func (d Database) Warm() Database {
-	d.cold = false
-	return d
-}
-
 // Keep has connections of pgx use the backends that were kept, for a database that is Warm.
 func (d Database) Keep(config *pgx.ConnConfig) {
-	if d.warm != nil && !d.cold {
+	if d.warm != nil {
 		config.DialFunc = d.warm.dial
 	}
 }

@@ -2,6 +2,6 @@
 
 package runtest
 
-// defaultSteps is how many steps all worlds have together where nothing else is said: a fifth of
-// what it is without the race detector, which makes them slower.
+// defaultSteps is how many steps all worlds have together where nothing else is said: a twentieth
+// of what it is without the race detector, which makes them slower. scripts/soak takes more.
 const defaultSteps = 50_000

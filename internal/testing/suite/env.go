@@ -39,7 +39,7 @@ type env struct {
 	attended bool    // a client attends the engine of a line
 }
 
-func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Migrated(t, w.Kind)) }
+func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Warm(t, w.Kind)) }
 
 // movingEnv is one with clocks that move.
 func movingEnv(t *testing.T, w Wiring) *env {
@@ -59,7 +59,7 @@ func movingEnv(t *testing.T, w Wiring) *env {
 func emptyEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Empty(t, w.Kind)) }
 
 func envIn(t *testing.T, w Wiring, db dbtest.Database) *env {
-	e := &env{wiring: w, db: db.Warm()}
+	e := &env{wiring: w, db: db}
 	if w.Usual != nil {
 		e.db.DSN = w.Usual.DSN(e.db.DSN)
 	}

@@ -48,7 +48,7 @@ type Setting struct {
 const atOnce = 5
 
 // Reach is how far a wiring goes down the lists of sentences: what is the same for another wiring
-// need not be tried twice. DBLOCK_TEST_ALL, which scripts/test -all sets, has EachServer run all.
+// need not be tried twice. With DBLOCK_TEST_ALL, which scripts/test -all sets, each goes one further.
 type Reach int
 
 const (
@@ -89,8 +89,8 @@ func (w Wiring) lists(reach Reach) [][]placed {
 
 // Run runs the suite, each test in a database that no other test uses meanwhile.
 func Run(t *testing.T, w Wiring) {
-	if w.Reach == EachServer && unabridged() {
-		w.Reach = All
+	if w.Reach > All && unabridged() {
+		w.Reach--
 	}
 	t.Run(w.Name, func(t *testing.T) {
 		dbtest.Need(t, w.Kind)
@@ -146,9 +146,10 @@ var alike = inPlaces(own{
 })
 
 // settings are tried all at once but for those that exclude others. Of two that contradict each
-// other the later one counts. DBLOCK_TEST_MATRIX asks for each by itself.
+// other the later one counts. DBLOCK_TEST_MATRIX asks for each by itself, and scripts/test -all on
+// SQLite, where they cost little.
 func (w Wiring) settings() (all []Setting) {
-	if os.Getenv("DBLOCK_TEST_MATRIX") != "" || len(w.Settings) == 0 {
+	if os.Getenv("DBLOCK_TEST_MATRIX") != "" || w.Kind == SQLite && unabridged() || len(w.Settings) == 0 {
 		return w.Settings
 	}
 	all = []Setting{{Name: "every setting at once", DSN: func(dsn string) string {
