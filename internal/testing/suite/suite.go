@@ -48,7 +48,8 @@ type Setting struct {
 const atOnce = 5
 
 // Reach is how far a wiring goes down the lists of sentences: what is the same for another wiring
-// need not be tried twice. With DBLOCK_TEST_ALL, which scripts/test -all sets, each goes one further.
+// need not be tried twice. With DBLOCK_TEST_ALL, which scripts/test -all sets, each goes one
+// further.
 type Reach int
 
 const (
