@@ -60,7 +60,7 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			want := context.Canceled
 			if how == "deadline" {
-				ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+				ctx, cancel = context.WithTimeout(t.Context(), dbtest.Scale(500*time.Millisecond))
 				want = context.DeadlineExceeded
 			}
 			result := w.Waiting(t, waiter, func() error { return fence.Check(ctx, waiter.TX, resource, 8) })
