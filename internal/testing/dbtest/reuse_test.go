@@ -82,7 +82,7 @@ func TestADatabaseThatIsNotAsItWasIsDropped(t *testing.T) {
 		dbtest.KindMySQL: {
 			"a trigger": "CREATE TRIGGER further BEFORE UPDATE ON dblock_locks FOR EACH ROW SET NEW.host = NEW.host",
 			"an engine": "ALTER TABLE dblock_locks ENGINE = MyISAM",
-			"a charset": "ALTER DATABASE CHARACTER SET latin1",
+			"a charset": "ALTER DATABASE CHARACTER SET ascii",
 			"a routine": "CREATE PROCEDURE further() SELECT 1",
 		},
 	}
