@@ -185,11 +185,14 @@ func (s *Server) temporary(t testing.TB, like string) Database {
 
 // dropAfter drops a database when the test has ended.
 func (s *Server) dropAfter(t testing.TB, db Database) {
-	t.Cleanup(func() {
-		if err := s.drop(db.name); err != nil && s.control == nil {
-			t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
-		}
-	})
+	t.Cleanup(func() { s.mustDrop(t, db) })
+}
+
+// mustDrop drops a database, which fails the test on a server that no test can have ended.
+func (s *Server) mustDrop(t testing.TB, db Database) {
+	if err := s.drop(db.name); err != nil && s.control == nil {
+		t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
+	}
 }
 
 // label has the profile of a test binary name the test (scripts/test -times).
@@ -266,7 +269,7 @@ func (s *Server) leave() error {
 // Migrate brings dblock's tables into the database.
 func (d Database) Migrate(t testing.TB) {
 	t.Helper()
-	db, err := open(d.Kind, d.DSN)
+	db, err := d.open()
 	require.NoError(t, err)
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -277,7 +280,7 @@ func (d Database) Migrate(t testing.TB) {
 // Exec runs statements over a pool of its own, which is closed afterwards.
 func (d Database) Exec(t testing.TB, statements ...string) {
 	t.Helper()
-	db, err := d.open(d.DSN)
+	db, err := d.open()
 	require.NoError(t, err)
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -291,7 +294,7 @@ func (d Database) Exec(t testing.TB, statements ...string) {
 // SQL opens a pool of database/sql, which is closed when the test has ended.
 func (d Database) SQL(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := d.open(d.DSN)
+	db, err := d.open()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -397,11 +400,11 @@ func engineOf(kind string) migrate.Engine {
 }
 
 // open opens a pool, on backends that were kept where that is possible.
-func (d Database) open(dsn string) (*sql.DB, error) {
+func (d Database) open() (*sql.DB, error) {
 	if d.warm == nil || PostgresDriver != "pgx" {
-		return open(d.Kind, dsn)
+		return open(d.Kind, d.DSN)
 	}
-	config, err := pgx.ParseConfig(dsn)
+	config, err := pgx.ParseConfig(d.DSN)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// shelf keeps the databases that tests have left, emptied, for later tests. A server needs some
-// 0.1 s of processor time to make and drop a database, and a tenth of that to empty one.
+// shelf keeps the databases that tests have left, emptied, for later tests. To make and drop a
+// database takes a server several times as long as to empty one.
 type shelf struct {
 	mu   sync.Mutex
 	idle map[string][]*used // by how they were prepared; the one emptied first comes first
@@ -83,12 +83,13 @@ func (h *shelf) drop(s *Server) (err error) {
 
 // lend returns a database of the shelf, or a new one, until the test has ended. Then it is emptied,
 // and goes to the shelf only if nothing is left in it: see clean.
-func (s *Server) lend(t testing.TB, prepared string, create func() Database) Database {
+func (s *Server) lend(t testing.TB, preparation string, prepare func(db Database)) Database {
 	t.Helper()
-	u := s.shelf.take(prepared)
+	u := s.shelf.take(preparation)
 	if u == nil {
-		u = &used{Database: create(), prepared: prepared}
-		if s.Kind == KindPostgres && prepared != "" {
+		u = &used{Database: s.copied(t), prepared: preparation}
+		prepare(u.Database)
+		if s.Kind == KindPostgres && preparation != cold {
 			if address, err := net.ResolveTCPAddr("tcp", u.Addr(t)); err == nil { // a socket of the file system is none
 				u.warm = &warm{address: address}
 			}
@@ -107,9 +108,7 @@ func (s *Server) lend(t testing.TB, prepared string, create func() Database) Dat
 			return
 		}
 		u.end()
-		if err := s.drop(u.name); err != nil && s.control == nil {
-			t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
-		}
+		s.mustDrop(t, u.Database)
 	})
 	return u.Database
 }
@@ -186,17 +185,17 @@ func (u *used) alone(ctx context.Context, conn *sql.Conn) error {
 func (u *used) onConn(f func(ctx context.Context, conn *sql.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), emptyTimeout)
 	defer cancel()
-	dsn, limit := u.DSN, "SET lock_timeout = '1s'"
+	db, limit := u.Database, "SET lock_timeout = '1s'"
 	if u.Kind != KindPostgres {
 		limit = "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"
-		c, err := mysql.ParseDSN(dsn)
+		c, err := mysql.ParseDSN(db.DSN)
 		if err != nil {
 			return err
 		}
 		c.MultiStatements = true
-		dsn = c.FormatDSN()
+		db.DSN = c.FormatDSN()
 	}
-	pool, err := u.open(dsn)
+	pool, err := db.open()
 	if err != nil {
 		return err
 	}

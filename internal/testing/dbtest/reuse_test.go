@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// onServers runs f on each kind of server whose databases are used again.
+// onServers runs f on each kind of server that uses databases again.
 func onServers(t *testing.T, f func(t *testing.T, kind string)) {
 	for _, kind := range []string{dbtest.KindPostgres, dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {
@@ -55,7 +55,8 @@ func TestADatabaseIsUsedAgainWithoutWhatATestHasLeft(t *testing.T) {
 	})
 }
 
-// Whatever could make the next test another one. Broken by leaving one of the catalogs out.
+// A database in which anything but rows has changed is dropped. Broken by leaving one of the
+// catalogs out.
 func TestADatabaseThatIsNotAsItWasIsDropped(t *testing.T) {
 	both := map[string]string{
 		"a column":  "ALTER TABLE dblock_locks ADD COLUMN further integer",
@@ -146,7 +147,8 @@ func TestABackendThatIsKeptIsAsNew(t *testing.T) {
 	read("SELECT 'one that was killed is not used'")
 }
 
-// Broken by swallowing the end of a connection whose statement was cancelled: pgx waits for it.
+// pgx waits for the server to end a connection after a cancelled statement. Broken by keeping the
+// message Terminate from the server then.
 func TestABackendWhoseStatementWasCancelledIsNotKept(t *testing.T) {
 	db := dbtest.Warm(t, dbtest.KindPostgres)
 	pool := db.SQL(t)

@@ -98,11 +98,14 @@ func (m *template) drop(s *Server) error {
 // PostgreSQL, MySQL and MariaDB a test before this one may have had it: see clean.
 func (s *Server) Database(t testing.TB) Database {
 	t.Helper()
-	return s.prepared(t, "", func(Database) {})
+	return s.Prepared(t, cold, func(Database) {})
 }
 
-// Warm is Database for a test that does not count the connections to it. On PostgreSQL connections
-// to it use backends whose connections earlier tests have closed.
+// cold is the preparation of databases that keep no backends: a test may count the connections.
+const cold = ""
+
+// Warm is Database for a test that does not count the connections to it. On PostgreSQL a connection
+// to the database uses the backend of an earlier test's connection, if one was kept.
 func (s *Server) Warm(t testing.TB) Database {
 	t.Helper()
 	return s.Prepared(t, "warm", func(Database) {})
@@ -113,24 +116,12 @@ func (s *Server) Warm(t testing.TB) Database {
 // they were when the test ends.
 func (s *Server) Prepared(t testing.TB, preparation string, prepare func(db Database)) Database {
 	t.Helper()
-	return s.prepared(t, preparation, prepare)
-}
-
-func (s *Server) prepared(t testing.TB, preparation string, prepare func(db Database)) Database {
-	t.Helper()
-	label(t)
-	create := func() Database {
-		db := s.copied(t)
-		prepare(db)
-		return db
-	}
 	if s.reusable() {
-		return s.lend(t, preparation, create)
+		label(t)
+		return s.lend(t, preparation, prepare)
 	}
-	db := create()
-	if s.Kind != KindSQLite {
-		s.dropAfter(t, db)
-	}
+	db := s.New(t)
+	prepare(db)
 	return db
 }
 

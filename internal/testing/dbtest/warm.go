@@ -13,12 +13,13 @@ import (
 )
 
 // warm keeps the backends of PostgreSQL that the tests of one database have closed, for connections
-// that are opened with the same parameters. To start a backend, and to fill its caches, takes tens
-// of milliseconds of processor time, and a sentence of the suite opens eight. A backend that is
-// kept has discarded all that its session had (DISCARD ALL). Its name is warmName meanwhile.
+// that are opened with the same parameters. To start a backend and to fill its caches takes the
+// processor longer than most statements of a test. A backend that is kept has discarded all that
+// its session had (DISCARD ALL). Its name is warmName meanwhile.
 type warm struct {
-	mu   sync.Mutex
+	mu   sync.Mutex            // protects the fields below
 	idle map[string][]*backend // by their startup packets
+	kept int                   // the backends in idle, and those that are being readied for it
 	over bool                  // the database is gone
 
 	address *net.TCPAddr // of the server
@@ -52,24 +53,15 @@ func (w *warm) dial(ctx context.Context, network, address string) (net.Conn, err
 		return d.DialContext(ctx, network, address)
 	}
 	c := &warmConn{of: w, dial: func() (net.Conn, error) { return d.DialContext(ctx, network, address) }}
-	if w.some() {
+	w.mu.Lock()
+	some := w.kept > 0
+	w.mu.Unlock()
+	if some {
 		return c, nil
 	}
 	var err error
 	c.conn, err = c.dial()
 	return c, err
-}
-
-// some reports whether any backend is kept.
-func (w *warm) some() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, idle := range w.idle {
-		if len(idle) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // take returns a backend that was started with a packet, nil if none is left.
@@ -83,6 +75,7 @@ func (w *warm) take(startup []byte) *backend {
 		}
 		b := idle[len(idle)-1]
 		w.idle[string(startup)] = idle[:len(idle)-1]
+		w.kept--
 		w.mu.Unlock()
 		if b.ask("RESET application_name", "RESET") == nil {
 			return b
@@ -91,23 +84,27 @@ func (w *warm) take(startup []byte) *backend {
 	}
 }
 
-// put keeps a backend, or closes it.
+// put keeps a backend, or ends it: where there are enough, or what its session had cannot be
+// discarded.
 func (w *warm) put(startup []byte, b *backend) error {
-	if err := b.ask("DISCARD ALL", "DISCARD ALL"); err != nil {
-		return b.Close()
+	w.mu.Lock()
+	room := !w.over && w.kept < mostIdle
+	if room {
+		w.kept++
 	}
-	if err := b.ask("SET application_name = '"+warmName+"'", "SET"); err != nil {
-		return b.Close()
+	w.mu.Unlock()
+	if !room {
+		return b.end()
+	}
+	err := b.ask("DISCARD ALL", "DISCARD ALL")
+	if err == nil {
+		err = b.ask("SET application_name = '"+warmName+"'", "SET")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	kept := 0
-	for _, idle := range w.idle {
-		kept += len(idle)
-	}
-	if w.over || kept >= mostIdle {
-		_, _ = b.Write(terminate)
-		return b.Close()
+	if err != nil || w.over {
+		w.kept--
+		return b.end()
 	}
 	if w.idle == nil {
 		w.idle = map[string][]*backend{}
@@ -116,18 +113,24 @@ func (w *warm) put(startup []byte, b *backend) error {
 	return nil
 }
 
-// end closes all backends, and those that come.
+// end ends all backends, and those that come.
 func (w *warm) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 	for _, idle := range w.idle {
+		w.kept -= len(idle)
 		for _, b := range idle {
-			_, _ = b.Write(terminate)
-			_ = b.Close()
+			_ = b.end()
 		}
 	}
 	w.idle = nil
+}
+
+// end closes the connection as a client does.
+func (b *backend) end() error {
+	_, _ = b.Write(terminate)
+	return b.Close()
 }
 
 // ask runs a statement, and fails unless it ends with the tag and outside of a transaction.

@@ -33,7 +33,7 @@ type env struct {
 	wiring Wiring
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
-	key    string  // of a database whose clock moves, in SQLiteAhead
+	key    string  // names the database for SQLiteAhead, if its clock moves
 
 	clocks   *clocks // nil: nobody moves the clock
 	attended bool    // a client attends the engine of a line

@@ -108,7 +108,8 @@ func (r *report) on(e event) {
 // announced is how a suite says how many sentences it has.
 var announced = regexp.MustCompile(`^sentences: (\d+)\n`)
 
-// outer returns the test that a test is within, whose name may have slashes of its own; nil: none.
+// outer returns the parent of a subtest, nil if there is none. The name of a parent may contain
+// slashes, which go test does not escape.
 func (s *suite) outer(t *test) *test {
 	for name := t.name; ; {
 		i := strings.LastIndexByte(name, '/')
