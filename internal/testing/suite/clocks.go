@@ -65,8 +65,9 @@ func movable(t testing.TB, db dbtest.Database) {
 	}
 }
 
-// move readies a movable database for advance. It MUST be called before anything uses the database.
-func (e *env) move(t testing.TB) {
+// move readies a movable database for advance. On SQLite key is the data source that movable had.
+// move MUST be called before anything uses the database.
+func (e *env) move(t testing.TB, key string) {
 	t.Helper()
 	e.clocks = &clocks{clock: clock.NewMovable(), sessions: map[*watched]bool{}}
 	if e.wiring.Through != nil {
@@ -80,7 +81,6 @@ func (e *env) move(t testing.TB) {
 		}
 		back = func() { e.db.Exec(t, "SELECT setval('public.test_ahead', 0)") }
 	case SQLite:
-		key := e.key
 		e.clocks.set = func(_ testing.TB, ahead time.Duration) { sqliteAhead.Store(key, ahead.Microseconds()) }
 	default:
 		if e.wiring.Kind == TiDB { // which keeps what it has read of the view with the plan of a prepared statement

@@ -33,7 +33,6 @@ type env struct {
 	wiring Wiring
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
-	key    string  // names the database for SQLiteAhead, if its clock moves
 
 	clocks   *clocks // nil: nobody moves the clock
 	attended bool    // a client attends the engine of a line
@@ -45,13 +44,12 @@ func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Warm(t, w.K
 func movingEnv(t *testing.T, w Wiring) *env {
 	if w.Through != nil {
 		e := newEnv(t, w)
-		e.move(t)
+		e.move(t, "")
 		return e
 	}
 	db := dbtest.Prepared(t, w.Kind, "a clock that moves", func(db dbtest.Database) { movable(t, db) })
 	e := envIn(t, w, db)
-	e.key = db.DSN
-	e.move(t)
+	e.move(t, db.DSN)
 	return e
 }
 

@@ -479,7 +479,7 @@ func minHold(t *testing.T, e *env) {
 		}
 		e.advance(t, rest/2)
 		e.queued(t, "n", 1)
-		e.advanceUntil(t, rest, "the waiter has the lock", func() bool { return len(waiter) > 0 })
+		e.advanceUntil(t, rest/2+time.Second, "the waiter has the lock", func() bool { return len(waiter) > 0 })
 		unlock(t, granted(t, soon, waiter))
 	}
 	_, err := a.Lock(t.Context(), "n", dblock.MinHold(0))

@@ -67,21 +67,21 @@ const (
 // unabridged reports whether nothing is left out: scripts/test -all.
 func unabridged() bool { return os.Getenv("DBLOCK_TEST_ALL") != "" }
 
-// lists are the sentences by the furthest reach that runs them, those of the driver first. alone is
-// apart.
-func (w Wiring) lists(reach Reach) [][]placed {
+// lists are the lists of sentences that the wiring runs, those of the driver first. alone and alike
+// are not among them.
+func (w Wiring) lists() [][]placed {
 	lists := [][]placed{sessions, telling, contexts, closings, mistakes, w.tests()}
 	if w.Through == nil {
 		lists = append(lists, faults, guards, outages, transactions, borrowing, otherDatabase, refusals)
 	}
-	if reach == EachDriver {
+	if w.Reach == EachDriver {
 		return lists
 	}
 	lists = append(lists, waiting, trying, endings, passing, deadlocks, batches, once, names)
 	if w.Through == nil {
 		lists = append(lists, afterUnlockTx, takingOver, detachingGuarded, people, roles, upgrading)
 	}
-	if reach == EachServer {
+	if w.Reach == EachServer {
 		return lists
 	}
 	return append(lists, input, handingOver, reaping, sharing, permits, together, w.inBothWays(cohorts), detaching,
@@ -102,7 +102,7 @@ func Run(t *testing.T, w Wiring) {
 		if w.Reach != EachDriver {
 			first = slices.Concat(first, alike)
 		}
-		rest := slices.Concat(w.lists(w.Reach)...)
+		rest := slices.Concat(w.lists()...)
 		fmt.Printf("sentences: %d\n", len(first)+len(rest)) // for scripts/test, which says how many have ended
 		for _, test := range first {
 			run(test)
