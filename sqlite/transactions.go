@@ -48,6 +48,12 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, _ driver.OnSideConn) e
 	if err == nil && !held {
 		err = driver.ErrNotHeld
 	}
+	return interpretTx(err)
+}
+
+// interpretTx interprets the error of a statement in the caller's transaction that no context ends.
+func interpretTx(err error) error {
+	quiet := context.Background()
 	return interpret(transaction.Ended(quiet, quiet, err))
 }
 
@@ -71,7 +77,7 @@ func (t inTx) Release(
 	}
 	quiet := context.WithoutCancel(ctx)
 	if _, err := t.tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
-		return interpret(err)
+		return interpretTx(err)
 	}
 	var c changed
 	_, err := general(quiet, &writer{Queries: queriesOn(t.tx)}, releaseTx{h, d}, &c)
@@ -83,7 +89,7 @@ func (t inTx) Release(
 	if err = driver.Join(err, released); err == nil {
 		t.announce(c)
 	}
-	return interpret(err)
+	return interpretTx(err)
 }
 
 // releaseTx releases a lock, or the member of a cohort once it is detached. It names no releasing
@@ -147,7 +153,7 @@ func (t inTx) Lock(
 	state, err := lookAt(quiet, queriesOn(t.tx), name)
 	switch {
 	case err != nil:
-		return driver.State{}, false, interpret(transaction.Ended(quiet, quiet, err))
+		return driver.State{}, false, interpretTx(err)
 	case unleased(state, own):
 		id, err := t.Database(ctx)
 		return driver.State{Database: id}, true, err
@@ -161,7 +167,7 @@ func (t inTx) Lock(
 func (t inTx) Database(ctx context.Context) (string, error) {
 	quiet := context.WithoutCancel(ctx)
 	id, err := queriesOn(t.tx).Database(quiet)
-	return id, interpret(transaction.Ended(quiet, quiet, err))
+	return id, interpretTx(err)
 }
 
 // unleased reports that no other client's lease, nor the rest after one, is in the way. The own
@@ -261,7 +267,7 @@ func try(ctx context.Context, tx *sql.Tx, obstacle error) error {
 	case coded && code == sqliteError && !migrated(quiet, tx):
 		return driver.Fail(driver.ErrSchema, err)
 	}
-	return err
+	return transaction.Ended(quiet, quiet, err)
 }
 
 // waitsInside reports whether a writing statement would wait inside SQLite for another writer: it

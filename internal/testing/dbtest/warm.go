@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 // its session had (DISCARD ALL). Its name is warmName meanwhile.
 type warm struct {
 	mu   sync.Mutex            // protects the fields below
-	idle map[string][]*backend // by their startup packets
+	idle map[string][]*backend // by the parameters of their sessions
 	kept int                   // the backends in idle, and those that are being readied for it
 	over bool                  // the database is gone
 
@@ -52,7 +54,10 @@ func (w *warm) dial(ctx context.Context, network, address string) (net.Conn, err
 	if address != w.address.String() {
 		return d.DialContext(ctx, network, address)
 	}
-	c := &warmConn{of: w, dial: func() (net.Conn, error) { return d.DialContext(ctx, network, address) }}
+	c := &warmConn{
+		of: w, started: make(chan struct{}),
+		dial: func() (net.Conn, error) { return d.DialContext(ctx, network, address) },
+	}
 	w.mu.Lock()
 	some := w.kept > 0
 	w.mu.Unlock()
@@ -64,17 +69,17 @@ func (w *warm) dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, err
 }
 
-// take returns a backend that was started with a packet, nil if none is left.
-func (w *warm) take(startup []byte) *backend {
+// take returns a backend whose session has these parameters, nil if none is left.
+func (w *warm) take(parameters string) *backend {
 	for {
 		w.mu.Lock()
-		idle := w.idle[string(startup)]
+		idle := w.idle[parameters]
 		if len(idle) == 0 {
 			w.mu.Unlock()
 			return nil
 		}
 		b := idle[len(idle)-1]
-		w.idle[string(startup)] = idle[:len(idle)-1]
+		w.idle[parameters] = idle[:len(idle)-1]
 		w.kept--
 		w.mu.Unlock()
 		if b.ask("RESET application_name", "RESET") == nil {
@@ -86,7 +91,7 @@ func (w *warm) take(startup []byte) *backend {
 
 // put keeps a backend, or ends it: where there are enough, or what its session had cannot be
 // discarded.
-func (w *warm) put(startup []byte, b *backend) error {
+func (w *warm) put(parameters string, b *backend) error {
 	w.mu.Lock()
 	room := !w.over && w.kept < mostIdle
 	if room {
@@ -109,7 +114,7 @@ func (w *warm) put(startup []byte, b *backend) error {
 	if w.idle == nil {
 		w.idle = map[string][]*backend{}
 	}
-	w.idle[string(startup)] = append(w.idle[string(startup)], b)
+	w.idle[parameters] = append(w.idle[parameters], b)
 	return nil
 }
 
@@ -167,9 +172,14 @@ type warmConn struct {
 	of   *warm
 	dial func() (net.Conn, error)
 
+	// started is closed with the startup packet, and with the connection. Before, there is nothing
+	// to read, though pgx may begin to: where it writes for long.
+	started chan struct{}
+
 	mu      sync.Mutex // protects the fields below
-	conn    net.Conn   // nil before the startup packet, where a backend may be kept
-	startup []byte     // nil: nothing was sent yet; empty: no session, but the cancelling of a statement
+	conn    net.Conn   // nil before the startup packet, where a backend may be kept, and once it is closed
+	begun   bool       // something was sent
+	startup string     // the session's parameters; empty: it is no session, but the cancelling of a statement
 	kept    *backend   // once its greeting is whole
 	unread  []byte     // of the greeting of a backend that was kept
 	said    []byte     // by a new backend, until its greeting is whole
@@ -185,7 +195,7 @@ func (c *warmConn) Write(p []byte) (int, error) {
 		c.mu.Unlock()
 		return 0, net.ErrClosed
 	}
-	if c.startup == nil {
+	if !c.begun {
 		if err := c.start(p); err != nil || c.kept != nil {
 			c.mu.Unlock()
 			return len(p), err
@@ -204,14 +214,14 @@ func (c *warmConn) Write(p []byte) (int, error) {
 // start looks at the first packet, with mu locked: either a backend is kept that has answered it
 // already, or it is still to be sent.
 func (c *warmConn) start(p []byte) (err error) {
-	c.startup = []byte{}
-	const protocol3 = 3 << 16
-	if len(p) > 8 && binary.BigEndian.Uint32(p[4:]) == protocol3 && int(binary.BigEndian.Uint32(p)) == len(p) {
-		c.startup = bytes.Clone(p)
-		if b := c.of.take(p); b != nil {
-			if c.conn != nil {
-				_ = c.conn.Close()
-			}
+	c.begun = true
+	defer close(c.started)
+	if parameters := parametersOf(p); parameters != "" {
+		c.startup = parameters
+		if c.conn != nil {
+			return nil // it was new before one was kept
+		}
+		if b := c.of.take(parameters); b != nil {
 			c.conn, c.kept, c.unread, c.last = b.Conn, b, b.greeting, readyForQuery
 			return nil
 		}
@@ -222,7 +232,24 @@ func (c *warmConn) start(p []byte) (err error) {
 	return err
 }
 
+// parametersOf returns the parameters of a session from its startup packet, in a fixed order: pgx
+// has them in a map. It returns "" for another packet.
+func parametersOf(packet []byte) string {
+	const protocol3, head = 3 << 16, 8
+	if len(packet) <= head || binary.BigEndian.Uint32(packet[4:]) != protocol3 ||
+		int(binary.BigEndian.Uint32(packet)) != len(packet) {
+		return ""
+	}
+	var each []string
+	for words := strings.Split(string(packet[head:]), "\x00"); len(words) > 1 && words[0] != ""; words = words[2:] {
+		each = append(each, words[0]+"="+words[1])
+	}
+	slices.Sort(each)
+	return strings.Join(each, "\n")
+}
+
 func (c *warmConn) Read(p []byte) (int, error) {
+	<-c.started
 	c.mu.Lock()
 	if len(c.unread) > 0 {
 		defer c.mu.Unlock()
@@ -233,9 +260,9 @@ func (c *warmConn) Read(p []byte) (int, error) {
 	conn := c.conn
 	if conn == nil {
 		c.mu.Unlock()
-		return 0, net.ErrClosed // nobody reads before the startup packet
+		return 0, net.ErrClosed
 	}
-	if c.closing { // pgx waits for the server's end: a statement was cancelled, and may have answers on their way
+	if c.closing { // pgx waits for the server's end: a statement was cancelled, and may have answers to come
 		c.closing = false
 		_, _ = conn.Write(terminate)
 	}
@@ -259,24 +286,27 @@ func (c *warmConn) Read(p []byte) (int, error) {
 // Close keeps the backend if the client has said goodbye to it, and neither side has more to say.
 func (c *warmConn) Close() error {
 	c.mu.Lock()
-	if c.closed || c.conn == nil {
-		c.closed = true
+	conn := c.conn
+	if c.conn = nil; !c.begun && !c.closed {
+		close(c.started)
+	}
+	c.closed = true
+	if conn == nil {
 		c.mu.Unlock()
 		return nil
 	}
-	c.closed = true
 	keep := c.closing && c.reading == 0 && c.kept != nil && len(c.unread) == 0 && bytes.Equal(c.last, readyForQuery)
 	c.mu.Unlock()
 	if keep {
 		return c.of.put(c.startup, c.kept)
 	}
 	if c.closing {
-		_, _ = c.conn.Write(terminate)
+		_, _ = conn.Write(terminate)
 	}
-	return c.conn.Close()
+	return conn.Close()
 }
 
-// open returns the connection below; nil: there is none yet.
+// open returns the connection below; nil: there is none yet, or none any more.
 func (c *warmConn) open() net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
