@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -154,12 +156,19 @@ func (d database) before(ctx context.Context, p probe, lock string, arguments ..
 		case <-time.After(inTheWay):
 		}
 		found, err := d.ahead(ctx, p, id, seen)
-		if err != nil || len(found) > 0 {
+		if err != nil && !unreadable(err) || len(found) > 0 {
 			cancel()
 			<-had
 			return found, err
 		}
 	}
+}
+
+// unreadable reports whether MySQL cannot show its transactions for a moment: one of them runs a
+// statement with a character that information_schema.innodb_trx has no room for (3854).
+func unreadable(err error) bool {
+	mysqlError := new(mysql.MySQLError)
+	return errors.As(err, &mysqlError) && mysqlError.Number == 3854
 }
 
 // ahead lists the transactions that a connection waits for now, and already waited for at the
