@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -104,6 +102,10 @@ var (
 // whatever the session's.
 const mysqlAge = "TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) / 1e6"
 
+// noRoom is MySQL's error while any transaction runs a statement with a character that
+// information_schema.innodb_trx has no room for. The next look may find none.
+const noRoom = 3854
+
 // obstacles lists the transactions that keep the rows of a name locked, or none if the rows are
 // free. It locks the rows only while it finds out.
 func (d database) obstacles(ctx context.Context, p probe, name string) ([]obstacle, error) {
@@ -156,19 +158,12 @@ func (d database) before(ctx context.Context, p probe, lock string, arguments ..
 		case <-time.After(inTheWay):
 		}
 		found, err := d.ahead(ctx, p, id, seen)
-		if err != nil && !unreadable(err) || len(found) > 0 {
+		if err != nil && errorNumber(err) != noRoom || len(found) > 0 {
 			cancel()
 			<-had
 			return found, err
 		}
 	}
-}
-
-// unreadable reports whether MySQL cannot show its transactions for a moment: one of them runs a
-// statement with a character that information_schema.innodb_trx has no room for (3854).
-func unreadable(err error) bool {
-	mysqlError := new(mysql.MySQLError)
-	return errors.As(err, &mysqlError) && mysqlError.Number == 3854
 }
 
 // ahead lists the transactions that a connection waits for now, and already waited for at the

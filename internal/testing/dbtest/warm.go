@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // warm keeps the backends of PostgreSQL that the tests of one database have closed, for connections
@@ -69,7 +69,7 @@ func (w *warm) dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, err
 }
 
-// take returns a backend whose session has these parameters, nil if none is left.
+// take returns a backend that was started with these parameters, nil if none is left.
 func (w *warm) take(parameters string) *backend {
 	for {
 		w.mu.Lock()
@@ -235,17 +235,12 @@ func (c *warmConn) start(p []byte) (err error) {
 // parametersOf returns the parameters of a session from its startup packet, in a fixed order: pgx
 // has them in a map. It returns "" for another packet.
 func parametersOf(packet []byte) string {
-	const protocol3, head = 3 << 16, 8
-	if len(packet) <= head || binary.BigEndian.Uint32(packet[4:]) != protocol3 ||
-		int(binary.BigEndian.Uint32(packet)) != len(packet) {
+	var m pgproto3.StartupMessage
+	const length = 4
+	if len(packet) < length || m.Decode(packet[length:]) != nil {
 		return ""
 	}
-	var each []string
-	for words := strings.Split(string(packet[head:]), "\x00"); len(words) > 1 && words[0] != ""; words = words[2:] {
-		each = append(each, words[0]+"="+words[1])
-	}
-	slices.Sort(each)
-	return strings.Join(each, "\n")
+	return fmt.Sprint(m.Parameters) // in the order of their names
 }
 
 func (c *warmConn) Read(p []byte) (int, error) {

@@ -25,7 +25,7 @@ func Elsewhere[TX any](
 	begin func(ctx context.Context) (tx TX, commit func() error, err error), places [2]string,
 ) {
 	client := func(place string) *dblock.Client[TX] {
-		// a reaper would end the sessions whose time is over, of which the oracle has some
+		// a reaper would end sessions of the oracle: some have a TTL of a millisecond
 		c, err := dblock.New(open(place), dblock.WithEvents(), dblock.WithoutReaper(),
 			dblock.WithLogger(testlog.New(t.Output(), t.Error)))
 		require.NoError(t, err)
