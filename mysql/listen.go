@@ -61,8 +61,17 @@ func (e *engine) wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) 
 
 // Listen waits on the server until a grant to the session interrupts it. It uses a connection of
 // its own, which holds the session's named lock. On MySQL it sleeps; on MariaDB it waits for the
-// sleep lock that the heartbeats' connection holds.
+// sleep lock that the heartbeats' connection holds. Once ctx has ended, Listen returns its error,
+// whatever the driver says of the connection that it has closed.
 func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
+	err := u.listen(ctx, session, ready, wake)
+	if over := ctx.Err(); over != nil {
+		return over
+	}
+	return mysqlserver.Interpret(err)
+}
+
+func (u upkeep) listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e := u.of
 	if d := e.dialect(); d.deaf != nil {
 		return d.deaf
@@ -72,7 +81,7 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	}
 	conn, err := e.reserve(ctx, idleTimeout, connpool.Listening)
 	if err != nil {
-		return mysqlserver.Interpret(err)
+		return err
 	}
 	defer e.discard(conn)
 	l := &listener{engine: e, conn: conn, session: session, sleepLock: u.sleepLock, prepared: e.prepared.onConn(conn),
@@ -81,21 +90,21 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 		l.nap = min(e.nap, napWithin(mysqlserver.TraitsOf(raw).ReadTimeout))
 		return nil
 	}); err != nil {
-		return mysqlserver.Interpret(err)
+		return err
 	}
 	l.q = mysqldb.New(l.prepared)
 	if err := l.open(ctx); err != nil {
-		return mysqlserver.Interpret(err)
+		return err
 	}
 	if _, _, err := l.news(ctx); err != nil { // no request waits for an earlier grant
-		return mysqlserver.Interpret(err)
+		return err
 	}
 	ready()
 	for busy := true; ; {
 		for _, tidy := range []func(context.Context) (cut bool, err error){l.untie, l.acknowledge} {
 			cut, err := tidy(ctx)
 			if err != nil {
-				return mysqlserver.Interpret(err)
+				return err
 			}
 			if cut {
 				wake(protocol.Hint{})
@@ -108,14 +117,14 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 			outcome, looked, err = l.rest(ctx, wake)
 		}
 		if err != nil {
-			return mysqlserver.Interpret(err)
+			return err
 		}
 		busy = outcome != slept
 		if !busy && looked && len(l.known) <= maxKnown {
 			continue
 		}
 		if err := l.tell(ctx, outcome == interrupted, wake); err != nil {
-			return mysqlserver.Interpret(err)
+			return err
 		}
 	}
 }
