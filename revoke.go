@@ -43,9 +43,14 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // With tokens Break takes the name only from holders that have one of them, as package inspect
 // shows it, shares and permits too: show the holder, let a person confirm, and revoke from that one
 // and no later one. The database compares the token when it takes the lock away. If no holder has
-// the token any more, Break returns 0 and nil. If goroutines of one client pass the lock on in
-// memory, any token of theirs stands for all of them. Without tokens Break means all holders, so
-// that a list that is spread out must not be empty.
+// the token any more, Break returns 0 and nil. Without tokens Break means all holders, so that a
+// list that is spread out must not be empty.
+//
+// Goroutines of one client that wait together pass the lock on in memory, and package inspect shows
+// the last of their tokens until one of them has held it for longer than a heartbeat. That token
+// means whichever of them has the lock. Their client is asked which one that is, and the others
+// keep their places. A client that does not answer within about two seconds loses the lock for all
+// of them, and those that still wait join the queue anew.
 //
 // ErrNotAcquired when ctx ends first: some of several holders may have lost the name already.
 // ErrInvalidOption for a token below 1, such as that of a waiter.

@@ -27,8 +27,8 @@
 //
 // Break carries the token of the holder that the person has seen and confirmed. If that holder has
 // released the lock meanwhile, nothing is revoked, and the page says so. There is one exception: if
-// goroutines of one client pass a lock on in memory, any token of theirs stands for all of them,
-// and the present holder among them loses the lock (see Client.Break).
+// goroutines of one client pass a lock on in memory, the page shows the last of their tokens, and
+// the present holder among them loses the lock (see Client.Break).
 //
 // Ask and Break continue for up to 15 seconds, also if the browser leaves. If they fail, their
 // outcome may be unknown: the page says that it is not confirmed.

@@ -90,7 +90,7 @@ func participantOf(p driver.Participant, capacity int, until time.Time) Particip
 	participant := Participant{
 		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token,
 		Shared: p.Units > 0, Since: p.Since, Until: until, Alive: p.Left > 0,
-		Metadata: metadataOf(p.Metadata), Asked: p.Asked,
+		Metadata: metadataOf(p.Metadata), Asked: protocol.Reason(p.Asked),
 	}
 	if capacity > 0 {
 		participant.Permits = p.Units

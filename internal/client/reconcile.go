@@ -37,7 +37,10 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list sessio
 	}
 	defer c.store.Done()
 	for _, has := range listed {
-		if h := believed[has.Attempt]; h != nil && h.Began < before {
+		switch h := believed[has.Attempt]; {
+		case has.Asked != "":
+			c.present(has.Attempt) // before the reason reaches the holder: it is for no later member
+		case h != nil && h.Began < before:
 			c.split(h) // held for longer than a heartbeat: the database shall show the holder
 		}
 		delete(believed, has.Attempt)

@@ -25,6 +25,14 @@ func (c *Client) single(ctx context.Context, h *ledger.Hold) error {
 	}
 }
 
+// present makes the member of a cohort that has the lock of an attempt its only holder in the
+// database.
+func (c *Client) present(attempt string) {
+	if h := c.ledger.HeldBy(attempt); h != nil {
+		c.split(h)
+	}
+}
+
 // split makes the member of a cohort that has the lock its only holder in the database. The channel
 // is closed once that has succeeded or failed. nil: the member is the only holder already, or has
 // the lock no more.

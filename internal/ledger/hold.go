@@ -125,10 +125,10 @@ func (h *Hold) encloses(ctx context.Context) bool {
 
 // ask passes on the reason of an Ask, once. MUST be called with the ledger's mutex locked.
 func (h *Hold) ask(reason string) {
-	if reason == "" || reason == h.asks.latest {
+	if reason = protocol.Reason(reason); reason == "" || reason == h.asked {
 		return
 	}
-	h.asks.latest = reason
+	h.asked, h.asks.latest = reason, reason
 	if h.asks.to == nil {
 		return
 	}

@@ -12,6 +12,7 @@ type Attempt struct {
 	// Guardable is set when Guard's row of this hold was made.
 	Guardable atomic.Bool
 
+	asked  string // the reason of an Ask that was passed on: it is for one member of a cohort
 	state  State
 	hold   *Hold         // Held, ReleasingTx, ReleasedTx, Overdue: the hold of the attempt
 	tx     any           // Lent: identifies the transaction; nil until that has locked the row

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -51,19 +52,18 @@ func Break(ctx context.Context, c *client.Client, name, reason string, tokens []
 	b := &breach{
 		Client: c, name: name, reason: reason, tokens: tokens, taken: map[int64]bool{}, doubted: map[int64]bool{},
 	}
-	for {
-		b.again = false
+	for looks := 1; ; looks++ {
+		b.again = nil
 		err := c.Store().Quickly(ctx, b.once)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return b.count(), c.NotAcquired(store.Ended(ctx, err))
-		case err != nil || !b.again:
+		case err != nil || b.again == nil:
 			return b.count(), err
 		}
-		store.Pause(ctx, 100*time.Millisecond)
+		store.Pause(ctx, backoff.Pause(looks, 10*time.Millisecond, 100*time.Millisecond))
 		if ctx.Err() != nil {
-			cause := fmt.Errorf("a transaction that a holder guards is still open: %w", context.Cause(ctx))
-			return b.count(), c.NotAcquired(cause)
+			return b.count(), c.NotAcquired(fmt.Errorf("%w: %w", b.again, context.Cause(ctx)))
 		}
 	}
 }
@@ -78,10 +78,18 @@ type breach struct {
 	doubted      map[int64]bool   // by token: the answer was lost
 	rested       bool             // the cool-down of the name has to be ended
 	restOf       int64            // only the cool-down of this token; 0: any
-	// again: a transaction of the application's is in the way, or another member of a cohort has
-	// the lock.
-	again bool
+	unshown      int              // the looks that found a cohort, and not which of its members has the lock
+	again        error            // why the name has to be looked at again; nil: it has not
 }
+
+// maxUnshown limits the looks at a cohort whose client does not say which member has the lock, to
+// about two seconds. Then all of the cohort is revoked: its process may hang.
+const maxUnshown = 25
+
+var (
+	errGuarded = errors.New("a transaction that a holder guards is still open")
+	errPassed  = errors.New("the client of the holder passes the lock on in memory")
+)
 
 func (b *breach) count() int { return len(b.taken) }
 
@@ -112,19 +120,34 @@ func (b *breach) once(ctx context.Context) error {
 		}
 	}
 	for _, p := range chosen {
-		if b.taken[p.Grant.Token] {
+		act := b.take
+		switch {
+		case b.taken[p.Grant.Token]:
 			continue
+		case p.Grant.First < p.Grant.Token && b.unshown < maxUnshown:
+			act = b.show
 		}
-		if err := b.take(ctx, s, p); err != nil {
+		if err := act(ctx, s, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// show asks the client of a cohort to show which of its members has the lock. Of the others none
+// shall lose its place in the queue.
+func (b *breach) show(ctx context.Context, _ *store.Session, p driver.Participant) error {
+	_, err := b.Store().Do(ctx, protocol.Show{Name: b.name, Token: p.Grant.Token})
+	if errors.Is(err, driver.ErrBusy) {
+		err = nil
+	}
+	b.unshown, b.again = b.unshown+1, errPassed
+	return err
+}
+
 // choose returns the holders to revoke: those with one of the tokens, or all that held the name
-// when it was first read, but none that came later. The detached member of a chosen cohort has one
-// of the cohort's tokens, and is chosen too.
+// when it was first read, but none that came later. The last token of a cohort, which is shown, is
+// that of whichever member has the lock. Any other token is that of its member alone.
 func (b *breach) choose(holders []driver.Participant) (chosen []driver.Participant) {
 	if len(b.tokens) == 0 && len(b.meant) == 0 {
 		for _, p := range holders {
@@ -132,10 +155,16 @@ func (b *breach) choose(holders []driver.Participant) (chosen []driver.Participa
 		}
 	}
 	for _, p := range holders {
-		if slices.ContainsFunc(b.tokens, p.Grant.Has) {
-			b.meant = append(b.meant, p.Grant)
+		for _, token := range b.tokens {
+			switch {
+			case token == p.Grant.Token:
+				b.meant = append(b.meant, p.Grant)
+			case p.Grant.Has(token):
+				b.meant = append(b.meant, protocol.Grant{First: token, Token: token})
+			}
 		}
-		if slices.ContainsFunc(b.meant, func(g protocol.Grant) bool { return g.Has(p.Grant.Token) }) {
+		meant := func(g protocol.Grant) bool { return g.First <= p.Grant.Token && p.Grant.First <= g.Token }
+		if slices.ContainsFunc(b.meant, meant) {
 			chosen = append(chosen, p)
 		}
 	}
@@ -164,7 +193,7 @@ func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error
 		_, err = s.TakeOver(ctx, b.name, protocol.Holder{})
 	}
 	if errors.Is(err, driver.ErrBusy) {
-		b.again = true
+		b.again = errGuarded
 		return nil
 	}
 	return err
@@ -182,7 +211,7 @@ func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participan
 	})
 	switch {
 	case errors.Is(err, driver.ErrBusy):
-		b.again = true
+		b.again = errGuarded
 		return nil
 	case err != nil:
 		b.doubted[p.Grant.Token] = store.ResidueOf(err) == store.Unsure
@@ -194,7 +223,7 @@ func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participan
 			s.Check()
 		}
 	default: // the hold has expired, or its cohort was split since: a member has the lock, with a lower token
-		b.again = true
+		b.again = errPassed
 	}
 	return nil
 }

@@ -42,6 +42,44 @@ func (a Ask) Run(n *Name) (Result, error) {
 	return Result{Outcome: Done, Holders: holders}, nil
 }
 
+// unshown is in place of the reason of an Ask while the client of a cohort is asked to Detach the
+// member that has the name.
+const unshown = "\x01"
+
+// Reason returns the reason of the latest Ask, of what a row says in its place; "": there was none.
+func Reason(asked string) string {
+	if asked == unshown {
+		return ""
+	}
+	return asked
+}
+
+// Show asks the client of a cohort which member has the name: it notifies the session, which
+// answers with a Detach. An Ask does so, too. Undone where the name has no holder with this last
+// Token, or a holder that is no cohort.
+type Show struct {
+	Name  string
+	Token int64
+}
+
+// On implements Op.
+func (s Show) On() string { return s.Name }
+
+// By returns "": the asking session is notified like any other.
+func (s Show) By() string { return "" }
+
+// Run implements Op.
+func (s Show) Run(n *Name) (Result, error) {
+	if !n.held() || n.Last != s.Token || n.First == n.Last {
+		return Result{}, nil
+	}
+	if n.Asked == "" {
+		n.Asked = unshown
+	}
+	n.tell(n.Session, Hint{Attempt: n.Attempt})
+	return Result{Outcome: Done}, nil
+}
+
 // EndRest ends the cool-down (MinHold) of a name, held or not, records the event, and notifies the
 // watchers of the name. With a Token it does so only if the latest grant of the whole name has this
 // token. Undone without a cool-down. EndRest grants nothing: a Removal with the cause Nothing does.

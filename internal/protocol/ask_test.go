@@ -25,6 +25,28 @@ func TestAsk(t *testing.T) {
 	})
 }
 
+func TestShow(t *testing.T) {
+	showing := func(last int64) func(n *protocol.Name) (string, error) {
+		return func(n *protocol.Name) (string, error) {
+			shown, err := protocol.Show{Token: began + last}.Run(n)
+			return fmt.Sprint(shown.Done(), " ", protocol.Reason(n.Asked)), err
+		}
+	}
+	run(t, []row{
+		{"the client of a cohort is asked for its member", requests(request("a", members(3))), nil, showing(2),
+			"true : a=0..2\x01; tell A a"},
+		{"a second time too", requests(request("a", members(3))), func(tab *table) { tab.does(showing(2)) },
+			showing(2), "true : a=0..2\x01; tell A a"},
+		{"which does not replace the reason of an Ask", requests(request("a", members(3))),
+			func(tab *table) { tab.does(asking) }, showing(2), "true ?: a=0..2?; tell A a"},
+		{"the answer ends it", requests(request("a", members(3))), func(tab *table) { tab.does(showing(2)) },
+			plainly(protocol.Detach{Held: held("A", 2), Member: protocol.Detachment{Token: began}}),
+			": a=0"},
+		{"not that of a member", requests(request("a", members(3))), nil, showing(1), "false : a=0..2"},
+		{"nor of a plain holder", requests(request("a")), nil, showing(0), "false : a=0"},
+	})
+}
+
 func TestEndRest(t *testing.T) {
 	ending := func(token int64) func(n *protocol.Name) (string, error) {
 		return func(n *protocol.Name) (string, error) {

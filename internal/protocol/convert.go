@@ -150,6 +150,7 @@ func (d Detach) Run(n *Name) (Result, error) {
 		return Result{}, ErrNotHeld
 	}
 	n.First, n.Last, n.Host, n.Thread = member.Token, member.Token, member.Host, member.Thread
+	n.Asked = Reason(n.Asked)
 	if member.Behind.Members > 0 {
 		n.Capacity, _ = n.Joined(0)
 		n.Head--

@@ -3,8 +3,8 @@ package protocol
 import "slices"
 
 // Op is a transition of one name, as a value: Take, Join, Reenter, Removal, Extend, Downgrade,
-// Upgrade, Raise, Detach, Move, Ask, EndRest, Announce, or Recount. After a lost race an engine may
-// run an op again.
+// Upgrade, Raise, Detach, Move, Ask, Show, EndRest, Announce, or Recount. After a lost race an
+// engine may run an op again.
 type Op interface {
 	// On returns the name.
 	On() string

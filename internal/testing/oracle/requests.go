@@ -239,7 +239,7 @@ func (c *comparison) convert(name string) {
 	h, r := c.some(name), c.asks(name)
 	event, d := protocol.Event{Name: name, Kind: "asked", Session: h.session}, c.duration()
 	by, member := int64(c.IntN(7200)-3600)*1e6, h.first+c.Int64N(h.token-h.first+1)
-	kind, members, all := c.IntN(10), c.IntN(int(h.token-member)+1), c.chance(2)
+	kind, members, all := c.IntN(11), c.IntN(int(h.token-member)+1), c.chance(2)
 	if kind == 7 && h.host != "" {
 		r.Host, r.Thread = h.host, h.thread
 	}
@@ -273,13 +273,15 @@ func (c *comparison) convert(name string) {
 			return protocol.Reenter{Request: r}
 		case 8:
 			return protocol.Announce{Held: lock, Event: event}
+		case 9:
+			return protocol.Show{Name: name, Token: lock.Token}
 		}
 		to := protocol.Request{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt}
 		return protocol.Move{Held: lock, Attempt: h.attempt, To: to, Self: h.session}
 	}
 	c.doing = fmt.Sprintf("%T %+v of %+v", op(false), op(false), h)
 	c.run(op)
-	if kind == 9 && c.chance(2) { // once more, as after an answer that was lost
+	if kind == 10 && c.chance(2) { // once more, as after an answer that was lost
 		c.run(op)
 	}
 }

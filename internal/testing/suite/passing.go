@@ -24,9 +24,11 @@ var passing = inPlaces(own{
 	{"a lock that was passed on guards a transaction as any other, and has that end before the next",
 		guardedAfterPassing},
 	{"Inspect shows the holder of a lock that was passed on once it uses the lock by itself", shownHolder},
-	{"Break of a lock that was passed on ends it for its holder, and those behind it get it later", brokenAfterPassing},
+	{"Break of a lock that was passed on ends it for its holder, and those behind it keep their places",
+		brokenAfterPassing},
+	{"an Ask for a lock that is passed on reaches one holder", askedOnce},
 	{"Break that meets a lock whose holder is detached meanwhile takes it from that", brokenWhileDetached},
-	{"Break with any token of a lock that is passed on takes it, and with one from before nothing", brokenByToken},
+	{"Break with the token of a lock that is passed on takes it, and with one from before nothing", brokenByToken},
 	{"the death of a client that passes a lock on is a loss for its holder alone, and those behind it ask anew",
 		diedWhilePassing},
 	{"the transaction of UnlockTx releases a lock that was passed on", unlockTxAfterPassing},
@@ -200,14 +202,42 @@ func usedAfterPassing(t *testing.T, e *env) {
 }
 
 func brokenAfterPassing(t *testing.T, e *env) {
+	for how, tokens := range map[string]func(l *dblock.Lock) []int64{
+		"all":          func(*dblock.Lock) []int64 { return nil },
+		"by its token": func(l *dblock.Lock) []int64 { return []int64{l.Token()} },
+		"by the last":  func(l *dblock.Lock) []int64 { return []int64{l.Token() + 2} },
+	} {
+		r := e.relay(t, how, 4)
+		behind := locking(t.Context(), e.client(t), how)
+		e.queued(t, how, 5)
+		l := r.second(t)
+		if n, err := e.client(t).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
+			t.Fatal(how, n, err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+		is(t, l.Unlock(context.Background()), dblock.ErrLost)
+		r.rest(t, e, l, r.waiters[2], r.waiters[3], behind)
+	}
+}
+
+// Broken by a reason that stays with the lock while it is passed on: the next holder would be asked
+// by it, or would not hear the same reason.
+func askedOnce(t *testing.T, e *env) {
 	r := e.relay(t, "n", 4)
 	l := r.second(t)
-	if n, err := e.client(t).Break(t.Context(), "n", "a test"); err != nil || n != 1 {
-		t.Fatal(n, err)
+	c := e.client(t)
+	require.NoError(t, c.Ask(t.Context(), "n", "please"))
+	assert.Equal(t, within(t, soon, "it is asked", l.Asked()), "please", "asked")
+	unlock(t, l)
+	next := granted(t, soon, r.waiters[2])
+	asked := next.Asked()
+	if r.client.Ping(t.Context()) != nil || len(asked) > 0 {
+		t.Error("the next holder is asked as well")
 	}
-	ended(t, soon, l, dblock.ErrLost)
-	is(t, l.Unlock(context.Background()), dblock.ErrLost)
-	r.anew(t, e, l, r.waiters[2:]...)
+	require.NoError(t, c.Ask(t.Context(), "n", "please"))
+	assert.Equal(t, within(t, soon, "it is asked", asked), "please", "asked")
+	unlock(t, next)
+	r.rest(t, e, next, r.waiters[3])
 }
 
 // describes reports whether a call reads all holders of names.
@@ -227,7 +257,7 @@ func brokenWhileDetached(t *testing.T, e *env) {
 			t.Fatal(how, n, err)
 		}
 		ended(t, soon, l, dblock.ErrLost)
-		r.anew(t, e, l, r.waiters[2:]...)
+		r.rest(t, e, l, r.waiters[2:]...)
 	}
 }
 
@@ -235,15 +265,17 @@ func brokenByToken(t *testing.T, e *env) {
 	r := e.relay(t, "n", 4)
 	l := r.second(t)
 	c := e.client(t)
-	if n, err := c.Break(t.Context(), "n", "a test", r.before.Token()); n != 0 || err != nil {
-		t.Error(n, err)
+	for _, before := range []int64{r.before.Token(), l.Token() - 1} {
+		if n, err := c.Break(t.Context(), "n", "a test", before); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+		live(t, l)
 	}
-	live(t, l)
 	if n, err := c.Break(t.Context(), "n", "a test", l.Token()); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	ended(t, soon, l, dblock.ErrLost)
-	r.anew(t, e, l, r.waiters[2:]...)
+	r.rest(t, e, l, r.waiters[2:]...)
 }
 
 func diedWhilePassing(t *testing.T, e *env) {
