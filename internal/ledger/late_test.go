@@ -21,6 +21,27 @@ func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 	}
 }
 
+// A reader has its grant from a Downgrade whose own answer arrives while the reader is entered:
+// between two looks at the writer's mode. Broken by a second look.
+func TestAWriterWhoseDowngradeEndsWhileAReaderIsEnteredIsNotLost(t *testing.T) {
+	now := clock.Func(func() time.Duration { return 0 })
+	l, by := newLedger(t, now), aliveSession(t, now)
+	w := newHold(t, l, by, "writer", protocol.Grant{Token: 1})
+	if !l.Rely(w, 0) {
+		t.Fatal("the writer is not held")
+	}
+	w.Mode.Store(&Mode{Token: 1, Last: 1, Doubt: Yielding})
+	r := newHold(t, l, by, "reader", protocol.Grant{Token: 2})
+	r.Mode.Store(&Mode{Token: 2, Last: 2, Units: 1, Of: protocol.Readers})
+	before, how, added := l.add(r, func() bool {
+		w.Mode.Store(&Mode{Token: 1, Last: 1, Units: 1, Of: protocol.Readers})
+		return true
+	})
+	if before != nil || !added || !l.Relies(w) || !l.Relies(r) {
+		t.Errorf("the reader is added: %t, and the writer ends: %v", added, how.Cause)
+	}
+}
+
 func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	var now atomic.Int64
 	read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })

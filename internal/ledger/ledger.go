@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -181,14 +180,14 @@ func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, adde
 	defer l.mu.Unlock()
 	n, m := l.of(h.Name), h.Mode.Load()
 	defer l.trim(h.Name)
-	before = cmp.Or(n.whole(Held), n.whole(ReleasingTx))
-	late := before != nil && !m.Shared() && before.Mode.Load().Token > m.Token
+	before, was := n.whole(Held, ReleasingTx)
+	late := before != nil && !m.Shared() && was.Token > m.Token
 	if l.closed || h.state != Requested || late || !admit() {
 		return nil, Ending{}, false
 	}
 	l.setContended(h.Name, h.Grant.Contended)
 	n = l.of(h.Name)
-	if m.Token == 0 || before != nil && before.Mode.Load().Doubt == Yielding && m.Shared() {
+	if m.Token == 0 || before != nil && was.Doubt == Yielding && m.Shared() {
 		before = nil // without tokens the client cannot tell which of the two is later
 	}
 	l.move(h.Attempt, Grant)
@@ -201,12 +200,18 @@ func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, adde
 	return before, how, true
 }
 
-// whole returns the hold in a state that has all of the name; nil: there is none.
-func (n *name) whole(s State) *Hold {
-	if i := slices.IndexFunc(n.holds, func(h *Hold) bool { return h.state == s && !h.Mode.Load().Shared() }); i >= 0 {
-		return n.holds[i]
+// whole returns the hold in one of the states that has all of the name, with the mode in which it
+// has it; nil: there is none. The caller MUST NOT load the mode again: mu does not protect it, and
+// after a Downgrade that has ended meanwhile it is neither the whole name nor Yielding.
+func (n *name) whole(states ...State) (*Hold, *Mode) {
+	for _, s := range states {
+		for _, h := range n.holds {
+			if m := h.Mode.Load(); h.state == s && !m.Shared() {
+				return h, m
+			}
+		}
 	}
-	return nil
+	return nil, nil
 }
 
 // remove lets an event end a hold. It returns false if the hold has ended already. MUST be called
@@ -409,7 +414,11 @@ func (l *Ledger) Occupied(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.names[name]
-	return n != nil && n.whole(Held) != nil
+	if n == nil {
+		return false
+	}
+	h, _ := n.whole(Held)
+	return h != nil
 }
 
 // Overdue returns the attempts whose fixed lease has expired here.
