@@ -56,29 +56,46 @@ func (q *Queue) Add(deliver func()) {
 	q.waiting = append(q.waiting, deliver)
 	if q.idle == nil {
 		q.idle = make(chan struct{})
-		go q.run()
+		go q.run(nil)
 	}
 }
 
-func (q *Queue) run() {
+// run makes calls, and those that are queued meanwhile. A call may end the goroutine that makes it,
+// as testing.T.FailNow does: another goroutine then goes on with the next call.
+func (q *Queue) run(calls []func()) {
+	finished := false
+	defer func() {
+		if !finished {
+			go q.run(calls)
+		}
+	}()
 	for {
-		q.mu.Lock()
-		now, lost := q.waiting, q.lost
-		q.waiting, q.lost = nil, 0
-		if len(now) == 0 {
-			close(q.idle)
-			q.idle = nil
-			q.mu.Unlock()
+		for len(calls) > 0 {
+			call := calls[0]
+			calls = calls[1:]
+			call()
+		}
+		if calls = q.next(); calls == nil {
+			finished = true
 			return
 		}
-		q.mu.Unlock()
-		for _, deliver := range now {
-			deliver()
-		}
-		if lost > 0 {
-			q.leftOut(lost)
-		}
 	}
+}
+
+// next returns the calls that wait. Without any it returns nil, and the goroutine MUST end.
+func (q *Queue) next() []func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	calls, lost := q.waiting, q.lost
+	q.waiting, q.lost = nil, 0
+	if lost > 0 {
+		calls = append(calls, func() { q.leftOut(lost) })
+	}
+	if calls == nil {
+		close(q.idle)
+		q.idle = nil
+	}
+	return calls
 }
 
 // Flush waits until all calls were made, for a second at most.

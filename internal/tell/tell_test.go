@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -57,6 +58,27 @@ func TestWhatDoesNotFitIsLeftOutAndCounted(t *testing.T) {
 		Flush(q)
 		if len(got) != most+2 || got[most-1] != most-1 || got[most] != -7 || got[most+1] != most+7 {
 			t.Errorf("%d delivered, the last of them %v", len(got), got[max(0, len(got)-3):])
+		}
+	})
+}
+
+// Broken by a goroutine that ends with the first of them, and by one that repeats it.
+func TestACallThatEndsItsGoroutineSilencesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []int
+		q := New(nil)
+		for i := range 9 {
+			q.Add(func() {
+				if got = append(got, i); i%4 == 0 {
+					runtime.Goexit()
+				}
+			})
+		}
+		Flush(q)
+		q.Add(func() { got = append(got, 9) })
+		began := time.Now()
+		if Flush(q); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) || time.Since(began) != 0 {
+			t.Errorf("made after %v: %v", time.Since(began), got)
 		}
 	})
 }
