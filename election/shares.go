@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,9 @@ const (
 	// unranked is the rank of a member that does not see itself among the living ones.
 	unranked = standby + 1
 )
+
+// errGone is the error of a function that did not return.
+var errGone = errors.New("the function has ended its goroutine (runtime.Goexit)")
 
 // ShardName returns the name of a shard of Shares: the name of its lock, and of its election.
 func ShardName(name string, shard int) string { return name + "/" + strconv.Itoa(shard) }
@@ -265,7 +269,9 @@ func (s *shares) begin(ctx context.Context, shard int) {
 		}
 	}
 	s.running.Go(func() {
-		err := s.campaign(ctx, ShardName(s.name, shard), prepared, true, func(ctx context.Context, t *Term) error {
+		ended := result{shard, errGone}
+		defer func() { s.ended <- ended }() // also of a function that ends its goroutine
+		ended.err = s.campaign(ctx, ShardName(s.name, shard), prepared, true, func(ctx context.Context, t *Term) error {
 			set(t)
 			defer set(nil)
 			err := s.fn(ctx, shard, t)
@@ -274,7 +280,6 @@ func (s *shares) begin(ctx context.Context, shard int) {
 			}
 			return err
 		})
-		s.ended <- result{shard, err}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,6 +148,19 @@ func TestAMemberThatWasRestartedWithItsOwnerHasItsSharesAgain(t *testing.T) {
 		c.share("b", Owner("pod-1", "x"))
 		assert.Equal(c, c.holder, was, "the shards of the restarted one")
 	})
+}
+
+// Broken by a campaign that ends unseen: this member would have the shard no more, and not stand for
+// it again.
+func TestAFunctionThatEndsItsGoroutineEndsShares(t *testing.T) {
+	e := New(dblocktest.New[*sql.Tx](t).Client)
+	assert.ErrorIs(t, e.Shares(t.Context(), "n", 2, func(ctx context.Context, shard int, _ *Term) error {
+		if shard == 1 {
+			runtime.Goexit()
+		}
+		<-ctx.Done()
+		return nil
+	}), errGone)
 }
 
 func TestAnErrorOfOneShardEndsShares(t *testing.T) {
