@@ -2,6 +2,8 @@ package deadlock
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,22 +180,43 @@ func BenchmarkManyBehindACycle(b *testing.B) {
 }
 
 func TestPathsTellWhatWasAskedForUnderWhat(t *testing.T) {
-	var attempts []string
-	for path, depth := "", 0; depth < deepest+3; depth++ {
-		attempts = append(attempts, NewAttempt(path))
-		sibling := NewAttempt(Below(path))
-		path = Below(path)
-		attempt := NewAttempt(path)
-		if apart := depth < deepest; under(attempt, sibling) == apart || under(sibling, attempt) == apart {
-			t.Errorf("%q and %q are beside each other", attempt, sibling)
-		}
-		for _, above := range attempts {
-			if len(attempt) > 32 || !under(attempt, above) || PathOf(attempt) != path {
-				t.Errorf("%q is under %q", attempt, above)
+	for _, number := range []int64{0, letters - 1, letters, 46_656, 1 << 30, math.MaxInt64 - 100} {
+		var attempts []string
+		for path, apart := "", true; apart; number++ {
+			attempts = append(attempts, NewAttempt(path))
+			sibling := NewAttempt(Below(path, number))
+			number++
+			apart = Below(path, number) != path
+			path = Below(path, number)
+			attempt := NewAttempt(path)
+			if under(attempt, sibling) == apart || under(sibling, attempt) == apart {
+				t.Errorf("%q and %q are beside each other", attempt, sibling)
+			}
+			for _, above := range attempts {
+				if len(attempt) > 32 || !under(attempt, above) || PathOf(attempt) != path {
+					t.Errorf("%q is under %q", attempt, above)
+				}
+			}
+			if apart && under(attempts[len(attempts)-1], attempt) {
+				t.Errorf("%q is not under %q", attempts[len(attempts)-1], attempt)
 			}
 		}
-		if depth < deepest && under(attempts[depth], attempt) {
-			t.Errorf("%q is not under %q", attempts[depth], attempt)
+		if len(attempts) < 2 {
+			t.Errorf("%d: no level below the first lock", number)
+		}
+	}
+}
+
+// Broken by a number that begins anew after three digits.
+func TestNoPathComesAgain(t *testing.T) {
+	var paths []string
+	for number := range int64(letters * letters * letters * 3) {
+		paths = append(paths, Below("A", number))
+	}
+	slices.Sort(paths)
+	for i, path := range paths[1:] {
+		if Under(path, paths[i]) {
+			t.Fatalf("%q is under %q", path, paths[i])
 		}
 	}
 }

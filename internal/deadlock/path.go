@@ -2,30 +2,31 @@ package deadlock
 
 import (
 	"crypto/rand"
-	"strconv"
 	"strings"
-	"sync/atomic"
 )
 
 // An attempt's name has at most 32 characters, the width of its columns.
 const (
 	separator = "."
-	random    = 19 // characters, of 5 bits each, where a path follows
-	step      = 3  // characters
-	deepest   = 4  // steps
-	steps     = 36 * 36 * 36
+	random    = 13 // characters, of 5 bits each, where a path follows
+	longest   = 18 // characters of a path
+	letters   = 26
 )
 
-var lastStep atomic.Int64
-
 // Below returns a path for an attempt that is requested under the context of a lock with a path.
-// Attempts that are not under each other have different paths. Below the deepest level there is no
-// room: there an attempt has the path of its lock, and counts as under all attempts with that path.
-func Below(path string) string {
-	if len(path) >= deepest*step {
+// number tells the attempt from all others of its owner. It is written in lower-case letters, and
+// ends with a capital one: no number is the beginning of another. So attempts that are not under
+// each other have paths that are not. Where the number does not fit any more, the attempt has the
+// path of its lock, and counts as under all attempts with that path.
+func Below(path string, number int64) string {
+	below := path
+	for ; number >= letters; number /= letters {
+		below += string(rune('a' + number%letters))
+	}
+	if below += string(rune('A' + number)); len(below) > longest {
 		return path
 	}
-	return path + strconv.FormatInt(steps+lastStep.Add(1)%steps, 36)[1:]
+	return below
 }
 
 // NewAttempt names an attempt with a path. An owner's first lock has the path "". So have all

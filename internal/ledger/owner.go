@@ -19,6 +19,9 @@ type Owner struct {
 	// private is not 0 for the owner of a lease that is acquired for a transaction. No other call
 	// enters that lease.
 	private int64
+	// requests numbers the requests under the owner's locks. nil: the application has named the
+	// owner.
+	requests *atomic.Int64
 }
 
 // Alone reports whether the kind of an owner implies that it holds nothing that others could wait
@@ -64,7 +67,8 @@ func (w *Owners) Of(ctx context.Context, chosen *Owner) Owner {
 	if o, ok := w.In(ctx); ok {
 		return o
 	}
-	return Owner{Host: w.host, Thread: fmt.Sprintf("%d/%d", os.Getpid(), threads.Add(1))}
+	thread := fmt.Sprintf("%d/%d", os.Getpid(), threads.Add(1))
+	return Owner{Host: w.host, Thread: thread, requests: new(atomic.Int64)}
 }
 
 // In returns the owner in ctx; false: there is none.
@@ -129,7 +133,7 @@ func (w *Owners) Path(ctx context.Context, o Owner) string {
 	case c.joint, o.private != 0:
 		return c.path
 	}
-	return deadlock.Below(c.path)
+	return deadlock.Below(c.path, o.requests.Add(1))
 }
 
 // Private returns the owner of a lease that is acquired for a transaction. The database gets the
