@@ -150,8 +150,8 @@ func TestAMemberThatWasRestartedWithItsOwnerHasItsSharesAgain(t *testing.T) {
 	})
 }
 
-// Broken by a campaign that ends unseen: this member would have the shard no more, and not stand for
-// it again.
+// Broken by a campaign that ends unseen: this member would have the shard no more, and would not
+// stand for it again.
 func TestAFunctionThatEndsItsGoroutineEndsShares(t *testing.T) {
 	e := New(dblocktest.New[*sql.Tx](t).Client)
 	assert.ErrorIs(t, e.Shares(t.Context(), "n", 2, func(ctx context.Context, shard int, _ *Term) error {

@@ -389,6 +389,25 @@ func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
 	})
 }
 
+// Broken by a name that stays busy after its only request: a goroutine that locks it in a loop
+// would linger each time.
+func TestARequestWithoutOthersLeavesItsNameFree(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.join = func(context.Context, protocol.Request) (protocol.Grant, protocol.Outcome, error) {
+			return protocol.Grant{First: 1, Token: 1}, protocol.Done, nil
+		}
+		began := time.Now()
+		c := w.ask(protocol.Request{})
+		w.has(c, 1)
+		if w.pass(c) {
+			t.Error("somebody else has the lock")
+		}
+		if c.member.Leave(false); w.q.Busy(w.in, "n") || time.Since(began) != 0 {
+			t.Errorf("the name is busy after %v", time.Since(began))
+		}
+	})
+}
+
 // Broken by requests that share a place although they differ, or their owner may be in the way of
 // others: the database shows the first member alone.
 func TestOnlyPlainRequestsShareAPlace(t *testing.T) {

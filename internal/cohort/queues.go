@@ -149,9 +149,10 @@ func (q *Queues) gather(in Session, m *Member) (first bool) {
 	return !busy
 }
 
-// sendGathered sends the requests for a name until no more gather.
+// sendGathered sends the requests for a name until no more gather. It does not linger for requests
+// that may come: of a name without others, the next request is sent at once.
 func (q *Queues) sendGathered(in Session, name string) {
-	for {
+	for q.gathers(in, name) {
 		q.linger(in, name)
 		c, r := q.next(in, name)
 		if c == nil {
@@ -159,6 +160,19 @@ func (q *Queues) sendGathered(in Session, name string) {
 		}
 		q.send(q.config.Calls.Tidying, c, r)
 	}
+}
+
+// gathers reports whether requests for a name gather. If none do, the next one has to be sent by
+// its caller.
+func (q *Queues) gathers(in Session, name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := key{in, name}
+	c := q.gathering[k]
+	if c == nil {
+		delete(q.gathering, k)
+	}
+	return c != nil
 }
 
 // linger delays the requests for a name while a cohort of their session has it. Members that
