@@ -52,6 +52,9 @@ func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 // transaction that is open, even if its COMMIT is in flight: end that transaction first, or call
 // Unlock after this one. The lock is held as before. ErrUnsupported if the lock was entered several
 // times.
+//
+// On PostgreSQL, PREPARE TRANSACTION fails after UnlockTx if a client waits for the lock. In a
+// two-phase commit call Guard, and Unlock after COMMIT PREPARED.
 func (c *Client[TX]) UnlockTx(ctx context.Context, tx TX, locks ...*Lock) error {
 	return c.inside(ctx, "unlocktx", tx, locks, c.Core().UnlockTx)
 }

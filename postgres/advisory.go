@@ -24,6 +24,9 @@ import (
 // further names it polls. A wait survives the absence of the server for less than the client's TTL;
 // the waiter then queues again, at the end.
 //
+// A waiter has a snapshot, so CREATE INDEX CONCURRENTLY never ends under a lock for which another
+// client waits: use New, or TryLock (docs/own-locks.md).
+//
 // A process that is suspended while it holds locks keeps them until it resumes or its connection
 // ends. Advisory locks are per database. Two names with the same key are one lock: see AdvisoryKey.
 // docs/own-locks.md describes keepalives for silent networks, and the other events that end a lock.
