@@ -39,19 +39,20 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 	return pgserver.Interpret(err)
 }
 
-// announce sends a notification through the pool. It waits for a connection for at most
-// echoTimeout, since the session does not listen meanwhile.
-func (e *engine) announce(ctx context.Context, channel string) error {
+// overPool runs a statement on a connection of the pool. It waits for one for at most echoTimeout,
+// since the session does not listen meanwhile.
+func (e *engine) overPool(ctx context.Context, s statement) error {
 	within, cancel := context.WithTimeout(ctx, echoTimeout)
 	defer cancel()
-	err := e.db.exec(within, statement{sql: "SELECT pg_notify($1, '')", args: []any{channel}})
+	err := e.db.exec(within, s)
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
 		return driver.Fail(driver.ErrUnavailable, errors.New("the pool had no connection for a first notification"))
 	}
 	return err
 }
 
-// errUnheard means that a listener did not hear its own notification, on a connection that answers.
+// errUnheard means that a listener did not hear its own notification, or would not, on a connection
+// that answers.
 var errUnheard = driver.Fail(driver.ErrUnsupported,
 	errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
 
@@ -61,21 +62,54 @@ var errFull = driver.Fail(driver.ErrUnavailable, errors.New(
 	"the server's queue of notifications is full: a session listens and stays in a transaction (pg_stat_activity, "+
 		"pg_notification_queue_usage)"))
 
-// check verifies that the connection lives, and that notifications are sent.
-func (l *line) check(ctx context.Context) error {
+// check verifies that the connection lives, and that notifications are sent. It returns the process
+// that serves the connection now.
+func (l *line) check(ctx context.Context) (backend uint32, err error) {
 	within, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
 	defer cancel()
-	full := false
-	err := l.exec(within, query(postgresdb.NotificationsAreFull, struct{}{}).into(&full, func() {}))
-	if err == nil && full {
-		return errFull
+	var row postgresdb.NotificationsAreFullRow
+	err = l.exec(within, query(postgresdb.NotificationsAreFull, struct{}{}).into(&row, func() {}))
+	if err == nil && row.IsFull {
+		err = errFull
 	}
-	return err
+	return uint32(row.Backend), err
 }
 
-// listen proves that it receives notifications before it calls ready. Behind a pooler that lends
-// connections by the transaction, LISTEN succeeds and no notification arrives. So listen has one
-// sent to itself, over another connection.
+// probes is the number of attempts to find a pooler out. The first one detects an idle pooler; on a
+// busy one each attempt is a new chance.
+const probes = 3
+
+// dedicated returns errUnheard if a pooler lends the connection's server connection to others, too.
+// A LISTEN would stay behind there, and notifications would reach whoever is lent it next.
+//
+// Such a pooler moves the connection from one statement to the next, or a statement over the pool
+// gets the server connection that served this one before. A pooler of sessions does neither. Both
+// name a process of their own when they accept a connection, so that without a pooler one statement
+// is enough.
+func (l *line) dedicated(ctx context.Context, through *engine) error {
+	mine, err := l.check(ctx)
+	if err != nil || mine == l.conn.PgConn().PID() {
+		return err
+	}
+	for range probes {
+		again, err := l.check(ctx)
+		if err != nil {
+			return err
+		}
+		var theirs uint32
+		err = through.overPool(ctx, statement{sql: "SELECT pg_backend_pid()"}.into(&theirs, func() {}))
+		switch {
+		case err != nil:
+			return err
+		case again != mine || theirs == mine:
+			return errUnheard
+		}
+	}
+	return nil
+}
+
+// listen calls ready once it has proved that it receives notifications. It stops listening if it
+// receives none, unless the connection is broken.
 func (l *line) listen(
 	ctx context.Context, channel string, through *engine, ready func(), wake func(protocol.Hint),
 ) error {
@@ -87,28 +121,14 @@ func (l *line) listen(
 		defer l.mu.Unlock()
 		l.interrupt()
 	})()
-	if err := l.exec(ctx, statement{sql: "LISTEN " + pgx.Identifier{channel}.Sanitize()}); err != nil {
+	if err := l.dedicated(ctx, through); err != nil {
 		return err
 	}
-	if err := l.check(ctx); err != nil {
+	if err := l.prove(ctx, channel, through); err != nil {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
+		defer cancel()
+		_ = l.exec(within, statement{sql: "UNLISTEN " + pgx.Identifier{channel}.Sanitize()})
 		return err
-	}
-	if err := through.announce(ctx, channel); err != nil {
-		return err
-	}
-	_, heard, err := l.hear(ctx, channel, through.echo)
-	if err == nil && !heard {
-		// The server sends the pending notifications of a connection before its answer. A
-		// notification that has not come with the answer is lost, not late.
-		if err = l.check(ctx); err == nil {
-			_, heard, err = l.hear(ctx, channel, pgserver.CleanupTimeout)
-		}
-	}
-	switch {
-	case err != nil:
-		return err
-	case !heard:
-		return errUnheard
 	}
 	ready()
 	for {
@@ -119,11 +139,34 @@ func (l *line) listen(
 		case heard:
 			wake(h)
 		default:
-			if err := l.check(ctx); err != nil {
+			if _, err := l.check(ctx); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// prove listens, and has a notification sent to itself over another connection. Behind a pooler
+// LISTEN may succeed and no notification arrive.
+func (l *line) prove(ctx context.Context, channel string, through *engine) error {
+	if err := l.exec(ctx, statement{sql: "LISTEN " + pgx.Identifier{channel}.Sanitize()}); err != nil {
+		return err
+	}
+	if err := through.overPool(ctx, statement{sql: "SELECT pg_notify($1, '')", args: []any{channel}}); err != nil {
+		return err
+	}
+	_, heard, err := l.hear(ctx, channel, through.echo)
+	if err == nil && !heard {
+		// The server sends the pending notifications of a connection before its answer. A
+		// notification that has not come with the answer is lost, not late.
+		if _, err = l.check(ctx); err == nil {
+			_, heard, err = l.hear(ctx, channel, pgserver.CleanupTimeout)
+		}
+	}
+	if err == nil && !heard {
+		err = errUnheard
+	}
+	return err
 }
 
 // hear waits for a notification on the channel. If a handler of the application has taken it, the

@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +85,63 @@ func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
 			assert.ErrorIs(t, <-told, driver.ErrDeaf)
 		})
 	})
+}
+
+// A LISTEN would stay behind on the pooler's connection, and the application is lent that. Broken
+// by LISTEN without a look at the process that serves the connection.
+func TestNobodyListensOnAConnectionThatAPoolerLendsByTheTransaction(t *testing.T) {
+	for name, settings := range map[string][]string{
+		"the newest first": nil,
+		"in turn":          {"server_round_robin = 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := dbtest.Postgres(t)
+			proxy := dbtest.NewProxy(t, db.Addr(t))
+			through := db.Through(t, proxy).PgBouncer(t, dbtest.PoolTransactions, settings...)
+			var open []*sql.Tx
+			for pool := through.SQL(t); len(open) < 5; { // at once: the pooler makes as many connections
+				tx, err := pool.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				open = append(open, tx)
+			}
+			for _, tx := range open {
+				require.NoError(t, tx.Rollback())
+			}
+			var listened atomic.Bool
+			proxy.Watch(func(request []byte) {
+				if bytes.Contains(request, []byte("LISTEN")) {
+					listened.Store(true)
+				}
+			})
+			assert.ErrorIs(t, listenThrough(t, New(through.Pool(t)).Backend).end(), errUnheard)
+			if listened.Load() {
+				t.Error("LISTEN was sent")
+			}
+		})
+	}
+}
+
+func TestAClientListensThroughAPoolerOfSessions(t *testing.T) {
+	through := dbtest.Postgres(t).PgBouncer(t, dbtest.PoolSessions)
+	l := listenThrough(t, New(through.Pool(t)).Backend).started()
+	l.hears(through.SQL(t))
+	l.stop()
+	_ = l.end()
+}
+
+// Broken by returning without UNLISTEN.
+func TestAListenerThatHearsNothingListensNoMore(t *testing.T) {
+	up, err := New(dbtest.Postgres(t).Pool(t)).Upkeep(t.Context(), "s")
+	require.NoError(t, err)
+	defer up.Close()
+	elsewhere := New(dbtest.Postgres(t).Pool(t)).Backend.(*engine) // sends the first notification
+	elsewhere.echo = 10 * time.Millisecond
+	conn := up.(upkeep).conn
+	assert.ErrorIs(t, (upkeep{conn, elsewhere}).Listen(t.Context(), "s", nil, nil), errUnheard)
+	var channels int
+	count := statement{sql: "SELECT count(*) FROM pg_listening_channels()"}.into(&channels, func() {})
+	require.NoError(t, conn.exec(t.Context(), count))
+	assert.Equal(t, channels, 0)
 }
 
 func TestAnAddressToListenAtThatCannotBeReadIsRefused(t *testing.T) {

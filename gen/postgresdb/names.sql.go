@@ -108,14 +108,20 @@ func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]strin
 }
 
 const NotificationsAreFull = `-- name: NotificationsAreFull :one
-SELECT pg_notification_queue_usage() >= 0.95 AS is_full
+SELECT pg_notification_queue_usage() >= 0.95 AS is_full, pg_backend_pid() AS backend
 `
 
-func (q *Queries) NotificationsAreFull(ctx context.Context) (bool, error) {
+type NotificationsAreFullRow struct {
+	IsFull  bool
+	Backend int32
+}
+
+// backend: the process that serves the connection now.
+func (q *Queries) NotificationsAreFull(ctx context.Context) (NotificationsAreFullRow, error) {
 	row := q.db.QueryRow(ctx, NotificationsAreFull)
-	var is_full bool
-	err := row.Scan(&is_full)
-	return is_full, err
+	var i NotificationsAreFullRow
+	err := row.Scan(&i.IsFull, &i.Backend)
+	return i, err
 }
 
 const Now = `-- name: Now :one

@@ -89,8 +89,9 @@ SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit'
           FROM (SELECT jsonb_array_elements(sqlc.arg(hints)::text::jsonb) AS r) j
          WHERE pg_notification_queue_usage() < 0.95)::bigint AS told;
 
+-- backend: the process that serves the connection now.
 -- name: NotificationsAreFull :one
-SELECT pg_notification_queue_usage() >= 0.95 AS is_full;
+SELECT pg_notification_queue_usage() >= 0.95 AS is_full, pg_backend_pid() AS backend;
 
 -- The totals of a name's places and shares. It always returns a row.
 -- name: Tally :one
