@@ -126,7 +126,8 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return h.states.get(ctx, name)
+		state, _, err := h.states.get(ctx, name)
+		return state, err
 	case http.MethodPost, http.MethodPut:
 		if len(body) == 0 {
 			return nil, refusal{http.StatusBadRequest, "there is no state: DELETE removes it"}

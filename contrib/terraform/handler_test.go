@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/internal/testing/swallow"
 )
 
 const (
@@ -65,11 +66,44 @@ func late(t *testing.T, w world) {
 	b.says(http.StatusOK, "POST", w.path+"?ID=bob", second)
 	b.says(http.StatusOK, "UNLOCK", w.path, lockInfo("bob"))
 
-	bob, err := a.states.get(ctx, name)
+	bob, _, err := a.states.get(ctx, name)
 	require.NoError(t, err)
 	assert.Equal(t, string(bob), second)
 	b.says(http.StatusOK, "POST", w.path, first) // without locking
 	assert.Equal(t, a.says(http.StatusOK, "GET", w.path, ""), first)
+}
+
+// MariaDB answers "OK, 0 rows", or with an empty list, where KILL QUERY has cut a statement short.
+func unproven(t *testing.T, w world) {
+	var statements swallow.Statements
+	pool := statements.Pool(swallow.Connector(w.db.Driver(), w.DSN))
+	t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+	ours, after := w.server(), w.server()
+	ours.states.db = pool
+	// answers sends a request again and again, each time with another statement swallowed.
+	answers := func(method, query, body string) {
+		t.Helper()
+		for nth := 0; ; nth++ {
+			statements.Arm(func(_ string, n int) bool { return n == nth })
+			said := ours.says(http.StatusOK, method, w.path+query, body)
+			if swallowed := statements.Disarm(); swallowed == "" {
+				if nth == 0 {
+					t.Error("no statement was swallowed")
+				}
+				return
+			}
+			if method == "GET" {
+				assert.Equal(t, said, first)
+			}
+		}
+	}
+	for _, id := range []string{"ada", "bob"} { // a new row, and a row with an earlier token
+		answers("LOCK", "", lockInfo(id))
+		answers("POST", "?ID="+id, first)
+		answers("GET", "", "")
+		after.says(http.StatusOK, "UNLOCK", w.path, lockInfo(id))
+		ours.says(http.StatusConflict, "POST", w.path+"?ID="+id, second)
+	}
 }
 
 func unfinished(t *testing.T, w world) {

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 var sentences = map[string]func(t *testing.T, w world){
 	"a run locks, writes and unlocks at any process": anywhere,
 	"a late write never overwrites a newer state":    late,
+	"a statement that did nothing is not believed":   unproven,
 	"a LOCK that may still fail is not answered":     unfinished,
 	"an application keeps Terraform out":             application,
 	"a lock expires":                                 expires,
