@@ -15,7 +15,8 @@
 //		}
 //	}
 //
-// Any number of processes may serve the same states. A lock of one is released by another.
+// Any number of processes may serve the same states. A lock of one is released by another. With the
+// addresses and methods of GitLab, ".../network/lock", POST and DELETE, the same lock is meant.
 //
 // # Locks
 //
@@ -40,11 +41,13 @@
 //
 //	GET           200 with the state and its Content-MD5; 204: there is none
 //	LOCK          200; the same ID again: 200; 423 with the LockInfo of the holder
-//	POST or PUT   200; 423 with the LockInfo of another holder; 409: the lock of this ID is gone
-//	DELETE        as POST
+//	POST or PUT   200; 423 with the LockInfo of another holder; 409: the lock of this ID is gone;
+//	              400: the body is no state
+//	DELETE        as POST; 400 without the ID of a lock: a state is removed under its lock alone
 //	UNLOCK        200, also if there is no lock; 423 with the LockInfo of another holder
-//	any           400, 413 (option MaxState), 500, and 503 (the database is away, or another request
-//	              is locking or unlocking the state); Terraform retries the last two
+//	any           400 (also for a query with more than an ID), 403 (for a page of another origin),
+//	              413 (option MaxState), 500, and 503 (the database is away, or another request is
+//	              locking or unlocking the state); Terraform retries the last two
 //
 // UNLOCK without a body releases the lock of any run: Terraform's force-unlock sends none, and
 // compares no ID. OpenTofu's sends the ID.

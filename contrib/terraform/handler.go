@@ -1,11 +1,11 @@
 package tfstate
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"database/sql"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -36,6 +36,7 @@ type Handler struct {
 	expiry    time.Duration
 	most      int64
 	log       *slog.Logger
+	own       http.CrossOriginProtection
 }
 
 // Option is an option of New.
@@ -88,8 +89,11 @@ func Name(path string) string {
 	return dblock.Name(append([]string{"terraform"}, strings.Split(strings.Trim(path, "/"), "/")...)...)
 }
 
-// ServeHTTP answers one request of Terraform or OpenTofu.
+// ServeHTTP answers one request of Terraform or OpenTofu. It refuses requests to write that a
+// browser sends from a page of another origin.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store") // a state contains secrets
 	// A context without values: under the context of a lock, every run would be the same owner.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -113,45 +117,57 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve does the work of a request. It returns the state for GET.
 func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) (state []byte, err error) {
-	if strings.Trim(r.URL.Path, "/") == "" {
-		return nil, refusal{http.StatusNotFound, "the path names no state"}
+	if err := h.own.Check(r); err != nil {
+		return nil, refusal{http.StatusForbidden, err.Error()}
 	}
-	name := Name(r.URL.Path)
+	at, err := addressOf(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	name := Name(at.state)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.most))
 	if err != nil {
 		return nil, err
 	}
 	if want := r.Header.Get("Content-MD5"); want != "" && want != sum(body) {
-		return nil, refusal{http.StatusBadRequest, "the body is not that of its Content-MD5"}
+		return nil, bad("the body is not that of its Content-MD5")
 	}
-	switch r.Method {
+	method, allowed := r.Method, "GET, POST, PUT, DELETE, LOCK, UNLOCK"
+	if at.lock {
+		method, allowed = lockMethods[method], "LOCK, UNLOCK, POST, DELETE"
+	}
+	switch method {
 	case http.MethodGet:
 		state, _, err := h.states.get(ctx, name)
 		return state, err
 	case http.MethodPost, http.MethodPut:
-		if len(body) == 0 {
-			return nil, refusal{http.StatusBadRequest, "there is no state: DELETE removes it"}
+		if err := checkState(body); err != nil {
+			return nil, err
 		}
-		return nil, h.write(ctx, name, r.URL.Query().Get("ID"), body)
+		return nil, h.write(ctx, name, at.id, body)
 	case http.MethodDelete:
-		return nil, h.write(ctx, name, r.URL.Query().Get("ID"), nil)
-	case "LOCK", "UNLOCK":
-		info := map[string]string{}
-		if err := json.Unmarshal(body, &info); err != nil && len(body) > 0 {
-			return nil, refusal{http.StatusBadRequest, "the body is no LockInfo: " + err.Error()}
+		if at.id == "" || len(body) > 0 {
+			return nil, bad("DELETE removes a state, under the lock that ?ID= states, and has no body: to unlock, "+
+				"send UNLOCK, or DELETE to the address with %s behind it", lockSuffix)
 		}
-		if r.Method == "LOCK" {
+		return nil, h.write(ctx, name, at.id, nil)
+	case "LOCK", "UNLOCK":
+		info, err := lockInfoOf(body)
+		switch {
+		case err != nil:
+			return nil, err
+		case method == "LOCK":
 			return nil, h.lock(ctx, name, info)
 		}
-		return nil, h.unlock(ctx, name, info["ID"])
+		return nil, h.unlock(ctx, name, cmp.Or(info["ID"], at.id))
 	}
-	w.Header().Set("Allow", "GET, POST, PUT, DELETE, LOCK, UNLOCK")
-	return nil, refusal{http.StatusMethodNotAllowed, "want GET, POST, PUT, DELETE, LOCK or UNLOCK"}
+	w.Header().Set("Allow", allowed)
+	return nil, refusal{http.StatusMethodNotAllowed, "want " + allowed}
 }
 
 func (h *Handler) lock(ctx context.Context, name string, info map[string]string) error {
 	if info["ID"] == "" {
-		return refusal{http.StatusBadRequest, "the LockInfo has no ID"}
+		return bad("the LockInfo has no ID")
 	}
 	l, err := h.take(ctx, name, dblock.Metadata(info))
 	if errors.Is(err, dblock.ErrNotAcquired) { // perhaps by the same LOCK, sent again

@@ -3,6 +3,7 @@ package tfstate
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +33,8 @@ func anywhere(t *testing.T, w world) {
 	b.says(http.StatusOK, "POST", w.path+"?ID=ada", first)
 	for _, id := range []string{"?ID=bob", ""} {
 		b.names(b.says(http.StatusLocked, "POST", w.path+id, second), "ada", "ada@laptop")
-		b.names(b.says(http.StatusLocked, "DELETE", w.path+id, ""), "ada", "ada@laptop")
 	}
+	b.names(b.says(http.StatusLocked, "DELETE", w.path+"?ID=bob", ""), "ada", "ada@laptop")
 	assert.Equal(t, a.says(http.StatusOK, "GET", w.path, ""), first)
 
 	b.names(b.says(http.StatusLocked, "UNLOCK", w.path, lockInfo("bob")), "ada", "ada@laptop")
@@ -140,13 +141,86 @@ func expires(t *testing.T, w world) {
 	}
 }
 
+// GitLab's addresses, for which lock_method is POST and unlock_method is DELETE.
+func addresses(t *testing.T, w world) {
+	s, lock := w.server(), w.path+"/lock"
+	s.says(http.StatusOK, "POST", lock, lockInfo("ada"))
+	s.names(s.says(http.StatusLocked, "LOCK", w.path, lockInfo("bob")), "ada", "ada@laptop")
+	s.says(http.StatusOK, "POST", w.path+"?ID=ada", first)
+	s.says(http.StatusMethodNotAllowed, "GET", lock, "")
+	s.says(http.StatusMethodNotAllowed, "PUT", lock+"?ID=ada", second)
+	s.names(s.says(http.StatusLocked, "DELETE", lock, lockInfo("bob")), "ada", "ada@laptop")
+	s.names(s.says(http.StatusLocked, "DELETE", lock+"?ID=bob", ""), "ada", "ada@laptop")
+	s.says(http.StatusOK, "DELETE", lock, lockInfo("ada"))
+	s.says(http.StatusOK, "LOCK", lock, lockInfo("bob"))
+	s.says(http.StatusOK, "UNLOCK", lock, "")
+	s.says(http.StatusConflict, "POST", w.path+"?ID=bob", second)
+	assert.Equal(t, s.says(http.StatusOK, "GET", w.path, ""), first)
+}
+
+// The same methods at the state's own address: neither replaces the state.
+func misdirected(t *testing.T, w world) {
+	s := w.server()
+	s.says(http.StatusOK, "POST", w.path, first)
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		s.says(http.StatusBadRequest, method, w.path, lockInfo("ada"))
+	}
+	s.says(http.StatusOK, "LOCK", w.path, lockInfo("ada"))
+	for _, id := range []string{"", "?ID=ada"} {
+		s.says(http.StatusBadRequest, "DELETE", w.path+id, lockInfo("ada"))
+	}
+	s.says(http.StatusBadRequest, "DELETE", w.path, "")
+	for _, body := range []string{
+		"", "null", "[]", "{}", `"x"`, "<html>", `{"version":4}`, `{"serial":4}`, `{"version":"4","serial":1}`,
+		`{"version":4,"serial":-1}`, `{"Version":4,"Serial":1}`, `{"encryption_version":0}`, first + first,
+	} {
+		s.says(http.StatusBadRequest, "POST", w.path+"?ID=ada", body)
+	}
+	s.says(http.StatusOK, "UNLOCK", w.path, lockInfo("ada"))
+	s.says(http.StatusConflict, "DELETE", w.path+"?ID=ada", "")
+	assert.Equal(t, s.says(http.StatusOK, "GET", w.path, ""), first)
+	s.says(http.StatusOK, "POST", w.path, `{"serial":2,"lineage":"x","encrypted_data":"","encryption_version":"v0"}`)
+}
+
+// A browser is given no HTML, and pages of other origins cannot write.
+func browsers(t *testing.T, w world) {
+	s := w.server()
+	request := func(method, path, body, site string) http.Header {
+		t.Helper()
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Sec-Fetch-Site", site)
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, r)
+		if refused := answer.Code == http.StatusForbidden; refused != (site == "cross-site" && method != "GET") {
+			t.Errorf("%s from %s: %d", method, site, answer.Code)
+		}
+		assert.Equal(t, answer.Header().Get("X-Content-Type-Options"), "nosniff", method)
+		return answer.Header()
+	}
+	for _, site := range []string{"cross-site", "same-origin"} {
+		assert.Equal(t, request("GET", w.path+"?%3Cscript%3E=1", "", site).Get("Content-Type"),
+			"text/plain; charset=utf-8")
+		request("POST", w.path, first, site)
+		request("LOCK", w.path, lockInfo("ada"), site)
+		request("UNLOCK", w.path, "", site)
+		request("DELETE", w.path+"/lock", "", site)
+	}
+	assert.Equal(t, request("GET", w.path, "", "cross-site").Get("Content-Type"), "application/json")
+}
+
 func refused(t *testing.T, w world) {
 	s := w.server(MaxState(1000))
 	s.says(http.StatusNotFound, "GET", "/", "")
 	s.says(http.StatusBadRequest, "LOCK", w.path, "no JSON")
 	s.says(http.StatusBadRequest, "LOCK", w.path, "{}")
 	s.says(http.StatusBadRequest, "POST", w.path, "")
-	s.says(http.StatusBadRequest, "LOCK", "/%00", lockInfo("ada"))
+	s.says(http.StatusNotFound, "LOCK", "/lock", lockInfo("ada"))
+	for _, address := range []string{
+		"/%00", "/%ff", "/a%ff/lock", w.path + "?workspace=prod", w.path + "?ID=ada&workspace=prod", w.path + "?id=ada",
+		w.path + "?ID=ada&ID=bob", w.path + "?ID=a;b", w.path + "?%",
+	} {
+		s.says(http.StatusBadRequest, "LOCK", address, lockInfo("ada"))
+	}
 	s.says(http.StatusRequestEntityTooLarge, "POST", w.path, strings.Repeat("x", 1001))
 	s.says(http.StatusMethodNotAllowed, "PATCH", w.path, first)
 	require.NoError(t, s.client.Close(t.Context()))

@@ -35,6 +35,9 @@ var sentences = map[string]func(t *testing.T, w world){
 	"an application keeps Terraform out":             application,
 	"a lock expires":                                 expires,
 	"wrong requests are refused":                     refused,
+	"the addresses of GitLab lock and unlock":        addresses,
+	"what is meant to lock or unlock writes nothing": misdirected,
+	"a browser shows no HTML and writes nothing":     browsers,
 	"tofu and terraform apply, unlock and destroy":   programs,
 }
 

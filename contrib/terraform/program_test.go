@@ -28,26 +28,34 @@ func programs(t *testing.T, w world) {
 		t.Skip("the protocol's own programs, tofu and terraform, are not in PATH")
 	}
 	for _, program := range programs {
-		t.Run(filepath.Base(program), func(t *testing.T) { w.T = t; applies(w.server(), program) })
+		for way, lock := range map[string]string{
+			"": `lock_address = "URL"
+    unlock_address = "URL"`,
+			"-as-at-gitlab": `lock_address = "URL/lock"
+    unlock_address = "URL/lock"
+    lock_method = "POST"
+    unlock_method = "DELETE"`,
+		} {
+			name := filepath.Base(program) + way
+			t.Run(name, func(t *testing.T) { w.T = t; applies(w.server(), program, "/"+name, lock) })
+		}
 	}
 }
 
 // applies runs a program through a first apply, one behind another run's lock, and force-unlock.
-func applies(s server, program string) {
-	path := "/" + filepath.Base(program)
+func applies(s server, program, path, lock string) {
 	folder := s.TempDir()
 	config := `terraform {
   backend "http" {
     address = "URL"
-    lock_address = "URL"
-    unlock_address = "URL"
+    LOCK
     retry_max = 0
   }
 }
 resource "terraform_data" "a" { input = "of the configuration" }
 `
 	require.NoError(s, os.WriteFile(filepath.Join(folder, "main.tf"),
-		[]byte(strings.ReplaceAll(config, "URL", s.url+path)), 0o600))
+		[]byte(strings.ReplaceAll(strings.Replace(config, "LOCK", lock, 1), "URL", s.url+path)), 0o600))
 	run := func(works bool, arguments ...string) string {
 		s.Helper()
 		c := exec.CommandContext(s.Context(), program, arguments...)
@@ -71,8 +79,8 @@ resource "terraform_data" "a" { input = "of the configuration" }
 	}
 	run(true, "force-unlock", "-force", "11111111-2222-3333-4444-555555555555")
 	run(true, append([]string{"destroy"}, apply[1:]...)...)
-	lock, err := s.inspector.Lock(s.Context(), Name(path))
-	if assert.NoError(s, err) && len(lock.Holders) > 0 {
-		s.Errorf("it is still locked: %+v", lock.Holders)
+	left, err := s.inspector.Lock(s.Context(), Name(path))
+	if assert.NoError(s, err) && len(left.Holders) > 0 {
+		s.Errorf("it is still locked: %+v", left.Holders)
 	}
 }

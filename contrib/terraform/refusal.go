@@ -19,6 +19,11 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.text }
 
+// bad is the refusal of a request that has to be another one.
+func bad(format string, args ...any) error {
+	return refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
 var (
 	// errGone: no later write of the lock's run may pass.
 	errGone = refusal{http.StatusConflict, "the lock with this ID was released, broken, or has expired"}
@@ -100,6 +105,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if known.status >= http.StatusInternalServerError {
 		h.log.ErrorContext(r.Context(), "dblock: tfstate", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // never HTML: it may contain what the caller sent
 	if known.status == http.StatusLocked {
 		w.Header().Set("Content-Type", "application/json")
 	}

@@ -1,0 +1,71 @@
+package tfstate
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// lockSuffix ends the path of a state's lock, as in the addresses of GitLab.
+const lockSuffix = "/lock"
+
+// lockMethods are the methods at the address of a lock: also those that GitLab has for it.
+var lockMethods = map[string]string{"LOCK": "LOCK", http.MethodPost: "LOCK", "UNLOCK": "UNLOCK",
+	http.MethodDelete: "UNLOCK"}
+
+// address is what the URL of a request names.
+type address struct {
+	state string // its path
+	lock  bool   // the address is that of the state's lock
+	id    string // of the lock that the request states; "": none
+}
+
+// addressOf refuses what would be another state than the caller means.
+func addressOf(u *url.URL) (a address, err error) {
+	a.state, a.lock = strings.CutSuffix("/"+strings.Trim(u.Path, "/"), lockSuffix)
+	query, err := url.ParseQuery(u.RawQuery)
+	for key, values := range query {
+		if key != "ID" || len(values) > 1 {
+			return a, bad("the address has %q in its query: want one ID and nothing else; "+
+				"a workspace needs a path of its own", key)
+		}
+	}
+	switch a.state, a.id = strings.Trim(a.state, "/"), query.Get("ID"); {
+	case err != nil:
+		return a, bad("the query of the address: %v", err)
+	case !utf8.ValidString(a.state):
+		return a, bad("the path %q is not valid UTF-8", a.state)
+	case a.state == "":
+		return a, refusal{http.StatusNotFound, "the path names no state"}
+	}
+	return a, nil
+}
+
+// checkState refuses what is no state: a LockInfo, say, of a run whose lock_method is POST. An
+// encrypted state of OpenTofu has an "encryption_version" in place of the version.
+func checkState(body []byte) error {
+	var fields map[string]json.RawMessage // a struct would take "Version" of a LockInfo, too
+	_ = json.Unmarshal(body, &fields)
+	var version, serial uint64
+	plain := json.Unmarshal(fields["version"], &version) == nil && json.Unmarshal(fields["serial"], &serial) == nil
+	var encryption string
+	_ = json.Unmarshal(fields["encryption_version"], &encryption)
+	if plain && version > 0 || encryption != "" {
+		return nil
+	}
+	return bad("the body is no state, which has a version and a serial: to lock by POST and to unlock by DELETE, "+
+		"lock_address and unlock_address are those of the state with %s behind it", lockSuffix)
+}
+
+// lockInfoOf returns the LockInfo of a body; nil: the body is empty.
+func lockInfoOf(body []byte) (info map[string]string, err error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(body, &info); err != nil {
+		return nil, bad("the body is no LockInfo: %v", err)
+	}
+	return info, nil
+}
