@@ -39,10 +39,12 @@ func (a *answer) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// final reports whether a request that is sent again gets the same answer.
+// final reports whether a request that is sent again gets the same answer. Other answers are about
+// the moment or the caller: the request may succeed once a lock is free, or the caller logged in.
 func (a *answer) final() bool {
 	switch a.status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}
 	return a.status < http.StatusInternalServerError

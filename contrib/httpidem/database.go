@@ -15,7 +15,8 @@ type Database[TX any] interface {
 	Begin(ctx context.Context) (TX, error)
 	Commit(ctx context.Context, tx TX) error
 	Rollback(ctx context.Context, tx TX) error
-	Exec(ctx context.Context, tx TX, text string, args ...any) error
+	// Exec returns the number of rows that the statement has changed.
+	Exec(ctx context.Context, tx TX, text string, args ...any) (rows int64, err error)
 	// Row scans the only row. It returns false if there is none.
 	Row(ctx context.Context, tx TX, text string, args []any, into ...any) (bool, error)
 	// Engine is that of package migrate.
@@ -38,9 +39,12 @@ func (sqlDatabase) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commi
 
 func (sqlDatabase) Rollback(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }
 
-func (sqlDatabase) Exec(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
-	_, err := tx.ExecContext(ctx, text, args...)
-	return err
+func (sqlDatabase) Exec(ctx context.Context, tx *sql.Tx, text string, args ...any) (rows int64, err error) {
+	done, err := tx.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return done.RowsAffected()
 }
 
 func (sqlDatabase) Row(ctx context.Context, tx *sql.Tx, text string, args []any, into ...any) (bool, error) {
@@ -64,35 +68,47 @@ func Schema(engine migrations.Engine) (string, error) {
 	return string(text), nil
 }
 
-// statements are those of an engine. They run in the transaction of a request.
+// statements are those of an engine. They run in the transaction of a request. Their names show in
+// the lists of a server's statements.
 type statements struct {
-	read  string // an answer that has not expired
+	// read reads an answer that has not expired; status 0: there is none. It always returns a row.
+	// Without one it was cut short.
+	read  string
 	write string // an answer, in place of one that has expired
 	sweep string // all answers that have expired
 }
 
 var statementsOf = map[migrations.Engine]statements{
 	migrations.Postgres: {
-		read: `SELECT fingerprint, status, header, body FROM dblock_answers
-			WHERE id = $1 AND expires > extract(epoch FROM clock_timestamp())`,
-		write: `INSERT INTO dblock_answers (id, fingerprint, status, header, body, expires)
+		read: `-- name: ReadAnswer :one
+			SELECT a.fingerprint, COALESCE(a.status, 0), a.header, a.body FROM (SELECT 1 AS one) o
+			LEFT JOIN dblock_answers a ON a.id = $1 AND a.expires > extract(epoch FROM clock_timestamp())`,
+		write: `-- name: WriteAnswer :execrows
+			INSERT INTO dblock_answers (id, fingerprint, status, header, body, expires)
 			VALUES ($1, $2, $3, $4, $5, extract(epoch FROM clock_timestamp())::bigint + $6)
 			ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
 				header = excluded.header, body = excluded.body, expires = excluded.expires`,
-		sweep: `DELETE FROM dblock_answers WHERE expires <= extract(epoch FROM clock_timestamp())`,
+		sweep: `-- name: SweepAnswers :execrows
+			DELETE FROM dblock_answers WHERE expires <= extract(epoch FROM clock_timestamp())`,
 	},
 	migrations.MySQL: {
-		read: `SELECT fingerprint, status, header, body FROM dblock_answers
-			WHERE id = ? AND expires > UNIX_TIMESTAMP()`,
-		write: `REPLACE INTO dblock_answers (id, fingerprint, status, header, body, expires)
+		read: `-- name: ReadAnswer :one
+			SELECT a.fingerprint, COALESCE(a.status, 0), a.header, a.body FROM (SELECT 1 AS one) o
+			LEFT JOIN dblock_answers a ON a.id = ? AND a.expires > UNIX_TIMESTAMP()`,
+		write: `-- name: WriteAnswer :execrows
+			REPLACE INTO dblock_answers (id, fingerprint, status, header, body, expires)
 			VALUES (?, ?, ?, ?, ?, UNIX_TIMESTAMP() + ?)`,
-		sweep: `DELETE FROM dblock_answers WHERE expires <= UNIX_TIMESTAMP()`,
+		sweep: `-- name: SweepAnswers :execrows
+			DELETE FROM dblock_answers WHERE expires <= UNIX_TIMESTAMP()`,
 	},
 	migrations.SQLite: {
-		read: `SELECT fingerprint, status, header, body FROM dblock_answers
-			WHERE id = ? AND expires > unixepoch()`,
-		write: `REPLACE INTO dblock_answers (id, fingerprint, status, header, body, expires)
+		read: `-- name: ReadAnswer :one
+			SELECT a.fingerprint, COALESCE(a.status, 0), a.header, a.body FROM (SELECT 1 AS one) o
+			LEFT JOIN dblock_answers a ON a.id = ? AND a.expires > unixepoch()`,
+		write: `-- name: WriteAnswer :execrows
+			REPLACE INTO dblock_answers (id, fingerprint, status, header, body, expires)
 			VALUES (?, ?, ?, ?, ?, unixepoch() + ?)`,
-		sweep: `DELETE FROM dblock_answers WHERE expires <= unixepoch()`,
+		sweep: `-- name: SweepAnswers :execrows
+			DELETE FROM dblock_answers WHERE expires <= unixepoch()`,
 	},
 }

@@ -20,7 +20,8 @@
 // handler, stores its answer in the same transaction, and commits. Then it sends the answer. So
 // either the handler's writes and its answer are both there, or neither is. Whenever the client got
 // no answer, or 503, it sends the same request again. A commit without an answer is an unknown
-// outcome, which the next request with the key resolves.
+// outcome, which the next request with the key resolves. A request whose client hangs up stops
+// waiting for a connection or for the key. Once its handler runs, it is finished.
 //
 // # Semantics
 //
@@ -38,12 +39,13 @@
 //
 // # Handlers
 //
-// An answer below 500 is final, but for 408, 425 and 429: the transaction commits, and the answer
-// is stored, also one of 400 or 404. Any other answer, and a panic, rolls the transaction back. So
-// a handler that has written something and fails answers 5xx. It must do so after an error of its
-// transaction (a deadlock, a serialization failure), and must not end the transaction itself: no
-// answer is stored of a transaction that has ended. The middleware runs no handler a second time:
-// the client sends the request again.
+// An answer below 500 is final: the transaction commits, and the answer is stored, also one of 400
+// or 404. Any other answer, and a panic, rolls the transaction back. So do the answers that a later
+// request may not get: 401, 403, 408, 409, 423, 425 and 429. A handler that has written something
+// and fails answers 5xx. It must do so after an error of its transaction (a deadlock, a
+// serialization failure), and must not end the transaction itself: no answer is stored of a
+// transaction that has ended. The middleware runs no handler a second time: the client sends the
+// request again.
 //
 // Effects outside of the database are not rolled back: give their receiver a key of its own, or
 // write them into an outbox in the transaction. The answer is kept in memory until the commit, so

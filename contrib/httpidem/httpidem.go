@@ -20,6 +20,9 @@ const endTimeout = 10 * time.Second
 // savepoint is set before the handler runs, and released after it.
 const savepoint = "dblock_httpidem"
 
+// errUnproven: MariaDB answers so where KILL QUERY or max_statement_time has cut a statement short.
+var errUnproven = errors.New("the database has answered a statement without running it")
+
 // Middleware runs requests once for each key. It is safe for concurrent use.
 type Middleware[TX any] struct {
 	client *dblock.Client[TX]
@@ -67,8 +70,10 @@ func (m *Middleware[TX]) Handler(next http.Handler) http.Handler {
 			a.send(w)
 			return
 		case !errors.As(err, &refused): // also a commit with an unknown outcome, which the next request resolves
-			m.config.log.ErrorContext(r.Context(), "dblock: httpidem", "method", r.Method, "path", r.URL.Path,
-				"err", err)
+			if r.Context().Err() == nil || !errors.Is(err, r.Context().Err()) { // else the client hung up as it waited
+				m.config.log.ErrorContext(r.Context(), "dblock: httpidem", "method", r.Method, "path", r.URL.Path,
+					"err", err)
+			}
 			refused = problem{
 				Title: "The request was not completed", Status: http.StatusServiceUnavailable,
 				Detail: "Send it again, with the same Idempotency-Key.",
@@ -96,7 +101,10 @@ func (m *Middleware[TX]) answer(w http.ResponseWriter, r *http.Request, next htt
 		return nil, unread(err)
 	}
 	ctx := context.WithoutCancel(r.Context()) // a client that hangs up asks again: finish what was begun
-	tx, err := m.db.Begin(ctx)
+	beginning, cancel := context.WithCancel(ctx)
+	defer cancel() // when the transaction has ended: one of database/sql ends with its context
+	stop := context.AfterFunc(r.Context(), cancel)
+	tx, err := m.db.Begin(beginning)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +116,16 @@ func (m *Middleware[TX]) answer(w http.ResponseWriter, r *http.Request, next htt
 			_ = m.db.Rollback(ctx, tx)
 		}
 	}()
+	if !stop() { // beginning has ended, and with it perhaps the transaction
+		return nil, r.Context().Err()
+	}
 	id, fingerprint := dblock.Name("idempotency", m.config.scope(r), key), fingerprintOf(r, body)
 	if key != "" {
 		earlier, err := m.enter(r.Context(), tx, id, fingerprint)
 		if err != nil || earlier != nil {
 			return earlier, err
 		}
-		if err := m.db.Exec(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
+		if _, err := m.db.Exec(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
 			return nil, err
 		}
 	}
@@ -131,8 +142,8 @@ func (m *Middleware[TX]) answer(w http.ResponseWriter, r *http.Request, next htt
 	if !a.final() {
 		return a, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, endTimeout)
-	defer cancel()
+	ctx, end := context.WithTimeout(ctx, endTimeout)
+	defer end()
 	if key != "" {
 		if err := m.store(ctx, tx, id, fingerprint, a); err != nil {
 			return nil, err
@@ -170,7 +181,9 @@ func (m *Middleware[TX]) enter(ctx context.Context, tx TX, id string, fingerprin
 	var first, header []byte
 	found, err := m.db.Row(ctx, tx, m.sql.read, []any{id}, &first, &a.status, &header, &a.body)
 	switch {
-	case err != nil || !found:
+	case err == nil && !found:
+		return nil, errUnproven
+	case err != nil || a.status == 0:
 		return nil, err
 	case !bytes.Equal(first, fingerprint):
 		return nil, problem{
@@ -189,7 +202,7 @@ func (m *Middleware[TX]) enter(ctx context.Context, tx TX, id string, fingerprin
 // transaction has ended below the handler: MySQL and MariaDB end a transaction at a deadlock, and
 // commit it before a statement that changes a table. Then there is no savepoint.
 func (m *Middleware[TX]) store(ctx context.Context, tx TX, id string, fingerprint []byte, a *answer) error {
-	if err := m.db.Exec(ctx, tx, "RELEASE SAVEPOINT "+savepoint); err != nil {
+	if _, err := m.db.Exec(ctx, tx, "RELEASE SAVEPOINT "+savepoint); err != nil {
 		return err
 	}
 	header, err := a.stored()
@@ -197,7 +210,12 @@ func (m *Middleware[TX]) store(ctx context.Context, tx TX, id string, fingerprin
 		return err
 	}
 	body := append([]byte{}, a.body...) // not NULL
-	return m.db.Exec(ctx, tx, m.sql.write, id, fingerprint, a.status, header, body, int64(m.config.keep/time.Second))
+	keep := int64(m.config.keep / time.Second)
+	rows, err := m.db.Exec(ctx, tx, m.sql.write, id, fingerprint, a.status, header, body, keep)
+	if err == nil && rows == 0 {
+		err = errUnproven
+	}
+	return err
 }
 
 // Sweep deletes the answers that have expired. Call it now and then, from a job of package jobs,
@@ -205,7 +223,7 @@ func (m *Middleware[TX]) store(ctx context.Context, tx TX, id string, fingerprin
 func (m *Middleware[TX]) Sweep(ctx context.Context) error {
 	tx, err := m.db.Begin(ctx)
 	if err == nil {
-		if err = m.db.Exec(ctx, tx, m.sql.sweep); err == nil {
+		if _, err = m.db.Exec(ctx, tx, m.sql.sweep); err == nil {
 			err = m.db.Commit(ctx, tx)
 		} else {
 			err = errors.Join(err, m.db.Rollback(context.WithoutCancel(ctx), tx))

@@ -14,7 +14,9 @@ import (
 	"github.com/dblock-go/dblock/contrib/httpidem"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/internal/testing/swallow"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -118,6 +120,67 @@ func failures(t *testing.T, w world) {
 	is(t, post(t, absent, key, "/payments", "10"), http.StatusNotFound, "no")
 	is(t, post(t, working, key, "/payments", "10"), http.StatusNotFound, "no")
 	w.payments(4)
+}
+
+func notFinal(t *testing.T, w world) {
+	working, _ := w.serve(w, receipt, nil)
+	for i, status := range []int{401, 403, 408, 409, 423, 425, 429, 500, 503} {
+		refusing, _ := w.serve(w, func(rw http.ResponseWriter, _ *http.Request, pay func()) {
+			pay()
+			http.Error(rw, "not now", status)
+		}, nil)
+		key := fmt.Sprintf("%q", fmt.Sprint("of ", status))
+		is(t, post(t, refusing, key, "/payments", "10"), status, "not now")
+		w.payments(i)
+		is(t, post(t, working, key, "/payments", "10"), http.StatusCreated, "paid 10")
+		w.payments(i + 1)
+	}
+}
+
+func abandoned(t *testing.T, w world) {
+	h, _ := w.serve(w, receipt, nil)
+	for _, begins := range []string{"never", "late"} {
+		is(t, post(t, h, key, "/payments", "10", "Hang", begins), http.StatusServiceUnavailable, `{"title":"The request was`)
+		w.payments(0)
+	}
+	is(t, post(t, h, key, "/payments", "10"), http.StatusCreated, "paid 10")
+	w.payments(1)
+}
+
+// MariaDB answers "OK, 0 rows", or with an empty list, where KILL QUERY has cut a statement short.
+func TestAStatementThatDidNothingIsNotBelieved(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d dbtest.Database) {
+		t.Parallel()
+		db, engine := prepare(t, d)
+		var statements swallow.Statements
+		pool := statements.Pool(swallow.Connector(db.Driver(), d.DSN))
+		t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+		w := world{t, db, over(client(t, engine), httpidem.SQL(pool, d.Engine))}
+		h, _ := w.serve(w, receipt, nil)
+		nth := 0
+		for swallowed := "yes"; swallowed != ""; nth++ {
+			key := fmt.Sprintf("%q", fmt.Sprint(nth))
+			hampered := func() (said *httptest.ResponseRecorder, swallowed string) {
+				statements.Arm(func(_ string, n int) bool { return n == nth })
+				said = post(t, h, key, "/payments", "10")
+				return said, statements.Disarm()
+			}
+			var said *httptest.ResponseRecorder
+			if said, swallowed = hampered(); said.Code != http.StatusCreated {
+				is(t, said, http.StatusServiceUnavailable, `{"title":"The request was not completed"`)
+				w.payments(nth)
+				is(t, post(t, h, key, "/payments", "10"), http.StatusCreated, "paid 10")
+			}
+			w.payments(nth + 1)
+			if said, _ := hampered(); said.Code != http.StatusCreated { // with an answer that is stored
+				is(t, said, http.StatusServiceUnavailable, `{"title":"The request was not completed"`)
+			}
+			w.payments(nth + 1)
+		}
+		if nth < 3 {
+			t.Error("hardly a statement was swallowed")
+		}
+	})
 }
 
 func withoutAnswer(t *testing.T, w world) {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	_ "modernc.org/sqlite"
@@ -46,11 +47,13 @@ type sweeper interface {
 
 // sentences are the tests, each of which begins with empty tables.
 var sentences = map[string]func(t *testing.T, w world){
-	"a request runs once per key, and its answer is replayed":     once,
-	"of two requests with a key at once one runs":                 atOnce,
-	"failures are rolled back, and run again":                     failures,
-	"a commit without an answer is replayed":                      withoutAnswer,
-	"a transaction that ended below its handler stores no answer": ended,
+	"a request runs once per key, and its answer is replayed":        once,
+	"of two requests with a key at once one runs":                    atOnce,
+	"failures are rolled back, and run again":                        failures,
+	"a commit without an answer is replayed":                         withoutAnswer,
+	"a transaction that ended below its handler stores no answer":    ended,
+	"what may succeed later is rolled back, and runs again":          notFinal,
+	"a request ends with its client while it waits for a connection": abandoned,
 	"answers expire":             expires,
 	"wrong requests are refused": refused,
 }
@@ -59,16 +62,8 @@ var sentences = map[string]func(t *testing.T, w world){
 func TestMiddleware(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d dbtest.Database) {
 		t.Parallel()
-		db := d.SQL(t)
-		schema, err := httpidem.Schema(d.Engine)
-		require.NoError(t, err)
-		for _, statement := range []string{schema, schema, "CREATE TABLE payments (n int)"} {
-			require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), statement)))
-		}
-		engines := map[migrate.Engine]dblock.Engine[*sql.Tx]{
-			migrate.Postgres: postgres.NewSQL(db), migrate.MySQL: mysql.New(db), migrate.SQLite: sqlite.New(db),
-		}
-		libraries := map[string]serve{"sql": over(client(t, engines[d.Engine]), httpidem.SQL(db, d.Engine))}
+		db, engine := prepare(t, d)
+		libraries := map[string]serve{"sql": over(client(t, engine), httpidem.SQL(db, d.Engine))}
 		if d.Kind == dbtest.KindPostgres {
 			pool := d.Pool(t)
 			libraries["pgx"] = over(client(t, postgres.New(pool)), httpidempgx.Pool(pool))
@@ -86,6 +81,19 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
+// prepare makes the tables.
+func prepare(t *testing.T, d dbtest.Database) (*sql.DB, dblock.Engine[*sql.Tx]) {
+	db := d.SQL(t)
+	schema, err := httpidem.Schema(d.Engine)
+	require.NoError(t, err)
+	for _, statement := range []string{schema, schema, "CREATE TABLE payments (n int)"} {
+		require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), statement)))
+	}
+	return db, map[migrate.Engine]dblock.Engine[*sql.Tx]{
+		migrate.Postgres: postgres.NewSQL(db), migrate.MySQL: mysql.New(db), migrate.SQLite: sqlite.New(db),
+	}[d.Engine]
+}
+
 func client[TX any](t *testing.T, engine dblock.Engine[TX]) *dblock.Client[TX] {
 	c, err := dblock.New(engine)
 	require.NoError(t, err)
@@ -93,36 +101,76 @@ func client[TX any](t *testing.T, engine dblock.Engine[TX]) *dblock.Client[TX] {
 	return c
 }
 
-// lossy loses the answer to each commit, if asked to.
-type lossy[TX any] struct{ httpidem.Database[TX] }
+// faulty loses the answer to a commit, and has clients hang up while their requests begin, if asked
+// to.
+type faulty[TX any] struct {
+	httpidem.Database[TX]
+	open *atomic.Int32 // transactions
+}
 
-func (l lossy[TX]) Commit(ctx context.Context, tx TX) error {
-	err := l.Database.Commit(ctx, tx)
-	if err == nil && ctx.Value(lossy[int]{}) != nil {
+// lose and hang are keys of a request's context. The value of hang is the end of the client.
+type lose struct{}
+type hang struct{}
+
+func (f faulty[TX]) Begin(ctx context.Context) (tx TX, err error) {
+	hangUp, _ := ctx.Value(hang{}).(context.CancelFunc)
+	if hangUp != nil && ctx.Value(lose{}) == nil { // there is no connection
+		hangUp()
+		<-ctx.Done()
+		return tx, ctx.Err()
+	}
+	tx, err = f.Database.Begin(ctx)
+	if err == nil {
+		f.open.Add(1)
+	}
+	if hangUp != nil { // its answer is late
+		hangUp()
+		<-ctx.Done()
+	}
+	return tx, err
+}
+
+func (f faulty[TX]) Commit(ctx context.Context, tx TX) error {
+	f.open.Add(-1)
+	err := f.Database.Commit(ctx, tx)
+	if err == nil && ctx.Value(lose{}) != nil {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+func (f faulty[TX]) Rollback(ctx context.Context, tx TX) error {
+	f.open.Add(-1)
+	return f.Database.Rollback(ctx, tx)
 }
 
 // over returns the serve for transactions of type TX.
 func over[TX any](c *dblock.Client[TX], db httpidem.Database[TX]) serve {
 	return func(w world, next handler, options []httpidem.Option) (http.Handler, sweeper) {
 		options = append([]httpidem.Option{httpidem.Logger(slog.New(slog.DiscardHandler))}, options...)
-		m, err := httpidem.New(c, lossy[TX]{db}, options...)
+		var open atomic.Int32
+		m, err := httpidem.New(c, faulty[TX]{db, &open}, options...)
 		require.NoError(w, err)
+		w.Cleanup(func() { assert.Equal(w, open.Load(), 0, "transactions that were not ended") })
 		h := m.Handler(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			next(rw, r, func() {
-				err := db.Exec(r.Context(), httpidem.Tx[TX](r.Context()), "INSERT INTO payments (n) VALUES (1)")
-				assert.NoError(w, err)
+				tx := httpidem.Tx[TX](r.Context())
+				assert.NoError(w, assert.ErrOf(db.Exec(r.Context(), tx, "INSERT INTO payments (n) VALUES (1)")))
 			})
 			if r.Header.Get("End") != "" { // as a deadlock does on MySQL
-				assert.NoError(w, db.Exec(r.Context(), httpidem.Tx[TX](r.Context()), "ROLLBACK"))
+				assert.NoError(w, assert.ErrOf(db.Exec(r.Context(), httpidem.Tx[TX](r.Context()), "ROLLBACK")))
 			}
 		}))
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Lose") != "" {
-				r = r.WithContext(context.WithValue(r.Context(), lossy[int]{}, true))
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			if r.Header.Get("Hang") != "" {
+				ctx = context.WithValue(ctx, hang{}, cancel)
 			}
+			if r.Header.Get("Lose") != "" || r.Header.Get("Hang") == "late" {
+				ctx = context.WithValue(ctx, lose{}, true)
+			}
+			r = r.WithContext(ctx)
 			h.ServeHTTP(rw, r)
 		}), m
 	}

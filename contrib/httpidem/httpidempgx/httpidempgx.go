@@ -26,9 +26,9 @@ func (database) Commit(ctx context.Context, tx pgx.Tx) error { return tx.Commit(
 
 func (database) Rollback(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) }
 
-func (database) Exec(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
-	_, err := tx.Exec(ctx, text, args...)
-	return err
+func (database) Exec(ctx context.Context, tx pgx.Tx, text string, args ...any) (rows int64, err error) {
+	done, err := tx.Exec(ctx, text, args...)
+	return done.RowsAffected(), err
 }
 
 func (database) Row(ctx context.Context, tx pgx.Tx, text string, args []any, into ...any) (bool, error) {
