@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,7 @@ import (
 const holdHelp = `hold takes a lock that stays held after hold has ended: for the time of --for, unless "dblock renew"
 changes it or "dblock release" releases the lock earlier. It prints the lock's token, by which these commands identify
 the lock. The token is higher than all earlier tokens of the name, so that the protected resource can refuse an older
-one.
+one. If the token cannot be written, hold releases the lock and fails.
 
 No heartbeat renews the lock: when its time has passed, the next client gets it, whatever its holder does then.`
 
@@ -54,7 +56,15 @@ func keep(o *options) *cobra.Command {
 					defer cancel()
 				}
 				return client.Lock(ctx, args[0])
-			}, func(l *dblock.Lock) { _, _ = fmt.Fprintln(c.OutOrStdout(), l.Token()) })
+			}, func(ctx context.Context, client *dblock.Client[*sql.Tx], l *dblock.Lock) error {
+				signal.Ignore(syscall.SIGPIPE) // which would end the process before it has released the lock
+				_, err := fmt.Fprintln(c.OutOrStdout(), l.Token())
+				if err == nil {
+					return nil
+				}
+				err = fmt.Errorf("the token cannot be written, so that the lock is given up: %w", err)
+				return errors.Join(err, giveUp(ctx, client, "hold", args[0], l.Token()))
+			})
 		},
 	}
 	f := c.Flags()
@@ -83,7 +93,7 @@ func renew(o *options) *cobra.Command {
 			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock,
 				error) {
 				return resume(ctx, client, "renew", args[0], token)
-			}, func(*dblock.Lock) {})
+			}, func(context.Context, *dblock.Client[*sql.Tx], *dblock.Lock) error { return nil })
 		},
 	}
 	c.Flags().DurationVar(&lasts, "for", 0, "how long the lock lasts from now on")
@@ -101,11 +111,7 @@ func release(o *options) *cobra.Command {
 			}
 			return o.with(c, func(ctx context.Context, d database) error {
 				return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
-					l, err := resume(ctx, client, "release", args[0], token)
-					if err != nil {
-						return err
-					}
-					return l.Unlock(ctx)
+					return giveUp(ctx, client, "release", args[0], token)
 				})
 			})
 		},
@@ -123,6 +129,15 @@ func resume(
 	return l, err
 }
 
+// giveUp releases a lock of hold.
+func giveUp(ctx context.Context, client *dblock.Client[*sql.Tx], command, name string, token int64) error {
+	l, err := resume(ctx, client, command, name, token)
+	if err != nil {
+		return err
+	}
+	return l.Unlock(ctx)
+}
+
 func tokenOf(text string) (int64, error) {
 	token, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || token <= 0 {
@@ -131,10 +146,10 @@ func tokenOf(text string) (int64, error) {
 	return token, nil
 }
 
-// detach takes a lock and detaches it.
+// detach takes a lock, detaches it and calls done.
 func (o *options) detach(
 	ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock, error),
-	done func(*dblock.Lock),
+	done func(context.Context, *dblock.Client[*sql.Tx], *dblock.Lock) error,
 ) error {
 	return o.using(ctx, func(d database) error {
 		return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
@@ -145,8 +160,7 @@ func (o *options) detach(
 			if err := l.Detach(ctx, lasts); err != nil {
 				return err
 			}
-			done(l)
-			return nil
+			return done(ctx, client, l)
 		})
 	})
 }

@@ -42,3 +42,20 @@ func TestALockOutlivesHold(t *testing.T) {
 		}
 	}
 }
+
+// Broken by a lock that is held until its time has passed, with a token that nobody knows.
+func TestHoldReleasesALockWhoseTokenCannotBeWritten(t *testing.T) {
+	w := onSQLite(t)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	t.Cleanup(func() { _ = writer.Close() })
+	c := w.command("hold", "deploy", "--for", "1h")
+	var complaints strings.Builder
+	c.Stdout, c.Stderr = writer, &complaints
+	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != exitFailed {
+		t.Errorf("%v, status %d", err, c.ProcessState.ExitCode())
+	}
+	contains(w, complaints.String(), "the token cannot be written, so that the lock is given up: ", "pipe")
+	w.must("hold", "deploy", "--for", "1h", "--no-wait")
+}

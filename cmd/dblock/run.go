@@ -108,7 +108,11 @@ func execute(o *options) *cobra.Command {
 			if !c.Flags().Changed("grace") {
 				h.grace = min(h.ttl/4, 10*time.Second)
 			}
-			if err := h.check(); err != nil {
+			err := notEmpty(c, "slot-of", "once-per", "tz", "late", "permits", "owner", "lease")
+			if err == nil {
+				err = h.check()
+			}
+			if err != nil {
 				return usageError{err}
 			}
 			stderr := queuedWriter{o.stderr, tell.New(func(int) {})}
@@ -146,6 +150,20 @@ func execute(o *options) *cobra.Command {
 	return c
 }
 
+// notEmpty refuses flags that are given without a value: an unset variable in a crontab, say. They
+// would be taken as not given, and the command would run on every host.
+func notEmpty(c *cobra.Command, names ...string) error {
+	for _, name := range names {
+		switch f := c.Flags().Lookup(name); f.Value.String() {
+		case "", "0s":
+			if f.Changed {
+				return fmt.Errorf("--%s: want a value, or leave it out", name)
+			}
+		}
+	}
+	return nil
+}
+
 // queuedWriter is a writer that nothing waits for. Without queuedWriter, a full pipe that is
 // not read would keep a command alive after the end of its lock.
 type queuedWriter struct {
@@ -172,6 +190,8 @@ func (h *holding) check() error {
 	case h.grace < 0 || h.grace > h.ttl/2:
 		return fmt.Errorf("--grace %v: want at most half of --ttl (%v), so that a single heartbeat that comes late "+
 			"does no harm", h.grace, h.ttl)
+	case h.oncePer < 0 || h.late < 0:
+		return errors.New("--once-per and --late: want more than 0")
 	case h.lease != 0 && h.lease < 2*h.grace:
 		return fmt.Errorf("--lease %v: want at least twice --grace (%v)", h.lease, h.grace)
 	case h.lease != 0 && len(h.names) > 1:

@@ -57,6 +57,15 @@ func TestRunTellsWhatBecameOfItsCommand(t *testing.T) {
 		{"lateness of an interval", []string{"run", "--once-per", "1h", "--late", "1h", "n", "--", "true"}, exitUsage},
 		{"slots of two kinds", []string{"run", "--slot-of", "* * * * *", "--once-per", "1h", "n", "--", "true"},
 			exitUsage},
+		{"a schedule that an unset variable names", []string{"run", "--slot-of", "", "n", "--", "true"}, exitUsage},
+		{"an unset zone", []string{"run", "--slot-of", "* * * * *", "--tz", "", "n", "--", "true"}, exitUsage},
+		{"no lateness", []string{"run", "--slot-of", "* * * * *", "--late", "0s", "n", "--", "true"}, exitUsage},
+		{"less than none", []string{"run", "--slot-of", "* * * * *", "--late", "-1s", "n", "--", "true"}, exitUsage},
+		{"no interval", []string{"run", "--once-per", "0", "n", "--", "true"}, exitUsage},
+		{"an interval into the past", []string{"run", "--once-per", "-1h", "n", "--", "true"}, exitUsage},
+		{"unset permits", []string{"run", "--permits", "", "n", "--", "true"}, exitUsage},
+		{"an unset owner", []string{"run", "--owner", "", "n", "--", "true"}, exitUsage},
+		{"no lease", []string{"run", "--lease", "0s", "n", "--", "true"}, exitUsage},
 	} {
 		if s := w.process(c.arguments...); s.status != c.status || s.status != 0 && s.status != 137 && s.err == "" {
 			t.Errorf("%s: %+v, want status %d", c.says, s, c.status)
