@@ -148,7 +148,7 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 	if !there {
 		// This upsert must follow LockSession, which does not wait: the upsert waits for a
 		// transaction that ends the session.
-		if _, err := q.BurySession(ctx, session); err != nil {
+		if _, err := q.RestoreSession(ctx, session); err != nil {
 			return false, err
 		}
 		if dead, _, err = lockSession(ctx, q, session); err != nil {

@@ -120,10 +120,10 @@ func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
 	return dead, pgserver.Interpret(err)
 }
 
-// expire ends a session whose TTL has passed, or that has no row.
+// expire ends a session whose TTL has passed, or that has neither a row nor a heartbeat.
 func expire(session string, dead *bool) []statement {
 	return []statement{
-		query(postgresdb.BurySession, session),
+		query(postgresdb.RestoreSession, session),
 		query(postgresdb.LockLiving, session),
 		query(postgresdb.LockHeartbeat, session),
 		query(postgresdb.ExpireSession, session),

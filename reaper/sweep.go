@@ -79,8 +79,9 @@ func (s *sweeper) sessions(ctx context.Context, batch int) error {
 	return nil
 }
 
-// orphans takes the locks and places of dead sessions. Each takeover is a transaction of its own,
-// which reads again before it decides.
+// orphans takes the locks and places of sessions that are dead or have no row. Each takeover is a
+// transaction of its own, which reads again before it decides: a session without a row lives as
+// long as its heartbeat.
 func (s *sweeper) orphans(ctx context.Context, batch int) error {
 	s.orphaned = true // also after an error
 	limit := batch * max(1, s.report.Expired)
@@ -91,10 +92,11 @@ func (s *sweeper) orphans(ctx context.Context, batch int) error {
 	full, before := len(claims) == limit, s.report.Postponed+s.passed
 	for _, c := range claims {
 		if c.Token == 0 {
-			var undone protocol.Result
-			if undone, err = driver.Do(ctx, s.engine, protocol.Undo(c.Session, c.Name, c.Attempt)); err == nil {
+			var gone protocol.Result
+			place := protocol.TakeOver("", c.Name, protocol.Holder{Session: c.Session, Attempt: c.Attempt})
+			if gone, err = driver.Do(ctx, s.engine, place); gone.Done() {
 				s.report.Dismissed++
-				s.report.HandedOn += len(undone.Next) // waiters behind the place may fit where it did not
+				s.report.HandedOn += len(gone.Next) // waiters behind the place may fit where it did not
 			}
 		} else {
 			err = s.reclaim(ctx, c.Name, protocol.Holder{Session: c.Session, Grant: protocol.Grant{Token: c.Token}})

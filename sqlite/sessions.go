@@ -66,10 +66,10 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, err
 }
 
-// expire ends a session whose TTL has passed or whose row is missing, and reports whether the
-// session is dead now.
+// expire ends a session whose TTL has passed, or that has neither a row nor a heartbeat. It reports
+// whether the session is dead now.
 func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, error) {
-	if _, err := q.BurySession(ctx, session); err != nil {
+	if _, err := q.RestoreSession(ctx, session); err != nil {
 		return false, err
 	}
 	if _, err := q.ExpireSession(ctx, session); err != nil {

@@ -9,22 +9,6 @@ import (
 	"context"
 )
 
-const burySession = `-- name: BurySession :execrows
-INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
-SELECT ?, '', 0, '', c.now_us, 1 FROM dblock_clock c
-ON DUPLICATE KEY UPDATE id = dblock_sessions.id
-`
-
-// A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot. Not
-// INSERT IGNORE, which also ignores other errors. 0: there is a row.
-func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, burySession, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
 const claims = `-- name: Claims :many
 SELECT l.session_id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
 UNION ALL
@@ -127,7 +111,7 @@ const forgetSession = `-- name: ForgetSession :execrows
 DELETE FROM dblock_sessions WHERE id = ? AND dead = 1
 `
 
-// A late statement may still put a lock under a deleted session: BurySession handles that. No subquery on other tables:
+// A late statement may still put a lock under a deleted session: Orphans lists it. No subquery on other tables:
 // a DELETE would lock the rows that it reads there, against the order of locks.
 func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, forgetSession, id)
@@ -210,13 +194,15 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 }
 
 const orphans = `-- name: Orphans :many
-SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked
-  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead = 1
+SELECT l.session_id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked
+  FROM (SELECT DISTINCT x.session_id FROM dblock_locks x WHERE x.session_id IS NOT NULL) d
+  LEFT JOIN dblock_sessions s ON s.id = d.session_id JOIN dblock_locks l ON l.session_id = d.session_id WHERE COALESCE(s.dead, 1) = 1
 UNION ALL
-SELECT s.id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
-  FROM dblock_sessions s JOIN dblock_shares h ON h.session_id = s.id WHERE s.dead = 1
+SELECT h.session_id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
+  FROM dblock_shares h LEFT JOIN dblock_sessions s ON s.id = h.session_id WHERE COALESCE(s.dead, 1) = 1
 UNION ALL
-SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead = 1
+SELECT w.session_id, w.name, w.attempt, 0, ''
+  FROM dblock_waiters w LEFT JOIN dblock_sessions s ON s.id = w.session_id WHERE COALESCE(s.dead, 1) = 1
 UNION ALL
 SELECT _ascii'', '', _ascii'', 0, ''
 LIMIT ?
@@ -230,7 +216,8 @@ type OrphansRow struct {
 	Asked   string
 }
 
-// Claims of all dead sessions. The last row has no name, as there.
+// Claims of all sessions that are dead, or have no row. A session has its row before its first claim, and a statement
+// sees both in one snapshot. The last row has no name, as there.
 func (q *Queries) Orphans(ctx context.Context, limit int32) ([]OrphansRow, error) {
 	rows, err := q.db.QueryContext(ctx, orphans, limit)
 	if err != nil {
@@ -270,6 +257,22 @@ func (q *Queries) Place(ctx context.Context) (interface{}, error) {
 	var db interface{}
 	err := row.Scan(&db)
 	return db, err
+}
+
+const restoreSession = `-- name: RestoreSession :execrows
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+SELECT ?, '', 0, '', c.now_us FROM dblock_clock c
+ON DUPLICATE KEY UPDATE id = dblock_sessions.id
+`
+
+// A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives. The
+// unique key decides, not a snapshot. Not INSERT IGNORE, which also ignores other errors. 0: there is a row.
+func (q *Queries) RestoreSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, restoreSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const schema = `-- name: Schema :one

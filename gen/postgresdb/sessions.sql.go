@@ -9,20 +9,6 @@ import (
 	"context"
 )
 
-const BurySession = `-- name: BurySession :execrows
-INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
-VALUES ($1, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING
-`
-
-// A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot.
-func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
-	result, err := q.db.Exec(ctx, BurySession, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const Claims = `-- name: Claims :many
 SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS attempt, c.token::bigint AS token, c.asked::text AS asked
   FROM dblock_claims($1::text, $2::text::jsonb, $3::bigint) c LIMIT $4
@@ -135,7 +121,7 @@ WITH gone AS (
 DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone)
 `
 
-// A late statement may still put a lock under a deleted session: BurySession handles that.
+// A late statement may still put a lock under a deleted session: Orphans lists it.
 func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.Exec(ctx, ForgetSession, id)
 	if err != nil {
@@ -240,9 +226,11 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) (int64
 }
 
 const Orphans = `-- name: Orphans :many
-SELECT s.id AS session, l.name, l.attempt, l.token, l.asked FROM dblock_sessions s JOIN dblock_holders l ON l.session_id = s.id WHERE s.dead
+SELECT l.session_id::text AS session, l.name, l.attempt, l.token, l.asked
+  FROM dblock_holders l LEFT JOIN dblock_sessions s ON s.id = l.session_id WHERE coalesce(s.dead, true)
 UNION ALL
-SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
+SELECT w.session_id, w.name, w.attempt, 0, ''
+  FROM dblock_waiters w LEFT JOIN dblock_sessions s ON s.id = w.session_id WHERE coalesce(s.dead, true)
 LIMIT $1
 `
 
@@ -254,7 +242,8 @@ type OrphansRow struct {
 	Asked   string
 }
 
-// Claims of all dead sessions.
+// Claims of all sessions that are dead, or have no row. A session has its row before its first claim, and a statement
+// sees both in one snapshot.
 func (q *Queries) Orphans(ctx context.Context, most int32) ([]OrphansRow, error) {
 	rows, err := q.db.Query(ctx, Orphans, most)
 	if err != nil {
@@ -307,6 +296,21 @@ func (q *Queries) Place(ctx context.Context, relation string) (PlaceRow, error) 
 		&i.Hides,
 	)
 	return i, err
+}
+
+const RestoreSession = `-- name: RestoreSession :execrows
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+VALUES ($1, '', 0, '', dblock_now()) ON CONFLICT (id) DO NOTHING
+`
+
+// A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives. The
+// unique key decides, not a snapshot.
+func (q *Queries) RestoreSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.Exec(ctx, RestoreSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const Schema = `-- name: Schema :one

@@ -9,21 +9,6 @@ import (
 	"context"
 )
 
-const burySession = `-- name: BurySession :execrows
-INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
-SELECT CAST(?1 AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE true
-ON CONFLICT (id) DO NOTHING
-`
-
-// A session whose row an operator or a restore removed gets a dead row.
-func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, burySession, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
 const claims = `-- name: Claims :many
 SELECT CAST(l.session_id AS TEXT) AS session, l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
 UNION ALL
@@ -160,6 +145,21 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 		arg.App,
 	)
 	return err
+}
+
+const restoreSession = `-- name: RestoreSession :execrows
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+SELECT CAST(?1 AS TEXT), '', 0, '', c.now_us FROM dblock_clock c WHERE true
+ON CONFLICT (id) DO NOTHING
+`
+
+// A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives.
+func (q *Queries) RestoreSession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, restoreSession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const schema = `-- name: Schema :one

@@ -10,14 +10,15 @@ type Sweep interface {
 	// Expired lists up to limit sessions that have expired and are not dead, in no order.
 	Expired(ctx context.Context, limit int) ([]string, error)
 
-	// Orphans lists up to limit locks and places in queues of dead sessions, in no order. Where no
-	// index leads from a session to its locks, it reads the rows of all names.
+	// Orphans lists up to limit locks and places in queues of sessions that are dead or have no
+	// row, in no order. Where no index leads from a session to its locks, it reads the rows of all
+	// names.
 	Orphans(ctx context.Context, limit int) ([]Claim, error)
 
 	// Expire ends an expired session for good, and reports whether it is dead now. A session
-	// without a row is dead afterwards: the row is written, so that the unique key decides and not
-	// a snapshot. ErrBusy where another call is ending the session. Guarded transactions are no
-	// obstacle.
+	// without a row gets one, so that the unique key decides and not a snapshot: it is dead
+	// afterwards, unless it has a heartbeat that has not expired. ErrBusy where another call is
+	// ending the session. Guarded transactions are no obstacle.
 	Expire(ctx context.Context, session string) (bool, error)
 
 	// Overdue lists up to limit locks whose fixed lease has expired, with their holders.

@@ -100,17 +100,22 @@ func (u upkeep) Close() error { return nil }
 
 // ClaimsOf returns the locks of a session, and its places in queues, in the order of the names. It
 // MUST be called with Mu locked.
-func (d *DB) ClaimsOf(session string) (claims []driver.Claim) {
+func (d *DB) ClaimsOf(session string) []driver.Claim {
+	return d.claims(func(id string) bool { return id == session })
+}
+
+// claims returns the locks and places of some sessions, in the order of the names.
+func (d *DB) claims(of func(session string) bool) (claims []driver.Claim) {
 	for _, name := range d.Locks.All() {
 		for _, h := range d.Holders(name) {
-			if h.Session == session {
-				claims = append(claims, driver.Claim{Session: session, Name: name, Attempt: h.Attempt, Token: h.Token,
+			if of(h.Session) {
+				claims = append(claims, driver.Claim{Session: h.Session, Name: name, Attempt: h.Attempt, Token: h.Token,
 					Asked: h.Asked})
 			}
 		}
 		for _, p := range d.Locks.Places(name) {
-			if p.Session == session {
-				claims = append(claims, driver.Claim{Session: session, Name: name, Attempt: p.Attempt})
+			if of(p.Session) {
+				claims = append(claims, driver.Claim{Session: p.Session, Name: name, Attempt: p.Attempt})
 			}
 		}
 	}

@@ -20,11 +20,7 @@ func (l *Line) Claims(ctx context.Context, session string, limit int) ([]driver.
 
 func (l *Line) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
 	return get(ctx, l, func() (orphans []driver.Claim) {
-		for id, s := range l.SessionRows {
-			if s.Dead {
-				orphans = append(orphans, l.ClaimsOf(id)...)
-			}
-		}
+		orphans = l.claims(l.dead)
 		return orphans[:min(len(orphans), limit)]
 	})
 }

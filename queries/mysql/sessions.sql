@@ -2,11 +2,11 @@
 INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 SELECT sqlc.arg(id), sqlc.arg(host), sqlc.arg(pid), sqlc.arg(app), c.now_us FROM dblock_clock c;
 
--- A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot. Not
--- INSERT IGNORE, which also ignores other errors. 0: there is a row.
--- name: BurySession :execrows
-INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
-SELECT sqlc.arg(id), '', 0, '', c.now_us, 1 FROM dblock_clock c
+-- A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives. The
+-- unique key decides, not a snapshot. Not INSERT IGNORE, which also ignores other errors. 0: there is a row.
+-- name: RestoreSession :execrows
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+SELECT sqlc.arg(id), '', 0, '', c.now_us FROM dblock_clock c
 ON DUPLICATE KEY UPDATE id = dblock_sessions.id;
 
 -- Another client may be ending the session. No connection waits behind it: the caller retries later.
@@ -22,7 +22,7 @@ SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c
 -- name: EndSession :exec
 UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = sqlc.arg(id);
 
--- A late statement may still put a lock under a deleted session: BurySession handles that. No subquery on other tables:
+-- A late statement may still put a lock under a deleted session: Orphans lists it. No subquery on other tables:
 -- a DELETE would lock the rows that it reads there, against the order of locks.
 -- name: ForgetSession :execrows
 DELETE FROM dblock_sessions WHERE id = sqlc.arg(id) AND dead = 1;
@@ -40,15 +40,18 @@ SELECT s.id FROM dblock_sessions s
 SELECT h.session_id FROM dblock_heartbeats h
  WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT ?;
 
--- Claims of all dead sessions. The last row has no name, as there.
+-- Claims of all sessions that are dead, or have no row. A session has its row before its first claim, and a statement
+-- sees both in one snapshot. The last row has no name, as there.
 -- name: Orphans :many
-SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked
-  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead = 1
+SELECT l.session_id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked
+  FROM (SELECT DISTINCT x.session_id FROM dblock_locks x WHERE x.session_id IS NOT NULL) d
+  LEFT JOIN dblock_sessions s ON s.id = d.session_id JOIN dblock_locks l ON l.session_id = d.session_id WHERE COALESCE(s.dead, 1) = 1
 UNION ALL
-SELECT s.id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
-  FROM dblock_sessions s JOIN dblock_shares h ON h.session_id = s.id WHERE s.dead = 1
+SELECT h.session_id, h.name, h.attempt, h.token, COALESCE(h.asked, '')
+  FROM dblock_shares h LEFT JOIN dblock_sessions s ON s.id = h.session_id WHERE COALESCE(s.dead, 1) = 1
 UNION ALL
-SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead = 1
+SELECT w.session_id, w.name, w.attempt, 0, ''
+  FROM dblock_waiters w LEFT JOIN dblock_sessions s ON s.id = w.session_id WHERE COALESCE(s.dead, 1) = 1
 UNION ALL
 SELECT _ascii'', '', _ascii'', 0, ''
 LIMIT ?;

@@ -7,10 +7,11 @@ WITH s AS (
     SELECT s.id, dblock_now() + sqlc.arg(ttl)::bigint FROM s RETURNING 1
 ) SELECT count(*) FROM opened;
 
--- A session whose row an operator or a restore removed gets a dead row. The unique key decides, not a snapshot.
--- name: BurySession :execrows
-INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
-VALUES (@id, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING;
+-- A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives. The
+-- unique key decides, not a snapshot.
+-- name: RestoreSession :execrows
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+VALUES (@id, '', 0, '', dblock_now()) ON CONFLICT (id) DO NOTHING;
 
 -- Another client may be ending the session. No connection waits behind it: the caller retries later.
 -- name: LockSession :one
@@ -33,7 +34,7 @@ UPDATE dblock_sessions SET dead = true WHERE id = @id;
 -- name: SessionDead :one
 SELECT dead FROM dblock_sessions WHERE id = @id;
 
--- A late statement may still put a lock under a deleted session: BurySession handles that.
+-- A late statement may still put a lock under a deleted session: Orphans lists it.
 -- name: ForgetSession :execrows
 WITH gone AS (
     DELETE FROM dblock_sessions s WHERE s.id = @id AND s.dead RETURNING s.id
@@ -58,11 +59,14 @@ SELECT gone.id FROM gone;
 SELECT h.session_id FROM dblock_heartbeats h
  WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most;
 
--- Claims of all dead sessions.
+-- Claims of all sessions that are dead, or have no row. A session has its row before its first claim, and a statement
+-- sees both in one snapshot.
 -- name: Orphans :many
-SELECT s.id AS session, l.name, l.attempt, l.token, l.asked FROM dblock_sessions s JOIN dblock_holders l ON l.session_id = s.id WHERE s.dead
+SELECT l.session_id::text AS session, l.name, l.attempt, l.token, l.asked
+  FROM dblock_holders l LEFT JOIN dblock_sessions s ON s.id = l.session_id WHERE coalesce(s.dead, true)
 UNION ALL
-SELECT s.id, w.name, w.attempt, 0, '' FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
+SELECT w.session_id, w.name, w.attempt, 0, ''
+  FROM dblock_waiters w LEFT JOIN dblock_sessions s ON s.id = w.session_id WHERE coalesce(s.dead, true)
 LIMIT @most;
 
 -- Claims of a session: of those that the client knows, and of a part of the tables or of all.

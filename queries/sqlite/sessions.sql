@@ -2,10 +2,10 @@
 INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 SELECT CAST(@id AS TEXT), CAST(@host AS TEXT), CAST(@pid AS INTEGER), CAST(@app AS TEXT), c.now_us FROM dblock_clock c;
 
--- A session whose row an operator or a restore removed gets a dead row.
--- name: BurySession :execrows
-INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
-SELECT CAST(@id AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE true
+-- A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives.
+-- name: RestoreSession :execrows
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+SELECT CAST(@id AS TEXT), '', 0, '', c.now_us FROM dblock_clock c WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- Ends the session if its TTL has passed.

@@ -2,16 +2,16 @@
 SELECT h.session_id FROM dblock_heartbeats h
  WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT @most;
 
--- Claims of all dead sessions.
+-- Claims of all sessions that are dead, or have no row.
 -- name: Orphans :many
-SELECT s.id AS session, l.name, l.attempt, l.last_token AS token, l.asked
-  FROM dblock_sessions s JOIN dblock_locks l ON l.session_id = s.id WHERE s.dead
+SELECT CAST(l.session_id AS TEXT) AS session, l.name, l.attempt, l.last_token AS token, l.asked
+  FROM dblock_locks l LEFT JOIN dblock_sessions s ON s.id = l.session_id WHERE l.session_id IS NOT NULL AND coalesce(s.dead, true)
 UNION ALL
-SELECT s.id AS session, p.name, p.attempt, p.token, p.asked
-  FROM dblock_sessions s JOIN dblock_shares p ON p.session_id = s.id WHERE s.dead
+SELECT p.session_id AS session, p.name, p.attempt, p.token, p.asked
+  FROM dblock_shares p LEFT JOIN dblock_sessions s ON s.id = p.session_id WHERE coalesce(s.dead, true)
 UNION ALL
-SELECT s.id AS session, w.name, w.attempt, 0 AS token, '' AS asked
-  FROM dblock_sessions s JOIN dblock_waiters w ON w.session_id = s.id WHERE s.dead
+SELECT w.session_id AS session, w.name, w.attempt, 0 AS token, '' AS asked
+  FROM dblock_waiters w LEFT JOIN dblock_sessions s ON s.id = w.session_id WHERE coalesce(s.dead, true)
 LIMIT @most;
 
 -- name: Overdue :many

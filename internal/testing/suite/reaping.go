@@ -24,6 +24,8 @@ var reaping = inPlaces(own{
 	{"a sweep keeps what the present holder has written, however old", historyOfTheHolder},
 	{"a sweep corrects rows that count other waiters and units than there are", recounted},
 	{"what is given up goes, whatever the row of its name counts", uncounted},
+	{"a sweep frees what sessions without a row have", withoutSession},
+	{"a session whose row was deleted lives for as long as it beats", deletedSession},
 })
 
 func name(i int) string { return fmt.Sprintf("name %05d", i) }
@@ -263,6 +265,47 @@ func uncounted(t *testing.T, e *env) {
 	assert.NoError(t, assert.ErrOf(reaper.Sweep(context.Background(), e.app(t, 2).Backend)))
 	eventually(t, patience, "the shares are gone",
 		func() bool { return e.number(t, "SELECT count(*) FROM dblock_shares WHERE name = 'read'") == 0 })
+}
+
+// Broken by a list of the claims of dead sessions alone: nobody calls Lock or TryLock for these.
+func withoutSession(t *testing.T, e *env) {
+	a := e.client(t, dblock.WithoutReaper())
+	unlock(t, lock(t, a, "held"))
+	e.exec(t, "UPDATE dblock_locks SET session_id = 'nobody', attempt = 'late' WHERE name = 'held'")
+	shared := lock(t, e.client(t, dblock.WithoutReaper()), "read", dblock.Shared())
+	e.exec(t, "UPDATE dblock_shares SET session_id = 'nobody' WHERE token = ?", shared.Token())
+	kept := lock(t, a, "waited for")
+	line := e.line(t, "waited for", 1, []Client{e.client(t, dblock.WithoutReaper())}, background)
+	e.exec(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, "+
+		"enqueued_at) VALUES ('waited for', 0, 'nobody', '', '', 'later', 0, '', ?)", e.now(t))
+	e.exec(t, "UPDATE dblock_locks SET waiters = 2 WHERE name = 'waited for'")
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	if err != nil || report != (reaper.Report{Freed: 2, Dismissed: 1}) {
+		t.Errorf("swept: %v, %v: want 2 locks freed and 1 waiter dismissed", report, err)
+	}
+	e.free(t, "held")
+	unlock(t, lock(t, a, "read"))
+	unlock(t, kept)
+	unlock(t, granted(t, patience, line[0]))
+}
+
+// Broken by taking a missing row for death: the lock would go on while its holder relies on it.
+func deletedSession(t *testing.T, e *env) {
+	e.needsSQL(t)
+	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
+	held := lock(t, a, "n")
+	line := e.line(t, "n", 1, []Client{b}, background)
+	holder, waiter := e.session(t, "n"), e.text(t, "SELECT session_id FROM dblock_waiters")
+	e.exec(t, "DELETE FROM dblock_sessions WHERE id IN (?, ?)", holder, waiter)
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	if err != nil || !report.Zero() {
+		t.Errorf("swept: %v, %v: want nothing", report, err)
+	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_sessions WHERE id IN (?, ?)", holder, waiter), 2,
+		"sessions have a row again")
+	live(t, held)
+	unlock(t, held)
+	unlock(t, granted(t, patience, line[0]))
 }
 
 func oldHistory(t *testing.T, e *env) {
