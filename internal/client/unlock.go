@@ -62,7 +62,7 @@ func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
 	h.Entries.Lock()
 	defer h.Entries.Unlock()
 	ctx := c.store.Tidying
-	if c.ledger.State(h.Attempt) == ledger.Settling { // the transaction of UnlockTx may still be open
+	if c.ledger.State(h.Attempt) != ledger.Releasing { // a transaction of UnlockTx may still be open
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, contract.CleanupTimeout)
 		defer cancel()
@@ -136,14 +136,12 @@ func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 // released ends the release of a hold that the database does not have. The hold is lost, unless
 // UnlockTx or an earlier Unlock may have released it.
 func (c *Client) released(ctx context.Context, h *ledger.Hold) error {
-	was := c.ledger.State(h.Attempt)
-	c.ledger.Move(h.Attempt, ledger.Finish)
-	switch {
-	case was != ledger.Releasing:
+	switch lost := c.ledger.Absent(h); {
+	case !lost:
 		c.record(h, history.Released, "")
 		c.promote(ctx, h)
 	case !h.Entries.Unanswered:
-		return lost(driver.ErrNotHeld)
+		return contract.Lost(driver.ErrNotHeld)
 	}
 	return nil
 }

@@ -31,13 +31,24 @@
 //	    Undoing --> Gone: finish
 //	    Overdue --> Gone: finish
 //	    ReleasingTx --> ReleasingTx: releaseTx
+//	    ReleasingTx --> AwaitingTx: await
 //	    ReleasingTx --> Held: rollback
-//	    ReleasingTx --> ReleasedTx: commit
-//	    ReleasingTx --> Settling: unlock
+//	    ReleasingTx --> Overtaking: unlock
 //	    ReleasingTx --> Gone: lose
 //	    ReleasingTx --> Overdue: expire
+//	    AwaitingTx --> AwaitingTx: releaseTx
+//	    AwaitingTx --> AwaitingTx: await
+//	    AwaitingTx --> Held: rollback
+//	    AwaitingTx --> ReleasedTx: commit
+//	    AwaitingTx --> Settling: unlock
+//	    AwaitingTx --> Gone: lose
+//	    AwaitingTx --> Overdue: expire
 //	    ReleasedTx --> Gone: unlock
 //	    ReleasedTx --> Gone: finish
+//	    Overtaking --> Settling: await
+//	    Overtaking --> Undoing: abandon
+//	    Overtaking --> Gone: finish
+//	    Settling --> Settling: await
 //	    Settling --> Undoing: abandon
 //	    Settling --> Gone: finish
 //	    Gone --> Undoing: abandon
@@ -45,9 +56,14 @@
 //	    Gone --> [*]
 //
 // A hold is found by its name and its owner while it is Held, and at no other time. UnlockTx enters
-// ReleasingTx before its statement is sent: from then on only the database knows whether the
-// transaction has released the hold. Until Guard shows a rollback, the client expects a commit: a
-// Lock of the same owner queues, and the handle is good for Guard, UnlockTx and Unlock alone.
+// ReleasingTx before its statement is sent, and AwaitingTx when that has succeeded: from then on
+// only the database knows whether the transaction has released the hold. Until Guard shows a
+// rollback, the client expects a commit: a Lock of the same owner queues, and the handle is good
+// for Guard, UnlockTx and Unlock alone.
+//
+// The database may not have a hold any more. Then the hold is released in AwaitingTx and in
+// Settling, and lost in every other state. A statement is answered before its transaction commits,
+// so no commit of UnlockTx precedes AwaitingTx.
 //
 // A hold is held in the database by its Mode, which a conversion changes.
 package ledger

@@ -180,7 +180,7 @@ func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, adde
 	defer l.mu.Unlock()
 	n, m := l.of(h.Name), h.Mode.Load()
 	defer l.trim(h.Name)
-	before, was := n.whole(Held, ReleasingTx)
+	before, was := n.whole(Held, ReleasingTx, AwaitingTx)
 	late := before != nil && !m.Shared() && was.Token > m.Token
 	if l.closed || h.state != Requested || late || !admit() {
 		return nil, Ending{}, false
@@ -221,7 +221,7 @@ func (l *Ledger) remove(h *Hold, e Event) bool {
 	if !possible || h.hold != h {
 		return false
 	}
-	if next != Held && next != ReleasingTx {
+	if !next.claimed() {
 		n := l.of(h.Name)
 		n.holds = slices.DeleteFunc(n.holds, func(other *Hold) bool { return other == h })
 		l.trim(h.Name)
@@ -335,7 +335,7 @@ func (l *Ledger) Holding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.attempts {
-		if k.state == Held || k.state == ReleasingTx || k.state == Overdue {
+		if k.state.claimed() || k.state == Overdue {
 			return true
 		}
 	}

@@ -40,12 +40,12 @@ type Ending struct {
 func (e Ending) Released() bool { return e.Event == Commit }
 
 // ending returns how a hold ends that the database does not have any more: lost, unless an UnlockTx
-// may have released it. A rollback with a takeover after it cannot be told from a commit. A hold
+// has succeeded. A rollback with a takeover after it cannot be told from a commit. A hold
 // with a fixed lease stays known while its session lives: a transaction that it guards may still be
 // open, and only a takeover checks the guard. MUST be called with mu locked.
 func (h *Hold) ending(reason error) Ending {
 	alive := h.In.Over() == nil
-	if h.state == ReleasingTx && alive && !errors.Is(reason, contract.ErrLeaseOver) {
+	if h.state == AwaitingTx && alive && !errors.Is(reason, contract.ErrLeaseOver) {
 		return Ending{Commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}
 	cause := fmt.Errorf("dblock: %q: %w", h.Name, contract.Lost(reason))
@@ -178,10 +178,10 @@ func (l *Ledger) LogLoss(h *Hold) {
 		"name", h.Name, "token", h.Mode.Load().Token, "because", context.Cause(h.ctx))
 }
 
-// Unusable returns the error of a call with a hold that the client does not rely on.
+// Unusable returns the error of a call that has found a hold on which the client does not rely. If
+// the client relies on it by now, a Guard has shown the rollback of an UnlockTx meanwhile.
 func (l *Ledger) Unusable(h *Hold) error {
-	switch l.State(h.Attempt) {
-	case ReleasingTx, ReleasedTx:
+	if s := l.State(h.Attempt); s.claimed() || s == ReleasedTx {
 		return ErrReleasedTx
 	}
 	<-h.ctx.Done() // ended by the goroutine that removed the hold

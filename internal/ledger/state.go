@@ -14,7 +14,7 @@ type Attempt struct {
 
 	asked  string // the reason of an Ask that was passed on: it is for one member of a cohort
 	state  State
-	hold   *Hold         // Held, ReleasingTx, ReleasedTx, Overdue: the hold of the attempt
+	hold   *Hold         // the hold of the attempt, in the states that have one
 	tx     any           // Lent: identifies the transaction; nil until that has locked the row
 	undone chan struct{} // Undoing: closed when nothing of the attempt is in the database
 
@@ -35,15 +35,17 @@ const (
 	Releasing         // the lock counts as released, and its release is sent
 	Undoing           // in the background, the client releases the lock or place of the attempt
 	Overdue           // the fixed lease has expired here, and the database may still have it
-	ReleasingTx       // UnlockTx was called: its transaction releases the lock, or has, or was rolled back
+	ReleasingTx       // the statement of an UnlockTx is in flight, and none has succeeded
+	AwaitingTx        // an UnlockTx has succeeded: its transaction releases the lock, or has, or was rolled back
 	ReleasedTx        // the database says that UnlockTx has released the lock; its context is open until Unlock
-	Settling          // Unlock was called after UnlockTx: it releases the lock, unless the transaction did
+	Overtaking        // Unlock was called in ReleasingTx: it releases the lock before UnlockTx does
+	Settling          // Unlock was called after an UnlockTx that succeeded: it releases the lock, unless that did
 	Gone              // nothing of the attempt is in the database
 )
 
 var stateNames = [...]string{
-	"requested", "held", "lent", "releasing", "undoing", "overdue", "released if a transaction commits",
-	"released by a transaction", "settling", "gone",
+	"requested", "held", "lent", "releasing", "undoing", "overdue", "being released in a transaction",
+	"released if a transaction commits", "released by a transaction", "overtaking", "settling", "gone",
 }
 
 func (s State) String() string { return stateNames[s] }
@@ -60,14 +62,16 @@ const (
 	Abandon                // no caller relies on the attempt any more, and the database may have it
 	Lose                   // the lock ended, and was not unlocked
 	Expire                 // the same, by the end of a fixed lease
-	ReleaseTx              // UnlockTx is about to release the lock in a transaction
-	Rollback               // the statement of UnlockTx failed, or its transaction was rolled back
+	ReleaseTx              // UnlockTx is about to send its statement
+	Await                  // the statement of UnlockTx succeeded
+	Rollback               // every UnlockTx failed, or the transaction of one that succeeded was rolled back
 	Commit                 // the transaction of UnlockTx was committed
 	Finish                 // nothing of the attempt is in the database any more
 )
 
 var eventNames = [...]string{
-	"grant", "pass", "lend", "unlock", "abandon", "lose", "expire", "releaseTx", "rollback", "commit", "finish",
+	"grant", "pass", "lend", "unlock", "abandon", "lose", "expire", "releaseTx", "await", "rollback", "commit",
+	"finish",
 }
 
 func (e Event) String() string { return eventNames[e] }
@@ -81,10 +85,15 @@ var transitions = map[State]map[Event]State{
 	Undoing:   {Abandon: Undoing, Finish: Gone},
 	Overdue:   {Finish: Gone},
 	ReleasingTx: {
-		Unlock: Settling, Lose: Gone, Expire: Overdue, ReleaseTx: ReleasingTx, Rollback: Held, Commit: ReleasedTx,
+		Unlock: Overtaking, Lose: Gone, Expire: Overdue, ReleaseTx: ReleasingTx, Await: AwaitingTx, Rollback: Held,
+	},
+	AwaitingTx: {
+		Unlock: Settling, Lose: Gone, Expire: Overdue, ReleaseTx: AwaitingTx, Await: AwaitingTx, Rollback: Held,
+		Commit: ReleasedTx,
 	},
 	ReleasedTx: {Unlock: Gone, Finish: Gone},
-	Settling:   {Abandon: Undoing, Finish: Gone},
+	Overtaking: {Await: Settling, Abandon: Undoing, Finish: Gone},
+	Settling:   {Await: Settling, Abandon: Undoing, Finish: Gone},
 	Gone:       {Abandon: Undoing, Finish: Gone},
 }
 
@@ -94,7 +103,12 @@ func (s State) after(e Event) (State, bool) {
 	return next, possible
 }
 
+// claimed reports whether the database has the hold of an attempt in this state, as far as the
+// client knows.
+func (s State) claimed() bool { return s == Held || s.inTx() }
+
+// inTx reports whether UnlockTx may release the hold of an attempt in this state.
+func (s State) inTx() bool { return s == ReleasingTx || s == AwaitingTx }
+
 // hasHold reports whether an attempt in this state has a hold.
-func (s State) hasHold() bool {
-	return s == Held || s == ReleasingTx || s == ReleasedTx || s == Overdue
-}
+func (s State) hasHold() bool { return s.claimed() || s == ReleasedTx || s == Overdue }

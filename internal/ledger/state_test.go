@@ -10,7 +10,8 @@ import (
 
 // diagramNames are the names of the states in the diagram.
 var diagramNames = [...]string{
-	"Requested", "Held", "Lent", "Releasing", "Undoing", "Overdue", "ReleasingTx", "ReleasedTx", "Settling", "Gone",
+	"Requested", "Held", "Lent", "Releasing", "Undoing", "Overdue", "ReleasingTx", "AwaitingTx", "ReleasedTx",
+	"Overtaking", "Settling", "Gone",
 }
 
 // The diagram in the package comment has every transition, and no other.

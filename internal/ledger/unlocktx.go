@@ -1,23 +1,25 @@
 package ledger
 
-// ReleaseTx marks a hold as one that UnlockTx may have released. It returns false if the hold has
-// ended. answered MUST be called with the outcome of the statement: if it failed, and no other
-// UnlockTx was called, the client relies on the hold again.
+// ReleaseTx marks a hold as one that UnlockTx may release. It returns false if the hold has ended.
+// answered MUST be called with the outcome of the statement, before UnlockTx returns. If every
+// statement so far has failed, the client relies on the hold again.
 func (l *Ledger) ReleaseTx(h *Hold) (answered func(err error), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := h.state == Held
 	if !l.remove(h, ReleaseTx) {
 		return nil, false
 	}
 	h.begun++
-	mine := h.begun
 	return func(err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		h.answered++
-		if err != nil && first && h.begun == mine {
-			l.remove(h, Rollback)
+		if err != nil {
+			if h.state == ReleasingTx && h.begun == h.answered {
+				l.remove(h, Rollback)
+			}
+		} else if _, open := h.state.after(Await); open {
+			l.move(h.Attempt, Await)
 		}
 	}, true
 }
@@ -30,13 +32,23 @@ func (l *Ledger) ReleasedTx(h *Hold) (may bool, shown func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun, answered := h.begun, h.answered
-	return h.state == ReleasingTx, func() {
+	return h.state.inTx(), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if begun == answered && h.begun == begun {
 			l.remove(h, Rollback)
 		}
 	}
+}
+
+// Absent finishes a hold that was unlocked, and that the database does not have. It is lost unless
+// an UnlockTx has succeeded, or the client was releasing it in the background.
+func (l *Ledger) Absent(h *Hold) (lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lost = h.state == Releasing || h.state == Overtaking
+	l.move(h.Attempt, Finish)
+	return lost
 }
 
 // MayPass reports whether a transaction may pass the lease of an attempt, which is kept for another
