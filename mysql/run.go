@@ -62,7 +62,7 @@ func (e *engine) apply(
 	for {
 		src := &source{ctx: ctx, engine: e, q: q, name: op.On(), refused: refused}
 		n := protocol.Open(rowOf(op.On(), row), row.NowUs, src)
-		if result, err = op.Run(n); err != nil || !there && !n.Changed() {
+		if result, err = op.Run(n); err != nil || !there && !n.Written() {
 			return result, nil, err
 		}
 		if there {

@@ -81,7 +81,7 @@ func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, add
 	if err == nil {
 		result, err = op.Run(n)
 	}
-	if err == nil && !s.locked && n.Changed() {
+	if err == nil && !s.locked && n.Written() {
 		err = errPurged
 	}
 	if err != nil {

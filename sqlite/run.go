@@ -43,7 +43,7 @@ func general(ctx context.Context, w *writer, op protocol.Op, c *changed) (protoc
 	}
 	n := protocol.Open(row, now, source{ctx, w.Queries, op.On()})
 	result, err := op.Run(n)
-	if err != nil || !there && !n.Changed() {
+	if err != nil || !there && !n.Written() {
 		return result, err
 	}
 	return result, c.write(ctx, w, row, n, there)

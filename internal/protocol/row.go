@@ -115,6 +115,12 @@ func Open(row Row, now int64, source Source) *Name {
 // Changed reports whether the row has to be written.
 func (n *Name) Changed() bool { return n.Row != n.before }
 
+// Written reports whether anything of the name has to be written: its row, a place or a share. A
+// place may be left of a name whose row was deleted by hand.
+func (n *Name) Written() bool {
+	return n.Changed() || len(n.GonePlaces)+len(n.GoneShares)+len(n.PutPlaces)+len(n.PutShares) > 0
+}
+
 // held reports whether the whole name has a holder.
 func (n *Name) held() bool { return n.Session != "" }
 

@@ -140,6 +140,11 @@ func (b backend) Listen(ctx context.Context, ready func(), wake func(protocol.Hi
 	return b.in.Listen(ctx, ready, wake)
 }
 
+// Recount is as of wait.Backend.
+func (b backend) Recount(ctx context.Context, name string) (protocol.Result, error) {
+	return b.in.Do(ctx, protocol.Recount{Name: name})
+}
+
 // TakeOver is as of wait.Backend.
 func (b backend) TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error) {
 	return b.in.TakeOver(ctx, name, holder)

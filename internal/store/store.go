@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // Config configures a store.
@@ -71,10 +72,26 @@ func (s *Store) Run(ctx context.Context, ops ...protocol.Op) (
 	asked = s.config.Clock.Now()
 	within, done := s.call(ctx)
 	results, err = s.names.Run(within, ops...)
+	if err != nil {
+		err = s.correct(within, ops, err)
+	}
 	if err = done(err); err != nil {
 		return make([]protocol.Result, len(ops)), asked, err
 	}
 	return results, asked, nil
+}
+
+// correct corrects the row of a name whose next ticket somebody has, so that the request can be
+// sent again: the row was deleted by hand, and another client has made it anew.
+func (s *Store) correct(ctx context.Context, ops []protocol.Op, err error) error {
+	join, joins := ops[0].(protocol.Join)
+	if !joins || !transaction.KeyExists(err) {
+		return err
+	}
+	if _, recounting := s.names.Run(ctx, protocol.Recount{Name: join.Name}); recounting != nil {
+		return driver.Join(err, recounting)
+	}
+	return driver.Fail(driver.ErrRetry, err)
 }
 
 // Do runs a transition that grants nothing to waiters of this client.

@@ -29,6 +29,12 @@ func Retryable(err error) bool {
 	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
 }
 
+// KeyExists reports whether a statement was refused because there is a row with its key.
+func KeyExists(err error) bool {
+	code, _ := sqliteCode(err)
+	return SQLState(err) == "23505" || mysqlNumber(err) == 1062 || code == sqlitePrimaryKey || code == sqliteUnique
+}
+
 // Denied reports whether the server refused a statement because the user has no right to it.
 func Denied(err error) bool {
 	switch mysqlNumber(err) {

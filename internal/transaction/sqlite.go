@@ -19,6 +19,8 @@ const (
 	sqliteBusy         = 5
 	sqliteLocked       = 6
 	sqliteReadOnly     = 8
+	sqlitePrimaryKey   = 19 | 6<<8 // there is a row with the key
+	sqliteUnique       = 19 | 8<<8
 	sqliteBusySnapshot = sqliteBusy | 2<<8
 )
 

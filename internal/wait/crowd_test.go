@@ -30,6 +30,10 @@ func (c *crowd) Read(context.Context, string, []string, int) ([]driver.State, er
 	return []driver.State{s}, nil
 }
 
+func (c *crowd) Recount(context.Context, string) (protocol.Result, error) {
+	return protocol.Result{}, nil
+}
+
 func (c *crowd) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -49,6 +49,8 @@ type Backend interface {
 	// TakeOver takes a name from an expired holder; from none (the zero Holder) it hands the name
 	// on. It answers the waiters of the session that got the name.
 	TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error)
+	// Recount corrects the row of a name that does not count a waiter, and hands the name on.
+	Recount(ctx context.Context, name string) (protocol.Result, error)
 	Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error)
 	Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error
 }

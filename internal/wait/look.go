@@ -83,6 +83,9 @@ func (h *Hub) look(names []string) {
 	for _, state := range states {
 		overdue := h.settle(state, before[state.Name], asked)
 		delete(before, state.Name)
+		if uncounted(state) {
+			h.recount(ctx, state.Name)
+		}
 		if h.config.Own != nil && state.Sharing == 0 && state.Holder.Session == h.session {
 			h.config.Own(state.Holder.Attempt)
 		}
@@ -174,6 +177,23 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 		n.lookIn(wait, now)
 	}
 	return overdue
+}
+
+// uncounted reports whether the row of a name counts fewer waiters than this session has in its
+// queue: somebody has deleted the row, and another client has made it anew. Nobody would be served.
+func uncounted(state driver.State) bool { return len(state.Queued) > state.Waiters }
+
+// recount corrects the row of a name. After an error the next look tries again.
+func (h *Hub) recount(ctx context.Context, name string) {
+	switch corrected, err := h.backend.Recount(ctx, name); {
+	case corrected.Done():
+		h.schedule([]string{name}, firstLook)
+	case err == nil: // another session has corrected it
+	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
+		h.schedule([]string{name}, busyRetry/2+rand.N(busyRetry))
+	case h.ctx.Err() == nil:
+		h.config.Taking.Failed(err, "name", name)
+	}
 }
 
 // reclaim takes a name from an expired holder. One session that does so suffices for all.

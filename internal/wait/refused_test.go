@@ -29,6 +29,10 @@ func (d *denied) Read(ctx context.Context, session string, names []string, waite
 	return d.table.Read(ctx, session, names, waiters)
 }
 
+func (d *denied) Recount(context.Context, string) (protocol.Result, error) {
+	return protocol.Result{}, nil
+}
+
 func (d *denied) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	d.takeovers++
 	return protocol.Result{}, errDenied
