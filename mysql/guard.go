@@ -58,7 +58,7 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h protocol.H
 
 // Guard first reads the hold outside the transaction, and then share-locks the guard's row inside
 // it. It need not read again: the guard's row was made while the hold stood, and every takeover
-// increments takeovers in that row.
+// increments takeovers in that row. Only a hold that has ended loses the row.
 func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn) error {
 	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
@@ -81,7 +81,9 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSi
 	switch here, other := text(guard.Server), text(look.Server); {
 	case err != nil:
 		return mysqlserver.Interpret(err)
-	case !there || guard.Takeovers > 0:
+	case !there: // an optimistic transaction of TiDB reads its snapshot here, too
+		return errOlder
+	case guard.Takeovers > 0:
 		return driver.ErrNotHeld
 	case here != other:
 		return driver.Fail(driver.ErrUnavailable,
@@ -100,11 +102,14 @@ func (t inTx) countGuarded(quiet context.Context, h protocol.Held, attempt strin
 		_, err = lookGuard(quiet, t.queries(), h)
 	}
 	if errors.Is(err, driver.ErrNotHeld) {
-		return driver.Fail(driver.ErrRetry, stale("the transaction's snapshot is older than the lock: roll back and "+
-			"begin the transaction again"))
+		return errOlder
 	}
 	return ended(quiet, err)
 }
+
+// errOlder is the error of a step that does not find in the transaction what was found beside it.
+var errOlder = driver.Fail(driver.ErrRetry, stale("the transaction's snapshot is older than the lock, or than its "+
+	"first guard: roll back and begin the transaction again"))
 
 // shareGuard share-locks a guard's row. It waits in turns where it can only lock the row for
 // itself: another guarded transaction of the hold may have it for long.

@@ -206,6 +206,48 @@ func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 	})
 }
 
+// An optimistic transaction of TiDB reads its snapshot, which is older than the first guard of the
+// lock, or than the lock. Broken by a step that takes that for the end of the hold: the client would
+// give up a lock that it has.
+func TestAStepInAnOldSnapshotIsRetriedAndTheLockIsKept(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		e := mysql.New(pool)
+		for _, units := range []int{0, 1} {
+			g := guardian{server: s, engine: e, beside: onSideConn(t, e.Backend), pool: pool,
+				by: protocol.Request{Units: units}}.anew(t)
+			after := func(change string) driver.OnSideConn { // the transaction sees less than the look
+				return func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+					err := g.beside(ctx, do)
+					g.exec(t, change, g.held.Name)
+					return err
+				}
+			}
+			g.make(t)
+			tx := g.begin(t, sql.LevelReadCommitted)
+			is(t, e.In(tx).Guard(t.Context(), g.held, after("DELETE FROM dblock_guards WHERE name = ?")),
+				driver.ErrRetry)
+			require.NoError(t, tx.Rollback())
+			g.make(t)
+			tx = g.begin(t, sql.LevelReadCommitted)
+			require.NoError(t, g.guard(t, tx))
+			require.NoError(t, tx.Rollback())
+
+			tx = g.begin(t, sql.LevelReadCommitted)
+			older := after("UPDATE dblock_locks SET token = token - 1000000, session_id = NULL WHERE name = ?")
+			is(t, e.In(tx).Release(t.Context(), g.held, protocol.Detachment{}, older), driver.ErrRetry)
+			require.NoError(t, tx.Rollback())
+			if units == 0 {
+				g.exec(t, "UPDATE dblock_locks SET session_id = ? WHERE name = ?", g.held.Session, g.held.Name)
+			}
+			g.exec(t, "UPDATE dblock_locks SET token = token + 1000000 WHERE name = ?", g.held.Name)
+			tx = g.begin(t, sql.LevelReadCommitted)
+			require.NoError(t, e.In(tx).Release(t.Context(), g.held, protocol.Detachment{}, g.beside))
+			require.NoError(t, tx.Commit())
+		}
+	})
+}
+
 // A takeover is between its look for guards and its commit. Broken by a guard that is made without
 // the lock of the name's row.
 func TestNoGuardIsMadeUnderATakeover(t *testing.T) {

@@ -42,6 +42,8 @@ func (t inTx) Release(
 		return mysqlserver.Interpret(err)
 	case !there: // lookGuard has found the row
 		return transaction.ErrUnproven
+	case row.Token < h.Token: // an optimistic transaction of TiDB reads its snapshot here, too
+		return errOlder
 	}
 	if !look.Made { // a Guard may have come in between; none can from here on
 		if look, err = t.lookGuard(ctx, h, onSideConn); err != nil {
