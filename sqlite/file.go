@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/driver"
 )
@@ -85,6 +86,8 @@ type file struct {
 	path  string
 	info  os.FileInfo
 	moved string // the file that the pool's path now leads to, if it differs
+
+	beside atomic.Pointer[beside] // its -wal and -shm at the last check; nil: not checked yet
 }
 
 func fileAt(path string) *file {
@@ -101,7 +104,8 @@ func (f *file) is(path string) bool {
 	return err != nil || os.SameFile(f.info, info)
 }
 
-// check fails if the path now leads to another file or to none. It costs about a microsecond.
+// check fails if the path now leads to another file or to none, and as checkWAL says. It costs a
+// few microseconds.
 func (f *file) check() error {
 	if f == nil || f.info == nil {
 		return nil
@@ -113,12 +117,19 @@ func (f *file) check() error {
 				f.moved))
 	}
 	info, err := os.Stat(f.path)
-	if err == nil && os.SameFile(f.info, info) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err == nil && os.SameFile(f.info, info) {
+		return f.checkWAL()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	return replaced(f.path)
+}
+
+func replaced(path string) error {
 	return driver.Fail(driver.ErrConfig,
 		fmt.Errorf("%w: %s was deleted, moved or replaced while this pool had it open, so that "+
-			"other processes take their locks elsewhere: close the pool and open it again", driver.ErrReplaced, f.path))
+			"other processes take their locks elsewhere: close the pool and open it again", driver.ErrReplaced, path))
 }
 
 // follow fails if the pool's path now leads to another file. SQLite resolves links when it opens a

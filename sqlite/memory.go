@@ -24,9 +24,10 @@ var (
 		"call SetMaxOpenConns(1) before the migrations, or open a file")
 )
 
-// inspect refuses a database that cannot keep locks: its file is no longer the one first used, it
-// cannot roll back, it admits a single connection while the pool has more, or each connection has a
-// database of its own. Once the tables are found, inspect only compares the file.
+// inspect refuses a database that cannot keep locks: its file is no longer the one first used, or
+// has several names, it cannot roll back, it admits a single connection while the pool has more, or
+// each connection has a database of its own. Once the tables are found, inspect only compares the
+// file.
 func (d *database) inspect(ctx context.Context) error {
 	known := d.file.Load()
 	if err := known.check(); err != nil || d.fit.Load() {
@@ -50,6 +51,11 @@ func (d *database) inspect(ctx context.Context) error {
 	case at.locking == "exclusive" && at.path != "" && !single:
 		return driver.Fail(driver.ErrConfig, errExclusive)
 	case at.path != "" && at.journal != "":
+		if at.journal == "wal" { // its -wal may be gone again, with the connection
+			if err := named(at.path); err != nil {
+				return err
+			}
+		}
 		d.file.CompareAndSwap(nil, fileAt(at.path))
 		d.main.Store(at.main)
 		d.fit.Store(true)

@@ -86,6 +86,12 @@
 // until the pool is reopened. A pool whose connections are all open, such as one with
 // SetMaxOpenConns(1), opens no new one and notices nothing: do not point its path elsewhere.
 //
+// In WAL mode the locks and the latest commits are in the -wal and the -shm, which are named after
+// the file. So a file under two names, a hard link or a single file that is mounted into a
+// container, would have two holders. Such a file is refused (ErrConfig) when an engine first uses
+// it, and each time its -wal has been made anew: use one name, and mount the folder. On Linux a
+// -wal or a -shm that was deleted while the pool has it open counts as a file that was deleted.
+//
 // # Attached databases
 //
 // The tables may be in a database that each connection of the pool attaches, migrated as a file of

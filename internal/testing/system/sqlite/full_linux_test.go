@@ -28,6 +28,17 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
+// mountFile gives a file a second name as a container gets one to which a single file is mounted.
+func mountFile(t *testing.T, from, to string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(to, nil, 0o600))
+	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("to mount a file takes root and CAP_SYS_ADMIN: mount: %v", err)
+	}
+	// SQLite keeps it open while another connection of this process has locks in the same file.
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(to, syscall.MNT_DETACH)) })
+}
+
 // fill leaves no room, and returns how to make some.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
