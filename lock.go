@@ -47,6 +47,10 @@ func (l *Lock) Token() int64 { return get(l, (*client.Lock).Token) }
 // at Close. UnlockTx says when it ends after that. Context has the values of the context that Lock
 // was called with, but does not end with it. It has the owner, too: under it the same name is
 // entered again at once.
+//
+// Err, Done and context.Cause read the clock: whoever asks them after a suspension is told the end,
+// before any timer has fired. A context that was derived from it earlier, with context.WithTimeout
+// for example, is told a moment later. Ask this one before an act that no token protects.
 func (l *Lock) Context() context.Context {
 	if !l.core().Valid() {
 		return neverHeld

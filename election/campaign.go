@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -153,13 +154,12 @@ func (e *Elections) prepare(ctx context.Context, name string, idle bool, options
 func (e *Elections) lead(
 	ctx context.Context, lock *dblock.Lock, weight int, fn func(ctx context.Context, t *Term) error,
 ) (err error) {
-	inner, end := context.WithCancelCause(lock.Context())
+	inner, end := contract.UntilEither(lock.Context(), ctx)
 	t := &Term{lock: lock, end: end, over: make(chan struct{}), heavier: make(chan struct{})}
 	within := leaderContext{inner, ctx, t}
 	t.look = func() { e.awaitHeavier(within, t, weight) }
 	defer t.endLook()
 	defer end(nil)
-	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
 	e.enter(t)
 	defer func() {
 		t.failure = t.handOff(ctx, e.inspector)

@@ -98,9 +98,8 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 		return err
 	}
 	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
-	inner, cancel := context.WithCancelCause(context.WithValue(ctx, l, true))
+	inner, cancel := contract.UntilEither(context.WithValue(ctx, l, true), l.Context())
 	defer cancel(context.Canceled)
-	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	return fn(inner, l)
 }
 

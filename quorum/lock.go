@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Lock is a lock that is or was held on a majority of the nodes. It is safe for concurrent use.
@@ -32,8 +33,22 @@ type Lock struct {
 
 func newLock(ctx context.Context, c *Client, name string) *Lock {
 	l := &Lock{c: c, name: name, members: make([]nodeLock, len(c.nodes)), watches: make([]func() bool, len(c.nodes))}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), l, true))
+	inner, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), l, true))
+	l.ctx, l.cancel = contract.Asking(inner, l.lapse), cancel
 	return l
+}
+
+// lapse ends the lock if fewer than a majority of the nodes hold it, by the clock now.
+func (l *Lock) lapse() {
+	l.mu.Lock()
+	over := l.held && l.alive() < l.c.majority
+	members := slices.Clone(l.members)
+	l.mu.Unlock()
+	for i, m := range members {
+		if over && m != nil && !trusted(m) {
+			l.left(i, m)
+		}
+	}
 }
 
 // Name returns the name of the lock.

@@ -89,7 +89,8 @@ func (c *Client) gather(
 	all := &Locks{client: c}
 	ctx = c.owners.Joint(ctx, o)
 	under := c.owners.With(context.WithoutCancel(ctx), o, c.owners.Path(ctx, o))
-	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(under, all, true))
+	inner, cancelAll := context.WithCancelCause(context.WithValue(under, all, true))
+	all.ctx, all.cancel = contract.Asking(inner, all.lapse), cancelAll
 	within, cancel := context.WithCancelCause(ctx) // ends when the first lock is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
@@ -132,6 +133,20 @@ func (c *Client) gather(
 	}
 	c.store.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
 	return nil, failed, err
+}
+
+// lapse ends the context of the locks if that of one has ended by the clock. Locks without a fixed
+// lease end with their session, so that one of them is asked.
+func (l *Locks) lapse() {
+	var asked *store.Session
+	for _, one := range l.locks {
+		if h := one.hold; h.Fixed() || h.In != asked {
+			if asked = h.In; h.Context().Err() != nil {
+				l.cancel(context.Cause(h.Context()))
+				return
+			}
+		}
+	}
 }
 
 // add adds a hold. It is not safe for concurrent use.

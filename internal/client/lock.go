@@ -57,7 +57,7 @@ func (l *Lock) Until() time.Time {
 	}
 	end := h.In.Deadline()
 	if h.Fixed() {
-		end = min(end, l.client.ledger.Expiry(h))
+		end = min(end, h.Expiry())
 	}
 	return time.Now().Add(end - l.client.config.Clock.Now())
 }
@@ -97,9 +97,8 @@ func (l *Lock) alone(ctx context.Context, f func(ctx context.Context) error) err
 
 // Run calls f with a context that ends when ctx does, or the lock.
 func (l *Lock) Run(ctx context.Context, f func(ctx context.Context) error) error {
-	inner, cancel := context.WithCancelCause(l.hold.Under(ctx, l.client.owners))
+	inner, cancel := contract.UntilEither(l.hold.Under(ctx, l.client.owners), l.Context())
 	defer cancel(context.Canceled)
-	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	return f(inner)
 }
 

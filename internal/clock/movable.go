@@ -131,8 +131,21 @@ const settleLimit = time.Second
 
 // Move moves the clock forward. It fires the timers that are due then, runs the alarms, and waits
 // until their work is done.
-func (m *Movable) Move(by time.Duration) {
-	for _, a := range m.jump(by) {
+func (m *Movable) Move(by time.Duration) { m.Pause(by)() }
+
+// Pause moves the clock forward as a pause of the process does: timers and alarms that are due are
+// late until resume is called, which is the rest of Move.
+func (m *Movable) Pause(by time.Duration) (resume func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.now()
+	m.ahead += by
+	return func() { m.fire(before) }
+}
+
+// fire fires the timers and runs the alarms that became due after a time.
+func (m *Movable) fire(before time.Duration) {
+	for _, a := range m.due(before) {
 		m.ring(a)
 	}
 	limit := time.NewTimer(settleLimit)
@@ -167,11 +180,10 @@ func (m *Movable) busy() (idle <-chan struct{}, busy []*Timer) {
 	return m.idle, busy
 }
 
-func (m *Movable) jump(by time.Duration) (due []*alarm) {
+// due arms the timers anew, and returns the alarms that are due.
+func (m *Movable) due(before time.Duration) (due []*alarm) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.now()
-	m.ahead += by
 	for t := range m.timers {
 		if t.due > before { // else it has fired
 			t.timer.Reset(t.due - m.now())

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
@@ -17,7 +18,7 @@ import (
 )
 
 // Hold is a name that this client holds, or a share of it, entered once or several times by the
-// same owner. The ledger's mutex protects until, asks and all.
+// same owner. The ledger's mutex protects alarm, asks and all.
 type Hold struct {
 	*Attempt
 	In      *store.Session // the session that has the hold in the database
@@ -33,7 +34,9 @@ type Hold struct {
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	until    alarm
+	lease    *clock.Deadline // of a fixed lease; nil: the hold ends with its session only
+	outlives atomic.Bool     // UnlockTx has released the hold: its context stays open, see cut
+	alarm    alarm
 	progress atomic.Pointer[progress] // nil: no watch
 	asks     asks
 	all      any // the Locks that it was taken with
@@ -47,10 +50,9 @@ type entries struct {
 	Unanswered bool // the answer to a release was lost: a hold that is gone is no loss then
 }
 
-// alarm ends a hold by itself.
+// alarm ends a hold by itself, or the context of one that UnlockTx has released.
 type alarm struct {
-	at   time.Duration // when the fixed lease expires, by the client's clock
-	stop func()        // nil: the hold ends with its session only
+	stop func() // nil: the hold ends with its session only
 }
 
 // asks are the reasons with which others ask for the lock.
@@ -71,12 +73,31 @@ func (l *Ledger) NewHold(
 		mode.Token = m.Token()
 	}
 	h.Mode.Store(&mode)
-	h.ctx, h.cancel = context.WithCancelCause(h.Under(context.WithoutCancel(ctx), l.Owners))
+	inner, cancel := context.WithCancelCause(h.Under(context.WithoutCancel(ctx), l.Owners))
+	h.ctx, h.cancel = contract.Asking(inner, h.lapse), cancel
 	return h
 }
 
-// Context ends with the hold. The cause is the reason of that end.
+// Context ends with the hold. The cause is the reason of that end. It answers by the clock.
 func (h *Hold) Context() context.Context { return h.ctx }
+
+// lapse ends the context of a hold whose session or fixed lease is over, by the clock now. The
+// goroutine that was late then finds the hold in the ledger, and takes it out.
+func (h *Hold) lapse() {
+	if h.outlives.Load() {
+		return
+	}
+	if over := h.In.Over(); over != nil {
+		h.cancel(h.lost(over))
+	} else if h.lease != nil && h.lease.Passed() {
+		h.cancel(h.lost(contract.ErrLeaseOver))
+	}
+}
+
+// lost returns the cause with which the context of a lost hold ends.
+func (h *Hold) lost(reason error) error {
+	return fmt.Errorf("dblock: %q: %w", h.Name, contract.Lost(reason))
+}
 
 // Fixed reports whether the hold has a fixed lease.
 func (h *Hold) Fixed() bool { return h.Grant.Lease != 0 }

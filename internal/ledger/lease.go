@@ -20,22 +20,18 @@ func TooLate(lease, asked, now time.Duration) bool {
 }
 
 // Expiry returns when the fixed lease of a hold expires, by the client's clock.
-func (l *Ledger) Expiry(h *Hold) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return h.until.at
-}
+func (h *Hold) Expiry() time.Duration { return h.lease.At() }
 
 // watchLease lets a hold end with its fixed lease, in place of an earlier end. MUST be called with
 // mu locked.
-func (l *Ledger) watchLease(h *Hold, end time.Duration) {
-	h.until.silence()
-	stop := l.config.Clock.Alarm(end, func() {
-		if l.Expiry(h) <= l.config.Clock.Now() { // else the alarm of an earlier end was not stopped in time
+func (l *Ledger) watchLease(h *Hold) {
+	h.alarm.silence()
+	stop := l.config.Clock.Alarm(h.Expiry(), func() {
+		if h.lease.Passed() { // else the alarm of an earlier end was not stopped in time
 			l.Expire(h)
 		}
 	})
-	h.until = alarm{end, func() { stop() }}
+	h.alarm = alarm{func() { stop() }}
 }
 
 // silence stops an alarm, if there is one.
@@ -50,12 +46,10 @@ func (a *alarm) silence() {
 func (l *Ledger) Prolong(h *Hold, end time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !h.relies() || h.until.at <= l.config.Clock.Now() {
+	if !h.relies() || !h.lease.Move(end) {
 		return false
 	}
-	if end > h.until.at {
-		l.watchLease(h, end)
-	}
+	l.watchLease(h)
 	return true
 }
 

@@ -18,7 +18,8 @@ func leased(t *testing.T, lease time.Duration) (*Ledger, *Hold) {
 	now := clock.Func(func() time.Duration { return time.Since(began) })
 	l := newLedger(t, now)
 	h := newHold(t, l, aliveSession(t, now), "a", protocol.Grant{Token: 7, Lease: lease})
-	if _, _, added := l.add(h, func() bool { l.watchLease(h, lease); return true }); !added {
+	h.lease = clock.NewDeadline(now, lease)
+	if _, _, added := l.add(h, func() bool { l.watchLease(h); return true }); !added {
 		t.Fatal("it is not held")
 	}
 	return l, h
@@ -27,6 +28,7 @@ func leased(t *testing.T, lease time.Duration) (*Ledger, *Hold) {
 func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, h := leased(t, 10*time.Second)
+		done := h.ctx.Done()
 		time.Sleep(9 * time.Second)
 		for _, end := range []time.Duration{30 * time.Second, 20 * time.Second} { // the second is no later
 			if !l.Prolong(h, end) {
@@ -38,6 +40,11 @@ func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 		assert.NoError(t, h.ctx.Err(), "it ended too early")
 		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
+		select {
+		case <-done: // without being asked
+		default:
+			t.Error("it did not end")
+		}
 		assert.ErrorIs(t, context.Cause(h.ctx), contract.ErrLost, "after its end")
 	})
 }
@@ -45,14 +52,15 @@ func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 func TestAFixedLeaseThatIsOverIsNotMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, h := leased(t, 10*time.Second)
-		l.config.Clock = clock.Func(func() time.Duration { return 10 * time.Second }) // nobody has noticed yet
-		if l.Prolong(h, time.Minute) || h.until.at != 10*time.Second {
-			t.Errorf("it ends at %v", h.until.at)
+		over := clock.Func(func() time.Duration { return 10 * time.Second }) // nobody has noticed yet
+		h.lease = clock.NewDeadline(over, 10*time.Second)
+		if l.Prolong(h, time.Minute) || h.Expiry() != 10*time.Second {
+			t.Errorf("it ends at %v", h.Expiry())
 		}
 		l, h = leased(t, 10*time.Second)
 		l.Lose(errDisowned, h)
-		if l.Prolong(h, time.Minute) || h.until.at != 10*time.Second {
-			t.Errorf("it was lost, and ends at %v", h.until.at)
+		if l.Prolong(h, time.Minute) || h.Expiry() != 10*time.Second {
+			t.Errorf("it was lost, and ends at %v", h.Expiry())
 		}
 	})
 }
@@ -61,7 +69,7 @@ func TestAFixedLeaseThatIsOverIsNotMoved(t *testing.T) {
 func TestAnAlarmThatIsLateEndsNoLeaseThatWasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, h := leased(t, 10*time.Second)
-		h.until.stop = func() {} // too late to stop it
+		h.alarm.stop = func() {} // too late to stop it
 		if !l.Prolong(h, time.Minute) {
 			t.Fatal("it is over")
 		}

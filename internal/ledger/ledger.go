@@ -226,6 +226,9 @@ func (l *Ledger) remove(h *Hold, e Event) bool {
 		n.holds = slices.DeleteFunc(n.holds, func(other *Hold) bool { return other == h })
 		l.trim(h.Name)
 	}
+	if next == ReleasedTx {
+		h.outlives.Store(true)
+	}
 	l.move(h.Attempt, e)
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/store"
@@ -48,23 +49,24 @@ func (h *Hold) ending(reason error) Ending {
 	if h.state == AwaitingTx && alive && !errors.Is(reason, contract.ErrLeaseOver) {
 		return Ending{Commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}
-	cause := fmt.Errorf("dblock: %q: %w", h.Name, contract.Lost(reason))
 	if h.Fixed() && alive {
-		return Ending{Expire, cause}
+		return Ending{Expire, h.lost(reason)}
 	}
-	return Ending{Lose, cause}
+	return Ending{Lose, h.lost(reason)}
 }
 
 // Rely enters the hold of a grant, unless the grant came too late. A fixed lease counts from the
 // time of its request.
 func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
-	end := LeaseEnd(h.Grant.Lease, asked, h.Began)
+	if h.Fixed() {
+		h.lease = clock.NewDeadline(l.config.Clock, LeaseEnd(h.Grant.Lease, asked, h.Began))
+	}
 	before, how, added := l.add(h, func() bool {
-		if !h.In.Alive() || h.Fixed() && end <= h.Began {
+		if !h.In.Alive() || h.Fixed() && h.Expiry() <= h.Began {
 			return false
 		}
 		if h.Fixed() {
-			l.watchLease(h, end)
+			l.watchLease(h)
 		}
 		return true
 	})
@@ -115,7 +117,7 @@ func (l *Ledger) cut(h *Hold, how Ending) {
 	if h.state != ReleasedTx {
 		return
 	}
-	h.until.silence()
+	h.alarm.silence()
 	leave := func() {
 		if l.EndBy(h, Finish) {
 			l.End(h, how.Cause)
@@ -123,13 +125,13 @@ func (l *Ledger) cut(h *Hold, how Ending) {
 	}
 	over := l.config.Clock.Alarm(l.config.Clock.Now()+l.config.TTL, leave)
 	closed := context.AfterFunc(l.config.Calls.Background, leave)
-	h.until.stop = func() { over(); closed() }
+	h.alarm.stop = func() { over(); closed() }
 }
 
 // End ends the context of a hold that was removed.
 func (l *Ledger) End(h *Hold, cause error) {
 	h.cancel(cause)
-	h.until.silence()
+	h.alarm.silence()
 	h.progress.Load().end()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
 // unlockable is a ledger with a hold, and what begins an UnlockTx of it.
@@ -115,4 +116,16 @@ func TestAGrantAfterUnlockTxShowsItsCommit(t *testing.T) {
 	if shown(); l.Relies(h) || !l.Relies(next) {
 		t.Error("both are relied upon")
 	}
+}
+
+func TestTheContextOfALockThatUnlockTxHasReleasedAsksNoClock(t *testing.T) {
+	l, h, begin := unlockable(t)
+	begin()(nil)
+	l.revoke(errDisowned, h)
+	h.In.End(errDisowned)
+	assert.NoError(t, h.Context().Err(), "Commit may still read its answer")
+	if l.EndBy(h, Finish) {
+		l.End(h, errDisowned)
+	}
+	assert.Error(t, h.Context().Err(), "after Unlock")
 }

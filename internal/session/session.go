@@ -106,11 +106,12 @@ type Session struct {
 	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
 	doubts atomic.Int64  // the number of calls of Doubt
 
-	mu       sync.Mutex // protects the fields below
-	deadline time.Duration
-	tried    time.Duration // when the latest heartbeat was sent that was answered or failed
-	line     line
-	relined  chan struct{} // closed when there is another line
+	deadline *clock.Deadline
+
+	mu      sync.Mutex    // protects the fields below
+	tried   time.Duration // when the latest heartbeat was sent that was answered or failed
+	line    line
+	relined chan struct{} // closed when there is another line
 }
 
 // Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
@@ -125,7 +126,7 @@ func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.deadline, s.tried = s.trusted(sent), sent
+	s.deadline, s.tried = clock.NewDeadline(config.Clock, s.trusted(sent)), sent
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.done.Go(s.watch)
 	s.done.Go(s.beat)
@@ -135,20 +136,18 @@ func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 // Context ends when the session ends. The cause is the reason.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Alive reports whether the session is still trusted, by the clock now.
+// Alive reports whether the session is still trusted, by the clock now. After the deadline it ends
+// the session.
 func (s *Session) Alive() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ctx.Err() == nil && s.config.Clock.Now() < s.deadline
+	if s.ctx.Err() == nil && s.deadline.Passed() {
+		s.end(ErrExpired)
+	}
+	return s.ctx.Err() == nil
 }
 
 // Deadline returns until when the session is trusted if no further heartbeat succeeds, by the clock
 // of its Config.
-func (s *Session) Deadline() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.deadline
-}
+func (s *Session) Deadline() time.Duration { return s.deadline.At() }
 
 // Tried returns when the latest heartbeat was sent that has been answered or has failed, by the
 // clock of its Config.

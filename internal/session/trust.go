@@ -14,13 +14,9 @@ func (s *Session) trusted(sent time.Duration) time.Duration {
 
 // extend moves the deadline, unless it has passed.
 func (s *Session) extend(sent time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.config.Clock.Now() >= s.deadline {
+	if !s.deadline.Move(s.trusted(sent)) {
 		s.end(ErrExpired)
-		return
 	}
-	s.deadline = max(s.deadline, s.trusted(sent))
 }
 
 // watch ends the session at its deadline. It reads the clock more often than necessary, because
@@ -28,15 +24,8 @@ func (s *Session) extend(sent time.Duration) {
 func (s *Session) watch() {
 	timer := s.config.Clock.NewTimer(s.config.TTL)
 	defer timer.Stop()
-	for {
-		s.mu.Lock()
-		left := s.deadline - s.config.Clock.Now()
-		s.mu.Unlock()
-		if left <= 0 {
-			s.end(ErrExpired)
-			return
-		}
-		timer.Reset(min(left, s.config.TTL/20))
+	for s.Alive() {
+		timer.Reset(min(s.Deadline()-s.config.Clock.Now(), s.config.TTL/20))
 		select {
 		case <-s.ctx.Done():
 			return

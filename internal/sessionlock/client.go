@@ -110,9 +110,8 @@ func (c *Client) Do(
 	}
 	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
 	h := l.(*handle).hold
-	inner, cancel := context.WithCancelCause(h.under(ctx))
+	inner, cancel := contract.UntilEither(h.under(ctx), h.ctx)
 	defer cancel(context.Canceled)
-	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
 	return fn(inner, l)
 }
 

@@ -25,13 +25,10 @@ type Session struct {
 
 // Over returns the reason why the session holds nothing any more, or nil.
 func (s *Session) Over() error {
-	switch {
-	case s.Context().Err() != nil:
-		return context.Cause(s.Context())
-	case !s.Alive():
-		return session.ErrExpired
+	if s.Alive() {
+		return nil
 	}
-	return nil
+	return context.Cause(s.Context())
 }
 
 // Waiters returns the waiters of the session.

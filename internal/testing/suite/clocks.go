@@ -41,7 +41,8 @@ type mover interface {
 	Timed(c *inside.Config)
 	Advance(by time.Duration)
 	Move(by time.Duration) // of its clients' clock alone
-	Micros() int64         // of the database's clock, since 1970
+	Pause(by time.Duration) (resume func())
+	Micros() int64 // of the database's clock, since 1970
 }
 
 // movable has the clock of a database read by how much the test has moved it.

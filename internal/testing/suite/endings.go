@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -22,9 +24,101 @@ var endings = inPlaces(own{
 	{"Close twice, or at once from many goroutines, is the same as once", closeTwice},
 	{"a closed client takes no lock", closed},
 	{"Close while others lock and unlock leaves nothing behind", closeUnderLoad},
+}, moving{
+	{"whoever asks a context after a pause hears that it has ended, before any timer fires", askedAfterAPause},
 }, flowing{
 	{"Unlock twice says what it said the first time", unlockTwice},
 })
+
+// Broken by a context that only a timer ends: after a pause its Err is nil until the timer's
+// goroutine has run.
+func askedAfterAPause(t *testing.T, e *env) {
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer close(end)
+	const lease = 10 * time.Second
+	for what, taken := range contextsUnder(t, lease, func(run func(f func(ctx context.Context) error)) context.Context {
+		got := make(chan context.Context)
+		running.Go(func() { run(func(ctx context.Context) error { got <- ctx; <-end; return nil }) })
+		return <-got
+	}) {
+		by := longTTL
+		if what == "a short lock" {
+			by = lease
+		}
+		for how, hears := range waysToAsk {
+			ctx := taken(e.client(t), what+"/"+how)
+			before, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if hears(ctx) {
+				t.Errorf("%s ended before the pause: %v", what, context.Cause(ctx))
+			}
+			resume := e.pause(t, by)
+			if !hears(ctx) || before.Err() == nil || !errors.Is(context.Cause(before), dblock.ErrLost) {
+				t.Errorf("asked for %s after a pause, the context of %s is live: %v", how, what, context.Cause(ctx))
+			}
+			resume()
+		}
+	}
+}
+
+// waysToAsk are how code learns that a context has ended.
+var waysToAsk = map[string]func(ctx context.Context) bool{
+	"Err":   func(ctx context.Context) bool { return ctx.Err() != nil },
+	"Cause": func(ctx context.Context) bool { return errors.Is(context.Cause(ctx), dblock.ErrLost) },
+	"Done": func(ctx context.Context) bool {
+		select {
+		case <-ctx.Done():
+			return true
+		default:
+			return false
+		}
+	},
+	"a context below it": func(ctx context.Context) bool {
+		below, cancel := context.WithCancel(context.WithValue(ctx, id(), true))
+		defer cancel()
+		return below.Err() != nil && errors.Is(context.Cause(below), dblock.ErrLost)
+	},
+}
+
+// contextsUnder are the contexts that end with a lock. under returns that of a function of the
+// application's, which run calls.
+func contextsUnder(
+	t *testing.T, lease time.Duration, under func(run func(f func(ctx context.Context) error)) context.Context,
+) map[string]func(c Client, name string) context.Context {
+	return map[string]func(c Client, name string) context.Context{
+		"a lock": func(c Client, name string) context.Context { return lock(t, c, name).Context() },
+		"a short lock": func(c Client, name string) context.Context {
+			return lock(t, c, name, dblock.Lease(lease)).Context()
+		},
+		"LockAll": func(c Client, name string) context.Context {
+			all, err := c.LockAll(t.Context(), []string{name, name + "/2"})
+			require.NoError(t, err)
+			return all.Context()
+		},
+		"Do": func(c Client, name string) context.Context {
+			return under(func(f func(ctx context.Context) error) {
+				_ = c.Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock) error { return f(ctx) })
+			})
+		},
+		"a job": func(c Client, name string) context.Context {
+			return under(func(f func(ctx context.Context) error) {
+				job := func(ctx context.Context, _ *dblock.Lock, _ time.Time) error { return f(ctx) }
+				_, _ = c.OncePer(t.Context(), name, time.Hour, job)
+			})
+		},
+		"a leader": func(c Client, name string) context.Context {
+			return under(func(f func(ctx context.Context) error) {
+				campaign, cancel := context.WithCancel(t.Context())
+				_ = election.New(c.Client).Campaign(campaign, name, func(ctx context.Context, _ *election.Term) error {
+					defer cancel()
+					return f(ctx)
+				})
+			})
+		},
+	}
+}
 
 func unlockTwice(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)

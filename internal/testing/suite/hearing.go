@@ -136,6 +136,14 @@ func canListen(t *testing.T, e *env) error {
 	return nil
 }
 
+// pause lets time go on for the clients alone, and for none of their timers until resume is called.
+func (e *env) pause(t testing.TB, by time.Duration) (resume func()) {
+	if e.wiring.Through != nil {
+		return e.app(t, 1).mover.Pause(by)
+	}
+	return e.clocks.clock.Pause(by)
+}
+
 // moveClients lets time go on for the clients alone, and does not wait for their heartbeats.
 func (e *env) moveClients(t testing.TB, by time.Duration) {
 	if e.wiring.Through != nil {
