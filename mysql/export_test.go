@@ -20,6 +20,9 @@ func Patient(b driver.Backend, obstructed func()) {
 // shorter readTimeout.
 func Nap(b driver.Backend, d time.Duration) { b.(*engine).nap = d }
 
+// Patience is how long LockTx waits for a row in a transaction; 0: without an end.
+func Patience(ctx context.Context, tx driver.Tx) time.Duration { return tx.(inTx).patience(ctx) }
+
 // ConnOf is the connection of an upkeep.
 func ConnOf(up driver.Upkeep) *sql.Conn { return up.(upkeep).conn }
 

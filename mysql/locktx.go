@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
@@ -222,7 +223,8 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 // lock locks a name's row in the caller's transaction. It returns false if the row is missing, and
 // ErrBusy if the row is locked and wait is false. It runs after OnSideConn, so the server's
 // properties are known. It waits in turns inside the server, which serves waiters in order (except
-// at the end of a turn) and detects deadlocks.
+// at the end of a turn) and detects deadlocks. If the server detects none, lock waits no longer
+// than innodb_lock_wait_timeout, which each turn begins anew.
 func (t inTx) lock(ctx context.Context, name string, wait bool) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -236,6 +238,7 @@ func (t inTx) lock(ctx context.Context, name string, wait bool) (mysqldb.AwaitRo
 		return mysqldb.AwaitRowRow(row), there, transaction.Ended(ctx, quiet, err)
 	}
 	q := mysqldb.New(inTurn{preparedTx{t.engine.prepared, t.tx}, limit})
+	first := time.Now()
 	for {
 		began := time.Now()
 		row, err := q.AwaitRow(quiet, transaction.Hex(name))
@@ -251,7 +254,25 @@ func (t inTx) lock(ctx context.Context, name string, wait bool) (mysqldb.AwaitRo
 		case !wait:
 			return row, false, driver.Fail(driver.ErrBusy, err)
 		}
+		if patience := t.patience(quiet); patience > 0 && time.Since(first) >= patience {
+			return row, false, driver.Fail(driver.ErrRetry, stale(fmt.Sprintf("another transaction was in the way for "+
+				"%v (innodb_lock_wait_timeout), and the server does not say whether that is a deadlock "+
+				"(innodb_deadlock_detect=OFF): roll back and begin the transaction again", patience)))
+		}
 	}
+}
+
+// patience returns how long the caller's session waits for a row on a server that detects no
+// deadlocks; 0: it detects them, as every server does that does not have the variable.
+func (t inTx) patience(quiet context.Context) time.Duration {
+	var detects bool
+	var seconds int64
+	err := t.tx.QueryRowContext(quiet, "SELECT @@GLOBAL.innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout").
+		Scan(&detects, &seconds)
+	if err != nil || detects {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // inTurn bounds the time for which a query waits for a row.

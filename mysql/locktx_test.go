@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -394,6 +395,60 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 				t.Fatalf("rows whose sum is %d, want 15: refused, UnlockTx has undone the transaction", n)
 			}
 			require.NoError(t, holder.Rollback())
+		})
+	}
+}
+
+func TestTheServerSaysWhetherItDetectsCycles(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.application(t)
+		tx, _ := a.begin(t, sql.LevelRepeatableRead)
+		_, err := tx.Exec("SET SESSION innodb_lock_wait_timeout = 1")
+		require.NoError(t, err)
+		assert.Equal(t, mysql.Patience(t.Context(), a.engine.In(tx)), 0, "LockTx waits at most for")
+	})
+}
+
+// Broken by turns that begin innodb_lock_wait_timeout anew: nothing else ends the cycle.
+func TestACycleEndsWhereTheServerDetectsNone(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			own := dbtest.Own(t, kind, "--innodb-deadlock-detect=OFF", "--innodb-lock-wait-timeout=1")
+			db := own.Empty(t)
+			s := server{db, db.SQL(t)}
+			s.migrate(t)
+			a := s.application(t)
+			type result struct {
+				tx  *sql.Tx
+				err error
+			}
+			ended := make(chan result, 2)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a server that is asked for nothing
+			defer cancel()
+			var txs []*sql.Tx
+			for _, name := range []string{"a", "b"} {
+				tx, _ := a.begin(t, sql.LevelRepeatableRead)
+				if locked, err := a.lock(t.Context(), tx, name, true); err != nil || !locked {
+					t.Fatal(locked, err)
+				}
+				txs = append(txs, tx)
+			}
+			for i, name := range []string{"b", "a"} {
+				go func() {
+					_, err := a.lock(ctx, txs[i], name, true)
+					ended <- result{txs[i], err}
+				}()
+			}
+			first := <-ended
+			if is(t, first.err, driver.ErrRetry); !strings.Contains(first.err.Error(), "innodb_deadlock_detect=OFF") {
+				t.Error(first.err)
+			}
+			require.NoError(t, first.tx.Rollback())
+			second := <-ended
+			if second.err != nil { // both were in the same turn
+				is(t, second.err, driver.ErrRetry)
+			}
+			require.NoError(t, second.tx.Rollback())
 		})
 	}
 }
