@@ -59,23 +59,33 @@ func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration
 	// The bound holds also where the application has locked the whole database.
 	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout)
 	defer cancel()
-	to := protocol.Request{
-		Session: detached + rand.Text()[:24], Host: h.Owner.Host, Thread: h.Owner.Thread, Attempt: rand.Text(),
-	}
-	err := c.persist(ctx, func() error {
-		return c.store.Call(ctx, func(ctx context.Context) error {
-			return c.store.Engine.OpenSession(ctx, driver.Session{
-				ID: to.Session, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d, Detached: true,
-			})
-		})
+	to := protocol.Request{Host: h.Owner.Host, Thread: h.Owner.Thread, Attempt: rand.Text()}
+	err := c.persist(ctx, func() (err error) {
+		to.Session, err = c.openDetached(ctx, d)
+		return err
 	})
-	if err == nil {
-		err = c.transfer(ctx, h, to, d)
-	}
 	if err != nil {
+		return err
+	}
+	if err = c.transfer(ctx, h, to, d); err != nil {
 		c.endSession(to.Session)
 	}
 	return err
+}
+
+// openDetached opens a session without heartbeats, which lasts for d. Each call uses another id: if
+// an answer was lost, the session may exist. That one is ended.
+func (c *Client) openDetached(ctx context.Context, d time.Duration) (id string, err error) {
+	id = detached + rand.Text()[:24]
+	err = c.store.Call(ctx, func(ctx context.Context) error {
+		return c.store.Engine.OpenSession(ctx, driver.Session{
+			ID: id, Host: c.config.Host, App: c.config.App, PID: os.Getpid(), TTL: d, Detached: true,
+		})
+	})
+	if driver.InDoubt(err) {
+		c.endSession(id)
+	}
+	return id, err
 }
 
 // transfer ends a hold here, and transfers the lock to another session, which lasts for d from then

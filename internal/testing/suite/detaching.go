@@ -27,6 +27,8 @@ var detaching = inPlaces(own{
 	{"a lock that was waited for leaves nothing in its client, however it ends", nothingLeft},
 	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back",
 		movedWithoutAnswer},
+	{"a session for a detached lock whose opening was not answered is ended, and another one opened",
+		openedWithoutAnswer},
 	{"a lock that was taken up stays so while the client undoes an earlier call that took it up", takenUpBesideUndo},
 }, moving{
 	{"a detached lock goes to the next when its time is over, and cannot be taken up any more", detachedForLong},
@@ -334,6 +336,30 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 		rising(t, []int64{held.Token(), next.Token()})
 		unlock(t, next)
 	}
+}
+
+// Broken by a second try with the same id, which the first one has left: 1062, 23505.
+func openedWithoutAnswer(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	var opened []string
+	a.hook(func(ctx context.Context, c *fakedb.Call) error {
+		err := c.Do(ctx)
+		if c.Method != "OpenSession" || !strings.HasPrefix(c.Session, "detached") {
+			return err
+		}
+		if opened = append(opened, c.Session); len(opened) == 1 {
+			return fakedb.ErrLost
+		}
+		return err
+	})
+	first := lock(t, e.clientOf(t, a), "n")
+	detach(t, first, time.Hour)
+	assert.Equal(t, len(opened), 2, "sessions were opened")
+	assert.Equal(t, e.session(t, "n"), opened[1], "the lock's session")
+	eventually(t, soon, "the first session is gone", func() bool {
+		return e.number(t, "SELECT count(*) FROM dblock_sessions WHERE id = ?", opened[0]) == 0
+	})
+	unlock(t, resume(t, e.client(t), "n", first.Token()))
 }
 
 // Broken by an undoing that finds the lock by its token, which is the same in each session.
