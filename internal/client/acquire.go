@@ -126,17 +126,19 @@ func (c *Client) reenter(ctx context.Context, r *protocol.Request, o ledger.Owne
 	if h == nil {
 		return nil, nil
 	}
-	h.Entries.Lock()
-	defer h.Entries.Unlock()
-	if err := c.settle(ctx, h); errors.Is(err, ErrLost) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+	within, done := h.Within(ctx)
+	defer done()
+	err := h.Entries.Lock(within)
+	if err == nil {
+		defer h.Entries.Unlock()
+		err = c.settle(within, h)
 	}
 	m := h.Mode.Load()
 	switch {
-	case h.Entries.N == 0 || !c.ledger.Relies(h) || h.In.Over() != nil:
+	case !c.ledger.Relies(h) || h.In.Over() != nil:
 		return nil, nil
+	case err != nil:
+		return nil, err
 	case m.Shared() && r.Units == 0:
 		return nil, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
 	case m.Shared() && r.Of != m.Of:
@@ -145,7 +147,9 @@ func (c *Client) reenter(ctx context.Context, r *protocol.Request, o ledger.Owne
 	if err := h.Contradiction(r); err != nil {
 		return nil, err
 	}
-	h.Entries.N++
+	if !c.ledger.Again(h) {
+		return nil, nil
+	}
 	return h, nil
 }
 

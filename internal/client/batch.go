@@ -228,18 +228,20 @@ func (c *Client) ignoreTransient(err error) error {
 // Unlock releases all locks, those without waiters in one transaction. It goes on after an error,
 // and returns the result of each Unlock in the order of the names.
 func (l *Locks) Unlock(ctx context.Context) []error {
-	l.mu.Lock()
+	ctx, cancel := contract.ToUnlock(ctx, l.enclosing(ctx))
+	defer cancel()
+	if err := store.LockWithin(ctx, l.mu.TryLock); err != nil {
+		return slices.Repeat([]error{err}, len(l.locks))
+	}
 	defer l.mu.Unlock()
 	if l.unlocked {
 		return l.outcomes
 	}
-	ctx, cancel := contract.ToUnlock(ctx, l)
-	defer cancel()
 	for part := range slices.Chunk(l.locks, maxBatch) {
 		l.client.releaseBatch(ctx, part)
 	}
 	last := len(l.locks) - 1
-	l.outcomes = parallel(len(l.locks), func(i int) error { return l.locks[last-i].Unlock(ctx) })
+	l.outcomes = parallel(len(l.locks), func(i int) error { return l.locks[last-i].unlock(ctx) })
 	slices.Reverse(l.outcomes)
 	for i, stop := range l.unwatch {
 		if cause := context.Cause(l.locks[i].Context()); errors.Is(cause, ErrLost) {
@@ -254,8 +256,18 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 	return l.outcomes
 }
 
+// enclosing returns the key of ctx if it is under the Locks, or under one of them.
+func (l *Locks) enclosing(ctx context.Context) (key any) {
+	for _, one := range l.locks {
+		if ctx.Value(one.hold) != nil {
+			return one.hold
+		}
+	}
+	return l
+}
+
 // releaseBatch releases the simple locks in one statement. Unlock then finds them unlocked, and
-// releases the others.
+// releases the others, among them those of which another call is in flight.
 func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	if len(locks) < 2 || c.store.Begin() != nil {
 		return
@@ -263,9 +275,13 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	defer c.store.Done()
 	together := map[protocol.Held]*Lock{}
 	for _, l := range locks { // in the order of the names, so that two calls do not deadlock
-		l.mu.Lock()
+		if !l.mu.TryLock() {
+			continue
+		}
 		defer l.mu.Unlock()
-		l.hold.Entries.Lock()
+		if !l.hold.Entries.TryLock() {
+			continue
+		}
 		defer l.hold.Entries.Unlock()
 		if l.simple() {
 			together[l.hold.Held()] = l
@@ -278,8 +294,8 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 	})
 	for _, l := range together {
+		c.ledger.Leave(l.hold)
 		c.ledger.Drop(l.hold, errUnlocked)
-		l.hold.Entries.N = 0
 	}
 	releases := make([]protocol.Op, len(list))
 	for i, h := range list {
@@ -313,7 +329,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // and of the hold's Entries locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.Entries.N == 1 && h.Context().Err() == nil && h.In.Over() == nil &&
+	return !l.unlocked && l.client.ledger.Entered(h) == 1 && h.Context().Err() == nil && h.In.Over() == nil &&
 		!h.Grant.Contended && !h.Member.InOpenCohort() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain &&
 		l.client.ledger.State(h.Attempt) == ledger.Held
 }

@@ -15,7 +15,7 @@ import (
 
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	h, sent := l.hold, false
+	c, h, sent := l.client, l.hold, false
 	return l.convert(ctx, ledger.Yielding, func(m ledger.Mode) (ledger.Mode, error) {
 		switch {
 		case m.Shared() && sent: // an earlier try has converted it, and its answer was lost
@@ -23,7 +23,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		case m.Shared():
 			return m, fmt.Errorf("%w: it is shared already", driver.ErrUnsupported)
 		}
-		if err := h.Once(); err != nil {
+		if err := c.ledger.Once(h); err != nil {
 			return m, err
 		}
 		sent = true
@@ -43,7 +43,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		if !m.Shared() {
 			return m, nil
 		}
-		if err := h.Once(); err != nil {
+		if err := c.ledger.Once(h); err != nil {
 			return m, err
 		}
 		upgraded, err := h.In.Do(ctx, protocol.Upgrade{Held: h.Held(), Attempt: h.ID})
@@ -141,21 +141,23 @@ func (l *Lock) convert(
 func (c *Client) tryConvert(
 	ctx context.Context, h *ledger.Hold, doubt ledger.Doubt, f func(m ledger.Mode) (ledger.Mode, error),
 ) error {
-	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil { // a transaction may rely on the mode, and wait
+	within, done := h.Within(ctx)
+	defer done()
+	if err := h.Entries.Lock(within); err != nil {
 		return err
 	}
 	defer h.Entries.Unlock()
-	if err := store.LockWithin(ctx, h.Mode.TryLock); err != nil {
+	if !c.ledger.Relies(h) { // before the wait for the mode, on which a statement of UnlockTx may rely
+		return c.ledger.Unusable(h)
+	}
+	if err := store.LockWithin(within, h.Mode.TryLock); err != nil {
 		return err
 	}
 	defer h.Mode.Unlock()
-	if !c.ledger.Relies(h) {
-		return c.ledger.Unusable(h)
-	}
-	if err := c.single(ctx, h); err != nil {
+	if err := c.single(within, h); err != nil {
 		return err
 	}
-	if err := c.readMode(ctx, h); err != nil {
+	if err := c.readMode(within, h); err != nil {
 		return err
 	}
 	was := *h.Mode.Load()

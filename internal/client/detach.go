@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,19 +27,28 @@ var errDetached = fmt.Errorf("%w: it was detached", driver.ErrNotHeld)
 // Like Unlock, Detach ends the hold here before its statement is sent. If the statement fails, the
 // client releases the lock.
 func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
-	return l.alone(ctx, func(ctx context.Context) error {
-		if l.unlocked {
-			return fmt.Errorf("%w: it was unlocked", driver.ErrNotHeld)
-		}
-		c := l.client
-		if err := c.store.Begin(); err != nil {
-			return err
-		}
-		defer c.store.Done()
-		l.outcome = c.detachHold(ctx, l.hold, d)
-		l.unlocked = l.hold.Context().Err() != nil
-		return l.outcome
-	})
+	if ctx == nil {
+		return errNilContext
+	}
+	ctx, cancel := contract.ToUnlock(ctx, l.hold)
+	defer cancel()
+	within, done := l.hold.Within(ctx)
+	defer done()
+	if err := store.LockWithin(within, l.mu.TryLock); err != nil {
+		return err
+	}
+	defer l.mu.Unlock()
+	if l.unlocked {
+		return fmt.Errorf("%w: it was unlocked", driver.ErrNotHeld)
+	}
+	c := l.client
+	if err := c.store.Begin(); err != nil {
+		return err
+	}
+	defer c.store.Done()
+	l.outcome = c.detachHold(ctx, l.hold, d)
+	l.unlocked = l.hold.Context().Err() != nil
+	return l.outcome
 }
 
 // detachHold detaches a hold while nothing else changes it.
@@ -46,12 +56,14 @@ func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration
 	if err := h.Ended(); err != nil {
 		return err
 	}
-	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
+	within, done := h.Within(ctx)
+	defer done()
+	if err := h.Entries.Lock(within); err != nil {
 		return err
 	}
 	defer h.Entries.Unlock()
-	if err := c.settle(ctx, h); err != nil {
-		return err
+	if err := c.settle(within, h); err != nil {
+		return cmp.Or(h.Over(), err)
 	}
 	if err := c.detachable(h); err != nil {
 		return err
@@ -91,7 +103,7 @@ func (c *Client) openDetached(ctx context.Context, d time.Duration) (id string, 
 // transfer ends a hold here, and transfers the lock to another session, which lasts for d from then
 // on. MUST be called with the hold's Entries locked.
 func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Request, d time.Duration) error {
-	h.Entries.N = 0
+	c.ledger.Leave(h)
 	if !c.ledger.Drop(h, errDetached) { // ended by the goroutine that took it out of the ledger
 		<-h.Context().Done()
 		return h.Ended()
@@ -124,7 +136,7 @@ func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Reque
 // detachable returns the reason why a hold cannot be detached, or nil. MUST be called with the
 // hold's Entries locked.
 func (c *Client) detachable(h *ledger.Hold) error {
-	if h.Entries.N == 0 || !c.ledger.Relies(h) {
+	if !c.ledger.Relies(h) {
 		return c.ledger.Unusable(h)
 	}
 	m := h.Mode.Load()
@@ -136,7 +148,7 @@ func (c *Client) detachable(h *ledger.Hold) error {
 	case c.ledger.Together(h):
 		return fmt.Errorf("%w: it was locked together with others", driver.ErrUnsupported)
 	}
-	return h.Once()
+	return c.ledger.Once(h)
 }
 
 // persist retries until ctx ends. If ctx ends, the error also has the failure before that.

@@ -71,28 +71,25 @@ func (l *Lock) Asked() <-chan string {
 // Unlock takes back one entry. With the last entry the lock is released. A second call returns the
 // result of the first, unless that one can be retried.
 func (l *Lock) Unlock(ctx context.Context) error {
-	return l.alone(ctx, func(ctx context.Context) error {
-		if !l.unlocked {
-			l.outcome = l.client.unlock(ctx, l.hold)
-			l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
-		}
-		return l.outcome
-	})
-}
-
-// alone runs f, which gives up the handle, one call at a time. If ctx has ended, or ends with the
-// lock, f has a few seconds.
-func (l *Lock) alone(ctx context.Context, f func(ctx context.Context) error) error {
 	if ctx == nil {
 		return errNilContext
 	}
 	ctx, cancel := contract.ToUnlock(ctx, l.hold)
 	defer cancel()
+	return l.unlock(ctx)
+}
+
+// unlock is Unlock that ends with ctx, also where that has ended before.
+func (l *Lock) unlock(ctx context.Context) error {
 	if err := store.LockWithin(ctx, l.mu.TryLock); err != nil {
 		return err
 	}
 	defer l.mu.Unlock()
-	return f(ctx)
+	if !l.unlocked {
+		l.outcome = l.client.unlock(ctx, l.hold)
+		l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
+	}
+	return l.outcome
 }
 
 // Run calls f with a context that ends when ctx does, or the lock.

@@ -78,7 +78,11 @@ func (l *Lock) Holder() (session, host, thread string) {
 
 // Confirm asks the database whether the lock is held.
 func (l *Lock) Confirm(ctx context.Context) error {
-	l.hold.Entries.Lock()
+	within, done := l.hold.Within(ctx)
+	defer done()
+	if err := l.hold.Entries.Lock(within); err != nil {
+		return err
+	}
 	defer l.hold.Entries.Unlock()
 	if err := context.Cause(l.hold.Context()); err != nil {
 		return err

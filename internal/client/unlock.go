@@ -15,13 +15,6 @@ import (
 
 // unlock takes back one entry, and releases the lock with the last one.
 func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
-	if err := h.Ended(); err != nil { // even if another call is in flight
-		return err
-	}
-	if err := store.LockWithin(ctx, h.Entries.TryLock); err != nil {
-		return err
-	}
-	defer h.Entries.Unlock()
 	if over := h.In.Over(); over != nil { // before the session's own goroutine has noticed
 		c.ledger.Lose(over, h)
 		if c.ledger.State(h.Attempt) != ledger.ReleasedTx {
@@ -31,14 +24,10 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 	if err := h.Ended(); err != nil {
 		return err
 	}
-	if h.Entries.N > 1 {
-		h.Entries.N--
+	entries := c.ledger.Leave(h)
+	if entries > 1 || entries == 0 && c.ledger.State(h.Attempt) == ledger.Gone { // others remain, or unlocked before
 		return nil
 	}
-	if h.Entries.N == 0 && c.ledger.State(h.Attempt) == ledger.Gone { // unlocked before
-		return nil
-	}
-	h.Entries.N = 0
 	if err := c.store.Begin(); err != nil {
 		if h.Context().Err() != nil { // UnlockAll could not release it, and Close does not find it
 			c.tellEnded(h, err)
@@ -46,6 +35,8 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 		return err
 	}
 	defer c.store.Done()
+	// Before the wait for a call whose statement is in flight: that call, and those that wait for
+	// it, end with the hold.
 	if !c.ledger.Drop(h, errUnlocked) { // ended by the goroutine that took it out of the ledger
 		<-h.Context().Done()
 		if err := h.Ended(); err != nil {
@@ -59,8 +50,6 @@ func (c *Client) unlock(ctx context.Context, h *ledger.Hold) error {
 
 // releaseFor releases a dropped hold that its holder did not unlock.
 func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
-	h.Entries.Lock()
-	defer h.Entries.Unlock()
 	ctx := c.store.Tidying
 	if c.ledger.State(h.Attempt) != ledger.Releasing { // a transaction of UnlockTx may still be open
 		var cancel context.CancelFunc
@@ -72,7 +61,7 @@ func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
 		c.tellEnded(h, err)
 	}
 	c.tellEnded(h, cause)
-	if err != nil && !(h.Entries.N == 0 && errors.Is(err, ErrLost)) { // an Unlock in flight has released it
+	if err != nil && !(c.ledger.Entered(h) == 0 && errors.Is(err, ErrLost)) { // an Unlock in flight has released it
 		return fmt.Errorf("unlocking %q: %w", h.Name, err)
 	}
 	return nil
@@ -80,12 +69,18 @@ func (c *Client) releaseFor(h *ledger.Hold, cause error) error {
 
 // release releases a hold that was taken out of the ledger: to the next member of its cohort, or in
 // the database. It is safe to repeat: after a lost answer, a lock that is not held any more counts
-// as released. MUST be called with the hold's Entries locked.
+// as released. If ctx ends first, the lock is released in the background.
 func (c *Client) release(ctx context.Context, h *ledger.Hold) error {
 	if c.ledger.State(h.Attempt) == ledger.Gone { // UnlockTx has released it, and the client knows
 		c.promote(ctx, h)
 		return nil
 	}
+	if err := h.Entries.Lock(ctx); err != nil {
+		h.Member.Leave(true)
+		c.abandon(h.In, h.Attempt, store.Unsure)
+		return err
+	}
+	defer h.Entries.Unlock()
 	if h.Guarded.Load() { // by a transaction that has locked the whole database
 		c.split(h)
 	}

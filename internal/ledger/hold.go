@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,14 +41,6 @@ type Hold struct {
 	all      any // the Locks that it was taken with
 }
 
-// entries counts how often the owner has entered a hold and not unlocked it. Its mutex also orders
-// the statements about the hold.
-type entries struct {
-	sync.Mutex
-	N          int  // 0: the hold counts as released
-	Unanswered bool // the answer to a release was lost: a hold that is gone is no loss then
-}
-
 // alarm ends a hold by itself, or the context of one that UnlockTx has released.
 type alarm struct {
 	stop func() // nil: the hold ends with its session only
@@ -67,7 +58,7 @@ func (l *Ledger) NewHold(
 	ctx context.Context, s *store.Session, k *Attempt, r *protocol.Request, o Owner, g protocol.Grant, m *cohort.Member,
 ) *Hold {
 	h := &Hold{Attempt: k, In: s, Member: m, Owner: o, Request: *r, Grant: g, Began: l.config.Clock.Now()}
-	h.Entries.N = 1
+	h.Entries = entries{taken: make(chan struct{}, 1), n: 1}
 	mode := Mode{Token: g.Token, Last: g.Token, Units: r.Units, Of: r.Of}
 	if m != nil {
 		mode.Token = m.Token()
@@ -171,15 +162,6 @@ func (l *Ledger) Asked(h *Hold) <-chan string {
 		}
 	}
 	return h.asks.to
-}
-
-// Once refuses to change a hold that was entered again: other code relies on the hold as it is.
-// MUST be called with Entries locked.
-func (h *Hold) Once() error {
-	if h.Entries.N > 1 {
-		return fmt.Errorf("%w: the lock was entered %d times", driver.ErrUnsupported, h.Entries.N)
-	}
-	return nil
 }
 
 // Contradiction returns the reason why a request of the same owner cannot enter the hold, or nil:

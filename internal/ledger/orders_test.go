@@ -29,6 +29,9 @@ const (
 	undone        // it has succeeded, and its transaction was rolled back
 )
 
+// pending reports whether an UnlockTx waits for its answer.
+func (s step) pending() bool { return s == inFlight || s == released || s == refused }
+
 // owner is who has the lock in the database.
 type owner int
 
@@ -63,8 +66,7 @@ func newWorld(t *testing.T, in *store.Session, still clock.Clock, together bool)
 	w.Ledger = newLedger(t, still)
 	w.config.Ended = func(_ *Hold, e Ending) {
 		w.told++
-		w.check(e.Released() == w.ever, "it ended released: %v, and an UnlockTx has succeeded: %v",
-			e.Released(), w.ever)
+		w.check(e.Released() == w.ever, "it ended released: %v, an UnlockTx has succeeded: %v", e.Released(), w.ever)
 	}
 	w.hold = newHold(t, w.Ledger, in, "a", protocol.Grant{Token: 7})
 	if !w.Rely(w.hold, 0) {
@@ -141,7 +143,7 @@ func (w *world) events() (all []event) {
 				w.check(w.db == another, "lost, and no other client has it")
 			}
 		})
-		pending := w.together && (w.calls[1-i] == inFlight || w.calls[1-i] == released || w.calls[1-i] == refused)
+		pending := w.together && w.calls[1-i].pending()
 		call(c == promised && !pending, "commit", func() { w.calls[i], w.db = undone, nobodyByTx })
 		call(c == promised && !pending, "rollback", func() { w.calls[i] = undone })
 	}
@@ -187,9 +189,7 @@ func (w *world) always() {
 	relied := w.Relies(w.hold)
 	w.check(!relied || !slices.Contains(w.calls[:], promised), "it is relied upon, and a transaction releases it")
 	w.check(!relied || w.db == mine || w.db == another, "it is relied upon, and was released")
-	pending := slices.ContainsFunc(w.calls[:], func(c step) bool {
-		return c == inFlight || c == released || c == refused
-	})
+	pending := slices.ContainsFunc(w.calls[:], step.pending)
 	w.check(relied || w.ever || pending || w.hold.Over() != nil, "no UnlockTx has succeeded, and it is not relied upon")
 	w.check(w.told <= 1, "its end is reported %d times", w.told)
 	w.check(w.db != nobodyByTx || !w.lost(), "it was released by UnlockTx, and counts as lost")

@@ -22,7 +22,7 @@ const guardTimeout = time.Second
 func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.Hold) (failed string, err error) {
 	proofs := make([]func(), len(holds))
 	for i, h := range holds {
-		if err := t.inside(ctx, h, func() (err error) {
+		if err := t.inside(ctx, h, func(ctx context.Context) (err error) {
 			proofs[i], err = t.makeGuard(ctx, in, h)
 			return err
 		}); err != nil {
@@ -30,7 +30,7 @@ func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.
 		}
 	}
 	for i, h := range holds {
-		if err := t.inside(ctx, h, func() error { return t.guard(ctx, in, h) }); err != nil {
+		if err := t.inside(ctx, h, func(ctx context.Context) error { return t.guard(ctx, in, h) }); err != nil {
 			return h.Name, err
 		}
 		proofs[i]()

@@ -1,6 +1,7 @@
 package tx
 
 import (
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -40,7 +41,8 @@ type Transactions struct{ Config }
 func New(config Config) *Transactions { return &Transactions{config} }
 
 // inside runs a step of a hold in the caller's transaction, unless the hold is known to have ended.
-func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() error) error {
+// Close ends the context of the step.
+func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -51,7 +53,9 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() e
 		return err
 	}
 	defer t.Store.Done()
-	err := step()
+	within, cancel := contract.UntilClosed(ctx, t.Store.Background)
+	defer cancel()
+	err := step(within)
 	switch {
 	case err == nil:
 		return nil
@@ -63,6 +67,8 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func() e
 			return over
 		}
 		return contract.Lost(err)
+	case t.Store.Closing() && ctx.Err() == nil && errors.Is(err, within.Err()): // the transaction can go on
+		return contract.ErrClosed
 	case !h.In.Alive(): // the session ended while the step was in flight
 		return contract.Lost(driver.Join(context.Cause(h.In.Context()), err))
 	}
@@ -124,13 +130,15 @@ func (t *Transactions) elsewhere(ctx context.Context, in driver.Tx, is string, e
 // loss. It makes the member of a cohort its only holder, unless the transaction may be in the way
 // of that: then the engine uses the cohort's token.
 func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in driver.Tx) (done func(), err error) {
+	within, cancel := h.Within(ctx)
+	defer cancel()
 	for {
 		if !in.Exclusive() || h.Mode.Load().Vague() {
-			if err := t.Settle(ctx, h); err != nil {
-				return nil, err
+			if err := t.Settle(within, h); err != nil {
+				return nil, cmp.Or(h.Over(), err)
 			}
 		}
-		if err := store.LockWithin(ctx, h.Mode.TryRLock); err != nil {
+		if err := store.LockWithin(within, h.Mode.TryRLock); err != nil {
 			return nil, err
 		}
 		if !h.Mode.Load().Vague() {
