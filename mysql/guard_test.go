@@ -207,8 +207,8 @@ func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 }
 
 // An optimistic transaction of TiDB reads its snapshot, which is older than the first guard of the
-// lock, or than the lock. Broken by a step that takes that for the end of the hold: the client would
-// give up a lock that it has.
+// lock, or than the lock. Broken by a step that takes that for the end of the hold: the client
+// would give up a lock that it has.
 func TestAStepInAnOldSnapshotIsRetriedAndTheLockIsKept(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.open(t, nil)

@@ -231,7 +231,7 @@ func TestAHoldIsReleasedByWhatSucceededWhateverTheOrder(t *testing.T) {
 					seen[key] = true
 					paths = append(paths, next)
 				}
-				w.hold.until.silence()
+				w.hold.alarm.silence()
 				w.hold.cancel(context.Canceled)
 			}
 		}
