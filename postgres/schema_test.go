@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,5 +75,28 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	})
 	if _, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(`a"b`))); !errors.Is(err, dblock.ErrConfig) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Broken by a function or a view that keeps the name of its schema as a text.
+func TestTheTablesMoveWithTheirSchema(t *testing.T) {
+	for _, in := range []string{"locks", "public"} {
+		t.Run(in, func(t *testing.T) {
+			db := dbtest.Empty(t, dbtest.KindPostgres)
+			pool := db.SQL(t)
+			if in == "public" {
+				require.NoError(t, migrate.Up(t.Context(), pool, migrate.Postgres))
+			} else {
+				require.NoError(t, migrate.Up(t.Context(), pool, migrate.Postgres, migrate.Locks.In(in)))
+			}
+			db.Exec(t, `ALTER SCHEMA `+in+` RENAME TO "Moved"`)
+			client := clientOf(t, postgres.NewSQL(pool, postgres.Schema("Moved")))
+			require.NoError(t, client.CheckSchema(t.Context()))
+			l, err := client.Lock(t.Context(), "a new name")
+			require.NoError(t, err)
+			db.Exec(t, fmt.Sprintf(`SELECT "Moved".dblock_guard('a new name', %d)`, l.Token()),
+				`SELECT name FROM "Moved".dblock_claims('', '[]', -1)`)
+			require.NoError(t, l.Unlock(t.Context()))
+		})
 	}
 }

@@ -38,11 +38,11 @@ func TestEveryDocumentedRightIsUsedByAStatement(t *testing.T) {
 	}
 }
 
-// literals returns the texts between backquotes or dollar quotes, and those between quotes that are
-// statements.
+// literals returns the texts between backquotes or dollar quotes, those between quotes that are
+// statements, and the bodies of functions in SQL.
 func literals(t *testing.T, globs []string) (texts []string) {
 	t.Helper()
-	literal := regexp.MustCompile("(?s)`([^`]*)`|\"((?:SELECT|INSERT|UPDATE|DELETE|WITH)[^\"]*)\"|" + `\$\$(.*?)\$\$`)
+	literal := regexp.MustCompile("(?s)`([^`]*)`|\"((?:SELECT|INSERT|UPDATE|DELETE|WITH)[^\"]*)\"|" + `\$\$(.*?)\$\$|BEGIN ATOMIC(.*?)END;`)
 	for _, glob := range globs {
 		files, err := filepath.Glob(glob)
 		if err != nil || len(files) == 0 {
@@ -55,7 +55,7 @@ func literals(t *testing.T, globs []string) (texts []string) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			for _, match := range literal.FindAllStringSubmatch(string(text), -1) {
-				texts = append(texts, match[1]+match[2]+match[3])
+				texts = append(texts, match[1]+match[2]+match[3]+match[4])
 			}
 		}
 	}

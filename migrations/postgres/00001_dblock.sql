@@ -92,6 +92,9 @@ ALTER TABLE dblock_locks ALTER COLUMN name SET (n_distinct = -1);
 ANALYZE dblock_locks;
 DELETE FROM dblock_locks;
 
+-- A function that names tables has a body that PostgreSQL binds to them when it is made (BEGIN ATOMIC). A body, or a search_path,
+-- that is a text would look for them in a schema that was renamed, or in the one that it was copied from.
+
 -- The highest epoch of a name that the statement's snapshot shows; no row: the name has none. It is the first entry of the name in
 -- the index, read from its end. generate_series has the planner expect a million rows, of which the first is asked for: then no
 -- plan that reads and sorts all versions of the row is cheaper, however few rows the table has, and however many pages. PostgreSQL
@@ -105,20 +108,30 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Makes the rows of a name if it has none, and returns whether it did. It waits for a transaction that makes or deletes them.
+-- Makes the rows of a name that had none, and returns whether it did. It waits for a transaction that makes or deletes them.
 -- At REPEATABLE READ and above it fails if another transaction has made them since the snapshot. Each statement has a snapshot
--- of its own: the last one sees a row that was made while the one before it waited.
+-- of its own: the last one sees a row that was made while the one before it waited. If the row was purged between the two, the
+-- last one makes none: without its row in dblock_names it would exclude nobody.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-    IF EXISTS (SELECT FROM dblock_epoch(lock_name)) THEN
-        RETURN false;
-    END IF;
-    INSERT INTO dblock_names AS n (name) VALUES (lock_name) ON CONFLICT (name) DO UPDATE SET name = n.name;
-    INSERT INTO dblock_locks (name, token, acquired_at) SELECT lock_name, dblock_now(), dblock_now()
-     WHERE NOT EXISTS (SELECT FROM dblock_locks l WHERE l.name = lock_name);
-    RETURN FOUND;
-END $$;
+CREATE OR REPLACE FUNCTION dblock_insert(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    INSERT INTO dblock_names AS n (name) SELECT lock_name WHERE NOT EXISTS (SELECT FROM dblock_epoch(lock_name))
+        ON CONFLICT (name) DO UPDATE SET name = n.name;
+    WITH made AS (
+        INSERT INTO dblock_locks (name, token, acquired_at) SELECT n.name, dblock_now(), dblock_now() FROM dblock_names n
+         WHERE n.name = lock_name AND NOT EXISTS (SELECT FROM dblock_epoch(lock_name))
+        RETURNING 1
+    ) SELECT EXISTS (SELECT FROM made);
+END;
+-- +goose StatementEnd
+
+-- dblock_insert if the name has no row now, whatever the snapshot of the calling statement. Before version 18, PostgreSQL plans
+-- the statements of such a function with each call: that of a name with a row is one, and a short one.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_epoch(lock_name)) THEN false ELSE dblock_insert(lock_name) END;
+END;
 -- +goose StatementEnd
 
 -- One row per reader or holder of permits. It changes only under the lock of the name's row in dblock_locks.
@@ -184,31 +197,40 @@ SELECT name, epoch, last_token, session_id, host, thread, attempt, 0, acquired_a
 -- space, so that package tables puts the schema before them as elsewhere.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_claims(of_session text, known jsonb, step bigint)
-RETURNS TABLE (session text, name text, attempt text, token bigint, asked text) LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
-#variable_conflict use_column
-DECLARE
-    block constant bigint := current_setting('block_size')::bigint;
-    locks bigint := pg_relation_size(' dblock_locks') / block; -- pages, as in the next three
-    shares bigint := pg_relation_size(' dblock_shares') / block;
-    places bigint := pg_relation_size(' dblock_waiters') / block;
-    part bigint := 128;
-BEGIN
-    IF step < 0 OR jsonb_array_length(known) + part >= locks + shares + places THEN
-        SELECT '[]', 0, 4294967295 INTO known, step, part;
-    END IF;
-    locks := part * (step % (locks / part + 1));
-    shares := part * (step % (shares / part + 1));
-    places := part * (step % (places / part + 1));
-    RETURN QUERY
+RETURNS TABLE (session text, name text, attempt text, token bigint, asked text) LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH pages AS (
+        SELECT pg_relation_size(' dblock_locks'::regclass) / block AS locks,
+               pg_relation_size(' dblock_shares'::regclass) / block AS shares,
+               pg_relation_size(' dblock_waiters'::regclass) / block AS places
+          FROM (SELECT current_setting('block_size')::bigint AS block) b
+    ), walk AS (
+        SELECT p.locks, p.shares, p.places, step < 0 OR jsonb_array_length(known) + 128 >= p.locks + p.shares + p.places AS whole FROM pages p
+    ), start AS (
+        SELECT CASE WHEN w.whole THEN 4294967295 ELSE 128 END AS part,
+               CASE WHEN w.whole THEN 0 ELSE 128 * (step % (w.locks / 128 + 1)) END AS locks,
+               CASE WHEN w.whole THEN 0 ELSE 128 * (step % (w.shares / 128 + 1)) END AS shares,
+               CASE WHEN w.whole THEN 0 ELSE 128 * (step % (w.places / 128 + 1)) END AS places,
+               CASE WHEN w.whole THEN '[]' ELSE known END AS known
+          FROM walk w
+    ), bounds AS (
+        SELECT format('(%s,0)', s.locks)::tid AS locks, format('(%s,0)', least(s.locks + s.part, 4294967295))::tid AS locks_end,
+               format('(%s,0)', s.shares)::tid AS shares, format('(%s,0)', least(s.shares + s.part, 4294967295))::tid AS shares_end,
+               format('(%s,0)', s.places)::tid AS places, format('(%s,0)', least(s.places + s.part, 4294967295))::tid AS places_end
+          FROM start s
+    ), held AS (
+        SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, (k.r ->> 'Token')::bigint AS token
+          FROM start s CROSS JOIN LATERAL jsonb_array_elements(s.known) k(r)
+    )
     SELECT c.session_id, c.name, c.attempt, c.last_token, c.asked
-      FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, (SELECT e FROM dblock_epoch(k.r ->> 'Name') e) AS epoch FROM jsonb_array_elements(known) k(r)) k
+      FROM (SELECT h.name, (SELECT e FROM dblock_epoch(h.name) e) AS epoch FROM held h) k
      CROSS JOIN LATERAL (
            SELECT l.session_id, l.name, l.attempt, l.last_token, l.asked FROM dblock_locks l
             WHERE l.name = k.name AND l.epoch >= k.epoch OFFSET 0) c
      WHERE c.session_id = of_session
      UNION
     SELECT s.session_id, s.name, s.attempt, s.token, s.asked
-      FROM (SELECT (k.r ->> 'Name')::text COLLATE "C" AS name, (k.r ->> 'Token')::bigint AS token FROM jsonb_array_elements(known) k(r)) k
+      FROM held k
      CROSS JOIN LATERAL (
            SELECT h.session_id, h.name, h.attempt, h.token, h.asked FROM dblock_shares h
             WHERE h.name = k.name AND h.token = k.token OFFSET 0) s
@@ -216,19 +238,19 @@ BEGIN
      UNION
     SELECT l.session_id, l.name, l.attempt, l.last_token, l.asked
       FROM (SELECT a.session_id, a.name, a.attempt, a.last_token, a.asked FROM dblock_locks a
-             WHERE a.ctid >= format('(%s,0)', locks)::tid AND a.ctid < format('(%s,0)', least(locks + part, 4294967295))::tid OFFSET 0) l
+             WHERE a.ctid >= (SELECT b.locks FROM bounds b) AND a.ctid < (SELECT b.locks_end FROM bounds b) OFFSET 0) l
      WHERE l.session_id = of_session
      UNION
     SELECT s.session_id, s.name, s.attempt, s.token, s.asked
       FROM (SELECT a.session_id, a.name, a.attempt, a.token, a.asked FROM dblock_shares a
-             WHERE a.ctid >= format('(%s,0)', shares)::tid AND a.ctid < format('(%s,0)', least(shares + part, 4294967295))::tid OFFSET 0) s
+             WHERE a.ctid >= (SELECT b.shares FROM bounds b) AND a.ctid < (SELECT b.shares_end FROM bounds b) OFFSET 0) s
      WHERE s.session_id = of_session
      UNION
     SELECT w.session_id, w.name, w.attempt, 0, ''
       FROM (SELECT a.session_id, a.name, a.attempt FROM dblock_waiters a
-             WHERE a.ctid >= format('(%s,0)', places)::tid AND a.ctid < format('(%s,0)', least(places + part, 4294967295))::tid OFFSET 0) w
+             WHERE a.ctid >= (SELECT b.places FROM bounds b) AND a.ctid < (SELECT b.places_end FROM bounds b) OFFSET 0) w
      WHERE w.session_id = of_session;
-END $$;
+END;
 -- +goose StatementEnd
 
 -- One row per hold that was ever guarded, known by its attempt. Guard share-locks it. It is made under the lock of the name's
@@ -246,31 +268,32 @@ CREATE TABLE dblock_wanted (
     wanted_until bigint NOT NULL
 );
 
--- For transactions in any language: it raises unless a lock is held with this token, and until the transaction ends no client
--- takes the lock over, or releases it. Until then no client can queue for the name, either: the name's row is locked. A lock
--- that a process passes on among its own requests has several tokens in its row, and is refused.
+-- Raises what dblock_guard has found. It names no table.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION dblock_guard(lock_name text, lock_token bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    held boolean;
-    first bigint;
-    last bigint;
-    shared integer;
+CREATE OR REPLACE FUNCTION dblock_refuse(lock_name text, lock_token bigint, passed_on boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT l.session_id IS NOT NULL, l.first_token, l.last_token, l.shared_units INTO held, first, last, shared
-      FROM dblock_locks l WHERE l.name = lock_name AND l.epoch >= (SELECT e FROM dblock_epoch(lock_name) e) FOR SHARE;
-    IF held AND first = lock_token AND last = lock_token THEN
-        RETURN;
-    END IF;
-    IF shared > 0 AND EXISTS (SELECT FROM dblock_shares s WHERE s.name = lock_name AND s.token = lock_token) THEN
-        RETURN;
-    END IF;
-    IF held AND lock_token BETWEEN first AND last THEN
+    IF passed_on THEN
         RAISE EXCEPTION 'dblock: the lock "%" is passed on among the requests of one process: which of them has token % is known there only',
             lock_name, lock_token USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     RAISE EXCEPTION 'dblock: the lock "%" is not held with token %', lock_name, lock_token USING ERRCODE = 'object_not_in_prerequisite_state';
 END $$;
+-- +goose StatementEnd
+
+-- For transactions in any language: it raises unless a lock is held with this token, and until the transaction ends no client
+-- takes the lock over, or releases it. Until then no client can queue for the name, either: the name's row is locked. A lock
+-- that a process passes on among its own requests has several tokens in its row, and is refused. The second statement sees the
+-- row that the first has locked: it has a snapshot of its own, or the first has failed.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_guard(lock_name text, lock_token bigint) RETURNS void LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    SELECT FROM dblock_locks l WHERE l.name = lock_name AND l.epoch >= (SELECT e FROM dblock_epoch(lock_name) e) FOR SHARE;
+    SELECT dblock_refuse(lock_name, lock_token, coalesce(bool_or(l.session_id IS NOT NULL AND lock_token BETWEEN l.first_token AND l.last_token), false))
+      FROM dblock_locks l
+     WHERE l.name = lock_name AND l.epoch >= (SELECT e FROM dblock_epoch(lock_name) e)
+    HAVING NOT coalesce(bool_or(l.session_id IS NOT NULL AND l.first_token = lock_token AND l.last_token = lock_token), false)
+       AND NOT EXISTS (SELECT FROM dblock_shares s WHERE s.name = lock_name AND s.token = lock_token);
+END;
 -- +goose StatementEnd
 
 -- The history. An id is no order of commits across names; of one name it is where events are written under its row's lock.
@@ -510,13 +533,14 @@ COMMENT ON FUNCTION dblock_now() IS 'The clock of this server, in microseconds s
 COMMENT ON FUNCTION dblock_epoch(text) IS 'The highest epoch of a name, null where it has no row.';
 COMMENT ON FUNCTION dblock_claims(text, jsonb, bigint) IS 'The locks, shares and places in queues of a session.';
 COMMENT ON FUNCTION dblock_make(text) IS 'Makes the rows of a name, if it has none.';
+COMMENT ON FUNCTION dblock_insert(text) IS 'Makes the rows of a name, for dblock_make.';
 COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wait for the disk.';
 -- +goose StatementEnd
 
 -- +goose Down
 DROP VIEW dblock_queue, dblock_who, dblock_holders;
-DROP FUNCTION dblock_epoch(text);
+DROP FUNCTION dblock_make(text), dblock_insert(text), dblock_guard(text, bigint), dblock_claims(text, jsonb, bigint), dblock_epoch(text);
 -- dblock_locks first, as statements of a client read: otherwise a client that runs on deadlocks with this.
 DROP TABLE dblock_locks, dblock_names, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
     dblock_events, dblock_runs, dblock_watchers, dblock_incarnation, dblock_schema;
-DROP FUNCTION dblock_claims(text, jsonb, bigint), dblock_make(text), dblock_guard(text, bigint), dblock_now(), dblock_durable();
+DROP FUNCTION dblock_refuse(text, bigint, boolean), dblock_now(), dblock_durable();
