@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -92,6 +95,25 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 				t.Errorf("token %d after %d, which was purged", token, purged)
 			}
 			s.sound()
+		})
+	}
+}
+
+// Broken by a request that makes the rows of its name without an end.
+func TestRowsThatAreMissingHoweverOftenTheyAreMadeAreNamed(t *testing.T) {
+	for name, op := range map[string]protocol.Op{
+		"Take": protocol.Take{Request: request("a", "a1")}, "Join": protocol.Join{Request: request("a", "a1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
+			s.session("a", time.Minute)
+			s.exec("CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+			s.exec("CREATE TRIGGER none BEFORE INSERT ON dblock_locks FOR EACH ROW EXECUTE FUNCTION swallow()")
+			_, err := driver.Do(t.Context(), s, op)
+			if !errors.Is(err, driver.ErrUnavailable) || driver.InDoubt(err) ||
+				!strings.Contains(err.Error(), "look for triggers, rules and changed functions") {
+				t.Errorf("%v", err)
+			}
 		})
 	}
 }

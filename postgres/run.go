@@ -27,9 +27,13 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 }
 
 // remakes bounds the attempts to make the row of a name: another transaction may purge it at once.
-const remakes = 2
+const remakes = 4
 
-var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
+// errPurged is no lost race: what makes or deletes the rows of a name is not as the migrations have
+// made it. It counts as refused, since the transaction had no effect.
+var errPurged = driver.Refused(driver.Fail(driver.ErrUnavailable, errors.New(
+	"the row of the name is missing each time that it was made: look for triggers, rules and changed functions of "+
+		"dblock's tables (dblock doctor)")))
 
 // general runs an op in a transaction of its own: it locks the name's row, runs the op, and writes
 // the changes. That takes two round trips over pgx, one more for each read beyond the first page of
