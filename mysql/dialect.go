@@ -6,7 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/foreign"
+	"github.com/dblock-go/dblock/internal/tables"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // dialect has the answers in which the servers differ.
@@ -100,9 +103,35 @@ func (d *dialect) spell(text string, byView bool) string {
 // dialect returns the dialect of the server. MUST be called after meet.
 func (e *engine) dialect() *dialect { return e.prepared.dialect.Load() }
 
-// meet learns the dialect of the server, once. It refuses a server on which locks would not
-// exclude. It runs before all other statements, which such a server may not answer.
+// meet learns the dialect of the server and the place of the tables, once. It refuses a server on
+// which locks would not exclude. It runs before all other statements, which such a server may not
+// answer.
 func (e *engine) meet(ctx context.Context, on querier) error {
+	if err := e.learnDialect(ctx, on); err != nil {
+		return err
+	}
+	return e.prepared.tables.Find(func() (*tables.In, error) { return look(ctx, on) })
+}
+
+// look returns the default database of a connection, if it has the tables. It asks by their full
+// name: the second statement may run on another connection of a pool.
+func look(ctx context.Context, on querier) (*tables.In, error) {
+	var db sql.NullString
+	if err := on.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&db); err != nil {
+		return nil, err
+	}
+	in, err := tables.Found(db.String)
+	if err != nil {
+		return nil, driver.Fail(driver.ErrConfig, err)
+	}
+	err = on.QueryRowContext(ctx, in.MySQL("SELECT COUNT(*) FROM dblock_schema")).Scan(new(int))
+	if transaction.Denied(err) { // a later statement tells which right is missing
+		err = nil
+	}
+	return in, err
+}
+
+func (e *engine) learnDialect(ctx context.Context, on querier) error {
 	if e.dialect() != nil {
 		return nil
 	}

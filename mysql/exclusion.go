@@ -127,6 +127,6 @@ func (e *engine) tryPair(ctx context.Context, holder, other *sql.Conn, session s
 
 // tryLock locks the row of a session, and reports whether there is one to be locked.
 func (e *engine) tryLock(ctx context.Context, tx *sql.Tx, session, how string) (bool, error) {
-	text := e.prepared.in.MySQL("SELECT id FROM dblock_sessions WHERE id = '" + session + "' " + how)
+	text := e.prepared.tables.In().MySQL("SELECT id FROM dblock_sessions WHERE id = '" + session + "' " + how)
 	return found(tx.QueryRowContext(ctx, text).Scan(new(string)))
 }

@@ -68,7 +68,7 @@ func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
 	}
 	e.prepared.charset.Store(charset)
 	if sharded := e.dialect().sharded; sharded != nil {
-		return sharded(ctx, on, e.prepared.in.String())
+		return sharded(ctx, on, e.prepared.tables.In().String())
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (t inTx) leaveTrace(quiet context.Context, name string, row mysqldb.AwaitRo
 	return nil
 }
 
-// plainTx is a transaction of any pool.
+// plainTx is a transaction of any pool. Its statements name the place of the tables.
 type plainTx struct {
 	*sql.Tx
 	in *tables.In
@@ -120,7 +120,7 @@ func (t inTx) Database(ctx context.Context) (string, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	// The engine's prepared statements do not fit: the transaction may be of another pool.
-	id, err := mysqldb.New(plainTx{t.tx, t.engine.prepared.in}).Database(quiet)
+	id, err := mysqldb.New(plainTx{t.tx, t.engine.prepared.tables.In()}).Database(quiet)
 	return id, ended(quiet, err)
 }
 

@@ -55,11 +55,10 @@ import (
 // client that would take the last one fails with ErrConfig at its first lock. Run migrate.Up or the
 // files of package migrations first.
 //
-// The tables are those of the pool's default database. LockTx, Guard and UnlockTx need a
-// transaction with the same default database; tables in other databases of the server can be used
-// under their full names. All connections are the pool's, whose connection attributes are in its
-// DSN: a separate pool with connectionAttributes=program_name:dblock/orders makes dblock's
-// connections recognisable in performance_schema.
+// The tables are those of the pool's default database, or of Database. All connections are the
+// pool's, whose connection attributes are in its DSN: a separate pool with
+// connectionAttributes=program_name:dblock/orders makes dblock's connections recognisable in
+// performance_schema.
 //
 // In a Galera cluster and in a group with several primaries, leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
@@ -85,16 +84,19 @@ type Option func(*engine)
 // Default: not stated.
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
-// Database names the database of the server that has dblock's tables, whatever the default database
-// of the connections, including those with the application's transactions. migrate.Up with
+// Database names the database of the server that has dblock's tables. migrate.Up with
 // migrate.Locks.In makes the tables there. A name has letters, digits, "_", "$" and "-", at most 63
-// bytes: any other is ErrConfig from dblock.New. Default: the default database.
+// bytes: any other is ErrConfig from dblock.New. Default: the default database of the connection
+// with the client's first statement.
+//
+// Every statement of a client names its database, also those in the application's transactions: a
+// later USE on a connection changes nothing.
 //
 // The tables of packages fence and optimistic stay in the transaction's default database.
 func Database(name string) Option {
 	in, err := tables.New(name)
 	return func(e *engine) {
-		e.prepared.in = in
+		e.prepared.tables.State(in)
 		if err != nil {
 			e.misplaced = driver.Fail(driver.ErrConfig, fmt.Errorf("mysql.Database: %w", err))
 		}

@@ -22,7 +22,7 @@ func (p *prepared) spelled(text string) string {
 	if d == nil { // the statement is the same on all servers
 		d = inMySQL
 	}
-	return p.in.MySQL(d.spell(text, p.byView))
+	return p.tables.In().MySQL(d.spell(text, p.byView))
 }
 
 // prepared runs statements that it prepares once. An unprepared statement with parameters takes two
@@ -36,8 +36,8 @@ type prepared struct {
 	charset *atomic.Value            // string: the character set of the pool's connections, once known
 	dialect *atomic.Pointer[dialect] // nil: the engine has not met the server
 	*statements
-	in     *tables.In // the location of the tables; nil: the default database
-	byView bool       // statements keep naming the view, whose clock a test moves
+	tables *tables.Place // where the tables are
+	byView bool          // statements keep naming the view, whose clock a test moves
 }
 
 // statements is separate from prepared so that it outlives prepared. An engine is never closed, so
@@ -55,15 +55,15 @@ func newStatements() *statements {
 
 func preparedOn(db *sql.DB) *prepared {
 	p := &prepared{on: db, charset: new(atomic.Value), dialect: new(atomic.Pointer[dialect]),
-		statements: newStatements()}
+		tables: new(tables.Place), statements: newStatements()}
 	runtime.AddCleanup(p, func(s *statements) { go s.close() }, p.statements)
 	return p
 }
 
 // onConn needs no cleanup: the statements end with the connection.
 func (p *prepared) onConn(conn *sql.Conn) *prepared {
-	return &prepared{on: conn, charset: p.charset, dialect: p.dialect, statements: newStatements(), in: p.in,
-		byView: p.byView}
+	return &prepared{on: conn, charset: p.charset, dialect: p.dialect, statements: newStatements(),
+		tables: p.tables, byView: p.byView}
 }
 
 func (s *statements) close() {

@@ -16,7 +16,14 @@ import (
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
-	is, err := e.schema(ctx, e.queries())
+	is, err := driver.Schema{In: e.prepared.tables.Stated().String()}, mysqlserver.Interpret(e.meet(ctx, e.db))
+	switch {
+	case err == nil:
+		is, err = e.schema(ctx, e.queries())
+	case errors.Is(err, driver.ErrSchema): // there are no tables
+		is.Place, err = e.place(ctx, e.queries())
+		err = mysqlserver.Interpret(err)
+	}
 	if is.In != "" && mysqlserver.Number(err) == mysqlserver.UnknownDatabase {
 		err = driver.Fail(driver.ErrSchema,
 			fmt.Errorf("create it, and run migrate.Up of migrate.Locks.In(%q): %w", is.In, err))
@@ -25,7 +32,7 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 func (e *engine) schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
-	is := driver.Schema{In: e.prepared.in.String()}
+	is := driver.Schema{In: e.prepared.tables.Stated().String()}
 	row, _, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) { return q.Schema(ctx) },
 		struct{}{})
 	if err = mysqlserver.Interpret(err); err != nil && !errors.Is(err, driver.ErrSchema) {
@@ -43,7 +50,7 @@ func (e *engine) schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema,
 
 // place describes where a connection looks for the tables.
 func (e *engine) place(ctx context.Context, q *mysqldb.Queries) (string, error) {
-	if in := e.prepared.in; in != nil {
+	if in := e.prepared.tables.In(); in.String() != "" {
 		return fmt.Sprintf("database %q", in), nil
 	}
 	db, err := q.Place(ctx)

@@ -21,10 +21,10 @@ import (
 // pool.
 func (s *script) sent(sql string) (sent bool) {
 	s.Helper()
-	for _, conn := range s.db.(pgxDB).pool.AcquireAllIdle(s.Context()) {
+	for _, conn := range s.placer.db.(pgxDB).pool.AcquireAllIdle(s.Context()) {
 		var n int
 		err := conn.QueryRow(s.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1",
-			sql).Scan(&n)
+			s.tables.In().Postgres(sql)).Scan(&n)
 		conn.Release()
 		require.NoError(s, err)
 		sent = sent || n > 0
@@ -272,7 +272,7 @@ func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	var lasting string
-	if err := s.db.(pgxDB).pool.QueryRow(t.Context(),
+	if err := s.placer.db.(pgxDB).pool.QueryRow(t.Context(),
 		"SELECT current_setting('lock_timeout')").Scan(&lasting); err != nil || lasting != "0" {
 		t.Errorf("the connection went back to the pool with a lock timeout of %s, %v", lasting, err)
 	}

@@ -32,8 +32,8 @@ import (
 // for heartbeats, on which it also listens for wake-ups (see Listen), and up to two, when needed,
 // for work beside the application's transactions. WithinPool takes them out of the pool.
 // pg_stat_activity shows them under the application_name dblock/<app>, where app is WithApp. The
-// tables are found by the search_path of the pool's connections, or by Schema. Run migrate.Up or
-// the files of package migrations first.
+// tables are found by the search_path of the client's first connection, or by Schema. Run
+// migrate.Up or the files of package migrations first.
 //
 // Connections whose texts the server converts are ErrConfig, also those of a transaction: in a
 // database whose encoding is neither UTF8 nor SQL_ASCII, set client_encoding=UTF8 in the DSN. A
@@ -78,7 +78,8 @@ type engine struct {
 	app         atomic.Value  // a string: the app of the client that attended last
 	lockTimeout string        // bounds the wait of a statement for a locked row
 	echo        time.Duration // bounds the wait of a listener for its own first notification
-	in          *tables.In    // the location of the tables; nil: by the search_path
+	tables      *tables.Place // where the tables are
+	placer      placer        // over the connections of db
 	misplaced   error         // the error of an invalid option Schema
 	direct      *directConn   // the address of listeners; nil: they use the heartbeats' line
 	anyServer   bool          // the application accepts every server
@@ -97,16 +98,15 @@ const (
 )
 
 func newEngine(db database, options ...Option) *engine {
-	e := &engine{db: db, lockTimeout: usualLockTimeout, echo: echoTimeout}
+	e := &engine{db: db, tables: new(tables.Place), lockTimeout: usualLockTimeout, echo: echoTimeout}
 	e.lending, e.stopLending = context.WithCancel(context.Background())
 	for _, o := range options {
 		if o != nil {
 			o(e)
 		}
 	}
-	if e.in != nil {
-		e.db = placedDB{e.db, e.in}
-	}
+	e.placer = placer{e.db, e.tables} // after the options, some of which replace db
+	e.db = placedDB{e.db, e.placer}
 	e.side = newSidePool(e)
 	return e
 }

@@ -23,7 +23,7 @@ func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error)
 	if err != nil && !errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, err
 	}
-	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom), In: e.in.String()}
+	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom), In: e.tables.Stated().String()}
 	if is.Version >= driver.SchemaVersion {
 		err = pgserver.Interpret(db.exec(ctx, query(postgresdb.Database, struct{}{}).found(&is.Database, &there)))
 		if err != nil {
@@ -31,27 +31,27 @@ func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error)
 		}
 	}
 	if is.Check() != nil {
-		is.Place, err = e.place(ctx, db)
+		is.Place, err = e.lookedAt(ctx, db)
 	}
 	return is, err
 }
 
-// place describes where a connection looks for the tables. It returns ErrConfig if row level
+// lookedAt describes where a connection looks for the tables. It returns ErrConfig if row level
 // security hides the version of the tables. A server without the functions of the statement
 // (AnyServer) does not tell.
-func (e *engine) place(ctx context.Context, db executor) (string, error) {
+func (e *engine) lookedAt(ctx context.Context, db executor) (string, error) {
 	var row postgresdb.PlaceRow
 	var there bool
-	const table = "dblock_schema"
-	if err := db.exec(ctx, query(postgresdb.Place, e.in.Postgres(table)).found(&row, &there)); err != nil {
+	const table = anchor
+	if err := db.exec(ctx, query(postgresdb.Place, e.tables.In().Postgres(table)).found(&row, &there)); err != nil {
 		return "", nil
 	}
 	switch place := fmt.Sprintf("database %q", row.Db); {
 	case row.Hides:
 		return place, driver.Fail(driver.ErrConfig, fmt.Errorf("row level security hides the rows of table %s from "+
 			"role %q: %s", table, row.Role, pgserver.RowSecurity))
-	case e.in != nil:
-		return fmt.Sprintf("%s, schema %q", place, e.in), nil
+	case e.tables.In() != nil:
+		return fmt.Sprintf("%s, schema %q", place, e.tables.In()), nil
 	case row.Schemas == "":
 		return fmt.Sprintf("%s, where role %q has no schema of its search_path (%s), or may use none", place, row.Role,
 			row.Path), nil

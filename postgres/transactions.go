@@ -15,8 +15,8 @@ import (
 
 // inTx runs the steps inside one of the caller's transactions, all of them behind a savepoint.
 type inTx struct {
-	tx callersTx
-	in *tables.In // the location of the tables
+	tx     callersTx
+	tables *tables.Place
 }
 
 var restoreLockTimeout = query(postgresdb.RestoreLockTimeout, struct{}{})
@@ -134,7 +134,7 @@ func (t inTx) behind(ctx context.Context, x callersTx, statements ...statement) 
 // the savepoint goes alone.
 func (t inTx) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
-	work := t.in.Postgres(statements[1].sql) // after the lock timeout
+	work := t.tables.In().Postgres(statements[1].sql) // after the lock timeout
 	if seen[work] != nil {
 		return x.exec(ctx, append([]statement{savepoint}, statements...)...)
 	}

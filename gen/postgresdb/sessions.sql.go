@@ -340,3 +340,16 @@ func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
 	err := row.Scan(&dead)
 	return dead, err
 }
+
+const Where = `-- name: Where :one
+SELECT n.nspname::text AS place FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = pg_catalog.to_regclass($1::text)
+`
+
+// The schema in which this session finds a table; no row: in none.
+func (q *Queries) Where(ctx context.Context, relation string) (string, error) {
+	row := q.db.QueryRow(ctx, Where, relation)
+	var place string
+	err := row.Scan(&place)
+	return place, err
+}

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// In is the place of the tables. Nil is the place where the connection looks by itself.
+// In is a schema or database. Nil, or one without a name, is the place where the connection looks
+// by itself.
 type In struct {
 	name  string
 	texts sync.Map // the statements with the place, by their texts without it
@@ -40,6 +41,9 @@ var Objects = []string{
 // object matches one of them in a statement, with the character before it. In quotes it is a text.
 var object = regexp.MustCompile(`(^|[^\w.'"@])(dblock_(?:` + strings.Join(Objects, "|") + `))\b`)
 
+// Named reports whether a statement names an object.
+func Named(text string) bool { return object.MatchString(text) }
+
 // Postgres returns a statement in which every object has its schema.
 func (i *In) Postgres(text string) string { return i.in(text, `"`) }
 
@@ -56,7 +60,7 @@ func (i *In) MySQLMigration(text string) string {
 }
 
 func (i *In) in(text, quote string) string {
-	if i == nil {
+	if i == nil || i.name == "" {
 		return text
 	}
 	if known, ok := i.texts.Load(text); ok {

@@ -1,6 +1,7 @@
 package tables_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -90,6 +91,34 @@ func TestANameThatWouldNeedAnEscapeIsRefused(t *testing.T) {
 		strings.Repeat("a", 64): false, strings.Repeat("ä", 32): false,
 	} {
 		if _, err := tables.New(name); (err == nil) != fine {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Broken by a client that looks again, and follows a connection to other tables.
+func TestAPlaceIsWhatTheFirstLookHasFound(t *testing.T) {
+	var p tables.Place
+	missing := errors.New("missing")
+	if err := p.Find(func() (*tables.In, error) { return nil, missing }); err != missing || p.In() != nil {
+		t.Errorf("%v, %v", err, p.In())
+	}
+	slow := p.Find(func() (*tables.In, error) {
+		require.NoError(t, p.Find(func() (*tables.In, error) { return tables.Found("first") })) // another goroutine
+		return tables.Found("second")
+	})
+	require.NoError(t, slow)
+	require.NoError(t, p.Find(func() (*tables.In, error) { return tables.Found("third") }))
+	assert.Equal(t, p.In().Postgres("dblock_locks"), `"first".dblock_locks`)
+	stated, err := tables.New("stated")
+	require.NoError(t, err)
+	p.State(stated)
+	assert.Equal(t, p.In().String(), "stated")
+	var nowhere tables.Place
+	require.NoError(t, nowhere.Find(func() (*tables.In, error) { return tables.Found("") }))
+	assert.Equal(t, nowhere.In().MySQL("dblock_locks"), "dblock_locks", "a server without a name for it")
+	for name, fine := range map[string]bool{"my app": true, "a.b": true, `a"b`: false, "a`b": false, "a?": false} {
+		if _, err := tables.Found(name); (err == nil) != fine {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

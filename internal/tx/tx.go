@@ -100,8 +100,7 @@ func (t *Transactions) explain(ctx context.Context, err error) error {
 	if t.Store.CheckSchema(ctx) != nil { // it could not be asked
 		return err
 	}
-	return fmt.Errorf("%w; the client itself finds the tables: the transaction has another search_path, or default "+
-		"database", err)
+	return fmt.Errorf("%w; the client itself finds the tables: the transaction is of another database", err)
 }
 
 // elsewhere returns ErrConfig if a transaction is of another database than the client's: neither

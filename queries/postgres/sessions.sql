@@ -78,6 +78,11 @@ SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS atte
 -- name: Schema :one
 SELECT version, usable_from FROM dblock_schema;
 
+-- The schema in which this session finds a table; no row: in none.
+-- name: Where :one
+SELECT n.nspname::text AS place FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = pg_catalog.to_regclass(@relation::text);
+
 -- Where this session looks for a table, and whether row level security hides the rows of one from its role.
 -- name: Place :one
 SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/assert"
@@ -14,6 +15,7 @@ var otherDatabase = inPlaces(own{
 	{"a transaction of another database that has dblock's tables is refused, and no lock is lost", inOtherDatabase},
 	{"a client that has no session yet refuses a transaction of another database", beforeTheSession},
 	{"a client locks in transactions of its database whose tables were made anew", madeAnew},
+	{"a connection that is left where other tables are changes nothing", leftElsewhere},
 })
 
 // other is a pool on another database with dblock's tables, which has names of its own. Those that
@@ -29,11 +31,24 @@ func (e *env) other(t *testing.T) App {
 	return a
 }
 
-// Broken by a client that takes what it has locked elsewhere for its own.
+// Broken by a client that takes what it has locked elsewhere for its own. On MySQL databases are
+// schemas: a transaction of another one locks in the client's.
 func inOtherDatabase(t *testing.T, e *env) {
 	there, a := e.other(t), e.app(t, 6)
 	c := e.clientOf(t, a)
 	unlock(t, lock(t, c, "known"))
+	if e.wiring.reserves() {
+		l := lock(t, c, "n")
+		tx := beginTx(t, there, e.readCommitted())
+		lockTx(t, c, tx, "known")
+		lockTx(t, c, tx, "held there")
+		is(t, assert.ErrOf(e.client(t).TryLock(brief(t), "known")), dblock.ErrNotAcquired)
+		is(t, c.Guard(t.Context(), tx, l), nil)
+		is(t, c.UnlockTx(t.Context(), tx, l), nil)
+		commit(t, tx)
+		unlock(t, lock(t, c, "n"))
+		return
+	}
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l, share := lock(t, c, name), lock(t, c, name+" shared", dblock.Shared())
 		for what, call := range map[string]func(ctx context.Context, tx Tx) error{
@@ -64,7 +79,72 @@ func inOtherDatabase(t *testing.T, e *env) {
 
 func beforeTheSession(t *testing.T, e *env) {
 	tx := beginTx(t, e.other(t), e.readCommitted())
-	is(t, e.client(t).LockTx(brief(t), tx, "known"), dblock.ErrConfig)
+	if err := e.client(t).LockTx(brief(t), tx, "known"); !e.wiring.reserves() {
+		is(t, err, dblock.ErrConfig)
+	} else {
+		is(t, err, nil)
+	}
+}
+
+// Broken by a statement that does not name the place of its tables: the application has left the
+// connection of its pool in another schema, or database, in which another tenant locks, say.
+func leftElsewhere(t *testing.T, e *env) {
+	there, leave := "tenant", "SET search_path = tenant"
+	switch {
+	case e.wiring.Kind == Postgres:
+		is(t, migrate.Up(t.Context(), e.look, e.db.Engine, migrate.Locks.In(there)), nil)
+	case e.wiring.Kind == SQLite: // a connection has one main file
+		return
+	default:
+		o := emptyEnv(t, e.wiring)
+		is(t, migrate.Up(t.Context(), o.look, o.db.Engine), nil)
+		is(t, o.look.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&there), nil)
+		leave = "USE " + there
+	}
+	a, other := e.app(t, 8), e.client(t)
+	c := e.clientOf(t, a)
+	mine, guarded, passed := lock(t, c, "mine"), lock(t, c, "guarded"), lock(t, c, "passed")
+	var left []Tx
+	for range 5 {
+		tx := beginTx(t, a, sql.LevelDefault)
+		is(t, tx.exec(t.Context(), leave), nil)
+		left = append(left, tx)
+	}
+	for _, tx := range left {
+		commit(t, tx)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		held, share := lock(t, other, name), lock(t, other, name+" shared", dblock.Shared())
+		is(t, assert.ErrOf(c.TryLock(brief(t), name)), dblock.ErrNotAcquired)
+		is(t, assert.ErrOf(c.TryLock(brief(t), name+" shared")), dblock.ErrNotAcquired)
+		unlock(t, lock(t, c, name+" shared", dblock.Shared()))
+		tx := beginTx(t, a, e.readCommitted())
+		is(t, c.TryLockTx(brief(t), tx, name), dblock.ErrNotAcquired)
+		is(t, c.Guard(t.Context(), tx, guarded), nil)
+		rollback(t, tx)
+		unlock(t, held)
+		unlock(t, share)
+		hour := func(c Client) bool {
+			ran, err := c.OncePer(t.Context(), name, time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
+				return nil
+			})
+			is(t, err, nil)
+			return ran
+		}
+		if !hour(other) || hour(c) {
+			t.Errorf("%s: a slot has run twice, or never", name)
+		}
+	}
+	tx := beginTx(t, a, e.readCommitted())
+	is(t, c.UnlockTx(t.Context(), tx, passed), nil)
+	commit(t, tx)
+	unlock(t, mine)
+	unlock(t, guarded)
+	for _, table := range []string{"dblock_sessions", "dblock_locks", "dblock_runs", "dblock_events"} {
+		if n := e.number(t, "SELECT COUNT(*) FROM "+there+"."+table); n > 0 {
+			t.Errorf("%d rows in %s of the other place", n, table)
+		}
+	}
 }
 
 // The tables are made anew under a client that has no session, which would notice.
