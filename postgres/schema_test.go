@@ -100,3 +100,34 @@ func TestTheTablesMoveWithTheirSchema(t *testing.T) {
 		})
 	}
 }
+
+// Broken by a client that believes in tables of its schema, and writes to those of another one.
+func TestACopyThatUsesTheTablesOfItsOriginIsRefused(t *testing.T) {
+	for what, copied := range map[string]string{
+		"a function": `CREATE OR REPLACE FUNCTION copy.dblock_make(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
+			BEGIN ATOMIC SELECT locks.dblock_insert(lock_name); END`,
+		"a view": "CREATE OR REPLACE VIEW copy.dblock_holders AS SELECT * FROM locks.dblock_holders",
+	} {
+		t.Run(what, func(t *testing.T) {
+			db := dbtest.Empty(t, dbtest.KindPostgres)
+			pool := db.SQL(t)
+			for _, schema := range []string{"locks", "copy"} {
+				require.NoError(t, migrate.Up(t.Context(), pool, migrate.Postgres, migrate.Locks.In(schema)))
+			}
+			client := clientOf(t, postgres.NewSQL(pool, postgres.Schema("copy")))
+			require.NoError(t, client.CheckSchema(t.Context()), "tables that no copy is among")
+			db.Exec(t, copied)
+			for what, err := range map[string]error{
+				"CheckSchema": client.CheckSchema(t.Context()),
+				"TryLock":     require.ErrOf(client.TryLock(t.Context(), "n")),
+			} {
+				if !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), `use the tables of schema "locks"`) ||
+					!strings.Contains(err.Error(), `migrate.Locks.In("copy")`) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			of := clientOf(t, postgres.NewSQL(pool, postgres.Schema("locks")))
+			require.NoError(t, of.CheckSchema(t.Context()), "the origin")
+		})
+	}
+}

@@ -32,8 +32,28 @@ func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error)
 	}
 	if is.Check() != nil {
 		is.Place, err = e.lookedAt(ctx, db)
+		return is, err
 	}
-	return is, err
+	return is, e.whole(ctx, db)
+}
+
+// whole returns ErrSchema if functions or views of the tables' schema use those of another one:
+// somebody has copied them. Rows of this schema's clients would go there.
+func (e *engine) whole(ctx context.Context, db executor) error {
+	home := e.tables.In().String()
+	var row, first postgresdb.StraysRow
+	n := 0
+	err := pgserver.Interpret(db.exec(ctx, query(postgresdb.Strays, home).into(&row, func() {
+		if n++; n == 1 {
+			first = row
+		}
+	})))
+	if err != nil || n == 0 {
+		return err
+	}
+	return driver.Fail(driver.ErrSchema, fmt.Errorf("in schema %q %s and %d more use the tables of schema %q, from "+
+		"which they were copied: remove dblock's tables, views and functions from schema %q, and make them by "+
+		"migrate.Up of migrate.Locks.In(%q)", home, first.Stray, n-1, first.Place, home, home))
 }
 
 // lookedAt describes where a connection looks for the tables. It returns ErrConfig if row level

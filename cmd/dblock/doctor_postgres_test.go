@@ -248,6 +248,15 @@ func TestDoctorSeesThatRowLevelSecurityHidesTheTables(t *testing.T) {
 	})
 }
 
+func TestDoctorSeesATableThatWasCopied(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		w.exec("CREATE SCHEMA origin", "CREATE TABLE origin.dblock_locks (LIKE dblock_locks)",
+			"CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE "+
+				"BEGIN ATOMIC DELETE FROM origin.dblock_locks WHERE name = lock_name; SELECT false; END")
+		w.doctor().hasOnly(isProblem, "schema", "use the tables of schema \"origin\"", "migrate.Up")
+	})
+}
+
 // The functions of pg_catalog come first unless the search_path has it: so this server has another
 // clock.
 func TestDoctorSeesThatClocksOfPostgresDiffer(t *testing.T) {

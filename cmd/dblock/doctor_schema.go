@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,9 @@ import (
 // client, so it refuses the same tables.
 func schema(ctx context.Context, e *examination) ([]finding, error) {
 	is, err := e.locks().Backend.Schema(ctx)
+	if errors.Is(err, driver.ErrSchema) {
+		return found(problem(err.Error(), "see docs/operating.md"))
+	}
 	if err != nil {
 		return found(problem(fmt.Sprintf("dblock's tables cannot be read: %v", because(ctx, err)),
 			"clients cannot, either"))

@@ -341,6 +341,50 @@ func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
 	return dead, err
 }
 
+const Strays = `-- name: Strays :many
+SELECT DISTINCT o.called::text AS stray, n.nspname::text AS place
+  FROM (SELECT 'pg_catalog.pg_proc'::pg_catalog.regclass AS class, p.oid, 'function ' || p.proname AS called
+          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace h ON h.oid = p.pronamespace
+         WHERE h.nspname = $1::text AND pg_catalog.left(p.proname::text, 7) = 'dblock_'
+        UNION ALL
+        SELECT 'pg_catalog.pg_rewrite'::pg_catalog.regclass, r.oid, 'view ' || v.relname
+          FROM pg_catalog.pg_class v JOIN pg_catalog.pg_namespace h ON h.oid = v.relnamespace
+          JOIN pg_catalog.pg_rewrite r ON r.ev_class = v.oid
+         WHERE h.nspname = $1::text AND pg_catalog.left(v.relname::text, 7) = 'dblock_') o
+  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid
+  LEFT JOIN pg_catalog.pg_class t ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND t.oid = d.refobjid
+  LEFT JOIN pg_catalog.pg_proc f ON d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND f.oid = d.refobjid
+  JOIN pg_catalog.pg_namespace n ON n.oid = coalesce(t.relnamespace, f.pronamespace)
+ WHERE pg_catalog.left(coalesce(t.relname, f.proname)::text, 7) = 'dblock_' AND n.nspname <> $1::text
+ ORDER BY stray
+`
+
+type StraysRow struct {
+	Stray string
+	Place string
+}
+
+// Functions and views of a schema that use tables, views or functions of dblock in another one: they were copied.
+func (q *Queries) Strays(ctx context.Context, home string) ([]StraysRow, error) {
+	rows, err := q.db.Query(ctx, Strays, home)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StraysRow
+	for rows.Next() {
+		var i StraysRow
+		if err := rows.Scan(&i.Stray, &i.Place); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Where = `-- name: Where :one
 SELECT n.nspname::text AS place FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.oid = pg_catalog.to_regclass($1::text)

@@ -83,6 +83,24 @@ SELECT version, usable_from FROM dblock_schema;
 SELECT n.nspname::text AS place FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.oid = pg_catalog.to_regclass(@relation::text);
 
+-- Functions and views of a schema that use tables, views or functions of dblock in another one: they were copied.
+-- name: Strays :many
+SELECT DISTINCT o.called::text AS stray, n.nspname::text AS place
+  FROM (SELECT 'pg_catalog.pg_proc'::pg_catalog.regclass AS class, p.oid, 'function ' || p.proname AS called
+          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace h ON h.oid = p.pronamespace
+         WHERE h.nspname = sqlc.arg(home)::text AND pg_catalog.left(p.proname::text, 7) = 'dblock_'
+        UNION ALL
+        SELECT 'pg_catalog.pg_rewrite'::pg_catalog.regclass, r.oid, 'view ' || v.relname
+          FROM pg_catalog.pg_class v JOIN pg_catalog.pg_namespace h ON h.oid = v.relnamespace
+          JOIN pg_catalog.pg_rewrite r ON r.ev_class = v.oid
+         WHERE h.nspname = sqlc.arg(home)::text AND pg_catalog.left(v.relname::text, 7) = 'dblock_') o
+  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid
+  LEFT JOIN pg_catalog.pg_class t ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND t.oid = d.refobjid
+  LEFT JOIN pg_catalog.pg_proc f ON d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND f.oid = d.refobjid
+  JOIN pg_catalog.pg_namespace n ON n.oid = coalesce(t.relnamespace, f.pronamespace)
+ WHERE pg_catalog.left(coalesce(t.relname, f.proname)::text, 7) = 'dblock_' AND n.nspname <> sqlc.arg(home)::text
+ ORDER BY stray;
+
 -- Where this session looks for a table, and whether row level security hides the rows of one from its role.
 -- name: Place :one
 SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,
