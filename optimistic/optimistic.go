@@ -73,8 +73,9 @@
 //
 // The transaction stays as it was before Read or Bump and can go on, except where the engine itself
 // ends it: a deadlock on MySQL and MariaDB (1213). They also report one where the first Bump of a
-// name is rolled back while several others wait for it. Waiting for another transaction ends with
-// the context, as in package fence.
+// name is rolled back while several others wait for it. A transaction that the server has ended
+// gets dblock.ErrTxDone. Waiting for another transaction ends with the context, as in package
+// fence.
 //
 // # Tables
 //

@@ -2,6 +2,7 @@ package transaction
 
 import (
 	"context"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ func Hex(name string) string { return hex.EncodeToString([]byte(name)) }
 const (
 	lockWaitTimeout = 1205
 	noSuchTable     = 1146
+	noSuchSavepoint = 1305
 	unknownError    = 1105
 )
 
@@ -68,8 +70,16 @@ var mysql = engine{
 func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error {
 	on := onMySQL{Queries: q}
 	var seconds int64
-	if _, err := q.Row(quiet, where, nil, &seconds, &on.mariaDB, &on.database); err != nil {
+	var open sql.NullBool
+	if _, err := q.Row(quiet, where, nil, &seconds, &on.mariaDB, &on.database, &open); err != nil {
 		return err
+	}
+	if !open.Valid {
+		if err := OpenMySQL(quiet, q, ""); err != nil {
+			return err
+		}
+	} else if !open.Bool {
+		return ErrEnded
 	}
 	patience := func() (time.Duration, error) { return time.Duration(seconds) * time.Second, nil }
 	err := turns(ctx, func() error { return work(quiet, on) }, IsTurnOver, patience)
@@ -79,9 +89,11 @@ func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, 
 	return err
 }
 
-// where is a statement that reads no table: at REPEATABLE READ that would begin the snapshot.
+// where is a statement that reads no table: at REPEATABLE READ that would begin the snapshot. Its
+// last column is OpenMySQL of the servers that have a variable, of which each reads the other's as
+// a comment, and null on others.
 const where = "SELECT @@SESSION.innodb_lock_wait_timeout, VERSION() LIKE '%MariaDB%', CONCAT_WS('/', @@hostname, " +
-	"@@port, DATABASE())"
+	"@@port, DATABASE()), COALESCE(/*M! " + OpenInMariaDB + " <> 0,*/ /*T! " + OpenInTiDB + " <> 0,*/ NULL)"
 
 // onMySQL are Queries of MySQL or MariaDB.
 type onMySQL struct {

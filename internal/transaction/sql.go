@@ -17,6 +17,9 @@ type sqlTx interface {
 
 type sqlQueries struct{ tx sqlTx }
 
+// On returns Queries that run in a transaction.
+func On(tx *sql.Tx) Queries { return sqlQueries{tx} }
+
 func (q sqlQueries) Exec(ctx context.Context, text string, args ...any) error {
 	_, err := q.tx.ExecContext(ctx, text, args...)
 	return err

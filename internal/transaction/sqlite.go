@@ -48,6 +48,9 @@ func runSQLite(ctx, _ context.Context, q Queries, work func(context.Context, Que
 	if _, err := q.Row(quiet, "PRAGMA busy_timeout", nil, &ms); err != nil {
 		return err
 	}
+	if err := OpenSQLite(quiet, q); err != nil {
+		return err
+	}
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := work(quiet, q)

@@ -23,6 +23,17 @@
 //
 // The total wait is no longer than the caller's own setting allows.
 //
+// # A transaction that has ended
+//
+// A server ends a transaction by itself after some errors (a deadlock of MySQL and MariaDB), and
+// after a COMMIT, a ROLLBACK or a statement with an implicit commit that was sent as text. The
+// driver does not notice: what is sent through it then commits statement by statement, and locks
+// nothing. So every step first proves that its transaction is open.
+//
+//   - PostgreSQL: the savepoint of the step, which is refused outside of a transaction (25P01).
+//   - MySQL, MariaDB, TiDB: OpenMySQL.
+//   - SQLite: OpenSQLite.
+//
 // # Nothing is borrowed
 //
 // The connection may go back to its pool at any moment: database/sql takes it back when the context
@@ -117,9 +128,13 @@ func Name(what, name string) error {
 
 // Do does the work, and waits for other transactions until ctx ends. After an error of the work
 // itself, or of the context, the transaction can go on. ErrRetry where it must be run again,
-// ErrReadOnly where it accepts no writes, ErrConfig where rows of it are open.
+// ErrReadOnly where it accepts no writes, ErrConfig where rows of it are open, ErrTxDone where the
+// server has ended it.
 func (t Tx) Do(ctx context.Context, w Work) error {
 	err := t.do(ctx, w)
+	if over := Over(err); over != nil {
+		return over
+	}
 	switch {
 	case err == nil:
 		return nil
