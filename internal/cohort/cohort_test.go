@@ -139,7 +139,9 @@ func (nowhere) TakeOver(context.Context, string, protocol.Holder) (protocol.Resu
 	return protocol.Result{}, nil
 }
 
-func (nowhere) Recount(context.Context, string) (protocol.Result, error) { return protocol.Result{}, nil }
+func (nowhere) Recount(context.Context, string) (protocol.Result, error) {
+	return protocol.Result{}, nil
+}
 
 func (nowhere) Listen(ctx context.Context, ready func(), _ func(protocol.Hint)) error {
 	ready()
