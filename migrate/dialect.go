@@ -26,6 +26,9 @@ type dialect interface {
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
 	// placed returns a statement with the place of the tables.
 	placed(text string) string
+	// row returns the rest of an INSERT of the row of dblock_schema, with a verb for the version.
+	// It does nothing where another process has written the row.
+	row() string
 	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an
 	// error conn has neither.
 	begin(ctx context.Context, conn *sql.Conn) error
@@ -53,6 +56,10 @@ const lockID int64 = 0x64626c6f636b5f6d
 type postgres struct{ in *tables.In }
 
 func (p postgres) placed(text string) string { return p.in.Postgres(text) }
+
+func (postgres) row() string {
+	return "VALUES (%d, %[1]d, replace(gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING"
+}
 
 func (p postgres) store(table string) (database.Store, error) {
 	return database.NewStore(database.DialectPostgres, p.placed(table))
@@ -115,6 +122,14 @@ type mysql struct{ in *tables.In }
 
 func (m mysql) placed(text string) string { return m.in.MySQLMigration(text) }
 
+// row takes the id of the database from dblock_locks, whose rows have it by default. MariaDB quotes
+// that default.
+func (mysql) row() string {
+	return "SELECT %d, %[1]d, REPLACE(c.column_default, '''', '') FROM information_schema.columns c " +
+		"WHERE c.table_schema = DATABASE() AND c.table_name = 'dblock_locks' AND c.column_name = 'database_id' " +
+		"ON DUPLICATE KEY UPDATE version = dblock_schema.version"
+}
+
 func (m mysql) store(table string) (database.Store, error) {
 	return database.NewStore(database.DialectMySQL, m.placed(table))
 }
@@ -165,6 +180,10 @@ func (m mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 type sqlite struct{}
 
 func (sqlite) placed(text string) string { return text }
+
+func (sqlite) row() string {
+	return "VALUES (%d, %[1]d, lower(hex(randomblob(16)))) ON CONFLICT DO NOTHING"
+}
 
 func (sqlite) store(table string) (database.Store, error) {
 	return database.NewStore(database.DialectSQLite3, table)

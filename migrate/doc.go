@@ -26,8 +26,8 @@
 // connection, which takes the lock, writes the tables, records the version and releases the lock.
 // The run uses no other connection, so a pool of one is enough. A process that finds the lock taken
 // returns the connection to the pool and retries until its context ends. When nothing is left to
-// do, Up makes one or two reads and takes no lock; only a user of MySQL or MariaDB who has no right
-// to the history takes the lock, to find that out.
+// do, Up makes two or three reads and takes no lock; only a user of MySQL or MariaDB who has no
+// right to the history takes the lock, to find that out.
 //
 //   - PostgreSQL: one transaction, and the lock is pg_advisory_xact_lock in it. Goose's own locker
 //     takes a session lock instead, which stays behind on a server connection when a pooler lends

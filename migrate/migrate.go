@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/tables"
@@ -57,8 +58,10 @@ type Migration struct {
 // wait for it until ctx ends. After an error the versions before the one that it names are applied.
 // On PostgreSQL and SQLite nothing of that version is left. On every engine Up may be called again.
 // Tables that a newer build has migrated stay unchanged: Up returns nil if this build can work with
-// them, and otherwise dblock.ErrSchema with the command to run. If the tables are current, Up
-// succeeds with the rights of an application (docs/privileges), which has none to the history.
+// them, and otherwise dblock.ErrSchema with the command to run. Tables that were emptied, as by a
+// TRUNCATE of all tables, get back the row that has their version; what was held is free. If the
+// tables are current, Up succeeds with the rights of an application (docs/privileges), which has
+// none to the history.
 func Up(ctx context.Context, db *sql.DB, engine Engine, sets ...Set) error {
 	ms, err := migratorsOf(db, engine, sets)
 	return forEach(ms, err, func(m *migrator) error { return m.up(ctx) })
@@ -91,6 +94,15 @@ func (m *migrator) upgrade(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("dblock: migrate %s up: %w", m.set, err)
 	}
+	if m.emptied(ctx) {
+		done, err := m.refill(ctx, statuses)
+		if err != nil {
+			return fmt.Errorf("dblock: migrate %s up: writing the version of tables that were emptied: %w", m.set, err)
+		}
+		if done {
+			return nil
+		}
+	}
 	for _, s := range statuses {
 		if s.Applied {
 			continue
@@ -109,6 +121,62 @@ func (m *migrator) upgrade(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// emptied reports whether the tables have lost the row that has their version.
+func (m *migrator) emptied(ctx context.Context) bool {
+	var version sql.NullInt64
+	return m.set == Locks &&
+		m.db.QueryRowContext(ctx, m.dialect.placed(tablesVersion[Locks])).Scan(&version) == nil && !version.Valid
+}
+
+// refill writes the row again that has the version of the tables. done: no version is left to
+// apply. A history without a version was emptied with the tables, and gets its versions back; where
+// it has no table, the application's own history made the tables. On MySQL the migration can be run
+// again.
+func (m *migrator) refill(ctx context.Context, statuses []Migration) (done bool, err error) {
+	version := int64(0)
+	for _, s := range statuses {
+		if s.Applied && s.File == "" {
+			return false, fmt.Errorf("%s is at version %d, which this build does not know: run Up of the newer build",
+				m.set.Table(), s.Version)
+		}
+		if s.Applied {
+			version = s.Version
+		}
+	}
+	if done = version == 0; done && m.engine == MySQL {
+		return false, nil
+	}
+	var lacks []Migration
+	store, err := m.dialect.store(m.set.Table())
+	if err == nil && done {
+		version = driver.SchemaVersion
+		var there bool
+		if there, err = m.dialect.tableExists(ctx, m.db, store); there {
+			lacks = statuses
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	return done, wait(ctx, func() error {
+		tx, err := m.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		text := fmt.Sprintf("INSERT INTO dblock_schema (version, usable_from, database_id) "+m.dialect.row(), version)
+		if _, err := tx.ExecContext(ctx, m.dialect.placed(text)); err != nil {
+			return err
+		}
+		for _, s := range lacks {
+			if err := store.Insert(ctx, tx, database.InsertRequest{Version: s.Version}); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	})
 }
 
 // current returns an error if this build cannot work with the tables as they are.

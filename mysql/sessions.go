@@ -33,8 +33,10 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 
 func (e *engine) schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	is := driver.Schema{In: e.prepared.tables.Stated().String()}
-	row, _, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) { return q.Schema(ctx) },
-		struct{}{})
+	row, there, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) {
+		return q.Schema(ctx)
+	}, struct{}{})
+	is.Emptied = err == nil && !there
 	if err = mysqlserver.Interpret(err); err != nil && !errors.Is(err, driver.ErrSchema) {
 		return is, err
 	}

@@ -23,7 +23,8 @@ func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error)
 	if err != nil && !errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, err
 	}
-	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom), In: e.tables.Stated().String()}
+	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom), In: e.tables.Stated().String(),
+		Emptied: err == nil && !there}
 	if is.Version >= driver.SchemaVersion {
 		err = pgserver.Interpret(db.exec(ctx, query(postgresdb.Database, struct{}{}).found(&is.Database, &there)))
 		if err != nil {

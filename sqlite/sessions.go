@@ -13,8 +13,8 @@ import (
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 	var is driver.Schema
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		row, _, err := found(q.Schema(ctx))
-		is = driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}
+		row, there, err := found(q.Schema(ctx))
+		is = driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom), Emptied: err == nil && !there}
 		return err
 	})
 	if err == nil && is.Version >= driver.SchemaVersion {

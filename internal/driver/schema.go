@@ -15,6 +15,9 @@ const unlessUnderWay = ", unless a migration is under way"
 type Schema struct {
 	Version    int
 	UsableFrom int // the oldest build that can work with these tables
+	// Emptied is set where the tables exist without the row that has their version: somebody has
+	// deleted the rows of all tables.
+	Emptied bool
 	// Database identifies the database, which may have copies; "" where there are no tables.
 	Database string
 	// In is the schema or database of the tables; "": the one that connections use.
@@ -49,6 +52,9 @@ func (e *SchemaError) Error() string {
 // Text is Error with the given command to make or update the tables.
 func (e *SchemaError) Text(up string) string {
 	switch s, in := e.Schema, e.Schema.in(); {
+	case s.Emptied:
+		return fmt.Sprintf("dblock's tables%s were emptied, and their version with them (dblock_schema has no row): "+
+			"run %s, which writes it again%s", in, up, unlessUnderWay)
 	case s.Version == 0:
 		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run %s%s", in, e.build, up,
 			unlessUnderWay)

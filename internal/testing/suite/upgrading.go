@@ -19,6 +19,7 @@ import (
 
 var upgrading = inPlaces(own{
 	{"tables that a migration has only begun are not used", unfinished},
+	{"tables that were emptied are told as such, and migrate.Up fills them", emptied},
 }, moving{
 	{"a session goes on in tables that were migrated underneath to a later version that it can use", laterVersion},
 	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use",
@@ -188,4 +189,51 @@ func unfinished(t *testing.T, e *env) {
 	schema(t, err)
 	_, err = reaper.Sweep(t.Context(), e.app(t, 2).Backend)
 	schema(t, err)
+}
+
+// Broken by the advice to run migrate.Up on tables that its history has as applied: it did nothing.
+func emptied(t *testing.T, e *env) {
+	c := e.client(t)
+	first := lock(t, c, "n")
+	database := e.text(t, "SELECT database_id FROM dblock_schema")
+	for _, table := range []string{"schema", "locks", "heartbeats", "sessions"} {
+		e.exec(t, "DELETE FROM dblock_"+table)
+	}
+	other := e.client(t)
+	_, err := other.Lock(t.Context(), "n")
+	is(t, err, dblock.ErrSchema)
+	for _, part := range []string{"were emptied", "run migrate.Up", "writes it again"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+	for range 2 {
+		is(t, migrate.Up(t.Context(), e.look, e.db.Engine), nil)
+	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_schema"), 1, "rows with a version")
+	next := lock(t, other, "n")
+	if next.Token() <= first.Token() {
+		t.Errorf("token %d after %d", next.Token(), first.Token())
+	}
+	unlock(t, next)
+	if after := e.text(t, "SELECT database_id FROM dblock_schema"); e.db.Engine == migrate.MySQL && after != database {
+		t.Errorf("the id of the database is %q, and that of its rows %q", after, database)
+	}
+	a := e.app(t, 5)
+	tx := beginTx(t, a, e.readCommitted())
+	lockTx(t, e.clientOf(t, a), tx, "n")
+	commit(t, tx)
+
+	// The history was emptied, too.
+	e.exec(t, "DELETE FROM "+migrate.Locks.Table())
+	e.exec(t, "DELETE FROM dblock_schema")
+	for range 2 {
+		is(t, migrate.Up(t.Context(), e.look, e.db.Engine), nil)
+	}
+
+	// The application's own history made them.
+	e.exec(t, "DROP TABLE "+migrate.Locks.Table())
+	e.exec(t, "DELETE FROM dblock_schema")
+	is(t, migrate.Up(t.Context(), e.look, e.db.Engine), nil)
+	is(t, e.client(t).CheckSchema(t.Context()), nil)
 }
