@@ -13,15 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errNoTerminal means that a command in the background waited for a terminal, and that no shell
+// could have brought it to the foreground.
+var errNoTerminal = errors.New("the command was ended: it needs a terminal, and runs in the background of one, where " +
+	"no shell could continue it: redirect its input, such as with </dev/null")
+
 // child is the command with all its children: a process group.
 type child struct {
 	*exec.Cmd
-	terminal int // the terminal that has the group in its foreground; -1: none
-	ended    chan syscall.WaitStatus
+	terminal int  // the controlling terminal, if there is one
+	lent     bool // the terminal was given to the group when this process's group had it
+	ended    chan ending
 }
 
 // ending is the outcome of a process.
-type ending struct{ syscall.WaitStatus }
+type ending struct {
+	syscall.WaitStatus
+	err error // the reason why this process has ended it, or nil
+}
 
 // code returns the exit status that a shell would report.
 func (e ending) code() int {
@@ -32,20 +41,24 @@ func (e ending) code() int {
 }
 
 // start starts the command in a process group of its own, which gets the terminal if this process
-// has it.
+// has it for its input.
 func start(command []string, environment []string) (*child, error) {
-	p := &child{Cmd: exec.Command(command[0], command[1:]...), terminal: -1, ended: make(chan syscall.WaitStatus, 1)}
+	p := &child{Cmd: exec.Command(command[0], command[1:]...), ended: make(chan ending, 1)}
 	p.Env, p.Stdin, p.Stdout, p.Stderr = environment, os.Stdin, os.Stdout, os.Stderr
 	p.SysProcAttr = attributes()
-	if fd := int(os.Stdin.Fd()); inForeground(fd) {
-		p.terminal = fd
-		p.SysProcAttr.Foreground, p.SysProcAttr.Ctty = true, fd
+	input := int(os.Stdin.Fd())
+	p.terminal, p.lent = input, inForeground(input)
+	if terminal, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		p.terminal = terminal
 	}
+	p.SysProcAttr.Foreground, p.SysProcAttr.Ctty = p.lent, p.terminal
 	failed := make(chan error)
 	go func() {
 		// Linux kills the command with the thread that started it, not with the process.
 		runtime.LockOSThread()
 		err := p.Start()
+		// so that reap can take the terminal back; not inherited by the command
+		signal.Ignore(syscall.SIGTTOU)
 		failed <- err
 		if err == nil {
 			p.ended <- p.reap()
@@ -54,8 +67,6 @@ func start(command []string, environment []string) (*child, error) {
 	if err := <-failed; err != nil {
 		return nil, notStarted(err)
 	}
-	// so that it can take the terminal back; not inherited by the command
-	signal.Ignore(syscall.SIGTTOU)
 	return p, nil
 }
 
@@ -72,10 +83,9 @@ func inForeground(fd int) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// reap waits for the end of the command. If the command is stopped (^Z), this process stops too, so
-// that the shell gets the terminal, and continues with the command. Where orphans become children
-// of this process, reap waits for them as well: they would stay in the list of processes.
-func (p *child) reap() syscall.WaitStatus {
+// reap waits for the end of the command. Where orphans become children of this process, reap waits
+// for them as well: they would stay in the list of processes.
+func (p *child) reap() (end ending) {
 	children := p.Process.Pid
 	if adopts() {
 		children = -1 // all
@@ -87,22 +97,73 @@ func (p *child) reap() syscall.WaitStatus {
 		case errors.Is(err, syscall.EINTR):
 		case err == nil && pid != p.Process.Pid: // an orphan
 		case err != nil || status.Exited() || status.Signaled():
-			p.foreground(unix.Getpgrp())
-			return status
-		case status.Stopped() && p.terminal >= 0:
-			p.foreground(unix.Getpgrp())
-			_ = syscall.Kill(0, syscall.SIGSTOP)
-			p.foreground(p.Process.Pid)
-			p.signal(syscall.SIGCONT)
+			p.takeBack()
+			end.WaitStatus = status
+			return end
+		case status.Stopped():
+			end.err = p.rest(status.StopSignal(), end.err)
 		}
 	}
 }
 
-// foreground gives the terminal to a process group.
-func (p *child) foreground(group int) {
-	if p.terminal >= 0 {
-		_ = unix.IoctlSetPointerInt(p.terminal, unix.TIOCSPGRP, group)
+// rest does for a stopped command what its terminal and its shell do for a job. The shell knows
+// only this process: it stops with the command, and continues with it. rest ends a command that
+// waits for the terminal where no shell can continue it, and returns the reason.
+func (p *child) rest(stopped syscall.Signal, before error) error {
+	waits := stopped == syscall.SIGTTIN || stopped == syscall.SIGTTOU // for the terminal, which another group has
+	had := p.takeBack()
+	switch {
+	case !waits && !had: // by hand: the lock is kept meanwhile
+		return nil
+	case waits && inForeground(p.terminal): // with its input from elsewhere, or in the background of a script
+		p.resume()
+		return nil
+	case waits && before != nil: // it takes no notice of HUP
+		p.kill()
+		return before
+	case waits && orphaned():
+		p.signal(syscall.SIGHUP)
+		p.resume()
+		return errNoTerminal
 	}
+	// The call may return before this process stops.
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	_ = syscall.Kill(0, syscall.SIGSTOP)
+	<-continued
+	p.resume()
+	return nil
+}
+
+// resume continues a stopped command, in the foreground if this process is there.
+func (p *child) resume() {
+	if inForeground(p.terminal) {
+		p.lent = true
+		p.foreground(p.Process.Pid)
+	}
+	p.signal(syscall.SIGCONT)
+}
+
+// takeBack takes the terminal back from the command, unless a shell has taken it already.
+func (p *child) takeBack() bool {
+	group, err := unix.IoctlGetInt(p.terminal, unix.TIOCGPGRP)
+	had := p.lent && err == nil && (group == p.Process.Pid || errors.Is(unix.Kill(-group, 0), unix.ESRCH))
+	if p.lent = false; had {
+		p.foreground(unix.Getpgrp())
+	}
+	return had
+}
+
+// foreground gives the terminal to a process group.
+func (p *child) foreground(group int) { _ = unix.IoctlSetPointerInt(p.terminal, unix.TIOCSPGRP, group) }
+
+// orphaned reports whether no shell could continue this process: its parent is of another session.
+func orphaned() bool {
+	parent := unix.Getppid()
+	theirs, err := unix.Getsid(parent)
+	ours, _ := unix.Getsid(0)
+	return parent == 0 || err != nil || theirs != ours
 }
 
 // receive takes the signals that are for the command, until this process ends: once the command has
@@ -123,6 +184,9 @@ func (p *child) forward(signals <-chan os.Signal) (stop func()) {
 			select {
 			case s := <-signals:
 				p.signal(s.(syscall.Signal))
+				if s == syscall.SIGHUP { // the end of the terminal: a stopped command would never get it
+					p.signal(syscall.SIGCONT)
+				}
 			case <-over:
 				return
 			}
@@ -144,4 +208,4 @@ func (p *child) terminate() {
 
 func (p *child) kill() { p.signal(syscall.SIGKILL) }
 
-func (p *child) wait() ending { return ending{<-p.ended} }
+func (p *child) wait() ending { return <-p.ended }

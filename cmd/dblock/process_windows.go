@@ -11,7 +11,10 @@ import (
 type child struct{ *exec.Cmd }
 
 // ending is the outcome of a process.
-type ending struct{ status int }
+type ending struct {
+	status int
+	err    error
+}
 
 func (e ending) code() int { return e.status }
 
@@ -44,5 +47,5 @@ func (p *child) kill() { _ = p.Process.Kill() }
 
 func (p *child) wait() ending {
 	_ = p.Wait()
-	return ending{p.ProcessState.ExitCode()}
+	return ending{status: p.ProcessState.ExitCode()}
 }

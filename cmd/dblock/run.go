@@ -42,6 +42,9 @@ When the lock is about to be lost, because no heartbeat has reached the database
 --grace: before the TTL has passed, and so before another client can have the lock. After "dblock break" another client may have the lock at
 once: the command gets TERM as soon as run is notified, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where it matters.
 
+In a shell, "dblock run ... &" is a job: if the command reads the terminal, the job stops until fg continues it, or the end of its terminal
+ends it (HUP). A stopped run renews nothing. Without a shell that could continue it, run ends the command.
+
 As the entry point of a container (PID 1), run also reaps orphans: descendants of the command that have lost their parent.
 
 Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. If run

@@ -55,7 +55,7 @@ func (h *holding) supervise(ctx context.Context, l hold, command []string) error
 		return statusError{cmp.Or(status.code(), exitFailed), fmt.Errorf("%w: %w", errLost, reason)}
 	}
 	if status.code() != 0 {
-		return statusError{status.code(), nil}
+		return statusError{status.code(), status.err}
 	}
 	return nil
 }
