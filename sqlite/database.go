@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/tables"
 )
 
 const (
@@ -34,8 +35,10 @@ type database struct {
 	fit  atomic.Bool          // set once inspect has accepted the database
 	file atomic.Pointer[file] // nil: not known yet
 	// main is set if the tables are in the connections' main database, not in an attached one.
-	main  atomic.Bool
-	cache atomic.Int32 // a value of type cache
+	// Statements name only the main one: connections may attach a file under several names.
+	main   atomic.Bool
+	tables tables.Place
+	cache  atomic.Int32 // a value of type cache
 	// stuck is the time, counted from epoch, since which every writer of this engine has found the
 	// database busy. 0: the last writer has not.
 	stuck atomic.Int64
@@ -97,7 +100,7 @@ func (d *database) writeNow(
 	ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, w *writer) error,
 ) error {
 	return d.run(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
-		err := transact(ctx, quiet, conn, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
+		err := d.transact(ctx, quiet, conn, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
 			w := &writer{Queries: q}
 			err := fn(ctx, w)
 			if err == nil && w.lasting && commits == relaxed {
@@ -142,7 +145,7 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 // read runs fn, which must be a single statement, so that it sees one state of the database.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	return d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
-		return fn(quiet, queriesOn(conn))
+		return fn(quiet, d.queriesOn(conn))
 	})
 }
 
@@ -187,7 +190,7 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 }
 
 // transact leaves the connection outside of any transaction, or discards it, however transact ends.
-func transact(
+func (d *database) transact(
 	ctx, quiet context.Context, conn *sql.Conn, patience time.Duration,
 	fn func(context.Context, *sqlitedb.Queries) error,
 ) error {
@@ -200,7 +203,7 @@ func transact(
 	if _, err := conn.ExecContext(quiet, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if err := fn(quiet, queriesOn(conn)); err != nil {
+	if err := fn(quiet, d.queriesOn(conn)); err != nil {
 		return err
 	}
 	if patience == 0 {

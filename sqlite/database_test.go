@@ -34,7 +34,7 @@ func TestATransactionEndsHoweverItsCallerDoes(t *testing.T) {
 		}},
 		"somebody ended the transaction": {fail: func(e *engine) error {
 			return e.db.run(t.Context(), 0, asSet, func(ctx context.Context, conn *sql.Conn) error {
-				return transact(ctx, ctx, conn, 0, func(ctx context.Context, _ *sqlitedb.Queries) error {
+				return e.db.transact(ctx, ctx, conn, 0, func(ctx context.Context, _ *sqlitedb.Queries) error {
 					_, err := conn.ExecContext(ctx, "ROLLBACK")
 					return errors.Join(failure, err)
 				})

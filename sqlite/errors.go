@@ -182,7 +182,7 @@ func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	if !whole {
 		return false
 	}
-	row, there, err := found(queriesOn(conn).Schema(ctx))
+	row, there, err := found(sqlitedb.New(conn).Schema(ctx))
 	if err != nil {
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/tables"
 )
 
 // secondConnection bounds the wait of inspect for a second connection.
@@ -42,6 +43,9 @@ func (d *database) inspect(ctx context.Context) error {
 		at, err = locateSchema(quiet, conn)
 		return err
 	})
+	if err == nil && at.main && at.journal != "" {
+		err = d.tables.Find(func() (*tables.In, error) { return tables.Found("main") })
+	}
 	switch {
 	case err != nil:
 		return err

@@ -44,7 +44,7 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, _ driver.OnSideConn) e
 		return err
 	}
 	quiet := context.WithoutCancel(ctx)
-	held, err := guarded(quiet, queriesOn(t.tx), h)
+	held, err := guarded(quiet, t.db.queriesOn(t.tx), h)
 	if err == nil && !held {
 		err = driver.ErrNotHeld
 	}
@@ -80,7 +80,7 @@ func (t inTx) Release(
 		return interpretTx(err)
 	}
 	var c changed
-	_, err := general(quiet, &writer{Queries: queriesOn(t.tx)}, releaseTx{h, d}, &c)
+	_, err := general(quiet, &writer{Queries: t.db.queriesOn(t.tx)}, releaseTx{h, d}, &c)
 	if err != nil {
 		_, undone := t.tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = driver.Join(err, undone)
@@ -135,7 +135,7 @@ func (t inTx) Lock(
 		if err != nil || !unleased(state, own) {
 			return state, false, err
 		}
-		err = try(ctx, t.tx, obstacle)
+		err = t.db.try(ctx, t.tx, obstacle)
 		if err == nil {
 			break
 		}
@@ -150,7 +150,7 @@ func (t inTx) Lock(
 		}
 	}
 	quiet := context.WithoutCancel(ctx)
-	state, err := lookAt(quiet, queriesOn(t.tx), name)
+	state, err := lookAt(quiet, t.db.queriesOn(t.tx), name)
 	switch {
 	case err != nil:
 		return driver.State{}, false, interpretTx(err)
@@ -166,7 +166,7 @@ func (t inTx) Lock(
 
 func (t inTx) Database(ctx context.Context) (string, error) {
 	quiet := context.WithoutCancel(ctx)
-	id, err := queriesOn(t.tx).Database(quiet)
+	id, err := t.db.queriesOn(t.tx).Database(quiet)
 	return id, interpretTx(err)
 }
 
@@ -180,7 +180,7 @@ func unleased(state driver.State, own func(h protocol.Holder, waiters int) bool)
 // connection from writing. It returns zero values if there is no connection, or it cannot read now.
 func (t inTx) lookOnSide(ctx context.Context, name string) (state driver.State, obstacle, err error) {
 	obstacle, err = t.onSide(ctx, func(quiet context.Context, conn *sql.Conn) (err error) {
-		state, err = lookAt(quiet, queriesOn(conn), name)
+		state, err = lookAt(quiet, t.db.queriesOn(conn), name)
 		return err
 	})
 	if busy(err) {
@@ -237,7 +237,7 @@ func (t inTx) lockDatabase(ctx context.Context) error {
 	for b := (backoff{}); ; {
 		obstacle, err := t.onSide(ctx, func(context.Context, *sql.Conn) error { return nil })
 		if err == nil || busy(err) {
-			err = try(ctx, t.tx, obstacle)
+			err = t.db.try(ctx, t.tx, obstacle)
 		}
 		if !inTheWay(err) {
 			return interpret(err)
@@ -254,12 +254,12 @@ func inTheWay(err error) bool { return busy(err) && !errors.Is(err, driver.ErrRe
 // try takes the write lock, or returns the obstacle if the statement would wait for that lock
 // inside SQLite. No context ends such a wait. The application's busy timeout remains as it is: if
 // the context of the transaction ended it meanwhile, the timeout could not be restored.
-func try(ctx context.Context, tx *sql.Tx, obstacle error) error {
+func (d *database) try(ctx context.Context, tx *sql.Tx, obstacle error) error {
 	quiet := context.WithoutCancel(ctx)
 	if obstacle != nil && waitsInside(quiet, tx) {
 		return obstacle
 	}
-	_, err := queriesOn(tx).LockDatabase(quiet)
+	_, err := d.queriesOn(tx).LockDatabase(quiet)
 	code, coded := codeOf(err)
 	switch {
 	case coded && code == sqliteBusySnapshot:

@@ -53,7 +53,7 @@ var layers = []layer{
 			"internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly},
 		but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/slots", "gen/sqlitedb",
-			"internal/transaction")},
+			"internal/tables", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "internal/tx", not: [][]string{{module}, drivers, goose, testsOnly},
 		but: below("internal/backoff", "internal/clock", "internal/coalesce", "internal/cohort",

@@ -1,5 +1,5 @@
-// Package tables lets statements find dblock's tables where the connection does not look for them:
-// in a schema of PostgreSQL, or in a database of MySQL or MariaDB.
+// Package tables lets statements find dblock's tables wherever the connection looks for them: in a
+// schema of PostgreSQL, a database of MySQL or MariaDB, or the main file of SQLite.
 package tables
 
 import (
@@ -34,8 +34,8 @@ func New(name string) (*In, error) {
 // Objects lists the tables, views and functions of all sets.
 var Objects = []string{
 	"claims", "clock", "columns", "durable", "epoch", "events", "fences", "guard", "guards", "heartbeats",
-	"holders", "incarnation", "insert", "locks", "make", "migrations", "names", "now", "queue", "refuse", "runs",
-	"schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
+	"holders", "incarnation", "insert", "living", "locks", "make", "migrations", "names", "now", "queue", "refuse",
+	"runs", "schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
 }
 
 // object matches one of them in a statement, with the character before it. In quotes it is a text.
@@ -46,6 +46,9 @@ func Named(text string) bool { return object.MatchString(text) }
 
 // Postgres returns a statement in which every object has its schema.
 func (i *In) Postgres(text string) string { return i.in(text, `"`) }
+
+// SQLite returns a statement in which every object has its database.
+func (i *In) SQLite(text string) string { return i.in(text, `"`) }
 
 // MySQL returns a statement in which every object has its database.
 func (i *In) MySQL(text string) string { return i.in(text, "`") }
@@ -67,7 +70,8 @@ func (i *In) in(text, quote string) string {
 		return known.(string)
 	}
 	placed := object.ReplaceAllString(text, "${1}"+strings.ReplaceAll(quote+i.name+quote, "$", "$$")+".${2}")
-	if placed != text { // a LISTEN has another text in each session
+	// a LISTEN, which is not generated, has another text in each session
+	if placed != text || strings.HasPrefix(text, "-- name: ") {
 		i.texts.Store(text, placed)
 	}
 	return placed

@@ -21,7 +21,7 @@ var made = regexp.MustCompile(`(?i)CREATE\s+(?:OR\s+REPLACE\s+)?(?:SQL SECURITY 
 // Broken by a new table that no statement would find elsewhere.
 func TestEverythingThatAMigrationMakesIsKnown(t *testing.T) {
 	found := map[string]bool{"migrations": true} // goose's
-	for _, engine := range []migrations.Engine{migrations.Postgres, migrations.MySQL} {
+	for _, engine := range []migrations.Engine{migrations.Postgres, migrations.MySQL, migrations.SQLite} {
 		for _, set := range migrations.Sets {
 			text, err := migrations.SQL(engine, false, set)
 			require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestNoStatementNamesAnObjectInAWayThatIsNotSeen(t *testing.T) {
 	require.NoError(t, err)
 	any := regexp.MustCompile(`dblock_(?:` + strings.Join(tables.Objects, "|") + `)\b`)
 	files := 0
-	for _, folder := range []string{"postgresdb", "mysqldb"} {
+	for _, folder := range []string{"postgresdb", "mysqldb", "sqlitedb"} {
 		err := filepath.WalkDir("../../gen/"+folder, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".sql.go") {
 				return err
