@@ -70,9 +70,9 @@ var neverHeld = func() context.Context {
 // still tries for a few seconds, so that a deferred Unlock needs no context of its own.
 //
 // ErrLost if the lock was lost before. ErrUnavailable after one TTL without an answer; the error
-// has the figures of the pool. After any other error the lock counts as released, and the client
-// keeps retrying the release in the background. Unlock may then be called again. Otherwise a second
-// call returns the same as the first.
+// has the figures of the pool. After any other error, also if ctx ended first, the lock counts as
+// released, and the client keeps retrying the release in the background. Unlock may then be called
+// again. Otherwise a second call returns the same as the first.
 //
 // After UnlockTx, Unlock waits for the end of that transaction. If the transaction was committed,
 // Unlock returns nil. If it was rolled back, Unlock releases the lock.

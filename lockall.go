@@ -131,7 +131,7 @@ func (l *Locks) Progress() {
 }
 
 // Unlock releases all locks, as Lock.Unlock does. The error names each that was lost or could not
-// be released.
+// be released before ctx ended. A lock that waits for a transaction does not keep the others.
 func (l *Locks) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}

@@ -22,12 +22,12 @@ import (
 // lock away by Unlock, Close or Downgrade: call these after the transaction has ended, or call
 // UnlockTx in it.
 //
-// ErrLost if a lock was lost, ErrNotHeld after its Unlock: roll back. ErrRetry, which is a
-// serialization failure (SQLSTATE 40001, error 1213 of MySQL, 1020 of MariaDB): roll back, and run
-// the transaction again. ErrInvalidOption without a lock, and for a lock of another client. After
-// any error a transaction on PostgreSQL is as usable as before. On MySQL a deadlock has ended the
-// transaction. docs/transactions.md has the cost, the isolation levels and the differences between
-// engines.
+// ErrLost if a lock was lost, ErrNotHeld after its Unlock or UnlockTx: roll back. ErrRetry, which
+// is a serialization failure (SQLSTATE 40001, error 1213 of MySQL, 1020 of MariaDB): roll back, and
+// run the transaction again. ErrInvalidOption without a lock, and for a lock of another client.
+// After any error a transaction on PostgreSQL is as usable as before. On MySQL a deadlock has ended
+// the transaction. docs/transactions.md has the cost, the isolation levels and the differences
+// between engines.
 func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 	return c.inside(ctx, "guard", tx, locks, c.Core().Guard)
 }
@@ -46,12 +46,14 @@ func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 // From UnlockTx on the client does not rely on the lock. A Lock of the same owner waits as any
 // other. Until returns the zero time, and Progress is not watched. Downgrade, TryUpgrade, Extend
 // and Detach return ErrNotHeld. After a rollback call Guard, which makes the lock as usable as
-// before, or Unlock.
+// before, or Unlock. If the database does not have the lock, Guard and another UnlockTx return
+// ErrNotHeld: the transaction was committed, or the lock was lost after a rollback. Guard also
+// returns it, together with ErrBusy, while the transaction is open.
 //
 // ErrLost and others as Guard, which UnlockTx includes. ErrBusy if the lock guards another
 // transaction that is open, even if its COMMIT is in flight: end that transaction first, or call
 // Unlock after this one. The lock is held as before. ErrUnsupported if the lock was entered several
-// times.
+// times. ErrClosed if the client is closed while UnlockTx waits: the transaction can go on.
 //
 // On PostgreSQL, PREPARE TRANSACTION fails after UnlockTx if a client waits for the lock. In a
 // two-phase commit call Guard, and Unlock after COMMIT PREPARED.

@@ -26,7 +26,7 @@ func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.
 			proofs[i], err = t.makeGuard(ctx, in, h)
 			return err
 		}); err != nil {
-			return h.Name, err
+			return h.Name, t.beforeCommit(h, err)
 		}
 	}
 	for i, h := range holds {
@@ -36,6 +36,15 @@ func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.
 		proofs[i]()
 	}
 	return "", nil
+}
+
+// beforeCommit adds to an error of Guard that the transaction in the way may be that of UnlockTx.
+func (t *Transactions) beforeCommit(h *ledger.Hold, err error) error {
+	if t.Ledger.State(h.Attempt) == ledger.AwaitingTx && errors.Is(err, driver.ErrBusy) {
+		return fmt.Errorf("%w: UnlockTx was called, perhaps in the transaction that is in the way: %w",
+			driver.ErrNotHeld, err)
+	}
+	return err
 }
 
 func (t *Transactions) guard(ctx context.Context, in driver.Tx, h *ledger.Hold) error {

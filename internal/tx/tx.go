@@ -63,10 +63,10 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func(ctx
 		if t.Ledger.Relies(h) { // after UnlockTx, it is not known whether this transaction released the lock
 			t.Ledger.Lose(err, h)
 		}
-		if over := h.Over(); over != nil {
+		if over := t.Ledger.Unusable(h); over != ledger.ErrReleasedTx {
 			return over
 		}
-		return contract.Lost(err)
+		return fmt.Errorf("%w: UnlockTx has released it, unless it was lost after a rollback", driver.ErrNotHeld)
 	case t.Store.Closing() && ctx.Err() == nil && errors.Is(err, within.Err()): // the transaction can go on
 		return contract.ErrClosed
 	case !h.In.Alive(): // the session ended while the step was in flight

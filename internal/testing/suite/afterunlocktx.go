@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -21,6 +22,10 @@ var afterUnlockTx = inPlaces(own{
 	{"permits that UnlockTx has released are not in their owner's way", permitsAfterUnlockTx},
 	{"what UnlockTx has released is in no list, and its client does not count it", listedAfterUnlockTx},
 	{"after UnlockTx a lock is neither converted nor extended nor detached nor written about", usedAfterUnlockTx},
+	{"after UnlockTx another UnlockTx and Guard say that the lock was given up, not that it was lost",
+		goneAfterUnlockTx},
+	{"while Unlock waits for the transaction of UnlockTx, no other call waits for Unlock", usedBesideUnlock},
+	{"Unlock of Locks beside an Unlock that waits ends with its context, and releases the others", allBesideUnlock},
 	{"after UnlockTx and a rollback Guard brings the lock back to its owner", guardedAfterRollback},
 	{"an owner that waits for its own lock after UnlockTx and a rollback waits until its context ends",
 		waitsAfterRollback},
@@ -172,36 +177,117 @@ func listedAfterUnlockTx(t *testing.T, e *env) {
 	unlock(t, l)
 }
 
+// use is a call that needs a lock on which the client relies.
+type use struct {
+	options []dblock.LockOption
+	call    func(ctx context.Context, l *dblock.Lock) error
+}
+
+var uses = map[string]use{
+	"Downgrade": {nil, func(ctx context.Context, l *dblock.Lock) error { return l.Downgrade(ctx) }},
+	"TryUpgrade": {[]dblock.LockOption{dblock.Shared()},
+		func(ctx context.Context, l *dblock.Lock) error { return l.TryUpgrade(ctx) }},
+	"Raise": {nil, func(ctx context.Context, l *dblock.Lock) error {
+		_, err := raiseToken(ctx, l, l.Token()+1)
+		return err
+	}},
+	"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(ctx context.Context, l *dblock.Lock) error {
+		return l.Extend(ctx, 2*time.Hour)
+	}},
+	"Record": {nil, func(ctx context.Context, l *dblock.Lock) error { return l.Record(ctx, "test", "") }},
+	"Detach": {nil, func(ctx context.Context, l *dblock.Lock) error { return l.Detach(ctx, time.Hour) }},
+}
+
+// givenUp checks the error of a call for a lock that its holder has given up.
+func givenUp(t testing.TB, err error) {
+	t.Helper()
+	if is(t, err, dblock.ErrNotHeld); errors.Is(err, dblock.ErrLost) {
+		t.Errorf("%v: it was not lost", err)
+	}
+}
+
+// Broken by an absence after UnlockTx that is taken for a loss.
+func goneAfterUnlockTx(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	tx := e.unlockTx(t, a, c, l)
+	givenUp(t, c.UnlockTx(brief(t), tx, l))
+	givenUp(t, c.Guard(brief(t), tx, l))
+	commit(t, tx)
+	for _, call := range []func(context.Context, Tx, ...*dblock.Lock) error{c.Guard, c.UnlockTx} {
+		tx = beginTx(t, a, e.levels()[0])
+		givenUp(t, call(brief(t), tx, l))
+		rollback(t, tx)
+	}
+	live(t, l)
+	unlock(t, l)
+	e.free(t, "n")
+}
+
+// Broken by a mutex that Unlock has while it waits for the transaction: what the transaction's own
+// goroutine calls would wait for it, and neither would end.
+func usedBesideUnlock(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	all := maps.Clone(uses)
+	var tx Tx
+	all["UnlockTx"] = use{nil, func(ctx context.Context, l *dblock.Lock) error { return c.UnlockTx(ctx, tx, l) }}
+	all["Guard"] = use{nil, func(ctx context.Context, l *dblock.Lock) error { return c.Guard(ctx, tx, l) }}
+	for what, of := range all {
+		t.Run(what, func(t *testing.T) {
+			l := lock(t, c, what, of.options...)
+			tx = e.unlockTx(t, a, c, l)
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- l.Unlock(context.Background()) }()
+			ended(t, patience, l, dblock.ErrNotHeld)
+			ctx := brief(t)
+			givenUp(t, of.call(ctx, l))
+			if ctx.Err() != nil {
+				t.Error("it has waited for Unlock")
+			}
+			commit(t, tx)
+			is(t, within(t, patience, "Unlock ends with the transaction", unlocked), nil)
+			e.free(t, what)
+		})
+	}
+}
+
+// Broken likewise, and by an Unlock that keeps the other locks.
+func allBesideUnlock(t *testing.T, e *env) {
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	all, err := c.LockAll(t.Context(), []string{"m", "n"})
+	require.NoError(t, err)
+	tx := e.unlockTx(t, a, c, all.All()[0])
+	one, both := make(chan error, 1), make(chan error, 1)
+	go func() { one <- all.All()[0].Unlock(context.Background()) }()
+	ended(t, patience, all.All()[0], dblock.ErrNotHeld)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	go func() { both <- all.Unlock(ctx) }()
+	assert.Error(t, within(t, soon, "Unlock of Locks ends with its context", both), "unlocked beside the transaction")
+	if e.wiring.Kind != SQLite { // where the transaction has locked everything
+		e.free(t, "n")
+	}
+	commit(t, tx)
+	is(t, within(t, patience, "Unlock ends with the transaction", one), nil)
+	is(t, all.Unlock(brief(t)), nil)
+	e.free(t, "m")
+	e.free(t, "n")
+}
+
 // Broken by a step that is sent without a look at the state: it waits for the transaction, or takes
 // the commit for a loss.
 func usedAfterUnlockTx(t *testing.T, e *env) {
 	a := e.app(t, 6)
 	c := e.clientOf(t, a)
-	for what, of := range map[string]struct {
-		options []dblock.LockOption
-		use     func(l *dblock.Lock) error
-	}{
-		"Downgrade": {nil, func(l *dblock.Lock) error { return l.Downgrade(brief(t)) }},
-		"TryUpgrade": {[]dblock.LockOption{dblock.Shared()},
-			func(l *dblock.Lock) error { return l.TryUpgrade(brief(t)) }},
-		"Raise": {nil, func(l *dblock.Lock) error {
-			_, err := raiseToken(brief(t), l, l.Token()+1)
-			return err
-		}},
-		"Extend": {[]dblock.LockOption{dblock.Lease(time.Hour)}, func(l *dblock.Lock) error {
-			return l.Extend(brief(t), 2*time.Hour)
-		}},
-		"Record": {nil, func(l *dblock.Lock) error { return l.Record(brief(t), "test", "") }},
-		"Detach": {nil, func(l *dblock.Lock) error { return l.Detach(brief(t), time.Hour) }},
-	} {
+	for what, of := range uses {
 		t.Run(what, func(t *testing.T) {
 			l := lock(t, c, what, of.options...)
 			refused := func() {
 				t.Helper()
-				err := of.use(l)
-				if is(t, err, dblock.ErrNotHeld); errors.Is(err, dblock.ErrLost) {
-					t.Errorf("%v: it was not lost", err)
-				}
+				givenUp(t, of.call(brief(t), l))
 				live(t, l)
 			}
 			tx := e.unlockTx(t, a, c, l)
@@ -211,14 +297,14 @@ func usedAfterUnlockTx(t *testing.T, e *env) {
 			tx = beginTx(t, a, e.levels()[0])
 			is(t, c.Guard(brief(t), tx, l), nil)
 			rollback(t, tx)
-			is(t, of.use(l), nil)
+			is(t, of.call(brief(t), l), nil)
 			if what == "Detach" {
 				l = resume(t, c, what, l.Token())
 			}
 			commit(t, e.unlockTx(t, a, c, l))
 			refused()
 			unlock(t, l)
-			is(t, of.use(l), dblock.ErrNotHeld)
+			is(t, of.call(brief(t), l), dblock.ErrNotHeld)
 			e.idle(t, what)
 		})
 	}

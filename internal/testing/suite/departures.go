@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
@@ -25,7 +27,7 @@ func lostAfterRollback(t *testing.T, e *env) {
 	rollback(t, tx)
 	e.end(t, e.session(t, "n"))
 	tx = beginTx(t, a, e.levels()[0])
-	is(t, c.Guard(t.Context(), tx, l), dblock.ErrLost)
+	is(t, c.Guard(t.Context(), tx, l), dblock.ErrNotHeld) // as after the commit
 	rollback(t, tx)
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, l.Unlock(t.Context()), dblock.ErrLost)
@@ -72,6 +74,66 @@ func guardBeforeCommit(t *testing.T, e *env) {
 	e.usable(t, tx)
 	unlock(t, l)
 	ended(t, soon, l, dblock.ErrNotHeld)
+}
+
+// delayed is a transaction whose UnlockTx is in flight from sent until a gate is opened.
+type delayed struct {
+	driver.Tx
+	sent chan<- struct{}
+	gate <-chan struct{}
+}
+
+func (d delayed) Release(
+	ctx context.Context, h protocol.Held, from protocol.Detachment, onSideConn driver.OnSideConn,
+) error {
+	d.sent <- struct{}{}
+	<-d.gate
+	return d.Tx.Release(ctx, h, from, onSideConn)
+}
+
+// Broken by a lock that counts as released before its UnlockTx has succeeded: its context would be
+// live beside the next holder's, and Unlock and the observer would be told of a release.
+func takenDuringUnlockTx(t *testing.T, e *env) {
+	other := e.client(t)
+	owner := dblock.Owner("pod", "1")
+	for how, taken := range map[string]struct {
+		options []dblock.LockOption
+		take    func(name string) error
+	}{
+		"Break": {nil, func(name string) error {
+			n, err := other.Break(t.Context(), name, "the test wants it")
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d are broken", n)
+			}
+			return err
+		}},
+		"the same Owner": {[]dblock.LockOption{owner}, func(name string) error {
+			_, err := other.Lock(t.Context(), name, owner)
+			return err
+		}},
+	} {
+		t.Run(how, func(t *testing.T) {
+			sent, gate := make(chan struct{}), make(chan struct{})
+			a := e.app(t, 5)
+			in := a.In
+			a.In = func(tx Tx) driver.Tx { return delayed{in(tx), sent, gate} }
+			ends := make(chan error, 2)
+			c := e.clientOf(t, a,
+				dblock.WithObserver(observe.Observer{HoldEnd: func(h observe.HoldResult) { ends <- h.Err }}))
+			l := lock(t, c, how, taken.options...)
+			tx := beginTx(t, a, e.readCommitted())
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- c.UnlockTx(t.Context(), tx, l) }()
+			within(t, patience, "UnlockTx is in flight", sent)
+			is(t, taken.take(how), nil)
+			ended(t, soon, l, dblock.ErrLost)
+			close(gate)
+			is(t, within(t, patience, "UnlockTx is answered", unlocked), dblock.ErrLost)
+			rollback(t, tx)
+			is(t, l.Unlock(t.Context()), dblock.ErrLost)
+			is(t, within(t, patience, "the observer is told", ends), dblock.ErrLost)
+		})
+	}
 }
 
 // Broken by ending the context of a lock when its client hears of the release, while Commit reads

@@ -26,6 +26,7 @@ var guards = inPlaces(own{
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
+	{"Close ends an UnlockTx that waits for another transaction", closeEndsUnlockTx},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
 	{"a commit under the context of Do is not cut off by the release that it commits", committedInDo},
 	{"what was guarded goes to the next once its transactions have ended, and Unlock does not wait for them",
@@ -41,6 +42,7 @@ var guards = inPlaces(own{
 }, flowing{
 	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
 	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
+	{"a lock that is taken away while UnlockTx is in flight is lost", takenDuringUnlockTx},
 	{"Guard after UnlockTx, whose transaction is still open, shows nothing of its end", guardBeforeCommit},
 	{"a name that is free although others wait is handed on by one of them", promoted},
 	{"Guard of a lock whose row a transaction keeps locked says so, and the lock stays", guardBehindTheRow},
@@ -420,6 +422,28 @@ func unlockTxWaits(t *testing.T, e *env) {
 	go func() { unlocking <- l.Unlock(ctx) }()
 	assert.Error(t, within(t, patience, "Unlock obeys its context", unlocking), "unlocked although its row is locked")
 	commit(t, inTheWay)
+	e.free(t, "n")
+}
+
+func closeEndsUnlockTx(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	inTheWay := beginTx(t, a, e.levels()[0])
+	is(t, c.LockTx(l.Context(), inTheWay, "n"), nil) // under its own lease
+	tx := beginTx(t, a, e.levels()[0])
+	unlocking, closing := make(chan error, 1), make(chan error, 1)
+	go func() { unlocking <- c.UnlockTx(t.Context(), tx, l) }()
+	eventually(t, patience, "UnlockTx has begun", func() bool { return l.Until().IsZero() })
+	go func() { closing <- c.Close(t.Context()) }()
+	is(t, within(t, patience, "Close ends UnlockTx", unlocking), dblock.ErrClosed)
+	e.usable(t, tx)
+	commit(t, inTheWay)
+	is(t, within(t, patience, "Close returns", closing), nil)
 	e.free(t, "n")
 }
 
