@@ -77,8 +77,10 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 
 // TryLock takes the lock if it has no holder and no waiters. Otherwise it returns ErrNotAcquired,
 // with the holder, without waiting. It waits only for transactions that have locked the name's row.
-// Transactions of dblock are short. If an application's open transaction has the row (LockTx,
-// UnlockTx), TryLock returns ErrNotAcquired after about half a second, without a holder.
+// Transactions of dblock are short. Half a second after TryLock first found the row locked, its
+// last try begins, and ErrNotAcquired follows, without a holder. The error is ErrBusy, too, if an
+// open transaction of the application's has had the row all the time (LockTx, UnlockTx; on SQLite
+// any that writes). Otherwise others have had the row in turn, and the text says so.
 //
 // Other errors are those of Lock. While the database is away, TryLock retries for up to one TTL, or
 // until ctx ends: give ctx a deadline, or WaitAtMost, where that is too long.

@@ -83,7 +83,7 @@ var (
 
 	// ErrBusy: an open transaction of the application's is in the way. UnlockTx returns it if the
 	// lock guards another transaction: end that first. Guard returns it if another transaction has
-	// locked the lock's row. Nothing was done.
+	// locked the lock's row. TryLock returns it with ErrNotAcquired. Nothing was done.
 	ErrBusy = driver.ErrBusy
 
 	// ErrRetry: the transaction given to LockTx, TryLockTx, Guard, UnlockTx, fence.Check,

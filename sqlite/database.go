@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -136,7 +137,7 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 			return ctx.Err()
 		case <-check:
 			if since := d.stuck.Load(); since != 0 && time.Since(epoch)-time.Duration(since) > patience {
-				return driver.Fail(driver.ErrBusy, errLocked)
+				return d.locked(errLocked)
 			}
 		}
 	}
@@ -163,7 +164,7 @@ func (d *database) run(
 		}
 		if busy(err) {
 			if patience > 0 && obstacle != nil && time.Since(b.since) > patience {
-				return driver.Fail(driver.ErrBusy, err)
+				return d.locked(err)
 			}
 			obstacle = err
 			err = b.wait(ctx)
@@ -177,6 +178,21 @@ func (d *database) run(
 			return err
 		}
 	}
+}
+
+// locked returns ErrBusy of a request that has waited for as long as it may. A commit writes to the
+// -wal or, without one, to the file. A transaction that is open writes to neither, unless it is
+// larger than the cache.
+func (d *database) locked(cause error) error {
+	commit := ""
+	if path := d.path(); path != "" {
+		for _, suffix := range []string{"", "-wal"} {
+			if info, err := os.Stat(path + suffix); err == nil {
+				commit = fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+			}
+		}
+	}
+	return driver.Fail(driver.ErrBusy, &driver.Locked{Commit: commit, Cause: cause})
 }
 
 // conn returns a connection of the pool. If ctx ended first, the error says so: ncruces/go-sqlite3

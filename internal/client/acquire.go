@@ -37,7 +37,7 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 		if err == nil {
 			return h, nil
 		}
-		transactions.refused(ctx, c, r.Name, err)
+		transactions.refused(ctx, c, r.Name, err, wait)
 		if errors.Is(err, driver.ErrBusy) {
 			r.Patient = false // a long transaction: from now on only knock
 			seen = seen || wait
@@ -47,7 +47,11 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 		}
 		seen = seen || errors.Is(err, store.ErrPlaceGone)
 		if !tries.Again(ctx, err) { // also after a refusal by a locked row
-			return nil, c.whyNot(ctx, transactions.last(ctx, err), seen, wait)
+			err = transactions.last(ctx, err)
+			if !wait && ctx.Err() == nil {
+				err = transactions.obstacle(ctx, c, r.Name, err)
+			}
+			return nil, c.whyNot(ctx, err, seen)
 		}
 	}
 }
@@ -55,7 +59,7 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 // whyNot converts the error of the last try for the caller of Lock or TryLock. If the context has
 // ended, the result is ErrNotAcquired where a holder or a waiter was seen, and ErrUnavailable
 // otherwise.
-func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
+func (c *Client) whyNot(ctx context.Context, err error, seen bool) error {
 	busy := errors.Is(err, driver.ErrBusy)
 	if busy && !errors.Is(err, ErrNotAcquired) {
 		err = inTheWay(err)
@@ -67,8 +71,6 @@ func (c *Client) whyNot(ctx context.Context, err error, seen, wait bool) error {
 		return c.NotAcquired(store.Ended(ctx, err))
 	case ctx.Err() != nil:
 		return c.store.Unanswered(ctx, err)
-	case busy && !wait:
-		return c.NotAcquired(err)
 	}
 	return c.store.Explain(ctx, err)
 }

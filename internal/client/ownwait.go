@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // ownWaits logs that calls of Lock have waited for a TTL for a lock of this client, and have no
@@ -20,15 +21,38 @@ func (c *Client) ownWaits(attempt string) {
 	}
 }
 
-// txWait is the wait of one Lock for open transactions that have locked the name.
+// txWait is the wait of one Lock or TryLock for open transactions that have locked the name.
 type txWait struct {
 	since  time.Duration // since when transactions have refused the request; 0: the last answer was another
 	logged bool
+	first  frozen // at the first refusal of a TryLock; the zero value: it is not known
+}
+
+// frozen is what nobody changes while a transaction has locked a name.
+type frozen struct {
+	commit  string // of the database, where the transaction has locked all of it
+	row     bool   // the fields below are known
+	token   int64
+	holder  string // its attempt
+	used    int
+	waiters int
+}
+
+// frozenOf reads what nobody changes while a transaction has locked a name, as err says.
+func (c *Client) frozenOf(ctx context.Context, name string, err error) frozen {
+	if locked := new(driver.Locked); errors.As(err, &locked) {
+		return frozen{commit: locked.Commit}
+	}
+	s, err := c.store.Look(ctx, "", name)
+	if err != nil {
+		return frozen{}
+	}
+	return frozen{row: true, token: s.Token, holder: s.Holder.Attempt, used: s.Used, waiters: s.Waiters}
 }
 
 // refused notes the answer to a try. It logs once that transactions have been in the way for a TTL,
 // if the context has no deadline: the transaction may be the caller's own, which cannot end then.
-func (w *txWait) refused(ctx context.Context, c *Client, name string, err error) {
+func (w *txWait) refused(ctx context.Context, c *Client, name string, err error, wait bool) {
 	now := c.config.Clock.Now()
 	switch _, bounded := ctx.Deadline(); {
 	case !errors.Is(err, driver.ErrBusy):
@@ -37,6 +61,9 @@ func (w *txWait) refused(ctx context.Context, c *Client, name string, err error)
 		}
 	case w.since == 0:
 		w.since = now
+		if !wait {
+			w.first = c.frozenOf(ctx, name, err)
+		}
 	case !w.logged && !bounded && now-w.since >= c.config.TTL:
 		w.logged = true
 		c.config.Log.Info("dblock: Lock waits: "+openTransaction, "name", name)
@@ -51,6 +78,23 @@ func (w *txWait) last(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// obstacle returns why TryLock gave up after a locked row or a lost race. One transaction has had
+// the name all the time if nothing that it freezes has changed since the first refusal.
+func (w *txWait) obstacle(ctx context.Context, c *Client, name string, err error) error {
+	switch busy := errors.Is(err, driver.ErrBusy); {
+	case errors.Is(err, ErrNotAcquired) || !busy && !errors.Is(err, driver.ErrRetry):
+		return err
+	case busy && c.config.Clock.Now()-w.since >= store.Trying.Patience && w.first != (frozen{}) &&
+		w.first == c.frozenOf(ctx, name, err):
+		return c.NotAcquired(inTheWay(err))
+	}
+	return c.NotAcquired(errBusyName)
+}
+
+// errBusyName: as far as the client knows, no single transaction had the name's row all the time.
+var errBusyName = fmt.Errorf("its row was busy for %v, with requests or transactions of others in turn: try again",
+	store.Trying.Patience)
 
 // openTransaction says which transaction locks a name, and what to do if it is the caller's own.
 const openTransaction = "an open transaction has locked the name (LockTx, UnlockTx): inside it, do not call Lock"

@@ -112,3 +112,76 @@ func TestAWaitWithoutAnEndForATransactionIsLoggedOnce(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// busy is how a database answers each request for a name.
+type busy struct {
+	run  func(n int) error            // to the nth request
+	read func(n int, s *driver.State) // changes what the nth look shows
+}
+
+// Broken by an error that calls every locked row an open transaction's.
+func TestATryLockSaysWhoHadTheRow(t *testing.T) {
+	locked := func(commit string) error {
+		return driver.Fail(driver.ErrBusy, &driver.Locked{Commit: commit, Cause: errors.New("locked")})
+	}
+	still := func(int) error { return driver.ErrBusy }
+	for what, test := range map[string]struct {
+		busy
+		transaction bool
+	}{
+		"one transaction":                         {busy{run: still}, true},
+		"one transaction that locks the database": {busy{run: func(int) error { return locked("1") }}, true},
+		"others in turn": {busy{
+			run: still, read: func(n int, s *driver.State) { s.Token = int64(n) },
+		}, false},
+		"others that change the database": {busy{
+			run: func(n int) error { return locked(strings.Repeat("1", n)) },
+		}, false},
+		"lost races": {busy{run: func(int) error { return driver.ErrRetry }}, false},
+		"a transaction that came late": {busy{run: func(n int) error {
+			if n < 4 {
+				return driver.ErrRetry
+			}
+			return driver.ErrBusy
+		}}, false},
+		"a database that is not known": {busy{run: func(int) error { return locked("") }}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs, reads := 0, 0
+				c := newPaperClient(t, fakedb.Hooked(newPaper(), func(ctx context.Context, c *fakedb.Call) error {
+					switch c.Method {
+					case "Run":
+						runs++
+						return test.run(runs)
+					case "Read":
+						reads++
+						err := c.Do(ctx)
+						if len(c.States) == 0 {
+							c.States = []driver.State{{Name: "n"}}
+						}
+						if test.read != nil {
+							test.read(reads, &c.States[0])
+						}
+						return err
+					}
+					return c.Do(ctx)
+				}), func(c *Config) {
+					c.NotAcquired = func(_ driver.State, _ bool, cause error) error {
+						return driver.Join(ErrNotAcquired, cause)
+					}
+				})
+				time.Sleep(time.Second) // at 0 the clock shows no time
+				_, err := c.Acquire(t.Context(), new(want("n")), false)
+				text := errBusyName.Error()
+				if test.transaction {
+					text = openTransaction
+				}
+				if !errors.Is(err, ErrNotAcquired) || errors.Is(err, driver.ErrBusy) != test.transaction ||
+					!strings.Contains(err.Error(), text) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}

@@ -45,6 +45,17 @@ var (
 	ErrReplaced = errors.New("the database is another than the one that was opened")
 )
 
+// Locked is the cause of ErrBusy of an engine whose transactions lock more than the name's row.
+type Locked struct {
+	Commit string // changes with each commit; "": it is not known
+	Cause  error
+}
+
+func (l *Locked) Error() string { return l.Cause.Error() }
+
+// Unwrap returns the cause.
+func (l *Locked) Unwrap() error { return l.Cause }
+
 // Fail joins a kind and its cause: errors.Is finds both. A cause that matches the kind is returned
 // unchanged. The text has one line: pgx gives each address that it tried a line of its own.
 func Fail(kind, cause error) error {

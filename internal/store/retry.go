@@ -16,7 +16,7 @@ import (
 type Policy struct {
 	First, Longest time.Duration // the pause after a failure: it doubles from First to Longest
 	Tries          int           // limits the tries; 0: any number
-	Races          int           // limits the tries that lost a race or met a locked row; 0: any number
+	Patience       time.Duration // from the first lost race or locked row to the last try; 0: no limit
 	Limit          time.Duration // no try begins so long after the first; 0: no limit
 	Waits          bool          // a try may wait for long: an outage counts from its first failure
 	Outages        Outages       // which of them are repeated
@@ -44,7 +44,10 @@ var (
 	Waiting = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Waits: true, Outages: AfterSession}
 	// Trying is for a TryLock. A row may be locked by a transaction of dblock's own, which is
 	// short. A transaction that has it for longer than half a second is the application's.
-	Trying = Policy{First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Races: 10, Outages: AfterSession}
+	Trying = Policy{
+		First: 5 * time.Millisecond, Longest: 200 * time.Millisecond, Patience: 500 * time.Millisecond,
+		Outages: AfterSession,
+	}
 	// Quick is for calls that no lock depends on.
 	Quick = Policy{First: 20 * time.Millisecond, Longest: 20 * time.Millisecond, Tries: 5}
 	// Briefly is for rows that another transaction has locked for a moment.
@@ -61,7 +64,9 @@ type Tries struct {
 	policy   Policy
 	began    time.Duration
 	failures int
-	races    int
+	last     time.Duration // the time of the last failure
+	raced    bool          // a try has lost a race, or met a locked row
+	racing   time.Duration // when the first of them had failed; later by the outages since then
 	away     bool          // an outage goes on
 	since    time.Duration // when the outage began: with a try, or with a failure, as Waits says
 }
@@ -76,12 +81,19 @@ func (s *Store) Tries(p Policy) *Tries {
 func (t *Tries) Again(ctx context.Context, err error) bool {
 	s, p, now := t.store, t.policy, t.store.config.Clock.Now()
 	t.failures++
-	if isRace(err) {
-		t.races++
+	bounded := p.Patience > 0 && isRace(err)
+	switch {
+	case !bounded:
+		t.racing += now - t.last
+	case !t.raced:
+		t.raced, t.racing = true, now
 	}
+	t.last = now
 	late, longest := t.outage(err, now), p.Longest
 	switch transient := s.Transient(err); {
-	case err == nil, ctx.Err() != nil, t.failures == p.Tries, t.races > 0 && t.races == p.Races:
+	case err == nil, ctx.Err() != nil, t.failures == p.Tries:
+		return false
+	case bounded && now-t.racing >= p.Patience:
 		return false
 	case p.Limit > 0 && now-t.began >= p.Limit:
 		return false
@@ -95,7 +107,11 @@ func (t *Tries) Again(ctx context.Context, err error) bool {
 	case !p.Endless && (!transient || late):
 		return false
 	}
-	sleep(ctx, backoff.Pause(t.failures, p.First, longest))
+	pause := backoff.Pause(t.failures, p.First, longest)
+	if bounded {
+		pause = min(pause, t.racing+p.Patience-now) // the last try ends the patience
+	}
+	sleep(ctx, pause)
 	return ctx.Err() == nil
 }
 

@@ -304,3 +304,37 @@ func TestPurgeWithNothingIdleWaitsForNoWriter(t *testing.T) {
 		t.Fatal(n, next, err)
 	}
 }
+
+// Broken by a transaction that is taken for the one before it.
+func TestALockedDatabaseTellsOfItsLastCommit(t *testing.T) {
+	for _, journal := range journals {
+		t.Run(journal, func(t *testing.T) {
+			f := newFixtureIn(t, journal)
+			r := request("n", f.session())
+			r.Patient = false
+			lock := func() *sql.Tx {
+				tx := f.begin()
+				_, err := tx.ExecContext(t.Context(), "UPDATE dblock_sessions SET pid = pid + 1")
+				require.NoError(t, err)
+				return tx
+			}
+			last := func() string {
+				_, _, err := drivertest.Take(t.Context(), f, r)
+				require.ErrorIs(t, err, driver.ErrBusy)
+				locked := new(driver.Locked)
+				if !errors.As(err, &locked) || locked.Commit == "" {
+					t.Fatalf("%v: want the last commit", err)
+				}
+				return locked.Commit
+			}
+			tx := lock()
+			first := last()
+			assert.Equal(t, last(), first, "of one transaction")
+			require.NoError(t, tx.Commit())
+			defer lock().Rollback()
+			if last() == first {
+				t.Error("of two transactions, the first of which was committed, it is the same")
+			}
+		})
+	}
+}
