@@ -59,7 +59,8 @@ func Owner(host, thread string) Option {
 // ctx. Under it the name of the election can be locked again at once, as under dblock.Lock.Context.
 // fn should return soon after the end of its context. The error that fn then returns counts only if
 // ctx has ended. If fn returns earlier, it resigns: with nil the candidate stands again, with an
-// error the campaign ends.
+// error the campaign ends. After a term of up to a second the candidate pauses before it stands
+// again: for 50 ms, and twice as long after each further one, up to 10 s.
 //
 // Campaign returns nil when ctx has ended, the lock is released, and fn returned nil or the error
 // of its context. Otherwise it returns fn's error, or, as a *dblock.LockError of "campaign", the
@@ -89,7 +90,9 @@ func (e *Elections) campaign(
 		<-ctx.Done()
 		return nil
 	}
-	for err == nil && ctx.Err() == nil {
+	var brief brevity
+	fn = brief.measured(fn)
+	for ; err == nil && ctx.Err() == nil; brief.rest(ctx) {
 		asked := time.Now()
 		var lock *dblock.Lock
 		lock, err = e.stand(ctx, name, c)
