@@ -40,6 +40,10 @@ var (
 	// and its transaction, did nothing. Refused joins it.
 	ErrRefused = errors.New("the database refused the statement")
 
+	// ErrRolledBack is joined to ErrRetry if the error has ended the whole transaction: whatever is
+	// sent through it from then on commits by itself.
+	ErrRolledBack = errors.New("the server has rolled the transaction back")
+
 	// ErrReplaced is joined to a kind. The session's locks do not count any more: other sessions
 	// may have them already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")

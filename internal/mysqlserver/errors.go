@@ -72,6 +72,9 @@ func Interpret(err error) error {
 	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
 		kind = driver.ErrRetry
 	}
+	if n == deadlock || n == recordChanged {
+		err = driver.Mark(driver.ErrRolledBack, err)
+	}
 	switch kind {
 	case nil:
 		return driver.Refused(err)
@@ -134,6 +137,8 @@ func says(err error, texts []string) bool {
 // Error numbers that callers check, or that have a rule of their own.
 const (
 	LockWaitTimeout = 1205 // also MariaDB's answer to NOWAIT
+	deadlock        = 1213
+	recordChanged   = 1020 // MariaDB: since the transaction's snapshot
 	killed          = 1317
 	LockNoWait      = 3572
 	TooManyPrepared = 1461 // max_prepared_stmt_count
@@ -177,7 +182,7 @@ func Kind(n uint16) error {
 	case 1290, 1792, 1836, 1874, runHook:
 		// --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
-	case 1213, LockWaitTimeout, 1020, 1614, rolledBack,
+	case deadlock, LockWaitTimeout, recordChanged, 1614, rolledBack,
 		// deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
 		8002, 8005, 8022, 8028, 8229, 9007:
 		// TiDB: a commit that met another's write, a lock that was lost or expired, altered tables

@@ -31,6 +31,8 @@ func TestInterpret(t *testing.T) {
 		{server(1792), driver.ErrReadOnly},
 		{server(1836), driver.ErrReadOnly},
 		{server(1213), driver.ErrRetry},
+		{server(1213), driver.ErrRolledBack},
+		{server(1020), driver.ErrRolledBack},
 		{server(1205), driver.ErrRetry},
 		{server(1020), driver.ErrRetry},
 		{server(3101), driver.ErrRetry},

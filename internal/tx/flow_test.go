@@ -31,12 +31,14 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 var errRefused = errors.New("refused")
 
 // script is a transaction, and the client that it needs. It notes their steps. free says, for each
-// Lock, whether the name's row is locked at once.
+// Lock, whether the name's row is locked at once. fails is the error of each step of the
+// transaction.
 type script struct {
 	*Transactions
 	session *store.Session
 	steps   []string
 	free    []bool
+	fails   error
 	grants  int64
 }
 
@@ -51,15 +53,18 @@ func (s *script) MakeGuard(context.Context, protocol.Held, driver.OnSideConn) er
 
 func (s *script) Guard(context.Context, protocol.Held, driver.OnSideConn) error {
 	s.step("Guard")
-	return nil
+	return s.fails
 }
 
 func (s *script) Release(context.Context, protocol.Held, protocol.Detachment, driver.OnSideConn) error {
 	s.step("Release")
-	return nil
+	return s.fails
 }
 
-func (s *script) Database(context.Context) (string, error) { return "", nil }
+func (s *script) Database(context.Context) (string, error) {
+	s.step("Database")
+	return "", nil
+}
 
 func (s *script) Lock(
 	_ context.Context, _ string, may driver.Pass, _ bool, _ driver.OnSideConn,
@@ -67,7 +72,7 @@ func (s *script) Lock(
 	s.step("Lock")
 	locked := s.free[0]
 	s.free = s.free[1:]
-	return driver.State{}, locked, nil
+	return driver.State{}, locked, s.fails
 }
 
 // hold enters a hold of name n.
@@ -168,6 +173,34 @@ func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
 				synctest.Wait()
 				assert.Equal(t, strings.Join(s.steps, ", "), row[2], "its steps are")
 			})
+		})
+	}
+}
+
+// Broken by a step that asks for the database after a deadlock.
+func TestNothingIsSentThroughATransactionThatADeadlockHasEnded(t *testing.T) {
+	deadlock := driver.Mark(driver.ErrRolledBack, driver.Fail(driver.ErrRetry, errors.New("a deadlock")))
+	for what, do := range map[string]func(t *testing.T, s *script, h []*ledger.Hold) error{
+		"MakeGuard, Guard": func(t *testing.T, s *script, h []*ledger.Hold) error {
+			_, err := s.Transactions.Guard(t.Context(), s, h)
+			return err
+		},
+		"Release": func(t *testing.T, s *script, h []*ledger.Hold) error {
+			_, err := s.UnlockTx(t.Context(), s, h)
+			return err
+		},
+		"Lock": func(t *testing.T, s *script, _ []*ledger.Hold) error {
+			s.free = []bool{false}
+			return s.LockTx(t.Context(), s, "n", true)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(t)
+			s.fails = deadlock
+			err := do(t, s, []*ledger.Hold{s.hold(t.Context())})
+			assert.ErrorIs(t, err, driver.ErrRetry)
+			synctest.Wait()
+			assert.Equal(t, strings.Join(s.steps, ", "), what, "its steps are")
 		})
 	}
 }

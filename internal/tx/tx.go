@@ -108,6 +108,9 @@ func (t *Transactions) explain(ctx context.Context, err error) error {
 // known. Then the transaction is asked, but only after an error that another database would
 // explain: on MySQL the question may give the transaction its snapshot.
 func (t *Transactions) elsewhere(ctx context.Context, in driver.Tx, is string, err error) error {
+	if errors.Is(err, driver.ErrRolledBack) {
+		return nil
+	}
 	if is == "" && (errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrRetry)) {
 		is, _ = in.Database(ctx) // without an answer, err is returned
 	}
