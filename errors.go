@@ -94,8 +94,11 @@ var (
 	// own error.
 	ErrRetry = driver.ErrRetry
 
-	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error
-	// matches the driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
+	// ErrTxDone: the transaction given to Guard, UnlockTx, LockTx, TryLockTx, fence.Check,
+	// optimistic.Read or optimistic.Bump had ended before, or an error has aborted it (PostgreSQL).
+	// Also if only the server has ended it: after a deadlock (MySQL, MariaDB) that was not heeded,
+	// a COMMIT or ROLLBACK sent as text, or a statement with an implicit commit. The error matches
+	// the driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
 	ErrTxDone = driver.ErrTxDone
 
 	// ErrInvalidName: a name that is empty, longer than 255 bytes, not UTF-8, or contains NUL.

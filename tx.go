@@ -26,8 +26,8 @@ import (
 // is a serialization failure (SQLSTATE 40001, error 1213 of MySQL, 1020 of MariaDB): roll back, and
 // run the transaction again. ErrInvalidOption without a lock, and for a lock of another client.
 // After any error a transaction on PostgreSQL is as usable as before. On MySQL a deadlock has ended
-// the transaction. docs/transactions.md has the cost, the isolation levels and the differences
-// between engines.
+// the transaction: any further call in it is ErrTxDone. docs/transactions.md has the cost, the
+// isolation levels and the differences between engines.
 func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 	return c.inside(ctx, "guard", tx, locks, c.Core().Guard)
 }

@@ -44,6 +44,8 @@ type dialect struct {
 	// sharded returns ErrConfig if a database, "": the default one, has the rows of its tables in
 	// several servers; nil: none has.
 	sharded func(ctx context.Context, on *sql.Conn, database string) error
+	// open is the variable that is 0 outside of a transaction; "": there is none.
+	open string
 	// writes is set where the lock of a row may be lost before the commit, which fails only if
 	// another transaction has written the row: every transaction that relies on a lock writes.
 	writes bool
@@ -59,7 +61,7 @@ var (
 	inMySQL   = &dialect{now: utcNow, skips: maxList, pairs: pairsWith("FOR SHARE")}
 	inMariaDB = &dialect{
 		now: utcNow, skips: maxList, sleepsAtLock: true, takesRow: true, timesOut: true,
-		pairs: pairsWith("LOCK IN SHARE MODE"),
+		open: transaction.OpenInMariaDB, pairs: pairsWith("LOCK IN SHARE MODE"),
 	}
 )
 

@@ -63,7 +63,11 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSi
 	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
 	}
-	look, err := t.lookGuard(ctx, h, onSideConn)
+	var look mysqldb.LookGuardRow
+	err := t.open(ctx, func() (err error) {
+		look, err = t.lookGuard(ctx, h, onSideConn)
+		return err
+	})
 	switch {
 	case err != nil:
 		return err

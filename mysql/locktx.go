@@ -46,7 +46,12 @@ func (t inTx) Lock(
 	if err := t.oneWriter(ctx, "LockTx", onSideConn); err != nil {
 		return driver.State{}, false, err
 	}
-	state, open, err := t.open(ctx, name, free, onSideConn)
+	var state driver.State
+	var open bool
+	err := t.open(ctx, func() (err error) {
+		state, open, err = t.look(ctx, name, free, onSideConn)
+		return err
+	})
 	if err != nil || !open {
 		return state, false, err
 	}
@@ -124,22 +129,22 @@ func (t inTx) Database(ctx context.Context) (string, error) {
 	return id, ended(quiet, err)
 }
 
-// open reports whether a name is free for LockTx. If so, it has made sure that the name's row
+// look reports whether a name is free for LockTx. If so, it has made sure that the name's row
 // exists and stays. Otherwise it returns the state.
-func (t inTx) open(
+func (t inTx) look(
 	ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool,
 	onSideConn driver.OnSideConn,
 ) (state driver.State, open bool, err error) {
 	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
+		state, open, err = t.engine.look(ctx, up.(upkeep), name, free)
 		return mysqlserver.Interpret(err)
 	})
 	return state, open, err
 }
 
-// open retries a locked row that is to be protected from a purge, for as long as a purge takes. If
+// look retries a locked row that is to be protected from a purge, for as long as a purge takes. If
 // the row stays locked for longer, an application's transaction has it, and a purge skips it.
-func (e *engine) open(
+func (e *engine) look(
 	ctx context.Context, up upkeep, name string, free func(session, attempt string, used, waiters int32) bool,
 ) (driver.State, bool, error) {
 	began := time.Now()

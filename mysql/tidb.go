@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // inTiDB is the dialect of TiDB.
@@ -51,6 +52,7 @@ var inTiDB = &dialect{
 	deaf: driver.Fail(driver.ErrUnsupported,
 		errors.New("TiDB has no KILL of the connection that has a named lock, which would wake a listener")),
 	silent: true,
+	open:   transaction.OpenInTiDB,
 	writes: true,
 	pairs:  []pair{{"FOR UPDATE", []string{"FOR UPDATE NOWAIT"}}},
 	settings: []setting{

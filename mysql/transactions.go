@@ -23,6 +23,28 @@ func (t inTx) queries() *mysqldb.Queries {
 	return mysqldb.New(preparedTx{t.engine.prepared, t.tx})
 }
 
+// open returns ErrTxDone unless the transaction is open in the server, and else what look returns,
+// which reads on another connection at the same time. MUST be called before a statement of the step
+// locks or writes: outside of a transaction each would commit by itself.
+func (t inTx) open(ctx context.Context, look func() error) error {
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	proof := make(chan error, 1)
+	go func() { proof <- t.prove(quiet) }()
+	err := look()
+	if not := <-proof; not != nil {
+		return ended(quiet, not)
+	}
+	return err
+}
+
+func (t inTx) prove(quiet context.Context) error {
+	if err := t.engine.meet(quiet, t.tx); err != nil {
+		return err
+	}
+	return transaction.OpenMySQL(quiet, transaction.On(t.tx), t.engine.dialect().open)
+}
+
 // Release leaves the queue unchanged: finding the next waiter would take a locking read of a
 // range, which at the usual isolation level locks the neighbours' queues as well. Release first
 // reads outside the transaction, as LockTx does, so that a held row is known to exist.
@@ -32,7 +54,11 @@ func (t inTx) queries() *mysqldb.Queries {
 func (t inTx) Release(
 	ctx context.Context, h protocol.Held, _ protocol.Detachment, onSideConn driver.OnSideConn,
 ) error {
-	look, err := t.lookGuard(ctx, h, onSideConn)
+	var look mysqldb.LookGuardRow
+	err := t.open(ctx, func() (err error) {
+		look, err = t.lookGuard(ctx, h, onSideConn)
+		return err
+	})
 	if err != nil {
 		return err
 	}

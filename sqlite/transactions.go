@@ -125,7 +125,7 @@ func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
 func (t inTx) Lock(
 	ctx context.Context, name string, may driver.Pass, wait bool, _ driver.OnSideConn,
 ) (driver.State, bool, error) {
-	if err := t.db.file.Load().check(); err != nil {
+	if err := t.open(ctx); err != nil {
 		return driver.State{}, false, err
 	}
 	began := time.Now()
@@ -228,10 +228,18 @@ func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State
 	return states[0], nil
 }
 
+// open returns an error unless the transaction is open, in the file that the pool opened.
+func (t inTx) open(ctx context.Context) error {
+	if err := t.db.file.Load().check(); err != nil {
+		return err
+	}
+	return interpretTx(transaction.OpenSQLite(context.WithoutCancel(ctx), transaction.On(t.tx)))
+}
+
 // lockDatabase takes the database's write lock in the caller's transaction, and waits for it until
 // ctx ends.
 func (t inTx) lockDatabase(ctx context.Context) error {
-	if err := t.db.file.Load().check(); err != nil {
+	if err := t.open(ctx); err != nil {
 		return err
 	}
 	for b := (backoff{}); ; {

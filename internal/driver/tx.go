@@ -9,6 +9,8 @@ import (
 // Tx is the part of an engine that works inside one transaction of the caller's. It never ends
 // that transaction. Where the engine has savepoints, its own failures never leave the transaction
 // aborted. It never retries: ErrRetry means that the caller has to run the whole transaction again.
+// Before Guard, Release or Lock locks or writes anything, it proves that the transaction is still
+// open in the server: ErrTxDone. An error that ends the transaction is ErrRolledBack, too.
 type Tx interface {
 	// Exclusive reports whether a transaction that has written keeps all other writers out of the
 	// database. Then the caller's transaction may be in the way of a Detach, and the client does

@@ -35,6 +35,9 @@ func Interpret(err error) error {
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxClosed) {
 		return driver.Fail(driver.ErrTxDone, err)
 	}
+	if over := transaction.Over(err); over != nil {
+		return driver.Refused(over)
+	}
 	state := State(err)
 	if state == divisionByZero { // see proven of package postgres
 		return driver.Join(transaction.ErrSwallowed, err)

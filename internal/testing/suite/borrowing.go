@@ -138,8 +138,8 @@ func nothingIsBorrowed(t *testing.T, e *env) {
 
 // before is how many statements of a step that waits are tried: it repeats itself, and waits in
 // some of them for a turn.
-var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 3, "MariaDB": 3, "SQLite": 6, "TiDB": 3,
-	"Vitess": 3}
+var before = map[string]int{"pgx": 5, "database/sql": 8, "MySQL": 5, "MariaDB": 4, "SQLite": 7, "TiDB": 4,
+	"Vitess": 5}
 
 func (e *env) endEachStatement(t *testing.T, a, other App, s step, same bool) {
 	for nth := 1; nth <= before[e.wiring.Name] || s.block == nil; nth++ {

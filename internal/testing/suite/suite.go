@@ -72,7 +72,8 @@ func unabridged() bool { return os.Getenv("DBLOCK_TEST_ALL") != "" }
 func (w Wiring) lists() [][]placed {
 	lists := [][]placed{sessions, telling, contexts, closings, mistakes, w.tests()}
 	if w.Through == nil {
-		lists = append(lists, faults, guards, outages, transactions, borrowing, otherDatabase, refusals)
+		lists = append(lists, faults, guards, outages, transactions, endedInServer, borrowing, otherDatabase,
+			refusals)
 	}
 	if w.Reach == EachDriver {
 		return lists
