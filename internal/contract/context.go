@@ -16,19 +16,19 @@ type asking struct {
 // Asking returns ctx, which calls ask before each answer until it has ended. ask ends ctx if it is
 // time. Callers of the context may have locked any mutex, so ask MUST NOT lock one under which such
 // a context is used, and MUST NOT call code of the application's.
-func Asking(ctx context.Context, ask func()) context.Context { return asking{ctx, ask} }
+func Asking(ctx context.Context, ask func()) context.Context { return &asking{ctx, ask} }
 
-func (c asking) Err() error {
+func (c *asking) Err() error {
 	c.look()
 	return c.Context.Err()
 }
 
-func (c asking) Done() <-chan struct{} {
+func (c *asking) Done() <-chan struct{} {
 	c.look()
 	return c.Context.Done()
 }
 
-func (c asking) look() {
+func (c *asking) look() {
 	if c.Context.Err() == nil {
 		c.ask()
 	}
