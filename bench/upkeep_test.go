@@ -72,7 +72,7 @@ func BenchmarkUpkeep(b *testing.B) {
 func triggers(f func(trigger, event, table string) string) (statements []string) {
 	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"} {
 		for _, event := range []string{"INSERT", "UPDATE", "DELETE"} {
-			statements = append(statements, f("bench_"+strings.ToLower(event)+"_"+table, event, table))
+			statements = append(statements, f(table+"_bench_"+strings.ToLower(event), event, table))
 		}
 	}
 	return statements

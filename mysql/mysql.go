@@ -130,8 +130,9 @@ type engine struct {
 	nap          time.Duration // bounds the sleep of a listener's statement
 	proof        time.Duration // bounds the wait of a listener for its own first KILL
 	singleWriter bool
-	anyServer    bool  // the application accepts every server
-	misplaced    error // the error of an invalid option Database
+	anyServer    bool        // the application accepts every server
+	misplaced    error       // the error of an invalid option Database
+	untriggered  atomic.Bool // refuseTriggers has found no trigger
 	rowQueues    rowQueues
 	obstructed   func() // tells a test that a row was found locked; nil otherwise
 }

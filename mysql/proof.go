@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -13,6 +15,9 @@ import (
 // is transaction.ErrUnproven. Affected rows omit an UPDATE that writes equal values, unless the
 // pool has clientFoundRows: such a statement sets LAST_INSERT_ID.
 func proven(text string, result sql.Result, err error) (sql.Result, error) {
+	if err == nil && returnsID(text) {
+		return result, idOf(result)
+	}
 	if err != nil || !transaction.MustAct(text) {
 		return result, err
 	}
@@ -24,6 +29,31 @@ func proven(text string, result sql.Result, err error) (sql.Result, error) {
 		err = transaction.ErrUnproven
 	}
 	return result, err
+}
+
+// returnsID reports whether a statement sets LAST_INSERT_ID in each row that it changes.
+func returnsID(text string) bool {
+	kind, statement, _ := strings.Cut(text, "\n")
+	return strings.HasSuffix(kind, " :execlastid") && strings.HasPrefix(statement, "UPDATE")
+}
+
+// errReplaced is the error of a statement that has changed a row, and whose insert id is lost. The
+// statement has had its effect.
+var errReplaced = driver.Join(driver.Fail(driver.ErrConfig, errors.New("a statement has changed a row, and the "+
+	"server returned no insert id: a trigger on dblock's tables replaces it (SHOW TRIGGERS needs the right TRIGGER): "+
+	"drop it")), driver.ErrInDoubt)
+
+// idOf returns errReplaced if a statement of returnsID has changed a row without an insert id.
+func idOf(result sql.Result) error {
+	rows, err := result.RowsAffected()
+	if err != nil || rows == 0 {
+		return err
+	}
+	id, err := result.LastInsertId()
+	if err == nil && id == 0 {
+		err = errReplaced
+	}
+	return err
 }
 
 // did returns transaction.ErrUnproven unless the statement has changed want rows.

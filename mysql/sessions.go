@@ -70,7 +70,9 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	}
 	conn, err := e.db.Conn(ctx)
 	if err == nil {
-		err = e.examine(ctx, conn)
+		if err = e.examine(ctx, conn); err == nil {
+			err = e.refuseTriggers(ctx, conn)
+		}
 		_ = conn.Close()
 	}
 	if err != nil {

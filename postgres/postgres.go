@@ -83,6 +83,7 @@ type engine struct {
 	misplaced   error         // the error of an invalid option Schema
 	direct      *directConn   // the address of listeners; nil: they use the heartbeats' line
 	anyServer   bool          // the application accepts every server
+	untriggered atomic.Bool   // refuseTriggers has found no trigger
 	strict      atomic.Bool   // a single statement has failed at the application's isolation level
 
 	lending     context.Context

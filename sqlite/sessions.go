@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -32,7 +33,38 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 	return is, err
 }
 
+// refuseTriggers returns ErrConfig if a table has a trigger, which may keep dblock's statements
+// from doing what they say. It looks at the first session only.
+func (e *engine) refuseTriggers(ctx context.Context) error {
+	if e.untriggered.Load() {
+		return nil
+	}
+	return e.db.run(ctx, briefly, asSet, func(quiet context.Context, conn *sql.Conn) error {
+		names, _, err := databases(quiet, conn)
+		if err != nil {
+			return err
+		}
+		for _, in := range names {
+			var name, table string
+			row := conn.QueryRowContext(quiet, "SELECT name, tbl_name FROM "+in+".sqlite_schema "+
+				"WHERE type = 'trigger' AND substr(tbl_name, 1, 7) = 'dblock_' "+
+				"AND substr(name, 1, 7) <> 'dblock_' LIMIT 1")
+			switch _, there, err := found(name, row.Scan(&name, &table)); {
+			case err != nil:
+				return err
+			case there:
+				return driver.Triggered("trigger", name, table)
+			}
+		}
+		e.untriggered.Store(true)
+		return nil
+	})
+}
+
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := e.refuseTriggers(ctx); err != nil {
+		return err
+	}
 	return e.db.writeAs(ctx, writing{patience: briefly}, func(ctx context.Context, w *writer) error {
 		err := w.OpenSession(ctx, sqlitedb.OpenSessionParams{ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App})
 		if err != nil {

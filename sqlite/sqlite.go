@@ -126,6 +126,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/driver"
 )
@@ -135,12 +136,15 @@ import (
 // application's: dblock never closes it and reserves no connection of it. An in-memory database
 // needs SetMaxOpenConns(1). Run migrate.Up or the files of package migrations first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
-	e := &engine{database{db: db, turn: make(chan struct{}, 1)}}
+	e := &engine{db: database{db: db, turn: make(chan struct{}, 1)}}
 	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{&e.db, tx} }}
 }
 
 // engine runs the SQL of every transition; db carries statements to the file.
-type engine struct{ db database }
+type engine struct {
+	db          database
+	untriggered atomic.Bool // refuseTriggers has found no trigger
+}
 
 func (e *engine) Connections() driver.Pool {
 	s := e.db.db.Stats()

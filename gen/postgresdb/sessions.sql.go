@@ -385,6 +385,46 @@ func (q *Queries) Strays(ctx context.Context, home string) ([]StraysRow, error) 
 	return items, nil
 }
 
+const Triggers = `-- name: Triggers :many
+SELECT 'trigger'::text AS kind, t.tgname::text AS name, c.relname::text AS relation
+  FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+ WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND left(t.tgname::text, 7) <> 'dblock_' AND left(c.relname::text, 7) = 'dblock_'
+   AND c.relnamespace = (SELECT o.relnamespace FROM pg_catalog.pg_class o WHERE o.oid = to_regclass($1::text)::oid)
+UNION ALL
+SELECT 'rule', r.rulename::text, c.relname::text
+  FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+ WHERE c.relkind = 'r' AND r.ev_enabled IN ('O', 'A') AND left(r.rulename::text, 7) <> 'dblock_' AND left(c.relname::text, 7) = 'dblock_'
+   AND c.relnamespace = (SELECT o.relnamespace FROM pg_catalog.pg_class o WHERE o.oid = to_regclass($1::text)::oid)
+LIMIT 1
+`
+
+type TriggersRow struct {
+	Kind     string
+	Name     string
+	Relation string
+}
+
+// A trigger or a rule on a table of dblock's that is in force, and not dblock's own. @relation is one of the tables.
+func (q *Queries) Triggers(ctx context.Context, relation string) ([]TriggersRow, error) {
+	rows, err := q.db.Query(ctx, Triggers, relation)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TriggersRow
+	for rows.Next() {
+		var i TriggersRow
+		if err := rows.Scan(&i.Kind, &i.Name, &i.Relation); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Where = `-- name: Where :one
 SELECT n.nspname::text AS place FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.oid = pg_catalog.to_regclass($1::text)

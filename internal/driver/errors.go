@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -108,6 +109,13 @@ func PoolClosed(err error) error {
 		}
 	}
 	return nil
+}
+
+// Triggered returns ErrConfig for a trigger, or a rule of PostgreSQL, on one of dblock's tables.
+// Those whose names begin with dblock_ count as dblock's own.
+func Triggered(kind, name, table string) error {
+	return Fail(ErrConfig, fmt.Errorf("%s %q on table %s: with it a statement of dblock's may do nothing, wait for "+
+		"itself, or return no token: drop it, and leave dblock's tables out where it was made", kind, name, table))
 }
 
 // Join is errors.Join with a text of one line, without repetitions.

@@ -29,6 +29,8 @@
 //	the end of the context           never          unsure
 //	any other error                  never          unsure
 //
+// An answer without an effect (transaction.ErrUnproven) is ErrRetry, for 20 tries in a row.
+//
 // An outage is repeated for a TTL. ErrReadOnly is an outage only to a client that has had a
 // session: a failover has left it at a server that accepts no writes.
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/backoff"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // Policy says which failures are retried, after which pauses, and for how long. Every policy
@@ -58,12 +59,17 @@ var (
 	Behind = Policy{First: time.Millisecond, Longest: 250 * time.Millisecond, Endless: true}
 )
 
+// mostUnproven limits the tries in a row whose statement was answered and had no effect. A KILL
+// QUERY does not meet so many. A trigger that swallows writes meets all of them.
+const mostUnproven = 20
+
 // Tries counts the tries of one call.
 type Tries struct {
 	store    *Store
 	policy   Policy
 	began    time.Duration
 	failures int
+	unproven int           // the failures in a row that are ErrUnproven
 	last     time.Duration // the time of the last failure
 	raced    bool          // a try has lost a race, or met a locked row
 	racing   time.Duration // when the first of them had failed; later by the outages since then
@@ -89,8 +95,11 @@ func (t *Tries) Again(ctx context.Context, err error) bool {
 		t.raced, t.racing = true, now
 	}
 	t.last = now
+	if t.unproven++; !errors.Is(err, transaction.ErrUnproven) {
+		t.unproven = 0
+	}
 	late, longest := t.outage(err, now), p.Longest
-	switch transient := s.Transient(err); {
+	switch transient := s.Transient(err) && t.unproven < mostUnproven; {
 	case err == nil, ctx.Err() != nil, t.failures == p.Tries:
 		return false
 	case bounded && now-t.racing >= p.Patience:

@@ -8,6 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // trying is a TryLock whose tries take so long and fail with these errors, the last of them for
@@ -54,5 +56,34 @@ func TestAnOutageDuringATryLockIsNoLockedRow(t *testing.T) {
 		if _, tries := trying(t, 100*time.Millisecond, append(failures, driver.ErrBusy)...); tries < 1+20+2 {
 			t.Errorf("it ends after %d tries", tries)
 		}
+	})
+}
+
+// Broken by a call that waits for an effect as long as its context lives: a trigger swallows every
+// write.
+func TestACallWhoseStatementNeverHasAnEffectEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := New(full{}, Config{TTL: time.Minute, Clock: clock.Func(func() time.Duration { return time.Since(began) })})
+		tries := 0
+		for _, policy := range []Policy{Patient, Waiting, Briefly} {
+			tries = 0
+			err := s.Retry(t.Context(), policy, func() error {
+				tries++
+				return transaction.ErrUnproven
+			})
+			require.ErrorIs(t, err, transaction.ErrUnproven)
+			assert.Equal(t, tries, mostUnproven, "tries")
+		}
+		tries = 0
+		require.NoError(t, s.Retry(t.Context(), Waiting, func() error { // a KILL QUERY now and then
+			switch tries++; {
+			case tries%mostUnproven == 0:
+				return driver.ErrBusy
+			case tries < 3*mostUnproven:
+				return transaction.ErrUnproven
+			}
+			return nil
+		}))
 	})
 }

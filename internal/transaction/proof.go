@@ -12,9 +12,8 @@ import (
 // short, and the transaction could commit the rest. A trigger can swallow a write, too.
 var ErrUnproven = driver.Fail(driver.ErrRetry,
 	stale("the server answered that a statement was done, and it did nothing: "+
-		"a KILL QUERY or a limit for the time of statements may have cut it short: roll back, and begin the "+
-		"transaction "+
-		"anew"))
+		"a KILL QUERY or a limit for the time of statements may have cut it short, or, if that goes on, a trigger "+
+		"on dblock's tables swallows it: roll back, and begin the transaction anew"))
 
 // stale is an error after which a transaction has to be run again, with the SQLSTATE of a
 // serialization failure.

@@ -106,3 +106,16 @@ SELECT DISTINCT o.called::text AS stray, n.nspname::text AS place
 SELECT current_database()::text AS db, array_to_string(current_schemas(false), '", "')::text AS schemas,
        current_user::text AS role, current_setting('search_path')::text AS path,
        coalesce(row_security_active(to_regclass(@relation::text)::oid), false)::boolean AS hides;
+
+-- A trigger or a rule on a table of dblock's that is in force, and not dblock's own. @relation is one of the tables.
+-- name: Triggers :many
+SELECT 'trigger'::text AS kind, t.tgname::text AS name, c.relname::text AS relation
+  FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+ WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND left(t.tgname::text, 7) <> 'dblock_' AND left(c.relname::text, 7) = 'dblock_'
+   AND c.relnamespace = (SELECT o.relnamespace FROM pg_catalog.pg_class o WHERE o.oid = to_regclass(@relation::text)::oid)
+UNION ALL
+SELECT 'rule', r.rulename::text, c.relname::text
+  FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+ WHERE c.relkind = 'r' AND r.ev_enabled IN ('O', 'A') AND left(r.rulename::text, 7) <> 'dblock_' AND left(c.relname::text, 7) = 'dblock_'
+   AND c.relnamespace = (SELECT o.relnamespace FROM pg_catalog.pg_class o WHERE o.oid = to_regclass(@relation::text)::oid)
+LIMIT 1;

@@ -25,6 +25,7 @@ var refusals = inPlaces(own{
 	{"a sweep goes on behind what the database refuses", refusedSweep},
 	{"neither Ask nor Break fails where the history takes no event", actsWithoutHistory},
 	{"an event that the database refuses takes no other along", refusedEvent},
+	{"a trigger on a table is refused at the first session, and named", triggered},
 })
 
 // refuse has the database refuse rows of a table of which a condition on the column values NEW.x
@@ -40,7 +41,7 @@ func (e *env) refuse(t testing.TB, table, condition string) {
 		return
 	}
 	for _, how := range []string{"INSERT", "UPDATE"} {
-		e.exec(t, fmt.Sprintf("CREATE TRIGGER refuse_%s_%s BEFORE %[2]s ON %[1]s WHEN %[3]s BEGIN SELECT "+
+		e.exec(t, fmt.Sprintf("CREATE TRIGGER %[1]s_refuse_%[2]s BEFORE %[2]s ON %[1]s WHEN %[3]s BEGIN SELECT "+
 			"RAISE(ABORT, 'refused'); END", table, how, condition))
 	}
 }
@@ -213,4 +214,53 @@ func actsWithoutHistory(t *testing.T, e *env) {
 		assert.NoError(t, assert.ErrOf(c.Break(brief(t), rested, "why")), what, "Break of a name that rests")
 		unlock(t, lock(t, c, rested))
 	}
+}
+
+// Broken by a client that goes on: with a trigger, MySQL and MariaDB return no token, and a row
+// that PostgreSQL's rule keeps as it was is asked for again and again.
+func triggered(t *testing.T, e *env) {
+	if e.wiring.plain() {
+		t.Skip("there are no triggers")
+	}
+	made := map[string][2]string{"trigger": {"CREATE TRIGGER audit BEFORE UPDATE ON dblock_locks FOR EACH ROW " +
+		"SET NEW.host = NEW.host", "DROP TRIGGER audit"}}
+	switch e.wiring.Kind {
+	case SQLite:
+		made["trigger"] = [2]string{"CREATE TRIGGER audit AFTER UPDATE ON dblock_locks BEGIN SELECT 1; END",
+			"DROP TRIGGER audit"}
+	case Postgres:
+		made = map[string][2]string{
+			"trigger": {"CREATE TRIGGER audit BEFORE UPDATE ON dblock_locks FOR EACH ROW EXECUTE FUNCTION " +
+				"suppress_redundant_updates_trigger()", "DROP TRIGGER audit ON dblock_locks"},
+			"rule": {"CREATE RULE audit AS ON UPDATE TO dblock_locks DO ALSO NOTHING",
+				"DROP RULE audit ON dblock_locks"},
+		}
+	}
+	for kind, how := range made {
+		e.exec(t, how[0])
+		c := e.client(t)
+		_, err := c.TryLock(t.Context(), "n")
+		is(t, err, dblock.ErrConfig)
+		for _, part := range []string{kind + ` "audit" on table dblock_locks`, "drop it"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not say %q", err, part)
+			}
+		}
+		e.exec(t, how[1])
+		unlock(t, lock(t, c, "n"))
+	}
+	if e.wiring.Kind != MySQL && e.wiring.Kind != MariaDB {
+		return
+	}
+	// One that a user without the right TRIGGER does not see: its name is as those of dblock's own.
+	e.exec(t, "CREATE TRIGGER dblock_hidden BEFORE UPDATE ON dblock_locks FOR EACH ROW SET NEW.host = NEW.host")
+	c := e.client(t)
+	_, err := c.TryLock(t.Context(), "n")
+	is(t, err, dblock.ErrConfig)
+	if !strings.Contains(err.Error(), "a trigger on dblock's tables") {
+		t.Error(err)
+	}
+	e.free(t, "n")
+	e.exec(t, "DROP TRIGGER dblock_hidden")
+	unlock(t, lock(t, c, "n"))
 }

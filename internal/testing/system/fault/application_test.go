@@ -31,7 +31,7 @@ const (
 	employees = 4 // goroutines of each client
 	conns     = 12
 
-	refusal = "refuses_one" // the constraint that refuses the name refused
+	refusal = "dblock_refuses_one" // the constraint that refuses the name refused
 	refused = "refused"
 )
 

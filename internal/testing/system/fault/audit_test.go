@@ -32,12 +32,12 @@ func (w *world) audit() {
 	case dbtest.KindPostgres:
 		w.exec(fmt.Sprintf(auditTable, "bigserial PRIMARY KEY", " DEFAULT txid_current()"))
 		for name, trigger := range map[string][2]string{
-			"audit_join":  {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
-			"audit_leave": {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
-			"audit_share": {insertShare, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
-			"audit_first_grant": {insertGrant,
+			"dblock_audit_join":  {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
+			"dblock_audit_leave": {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
+			"dblock_audit_share": {insertShare, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
+			"dblock_audit_first_grant": {insertGrant,
 				"AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
-			"audit_grant": {insertGrant,
+			"dblock_audit_grant": {insertGrant,
 				"AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> " +
 					"OLD.attempt)"},
 		} {
@@ -48,12 +48,12 @@ func (w *world) audit() {
 	case dbtest.KindSQLite:
 		w.exec(fmt.Sprintf(auditTable, "integer PRIMARY KEY", ""))
 		for _, trigger := range []string{
-			"audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
-			"audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
-			"audit_share AFTER INSERT ON dblock_shares BEGIN " + insertShare + " END",
-			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant +
-				" END",
-			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> " +
+			"dblock_audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
+			"dblock_audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
+			"dblock_audit_share AFTER INSERT ON dblock_shares BEGIN " + insertShare + " END",
+			"dblock_audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " +
+				insertGrant + " END",
+			"dblock_audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> " +
 				"OLD.attempt BEGIN " + insertGrant + " END",
 		} {
 			w.exec("CREATE TRIGGER " + trigger)

@@ -281,11 +281,11 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 	inEachMode(t, func(t *testing.T, f, other *fixture) {
 		held := other.take("n", other.session())
 		attempt := other.enqueue("n", other.session())
-		other.exec("CREATE TRIGGER full BEFORE UPDATE ON dblock_locks BEGIN SELECT RAISE(FAIL, 'full'); END")
+		other.exec("CREATE TRIGGER dblock_full BEFORE UPDATE ON dblock_locks BEGIN SELECT RAISE(FAIL, 'full'); END")
 		tx := f.begin()
 		require.Error(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
 		f.usable(tx)
-		other.exec("DROP TRIGGER full")
+		other.exec("DROP TRIGGER dblock_full")
 		if next := other.release(held, true); next.Attempt != attempt {
 			t.Fatalf("handed to %+v", next)
 		}
