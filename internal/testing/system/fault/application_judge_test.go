@@ -25,6 +25,7 @@ const (
 	sharedFate = "shared fate" // a call failed for what another one had asked for
 	miscounts  = "counters"    // a counter does not say what the rows do
 	borrowings = "connections" // a pooled connection is not as a new one
+	elsewhere  = "elsewhere"   // a statement has found other tables
 )
 
 // judge has what all goroutines of the application believe to hold.

@@ -68,11 +68,13 @@ func applicationRound(w *world) {
 	}
 	work.Go(func() { a.kill(ctx) })
 	work.Go(func() { a.count(ctx) })
+	work.Go(func() { a.stray(ctx) })
 	a.disturb(ctx)
 	work.Wait()
 	a.decide()
 	a.lateWrites()
 	a.leftInTables()
+	a.leftElsewhere()
 	a.leftOnConnections()
 }
 
@@ -82,6 +84,9 @@ func newApplication(w *world) *application {
 	w.exec("CREATE TABLE writes (name varchar(64) NOT NULL, token bigint NOT NULL)")
 	require.NoError(w, migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Fences, migrate.Versions))
 	w.exec(refuseOne(w.db.Kind))
+	if w.db.Kind == dbtest.KindPostgres {
+		require.NoError(w, migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Locks.In("tenant")))
+	}
 	for range branches {
 		b := &branch{application: a, log: newValve()}
 		db := w.db
