@@ -57,18 +57,21 @@
 //
 // # Shares
 //
-// Shares divides work into shards. Each shard is an election, and a member's weight in it is a hash
-// of both (rendezvous hashing), so that the heaviest living member owns the shard. Members hold one
-// name together (Shared), and watch it. Of each shard only the owner and the next owner campaign:
-// the next owner waits in the queue, and has the shard with the commit that releases it, or when
-// the lease of a crashed owner has expired. A member that runs a shard of another owner reads the
-// queues, and asks its function to return as soon as a heavier member waits. What a member believes
-// about others decides who campaigns, and never who has a shard: that is the lock's matter.
+// Shares divides work into shards. Each shard is an election. Members hold one name together
+// (Shared), and watch it. Each member computes the owners from the living members alone: the pairs
+// of member and shard in the order of a hash of both (rendezvous hashing), but none beyond
+// ⌈n ÷ members⌉ + 1 shards of a member. Of each shard only the owner and the next owner campaign,
+// the one that owns it without the present owner. The next owner waits in the queue, and has the
+// shard with the commit that releases it, or when the lease of a crashed owner has expired. The
+// owner has a greater weight. A member that runs a shard of another owner reads the queues, and
+// asks its function to return as soon as the owner waits. What a member believes about others
+// decides who campaigns, and never who has a shard: that is the lock's matter.
 //
 // While nothing changes, a member costs its heartbeats, and a few reads in each TTL for all of its
 // shards together. A shard that moves costs a place in a queue, a hand-off, and its term's event.
-// Hashing spreads shards by chance, and not evenly. If the owner of a shard and the next one die
-// together, a third member has to notice that before it campaigns.
+// A member that comes or goes also moves a few shards between others, because their bounds change:
+// about one of twenty-five. While shards move, a member may have more than it owns. If the owner of
+// a shard and the next one die together, a third member has to notice that before it campaigns.
 //
 // # Not promised
 //

@@ -3,8 +3,6 @@ package election
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,8 +27,10 @@ const (
 	joined = "joined"
 	// standby is the rank of the member that waits in the queue of a shard behind its owner.
 	standby = 1
-	// unranked is the rank of a member that does not see itself among the living ones.
+	// unranked is the rank of a member that does not campaign for a shard.
 	unranked = standby + 1
+	// ownerWeight is the weight of the owner of a shard in its queue. A standby has the default.
+	ownerWeight = defaultWeight + 1
 )
 
 // errGone is the error of a function that did not return.
@@ -45,11 +45,12 @@ func ShardName(name string, shard int) string { return name + "/" + strconv.Itoa
 // time, and each term has a token. See Campaign for the context of fn, and for results and errors.
 // An error of fn for one shard ends Shares. A panic of fn ends the program.
 //
-// Rendezvous hashing gives each shard to one of the living members, its owner. A member that comes
-// gets the shards that it owns, and no others move: the contexts of their functions end with
-// ErrResigned, the functions return when it suits, and the shards are handed to it. The shards of a
-// member that ends or dies go to the next owners, which wait in the queues: with the release, or
-// within TTL + 1 s. Until the owner of a shard waits for it, another member may have it.
+// Rendezvous hashing gives each shard to one of the living members, its owner. No member owns more
+// than ⌈n ÷ members⌉ + 1. A member that comes gets the shards that it owns, and few others move.
+// The contexts of their functions end with ErrResigned, the functions return when it suits, and the
+// shards are handed over. The shards of a member that ends or dies go to the next owners, which
+// wait in the queues: with the release, or within TTL + 1 s. Until the owner of a shard waits for
+// it, another member may have it.
 //
 // The options are those of Campaign, except Weight. With Owner, a restarted process owns the shards
 // of its predecessor. Without, it is a new member. The keys "member" and "shards" of Metadata are
@@ -108,14 +109,19 @@ type shares struct {
 type campaign struct {
 	stop    context.CancelFunc
 	stopped bool
-	term    atomic.Pointer[Term] // while the function runs; its goroutine writes
+	rank    int                  // with which it stands
+	term    atomic.Pointer[Term] // while the function runs; withdrawn: it will not run
 	asked   *Term                // the latest term that was asked to end
 	failure error                // of the function, before its context ended; to be read after the campaign
 }
 
+// withdrawn is the term of a campaign that was stopped before its function began. A function that
+// has begun is asked to return, and is not ended.
+var withdrawn = new(Term)
+
 // runs returns the term of a function that runs and was not asked to return, or nil.
 func (c *campaign) runs() *Term {
-	if t := c.term.Load(); t != c.asked {
+	if t := c.term.Load(); t != c.asked && t != withdrawn {
 		return t
 	}
 	return nil
@@ -125,28 +131,6 @@ func (c *campaign) runs() *Term {
 type result struct {
 	shard int
 	err   error
-}
-
-// weightOf returns the weight of a member for a shard. The owner is the heaviest living member. The
-// weight does not depend on other members: when one comes or goes, only its own shards move.
-func weightOf(member string, shard int) int {
-	sum := sha256.Sum256([]byte(ShardName(member, shard)))
-	return defaultWeight + 1 + int(binary.BigEndian.Uint32(sum[:])>>2)
-}
-
-// rank returns how many of the members come before one of them as the owner of a shard.
-func rank(members map[string]int, me string, shard int) (before int) {
-	if _, alive := members[me]; !alive {
-		return unranked
-	}
-	mine := weightOf(me, shard)
-	for id, shards := range members {
-		of := weightOf(id, shard)
-		if shards > shard && (of > mine || of == mine && id < me) {
-			before++
-		}
-	}
-	return before
 }
 
 // join is a member until its lock is lost, ctx ends, or a campaign fails.
@@ -227,23 +211,22 @@ func (s *shares) count(i inspect.Info) {
 		return
 	}
 	s.members = alive
-	for shard := range s.ranks {
-		s.ranks[shard] = rank(alive, s.me, shard)
-	}
+	s.ranks = planOf(alive).ranks(s.me, len(s.ranks))
 }
 
-// settle begins the campaigns of the owner and of the standby, and ends those of others that wait.
-// It returns true if a function that was not asked to return runs here for another owner's shard.
+// settle begins the campaigns of the owner and of the standby, and ends those that wait with
+// another rank than the present one. A campaign of the present rank follows. settle returns true if
+// a function that was not asked to return runs here for another owner's shard.
 func (s *shares) settle(ctx context.Context) (foreign bool) {
 	for shard, rank := range s.ranks {
 		c := s.campaigns[shard]
 		switch {
 		case c == nil && rank > standby:
 		case c == nil:
-			s.begin(ctx, shard)
+			s.begin(ctx, shard, rank)
 		case c.runs() != nil:
 			foreign = foreign || rank > 0
-		case rank > standby && c.term.Load() == nil:
+		case rank != c.rank && c.term.CompareAndSwap(nil, withdrawn):
 			c.stopped = true
 			c.stop()
 		}
@@ -252,17 +235,18 @@ func (s *shares) settle(ctx context.Context) (foreign bool) {
 }
 
 // begin begins the campaign for a shard.
-func (s *shares) begin(ctx context.Context, shard int) {
+func (s *shares) begin(ctx context.Context, shard, rank int) {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &campaign{stop: cancel}
+	c := &campaign{stop: cancel, rank: rank}
 	s.campaigns[shard] = c
 	prepared := s.config
-	prepared.weight = weightOf(s.me, shard)
+	if rank == 0 {
+		prepared.weight = ownerWeight
+	}
 	if prepared.owner != nil { // one owner of several shards would wait for its rival, and its rival for it: a deadlock
 		prepared.owner = &owner{prepared.owner.host, ShardName(prepared.owner.thread, shard)}
 	}
-	set := func(t *Term) {
-		c.term.Store(t)
+	moved := func() {
 		select {
 		case s.moved <- struct{}{}:
 		default:
@@ -272,8 +256,11 @@ func (s *shares) begin(ctx context.Context, shard int) {
 		ended := result{shard, errGone}
 		defer func() { s.ended <- ended }() // also of a function that ends its goroutine
 		ended.err = s.campaign(ctx, ShardName(s.name, shard), prepared, true, func(ctx context.Context, t *Term) error {
-			set(t)
-			defer set(nil)
+			if !c.term.CompareAndSwap(nil, t) {
+				return nil
+			}
+			moved()
+			defer func() { c.term.Store(nil); moved() }()
 			err := s.fn(ctx, shard, t)
 			if ctx.Err() == nil {
 				c.failure = err
@@ -294,14 +281,15 @@ func (s *shares) end(r result) error {
 	return r.err
 }
 
-// giveWay asks functions to return for whose shards a heavier member waits.
+// giveWay asks functions to return whose shards are another member's that waits. Their campaigns
+// may stand with the weight of an owner that this member was.
 func (s *shares) giveWay(ctx context.Context) {
 	contended := map[string]inspect.Info{}
 	for info := range s.inspector.List(ctx, inspect.Filter{Prefix: s.name + "/", Contended: true}) {
 		contended[info.Name] = info
 	}
 	for shard, c := range s.campaigns {
-		if c == nil || !outweighed(contended[ShardName(s.name, shard)], weightOf(s.me, shard)) {
+		if c == nil || s.ranks[shard] == 0 || !outweighed(contended[ShardName(s.name, shard)], defaultWeight) {
 			continue
 		}
 		if t := c.runs(); t != nil {

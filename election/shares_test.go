@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -81,29 +82,44 @@ func (c *commune) end(name string, shard int) {
 	c.holder[shard] = ""
 }
 
-// divided returns who has the shards, after members have changed. Only shards from or to a member
-// that has changed may have moved.
-func (c *commune) divided(before [100]string, changed string) (now [100]string) {
+// held fails unless each shard is with a member.
+func (c *commune) held() {
 	c.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	moved, has := 0, 0
 	for shard, holder := range c.holder {
-		if holder != before[shard] {
-			moved++
-			if before[0] != "" && holder != changed && before[shard] != changed {
-				c.Errorf("shard %d went from %q to %q although %s came or went", shard, before[shard], holder, changed)
-			}
-		}
 		if holder == "" {
 			c.Errorf("shard %d is with nobody", shard)
 		}
-		if holder == changed || before[shard] == changed {
-			has++
+	}
+}
+
+// divided returns who has the shards, after members have changed. Hardly a shard may have moved but
+// from or to a member that has changed, and no member may have more than its part and one.
+func (c *commune) divided(before [100]string, changed string) (now [100]string) {
+	c.Helper()
+	c.held()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	moved, between := 0, 0
+	part := map[string]int{}
+	for shard, holder := range c.holder {
+		part[holder]++
+		if holder != before[shard] {
+			moved++
+			if before[0] != "" && holder != changed && before[shard] != changed {
+				between++
+			}
 		}
 	}
-	if c.moves != moved || has == 0 {
-		c.Errorf("%d terms have begun for %d shards that moved, and %s had or has %d", c.moves, moved, changed, has)
+	for holder, has := range part {
+		if most := (len(c.holder)+len(part)-1)/len(part) + 1; has > most {
+			c.Errorf("%s has %d shards: want at most %d", holder, has, most)
+		}
+	}
+	if moved == 0 || between > 15 || c.moves < moved || c.moves > 2*moved {
+		c.Errorf("%d terms have begun for %d shards that moved, %d of them between others than %s", c.moves, moved,
+			between, changed)
 	}
 	c.moves = 0
 	return c.holder
@@ -123,6 +139,8 @@ func TestSharesMoveToAndFromMembersThatComeAndGoOnly(t *testing.T) {
 		// ends in good order: the standby has each shard at once
 		stop()
 		synctest.Wait()
+		c.held()
+		c.rest()
 		now = c.divided(now, "member 4")
 		last, _ := c.share("member 5")
 		now = c.divided(now, "member 5")
@@ -130,6 +148,8 @@ func TestSharesMoveToAndFromMembersThatComeAndGoOnly(t *testing.T) {
 		last.Down()
 		time.Sleep(c.Client.TTL() + time.Second)
 		synctest.Wait()
+		c.held()
+		c.rest()
 		now = c.divided(now, "member 5")
 		last.Up()
 		c.rest()
@@ -230,16 +250,55 @@ func TestAMemberThatHasJoinedSurvivesAnOutage(t *testing.T) {
 }
 
 func TestAShardBelongsToAMemberThatHasIt(t *testing.T) {
-	members := map[string]int{"old": 10, "new": 20, "newer": 20}
+	p := planOf(map[string]int{"old": 10, "new": 20, "newer": 20})
 	for shard := range 20 {
 		owners := 0
-		for id, shards := range members {
-			if shards > shard && rank(members, id, shard) == 0 {
+		for id, shards := range p.members {
+			if shards > shard && p.ranks(id, shards)[shard] == 0 {
 				owners++
 			}
 		}
-		if owners != 1 || rank(members, "gone", shard) == 0 {
+		if owners != 1 || p.ranks("gone", 20)[shard] != unranked {
 			t.Errorf("shard %d has %d owners", shard, owners)
+		}
+	}
+}
+
+// Broken by hashes alone, which give a member twice its part now and then.
+func TestNoMemberOwnsMoreThanItsPartAndOne(t *testing.T) {
+	for seed := range 50 {
+		for _, shards := range []int{1, 12, 100} {
+			members := map[string]int{}
+			var before []string
+			for m := range 6 {
+				came := fmt.Sprint("member ", m, " of ", seed)
+				members[came] = shards
+				p := planOf(maps.Clone(members))
+				owners, has, between := p.owners(""), map[string]int{}, 0
+				for shard, owner := range owners {
+					has[owner]++
+					if m > 0 && owner != came && owner != before[shard] {
+						between++
+					}
+				}
+				most := (shards+m)/(m+1) + 1
+				for id := range members {
+					if has[id] > most {
+						t.Errorf("seed %d, %d members: one has %d of %d: want %d", seed, m+1, has[id], shards, most)
+					}
+				}
+				if has[""] > 0 || between > shards/4 {
+					t.Errorf("seed %d: %d of %d have no owner, %d moved between others", seed, has[""], shards, between)
+				}
+				if m > 0 { // the standby of each shard owns it once its owner is gone
+					rest := maps.Clone(members)
+					delete(rest, owners[0])
+					if next := planOf(rest).owners("")[0]; p.ranks(next, shards)[0] != standby {
+						t.Errorf("seed %d: %s is no standby of shard 0", seed, next)
+					}
+				}
+				before = owners
+			}
 		}
 	}
 }
