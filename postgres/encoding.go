@@ -49,7 +49,8 @@ func (s statement) examine(dest ...any) statement {
 	return s
 }
 
-var parameters = regexp.MustCompile(`\$[0-9]+`)
+// parameters matches those of a statement, and names in quotes, which may look like one.
+var parameters = regexp.MustCompile(`"[^"]*"|\$[0-9]+`)
 
 // carried sends texts that are not ASCII as hexadecimal digits. The server reads the bytes of a
 // parameter in client_encoding, and in another encoding a name would be another lock.

@@ -99,6 +99,14 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	}
 }
 
+// Broken by a parameter that is looked for in the name of a schema.
+func TestASchemaMayBeNamedLikeAParameter(t *testing.T) {
+	s := statement{sql: `SELECT "a$1".dblock_make($1)`, args: []any{"ä"}}.carried()
+	if want := `SELECT "a$1".dblock_make(convert_from(decode($1, 'hex'), 'UTF8'))`; s.sql != want {
+		t.Errorf("%s", s.sql)
+	}
+}
+
 // Broken by a request that makes the rows of its name without an end.
 func TestRowsThatAreMissingHoweverOftenTheyAreMadeAreNamed(t *testing.T) {
 	for name, op := range map[string]protocol.Op{
