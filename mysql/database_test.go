@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	gomysql "github.com/go-sql-driver/mysql"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
@@ -67,4 +69,36 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			assert.ErrorIs(t, assert.ErrOf(dblock.New(refused)), dblock.ErrConfig)
 		})
 	}
+}
+
+// Broken by a client that takes a database of the same name for its own.
+func TestATransactionOfAnotherServerIsRefused(t *testing.T) {
+	db, there := dbtest.Warm(t, dbtest.KindMySQL), dbtest.Empty(t, dbtest.KindMariaDB)
+	var name string
+	require.NoError(t, db.SQL(t).QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&name))
+	there.Exec(t, "CREATE DATABASE "+name)
+	defer there.Exec(t, "DROP DATABASE "+name)
+	config, err := gomysql.ParseDSN(there.DSN)
+	require.NoError(t, err)
+	config.DBName = name
+	other, err := sql.Open("mysql", config.FormatDSN())
+	require.NoError(t, err)
+	defer other.Close()
+	require.NoError(t, migrate.Up(t.Context(), other, migrate.MySQL))
+	client, err := dblock.New(mysql.New(db.SQL(t)))
+	require.NoError(t, err)
+	defer client.Close(context.Background())
+	held, err := client.Lock(t.Context(), "held")
+	require.NoError(t, err)
+	for what, call := range map[string]func(tx *sql.Tx) error{
+		"LockTx":   func(tx *sql.Tx) error { return client.LockTx(t.Context(), tx, "n") },
+		"Guard":    func(tx *sql.Tx) error { return client.Guard(t.Context(), tx, held) },
+		"UnlockTx": func(tx *sql.Tx) error { return client.UnlockTx(t.Context(), tx, held) },
+	} {
+		tx, err := other.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		assert.ErrorIs(t, call(tx), dblock.ErrConfig, what)
+		require.NoError(t, tx.Rollback())
+	}
+	assert.NoError(t, held.Context().Err())
 }
