@@ -23,7 +23,7 @@ var living = []test{
 			"two sessions of one id")
 	}},
 	{"an expired session lives on with a late heartbeat, and is dead for good once it was ended", expiry},
-	{"a session without a row and a heartbeat is dead and stays so", burial},
+	{"a session without a row is dead once it has no heartbeat, and stays so", burial},
 	{"what a session has is listed, with its tokens and with what was asked of it", claims},
 	{"sessions that have expired are listed, and what the dead have left", expired},
 	{"a watch ends with its session", watches},
@@ -184,9 +184,11 @@ func expiry(w *world) {
 func burial(w *world) {
 	s := w.session()
 	w.take(whole("n", s))
-	for _, table := range []string{"dblock_sessions", "dblock_heartbeats"} {
-		w.exec("DELETE FROM " + table)
-	}
+	w.exec("DELETE FROM dblock_sessions")
+	w.expires(s, false) // its client relies on the lock
+	w.beats(s, true)
+	w.exec("DELETE FROM dblock_sessions")
+	w.lapse(s)
 	w.expires(s, true)
 	w.beats(s, false)
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", s), 1,
