@@ -210,7 +210,7 @@ func Ended(ctx, quiet context.Context, err error) error {
 		if quiet.Err() != nil || ctx.Err() != nil {
 			return err
 		}
-	case err.Error() != "sql: Rows are closed": // database/sql has no value for this error
+	case !strings.Contains(err.Error(), "sql: Rows are closed"): // database/sql has no value for this error
 		return err
 	}
 	return driver.Fail(driver.ErrTxDone, driver.Join(ctx.Err(), err))
