@@ -27,7 +27,7 @@ var sessionOf = map[string][]string{
 	Postgres: {
 		"SELECT name || '=' || setting FROM pg_settings WHERE source = 'session' ORDER BY name",
 		"SELECT coalesce(current_setting('dblock.patience', true), '')",
-		// those of a SERIALIZABLE transaction that was committed stay until all beside it have ended
+		// those of a SERIALIZABLE transaction stay after its commit, until all beside it have ended
 		"SELECT locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND " +
 			"mode <> 'SIReadLock' AND (relation IS NULL OR relation >= 16384)",
 		"SELECT pg_listening_channels()",

@@ -20,6 +20,9 @@ const (
 	bugBorrows     = "leaves a setting on a pooled connection"
 	bugSharesFate  = "gives one caller's refusal to the next"
 	bugForgetsRows = "removes a share and leaves it in the counter"
+
+	bugLooksElsewhere = "takes a name where a connection looks by chance"
+	bugBelievesTx     = "believes in a transaction that has ended"
 )
 
 // borrowed sets what a new connection has not.

@@ -116,33 +116,6 @@ func (a *application) kill(ctx context.Context) {
 	}
 }
 
-// stray leaves connections of the application's where other tables of dblock are, until ctx ends.
-// PostgreSQL finds the application's own tables there all the same, in the next schema of the path.
-func (a *application) stray(ctx context.Context) {
-	if a.db.Kind != dbtest.KindPostgres {
-		return
-	}
-	for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		for _, b := range a.branches {
-			if _, err := b.pool.ExecContext(ctx, "SET search_path = tenant, public"); err == nil {
-				a.tried("connections left elsewhere", 1)
-			}
-		}
-	}
-}
-
-// leftElsewhere looks into these tables.
-func (a *application) leftElsewhere() {
-	a.Helper()
-	if a.db.Kind != dbtest.KindPostgres {
-		return
-	}
-	const rows = "SELECT (SELECT count(*) FROM tenant.dblock_sessions) + count(*) FROM tenant.dblock_locks"
-	if n, _ := a.number(rows); n > 0 {
-		a.Errorf("%s: %d rows of locks and sessions in another schema", elsewhere, n)
-	}
-}
-
 // miscounted are the names whose counters are not what their rows say. Whatever goes on, one
 // statement sees what whole transactions have left.
 const miscounted = `SELECT count(*) FROM dblock_locks l WHERE
@@ -213,8 +186,8 @@ func (a *application) leftOnConnections() {
 			conn, err := b.pool.Conn(a.Context()) // kept, so that the next one is another
 			require.NoError(a, err)
 			defer conn.Close()
-			if a.db.Kind == dbtest.KindPostgres { // see stray
-				_, _ = conn.ExecContext(a.Context(), "RESET search_path")
+			if a.places.home != "" {
+				_, _ = conn.ExecContext(a.Context(), a.places.home)
 			}
 			is, err := sessionState(a, conn.QueryContext)
 			if err != nil {

@@ -23,6 +23,7 @@ const (
 	twoHolders = "two holders" // more hold a name than may
 	lateWrite  = "late write"  // a guarded row came after the next holder had looked
 	sharedFate = "shared fate" // a call failed for what another one had asked for
+	zombies    = "zombies"     // a call succeeded in a transaction that had ended
 	miscounts  = "counters"    // a counter does not say what the rows do
 	borrowings = "connections" // a pooled connection is not as a new one
 	elsewhere  = "elsewhere"   // a statement has found other tables

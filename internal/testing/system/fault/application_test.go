@@ -41,6 +41,7 @@ type application struct {
 	*world
 	names    []string
 	branches []*branch
+	places   places
 	*judge
 }
 
@@ -67,8 +68,8 @@ func applicationRound(w *world) {
 		}
 	}
 	work.Go(func() { a.kill(ctx) })
-	work.Go(func() { a.count(ctx) })
 	work.Go(func() { a.stray(ctx) })
+	work.Go(func() { a.count(ctx) })
 	a.disturb(ctx)
 	work.Wait()
 	a.decide()
@@ -81,12 +82,10 @@ func applicationRound(w *world) {
 func newApplication(w *world) *application {
 	w.Helper()
 	a := &application{world: w, names: []string{"a", "b"}, judge: &judge{world: w}}
+	a.places = a.twoPlaces()
 	w.exec("CREATE TABLE writes (name varchar(64) NOT NULL, token bigint NOT NULL)")
 	require.NoError(w, migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Fences, migrate.Versions))
 	w.exec(refuseOne(w.db.Kind))
-	if w.db.Kind == dbtest.KindPostgres {
-		require.NoError(w, migrate.Up(w.Context(), w.sql, w.db.Engine, migrate.Locks.In("tenant")))
-	}
 	for range branches {
 		b := &branch{application: a, log: newValve()}
 		db := w.db
@@ -101,11 +100,19 @@ func newApplication(w *world) *application {
 		if bug := bugs[w.bug]; bug != nil {
 			engine.Backend = fakedb.Hooked(engine.Backend, bug(w.sql))
 		}
+		switch w.bug {
+		case bugLooksElsewhere:
+			engine.Backend = fakedb.Hooked(engine.Backend, takesFrom(a.places.engine(b.pool).Backend))
+		case bugBelievesTx:
+			in := engine.In
+			engine.In = func(tx *sql.Tx) driver.Tx { return credulous{in(tx)} }
+		}
 		observer := observe.Observer{HoldEnd: func(observe.HoldResult) { b.log.pass() }}
 		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)),
 			dblock.WithObserver(observer))
 		require.NoError(w, err)
 		b.Client = client
+		require.NoError(w, client.CheckSchema(w.Context())) // it has seen where its tables are
 		a.branches = append(a.branches, b)
 	}
 	return a
@@ -151,7 +158,7 @@ type employee struct {
 func (c *employee) work(ctx context.Context) {
 	errands := []func(ctx context.Context) error{
 		c.plain, c.plain, c.shared, c.releaseInTx, c.releaseInTx, c.releaseBesideGuard, c.lockInTx, c.lockInTx,
-		c.conditional, c.ask,
+		c.conditional, c.ask, c.lockTooLate, c.useTooLate,
 	}
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(context.Background(), 2*ttl)
@@ -237,7 +244,8 @@ func (c *employee) releaseInTx(ctx context.Context) error {
 		if err := c.write(ctx, tx, l); err != nil {
 			return err
 		}
-		if err := c.UnlockTx(ctx, tx, l); err != nil {
+		if err := c.UnlockTx(ctx, tx, l); err != nil { // it is not released: the context says for how long
+			c.linger(l)
 			return err
 		}
 		leave()
@@ -267,6 +275,49 @@ func (c *employee) releaseInTx(ctx context.Context) error {
 	c.unlock(l)
 	if err == undone {
 		return nil
+	}
+	return err
+}
+
+// linger goes on under a lock for a while, unless that ends.
+func (c *employee) linger(l *dblock.Lock) {
+	within, cancel := context.WithTimeout(l.Context(), ttl/4)
+	defer cancel()
+	<-within.Done()
+}
+
+// lockTooLate locks in a transaction that has ended.
+func (c *employee) lockTooLate(ctx context.Context) error {
+	return c.ended(ctx, func(tx *sql.Tx) error { return c.LockTx(ctx, tx, c.name()) })
+}
+
+// useTooLate guards a transaction that has ended, or releases in it.
+func (c *employee) useTooLate(ctx context.Context) error {
+	l, err := c.Lock(ctx, c.name())
+	if err != nil {
+		return err
+	}
+	defer c.unlock(l)
+	use := c.Client.Guard
+	if c.random.IntN(2) == 0 {
+		use = c.UnlockTx
+	}
+	return c.ended(ctx, func(tx *sql.Tx) error { return use(ctx, tx, l) })
+}
+
+// ended has a call fail in a transaction that is none any more: a statement of the application's
+// has ended it, and database/sql does not know.
+func (c *employee) ended(ctx context.Context, call func(tx *sql.Tx) error) error {
+	tx, err := c.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return own{err}
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, "ROLLBACK"); err != nil {
+		return own{err}
+	}
+	if err = call(tx); err == nil {
+		c.Errorf("%s: a transaction that had ended was believed in", zombies)
 	}
 	return err
 }
@@ -378,13 +429,13 @@ func (c *employee) write(ctx context.Context, tx *sql.Tx, l *dblock.Lock) error 
 		}
 	}
 	c.busy()
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO writes (name, token) VALUES ('%s', %d)", l.Name(),
-		l.Token())); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (name, token) VALUES ('%s', %d)", c.places.writes,
+		l.Name(), l.Token())); err != nil {
 		return own{err}
 	}
 	var seen int
-	if err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM writes WHERE name = '%s' AND token < %d",
-		l.Name(), l.Token())).Scan(&seen); err != nil {
+	if err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE name = '%s' AND token < %d",
+		c.places.writes, l.Name(), l.Token())).Scan(&seen); err != nil {
 		return own{err}
 	}
 	c.wrote(l.Name(), l.Token(), seen)

@@ -24,6 +24,7 @@ const (
 	bugServesSecond   = "serves the second waiter first"
 	bugDiesTooSoon    = "reports a living session as dead"
 	bugNeverGivesBack = "never gives up a place in the queue"
+	bugAsksNobody     = "looks at a context that a timer ends"
 )
 
 // slowBugs show in a holder at some heartbeat: work under locks is long with them.

@@ -13,9 +13,7 @@
 //
 // A hold is believed in from when Lock returned until its context was last seen alive. An actor
 // looks every few milliseconds, and reads the clock before it looks: at that moment the hold was
-// believed in for certain. Where the look itself came late the process was starved or stopped,
-// which is not promised to be survived without the token, and the look does not count; nor do those
-// of the moment after it, in which the session finds out.
+// believed in for certain. Looks of a process that was starved or stopped count like any other.
 //
 // # Histories
 //

@@ -83,7 +83,13 @@ func (a *actor) acquire(ctx context.Context, c *client, op int, name string, g p
 
 func (a *actor) hold(op int, lock *held, g portion, asked time.Duration) *handle {
 	at := session.Boottime()
-	a.witness.add(op, lock.Context(), asked)
+	ctx := lock.Context()
+	if a.config.Bug == bugAsksNobody {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		context.AfterFunc(ctx, cancel)
+	}
+	a.witness.add(op, ctx, asked)
 	h := &handle{op: op, lock: lock}
 	a.mu.Lock()
 	a.handles[op] = h

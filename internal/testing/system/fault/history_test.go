@@ -55,8 +55,8 @@ type fault struct {
 	what   string
 }
 
-// historyRound works under faults; where a bug was seeded there are none, and nobody waits for
-// long.
+// historyRound works under faults; where a bug was seeded that shows without any, there are none,
+// and nobody waits for long.
 func historyRound(w *world) {
 	names := []string{"a", "b", readName, permitsName}
 	switch w.bug {
@@ -71,7 +71,7 @@ func historyRound(w *world) {
 		names = []string{"a", "b", "c"}
 	}
 	h := newHistory(w, names...)
-	if h.run(w.length, w.bug == "") && w.bug == "" {
+	if h.run(w.length, w.bug == "" || w.bug == bugAsksNobody) && w.bug == "" {
 		h.close()
 	}
 	h.check()

@@ -10,22 +10,12 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-const (
-	lookInterval = 2 * time.Millisecond
-	// stall is how late a look may come before the process counts as stopped. A session's margin is
-	// a hundredth of its TTL and more, which no test sets below 1 s.
-	stall = 8 * time.Millisecond
-	// settling is for how long after a stall looks do not count: the session's own timers are as
-	// late. After a long one it is a tenth of it: all that the process has not done is due at once.
-	settling = 25 * time.Millisecond
-)
+const lookInterval = 2 * time.Millisecond
 
 // witness looks again and again at which holds this process believes in.
 type witness struct {
-	mu      sync.Mutex // protects what follows
-	holds   map[int]*believed
-	last    time.Duration // the latest look
-	trustAt time.Duration // looks before do not count
+	mu    sync.Mutex // protects holds
+	holds map[int]*believed
 }
 
 type believed struct {
@@ -34,7 +24,7 @@ type believed struct {
 }
 
 func newWitness() *witness {
-	w := &witness{holds: map[int]*believed{}, last: session.Boottime()}
+	w := &witness{holds: map[int]*believed{}}
 	go w.run()
 	return w
 }
@@ -50,14 +40,7 @@ func (w *witness) run() {
 
 // look MUST be called with mu locked.
 func (w *witness) look() {
-	now := session.Boottime()
-	if late := now - w.last; late > stall {
-		w.trustAt = now + max(settling, late/10)
-	}
-	w.last = now
-	if now < w.trustAt {
-		return
-	}
+	now := session.Boottime() // a context answers by the clock, however late the look comes
 	for _, b := range w.holds {
 		if b.ctx.Err() == nil {
 			b.live = now
