@@ -49,8 +49,8 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // Goroutines of one client that wait together pass the lock on in memory, and package inspect shows
 // the last of their tokens until one of them has held it for longer than a heartbeat. That token
 // means whichever of them has the lock. Their client is asked which one that is, and the others
-// keep their places. A client that does not answer within about two seconds loses the lock for all
-// of them, and those that still wait join the queue anew.
+// keep their places. A client that does not answer within a quarter of the TTL, or two seconds if
+// that is longer, loses the lock for all of them, and those that still wait join the queue anew.
 //
 // ErrNotAcquired when ctx ends first: some of several holders may have lost the name already.
 // ErrInvalidOption for a token below 1, such as that of a waiter.

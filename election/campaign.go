@@ -92,7 +92,7 @@ func (e *Elections) campaign(
 	}
 	var brief brevity
 	fn = brief.measured(fn)
-	for ; err == nil && ctx.Err() == nil; brief.rest(ctx) {
+	for err == nil && ctx.Err() == nil {
 		asked := time.Now()
 		var lock *dblock.Lock
 		lock, err = e.stand(ctx, name, c)
@@ -105,6 +105,9 @@ func (e *Elections) campaign(
 		case transient(err) && (stood || !errors.Is(err, dblock.ErrReadOnly)):
 			err = nil
 			pause(ctx, retryPause)
+		}
+		if err == nil {
+			brief.rest(ctx)
 		}
 	}
 	return err

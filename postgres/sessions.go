@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
@@ -14,7 +15,15 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return e.schema(ctx, e.db) }
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
+	is, err := e.schema(ctx, e.db)
+	if err == nil && is.Check() == nil && !e.whole.Load() {
+		if err = e.checkWhole(ctx); err == nil {
+			e.whole.Store(true)
+		}
+	}
+	return is, err
+}
 
 func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error) {
 	var row postgresdb.SchemaRow
@@ -33,24 +42,23 @@ func (e *engine) schema(ctx context.Context, db executor) (driver.Schema, error)
 	}
 	if is.Check() != nil {
 		is.Place, err = e.lookedAt(ctx, db)
-		return is, err
 	}
-	return is, e.whole(ctx, db)
+	return is, err
 }
 
-// whole returns ErrSchema if functions or views of the tables' schema use those of another one:
-// somebody has copied them. Rows of this schema's clients would go there.
-func (e *engine) whole(ctx context.Context, db executor) error {
+// checkWhole returns ErrSchema if functions or views of the tables' schema use those of another
+// one: somebody has copied them. Rows of this schema's clients would go there.
+func (e *engine) checkWhole(ctx context.Context) error {
 	home := e.tables.In().String()
 	var row, first postgresdb.StraysRow
 	n := 0
-	err := pgserver.Interpret(db.exec(ctx, query(postgresdb.Strays, home).into(&row, func() {
+	err := e.db.exec(ctx, query(postgresdb.Strays, home).into(&row, func() {
 		if n++; n == 1 {
 			first = row
 		}
-	})))
+	}))
 	if err != nil || n == 0 {
-		return err
+		return e.toldBy(err)
 	}
 	return driver.Fail(driver.ErrSchema, fmt.Errorf("in schema %q %s and %d more use the tables of schema %q, from "+
 		"which they were copied: remove dblock's tables, views and functions from schema %q, and make them by "+
@@ -113,11 +121,23 @@ func (e *engine) refuseTriggers(ctx context.Context) error {
 	var row postgresdb.TriggersRow
 	var there bool
 	err := e.db.exec(ctx, query(postgresdb.Triggers, e.tables.In().Postgres(anchor)).found(&row, &there))
-	if err == nil && there {
+	switch {
+	case err == nil && there:
 		return driver.Triggered(row.Kind, row.Name, row.Relation)
+	case e.toldBy(err) != nil:
+		return e.toldBy(err)
 	}
 	e.untriggered.Store(true)
 	return nil
+}
+
+// toldBy returns the error of a statement that reads catalogs. A server without these catalogs
+// (AnyServer) does not tell, which is no error.
+func (e *engine) toldBy(err error) error {
+	if state := pgserver.State(err); e.anyServer && (strings.HasPrefix(state, "42") || strings.HasPrefix(state, "0A")) {
+		return nil
+	}
+	return pgserver.Interpret(err)
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {

@@ -345,12 +345,12 @@ const Strays = `-- name: Strays :many
 SELECT DISTINCT o.called::text AS stray, n.nspname::text AS place
   FROM (SELECT 'pg_catalog.pg_proc'::pg_catalog.regclass AS class, p.oid, 'function ' || p.proname AS called
           FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace h ON h.oid = p.pronamespace
-         WHERE h.nspname = $1::text AND pg_catalog.left(p.proname::text, 7) = 'dblock_'
+         WHERE h.nspname = $1::text AND p.proname >= 'dblock_' AND p.proname < 'dblocka'
         UNION ALL
         SELECT 'pg_catalog.pg_rewrite'::pg_catalog.regclass, r.oid, 'view ' || v.relname
           FROM pg_catalog.pg_class v JOIN pg_catalog.pg_namespace h ON h.oid = v.relnamespace
           JOIN pg_catalog.pg_rewrite r ON r.ev_class = v.oid
-         WHERE h.nspname = $1::text AND pg_catalog.left(v.relname::text, 7) = 'dblock_') o
+         WHERE h.nspname = $1::text AND v.relname >= 'dblock_' AND v.relname < 'dblocka') o
   JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid
   LEFT JOIN pg_catalog.pg_class t ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND t.oid = d.refobjid
   LEFT JOIN pg_catalog.pg_proc f ON d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND f.oid = d.refobjid

@@ -137,7 +137,7 @@ func (c *Client) reenter(ctx context.Context, r *protocol.Request, o ledger.Owne
 	}
 	m := h.Mode.Load()
 	switch {
-	case !c.ledger.Relies(h) || h.In.Over() != nil:
+	case !c.ledger.Relies(h) || h.Over() != nil: // its session, or its fixed lease
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -141,9 +141,12 @@ func (l *Locks) lapse() {
 	var asked *store.Session
 	for _, one := range l.locks {
 		if h := one.hold; h.Fixed() || h.In != asked {
-			if asked = h.In; h.Context().Err() != nil {
+			if h.Context().Err() != nil {
 				l.cancel(context.Cause(h.Context()))
 				return
+			}
+			if h.In.Over() == nil { // the context of a lock that UnlockTx has released outlives its session
+				asked = h.In
 			}
 		}
 	}
@@ -290,13 +293,19 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	if len(together) < 2 {
 		return
 	}
+	for h, l := range together {
+		c.ledger.Leave(l.hold)
+		c.ledger.Drop(l.hold, errUnlocked)
+		if l.hold.Guarded.Load() { // meanwhile: Unlock waits for the end of the transaction
+			delete(together, h)
+		}
+	}
+	if len(together) == 0 {
+		return
+	}
 	list := slices.SortedFunc(maps.Keys(together), func(a, b protocol.Held) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 	})
-	for _, l := range together {
-		c.ledger.Leave(l.hold)
-		c.ledger.Drop(l.hold, errUnlocked)
-	}
 	releases := make([]protocol.Op, len(list))
 	for i, h := range list {
 		releases[i] = protocol.Release(h, false, false)

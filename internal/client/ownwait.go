@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/store"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // ownWaits logs that calls of Lock have waited for a TTL for a lock of this client, and have no
@@ -83,7 +84,8 @@ func (w *txWait) last(ctx context.Context, err error) error {
 // the name all the time if nothing that it freezes has changed since the first refusal.
 func (w *txWait) obstacle(ctx context.Context, c *Client, name string, err error) error {
 	switch busy := errors.Is(err, driver.ErrBusy); {
-	case errors.Is(err, ErrNotAcquired) || !busy && !errors.Is(err, driver.ErrRetry):
+	case errors.Is(err, ErrNotAcquired), errors.Is(err, transaction.ErrUnproven),
+		!busy && !errors.Is(err, driver.ErrRetry):
 		return err
 	case busy && c.config.Clock.Now()-w.since >= store.Trying.Patience && w.first != (frozen{}) &&
 		w.first == c.frozenOf(ctx, name, err):

@@ -119,6 +119,17 @@ func (l *Ledger) State(k *Attempt) State {
 	return k.state
 }
 
+// StateOf returns the state of a hold. A hold that the attempt does not have any more is Gone:
+// another member of its cohort may have the attempt.
+func (l *Ledger) StateOf(h *Hold) State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.hold != h {
+		return Gone
+	}
+	return h.state
+}
+
 // Request registers an attempt before it is sent.
 func (l *Ledger) Request(name, id string) *Attempt {
 	l.mu.Lock()

@@ -183,7 +183,7 @@ func (l *Ledger) LogLoss(h *Hold) {
 // Unusable returns the error of a call that has found a hold on which the client does not rely. If
 // the client relies on it by now, a Guard has shown the rollback of an UnlockTx meanwhile.
 func (l *Ledger) Unusable(h *Hold) error {
-	if s := l.State(h.Attempt); s.claimed() || s == ReleasedTx {
+	if s := l.StateOf(h); s.claimed() || s == ReleasedTx {
 		return ErrReleasedTx
 	}
 	<-h.ctx.Done() // ended by the goroutine that removed the hold

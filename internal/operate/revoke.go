@@ -78,13 +78,14 @@ type breach struct {
 	doubted      map[int64]bool   // by token: the answer was lost
 	rested       bool             // the cool-down of the name has to be ended
 	restOf       int64            // only the cool-down of this token; 0: any
-	unshown      int              // the looks that found a cohort, and not which of its members has the lock
+	asked        time.Duration    // when the client of a cohort was first asked which member has the lock
 	again        error            // why the name has to be looked at again; nil: it has not
 }
 
-// maxUnshown limits the looks at a cohort whose client does not say which member has the lock, to
-// about two seconds. Then all of the cohort is revoked: its process may hang.
-const maxUnshown = 25
+// answerTime returns for how long the client of a cohort is asked which member has the lock. A
+// client without notifications learns of that with its next heartbeat. After that all of the cohort
+// is revoked: its process may hang.
+func answerTime(ttl time.Duration) time.Duration { return max(2*time.Second, ttl/4) }
 
 var (
 	errGuarded = errors.New("a transaction that a holder guards is still open")
@@ -124,7 +125,7 @@ func (b *breach) once(ctx context.Context) error {
 		switch {
 		case b.taken[p.Grant.Token]:
 			continue
-		case p.Grant.First < p.Grant.Token && b.unshown < maxUnshown:
+		case p.Grant.First < p.Grant.Token && (b.asked == 0 || b.Clock().Now() < b.asked+answerTime(b.TTL())):
 			act = b.show
 		}
 		if err := act(ctx, s, p); err != nil {
@@ -136,13 +137,22 @@ func (b *breach) once(ctx context.Context) error {
 
 // show asks the client of a cohort to show which of its members has the lock. Of the others none
 // shall lose its place in the queue.
-func (b *breach) show(ctx context.Context, _ *store.Session, p driver.Participant) error {
-	_, err := b.Store().Do(ctx, protocol.Show{Name: b.name, Token: p.Grant.Token})
-	if errors.Is(err, driver.ErrBusy) {
-		err = nil
+func (b *breach) show(ctx context.Context, s *store.Session, p driver.Participant) error {
+	shown, err := b.Store().Do(ctx, protocol.Show{Name: b.name, Token: p.Grant.Token})
+	switch {
+	case errors.Is(err, driver.ErrBusy):
+		b.again = errGuarded
+		return nil
+	case err != nil:
+		return err
+	case shown.Done() && b.asked == 0:
+		b.asked = b.Clock().Now()
 	}
-	b.unshown, b.again = b.unshown+1, errPassed
-	return err
+	if p.Session == s.ID {
+		s.Check()
+	}
+	b.again = errPassed
+	return nil
 }
 
 // choose returns the holders to revoke: those with one of the tokens, or all that held the name

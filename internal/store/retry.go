@@ -87,7 +87,8 @@ func (s *Store) Tries(p Policy) *Tries {
 func (t *Tries) Again(ctx context.Context, err error) bool {
 	s, p, now := t.store, t.policy, t.store.config.Clock.Now()
 	t.failures++
-	bounded := p.Patience > 0 && isRace(err)
+	unproven := errors.Is(err, transaction.ErrUnproven)
+	bounded := p.Patience > 0 && isRace(err) && !unproven
 	switch {
 	case !bounded:
 		t.racing += now - t.last
@@ -95,7 +96,7 @@ func (t *Tries) Again(ctx context.Context, err error) bool {
 		t.raced, t.racing = true, now
 	}
 	t.last = now
-	if t.unproven++; !errors.Is(err, transaction.ErrUnproven) {
+	if t.unproven++; !unproven {
 		t.unproven = 0
 	}
 	late, longest := t.outage(err, now), p.Longest

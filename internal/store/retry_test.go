@@ -66,7 +66,7 @@ func TestACallWhoseStatementNeverHasAnEffectEnds(t *testing.T) {
 		began := time.Now()
 		s := New(full{}, Config{TTL: time.Minute, Clock: clock.Func(func() time.Duration { return time.Since(began) })})
 		tries := 0
-		for _, policy := range []Policy{Patient, Waiting, Briefly} {
+		for _, policy := range []Policy{Patient, Waiting, Trying, Briefly} {
 			tries = 0
 			err := s.Retry(t.Context(), policy, func() error {
 				tries++

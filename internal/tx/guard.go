@@ -40,7 +40,7 @@ func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.
 
 // beforeCommit adds to an error of Guard that the transaction in the way may be that of UnlockTx.
 func (t *Transactions) beforeCommit(h *ledger.Hold, err error) error {
-	if t.Ledger.State(h.Attempt) == ledger.AwaitingTx && errors.Is(err, driver.ErrBusy) {
+	if t.Ledger.StateOf(h) == ledger.AwaitingTx && errors.Is(err, driver.ErrBusy) {
 		return fmt.Errorf("%w: UnlockTx was called, perhaps in the transaction that is in the way: %w",
 			driver.ErrNotHeld, err)
 	}

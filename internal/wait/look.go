@@ -187,12 +187,15 @@ func uncounted(state driver.State) bool { return len(state.Queued) > state.Waite
 func (h *Hub) recount(ctx context.Context, name string) {
 	switch corrected, err := h.backend.Recount(ctx, name); {
 	case corrected.Done():
+		h.config.Taking.Worked()
+		h.refusals(name, -1)
 		h.schedule([]string{name}, firstLook)
 	case err == nil: // another session has corrected it
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 		h.schedule([]string{name}, busyRetry/2+rand.N(busyRetry))
 	case h.ctx.Err() == nil:
 		h.config.Taking.Failed(err, "name", name)
+		h.schedule([]string{name}, backoff.Pause(h.refusals(name, 1), 2*busyRetry, h.config.Safety))
 	}
 }
 

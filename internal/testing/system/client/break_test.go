@@ -41,7 +41,7 @@ func TestBreakTakesALockThatIsPassedOnFromAClientThatDoesNotAnswer(t *testing.T)
 		began := time.Now()
 		n, err := operator.Client.Break(t.Context(), "n", "its process hangs")
 		assert.NoError(t, err)
-		if took := time.Since(began); n != 1 || took < time.Second || took > 3*time.Second {
+		if took := time.Since(began); n != 1 || took < 2*time.Second || took > 5*time.Second {
 			t.Errorf("%d holders after %v", n, took)
 		}
 		l, err := operator.Client.TryLock(context.Background(), "n")
