@@ -84,7 +84,6 @@ type engine struct {
 	direct      *directConn   // the address of listeners; nil: they use the heartbeats' line
 	anyServer   bool          // the application accepts every server
 	untriggered atomic.Bool   // refuseTriggers has found no trigger
-	whole       atomic.Bool   // checkWhole has found nothing of another schema
 	strict      atomic.Bool   // a single statement has failed at the application's isolation level
 
 	lending     context.Context

@@ -17,10 +17,8 @@ import (
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 	is, err := e.schema(ctx, e.db)
-	if err == nil && is.Check() == nil && !e.whole.Load() {
-		if err = e.checkWhole(ctx); err == nil {
-			e.whole.Store(true)
-		}
+	if err == nil && is.Check() == nil {
+		err = e.checkWhole(ctx)
 	}
 	return is, err
 }

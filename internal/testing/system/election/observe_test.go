@@ -196,7 +196,7 @@ func TestEventsThatAreCountedAnewAreFound(t *testing.T) {
 		seen := w.observe(observer)
 		receive(w, seen)
 		c := p.run(w, false)
-		for range 10 {
+		for range 3 { // each is brief, and followed by a longer pause
 			c.leads().finish <- nil
 		}
 		last := c.leads()
