@@ -216,7 +216,10 @@ func onSideConn(t *testing.T, b driver.Backend) driver.OnSideConn {
 	up, err := b.Upkeep(t.Context(), "s")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = up.Close() })
+	var mu sync.Mutex // one call at a time has the connection
 	return func(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+		mu.Lock()
+		defer mu.Unlock()
 		return do(ctx, up)
 	}
 }
