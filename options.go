@@ -223,6 +223,7 @@ func want(name string, o *contract.Options) (*client.Want, error) {
 	metadata, err := metadataJSON(o)
 	w := &client.Want{Progress: o.Progress, AtMost: o.AtMost, Request: protocol.Request{
 		Name: name, Lease: o.Lease, Metadata: metadata, MinHold: o.MinHold, Units: o.Units, Of: o.Of,
+		Candidate: o.Candidate,
 	}}
 	if o.Owner != nil {
 		w.Owner = &client.Owner{Host: o.Owner.Host, Thread: o.Owner.Thread, Explicit: true}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -20,6 +21,7 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 	w.waits("b/short", 1)
 	w.waits("c/long", 1)
 	w.waits("c/long", 2)
+	w.waits("d", 1, func(o *contract.Options) { o.Candidate = true })
 	page := w.get("")
 	order := []string{"c/long", "b/short", ">a<", ">d<"}
 	for i := range order[1:] {
@@ -28,6 +30,8 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 		}
 	}
 	assert.Equal(t, strings.Count(page, `data-key="b/short"`), 1, "a name with waiters stands there twice")
+	w.contains(page, ">2 names, the longest queue first")
+	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<")
 	w.lacks(w.get("?prefix=b"), "c/long", ">a<")
 	w.lacks(w.get("?host=elsewhere"), "c/long", ">a<", "b/short")
 	w.lacks(w.get("?older=1h"), ">a<")

@@ -114,6 +114,8 @@ func rests(i inspect.Info) string {
 
 func wants(p inspect.Participant, of int) string {
 	switch {
+	case p.Candidate:
+		return "the lead"
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d permits", p.Permits, of)
 	case p.Shared:

@@ -113,10 +113,13 @@ func (e *Elections) campaign(
 	return err
 }
 
+// candidate marks the candidate's place in the queue.
+func candidate(o *contract.Options) { o.Candidate = true }
+
 // stand waits until the candidate holds the lock. It refuses an owner that held the lock before the
 // call: that owner leads by another handle, and would lead twice.
 func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.Lock, error) {
-	options := []dblock.LockOption{dblock.Metadata(c.place())}
+	options := []dblock.LockOption{dblock.Metadata(c.place()), candidate}
 	if c.owner != nil {
 		options = append(options, dblock.Owner(c.owner.host, c.owner.thread))
 	}

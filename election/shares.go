@@ -284,12 +284,12 @@ func (s *shares) end(r result) error {
 // giveWay asks functions to return whose shards are another member's that waits. Their campaigns
 // may stand with the weight of an owner that this member was.
 func (s *shares) giveWay(ctx context.Context) {
-	contended := map[string]inspect.Info{}
-	for info := range s.inspector.List(ctx, inspect.Filter{Prefix: s.name + "/", Contended: true}) {
-		contended[info.Name] = info
+	shards := map[string]inspect.Info{}
+	for info := range s.inspector.List(ctx, inspect.Filter{Prefix: s.name + "/"}) {
+		shards[info.Name] = info
 	}
 	for shard, c := range s.campaigns {
-		if c == nil || s.ranks[shard] == 0 || !outweighed(contended[ShardName(s.name, shard)], defaultWeight) {
+		if c == nil || s.ranks[shard] == 0 || !outweighed(shards[ShardName(s.name, shard)], defaultWeight) {
 			continue
 		}
 		if t := c.runs(); t != nil {

@@ -16,7 +16,7 @@ type Filter struct {
 	Older  time.Duration // a holder has held it for at least this long
 	Idle   bool          // also names without holders and waiters, until the reaper removes them
 
-	Contended bool   // only names with waiters
+	Contended bool   // only names with waiters that are no candidates of an election
 	After     string // only names above this one, byte for byte: the last name of a page selects the next page
 	Limit     uint   // at most so many names; 0: all
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -41,6 +42,14 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 		}
 		if out := w.must("ls", "--contended"); strings.Contains(out, "orders/2") || !strings.Contains(out, "orders/1") {
 			w.Errorf("ls --contended:\n%s", out)
+		}
+		candidate := func(o *contract.Options) { o.Candidate = true }
+		w.waits("other", 1, candidate)
+		if out := w.must("ls", "--contended"); strings.Contains(out, "other") {
+			w.Errorf("ls --contended with a candidate:\n%s", out)
+		}
+		if out := w.must("show", "other"); !strings.Contains(out, "the lead") {
+			w.Errorf("show with a candidate:\n%s", out)
 		}
 		if out := w.must("ls", "--host", "elsewhere"); !strings.Contains(out, "No lock is held") {
 			w.Errorf("ls --host elsewhere:\n%s", out)

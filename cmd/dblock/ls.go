@@ -75,7 +75,7 @@ func ls(o *options) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.Host, "host", "", "only names with a holder on this host")
 	flags.DurationVar(&f.Older, "older", 0, "only names that are held for at least this long")
-	flags.BoolVar(&f.Contended, "contended", false, "only names with waiters")
+	flags.BoolVar(&f.Contended, "contended", false, "only names with waiters that are no candidates of an election")
 	flags.BoolVar(&f.Idle, "idle", false, "also names without holders and waiters")
 	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
 	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")

@@ -163,6 +163,8 @@ func process(p inspect.Participant) string {
 // claim describes how a participant holds a name, or wants it.
 func claim(p inspect.Participant, of int) string {
 	switch {
+	case p.Candidate && p.Token == 0:
+		return "the lead"
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d", p.Permits, of)
 	case p.Shared:

@@ -10,9 +10,12 @@ import (
 )
 
 const contended = `-- name: Contended :many
-SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
- WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?)
- ORDER BY w.name LIMIT ?
+SELECT q.name FROM (
+    SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+     WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?)
+) q
+ WHERE (SELECT w.ticket FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = q.name AND w.attempt NOT LIKE 'candidate%' LIMIT 1) IS NOT NULL
+ ORDER BY q.name LIMIT ?
 `
 
 type ContendedParams struct {
@@ -23,9 +26,9 @@ type ContendedParams struct {
 	Limit   int32
 }
 
-// The same for names with waiters, whichever sessions they belong to. DISTINCT steps from one queue to the next: few of
-// many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table, and otherwise
-// reads the queues.)
+// The same for names with waiters that are no candidates, whichever sessions they belong to. DISTINCT steps from one queue
+// to the next: few of many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table,
+// and otherwise reads the queues.) A condition on the attempt there would read them all.
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, contended,
 		arg.After,
@@ -112,7 +115,8 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
         SELECT h.name FROM dblock_shares h
          WHERE h.name = l.name AND (? = '' OR h.host = ? AND CHAR_LENGTH(h.host) = CHAR_LENGTH(?))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)))
-   AND (CAST(? AS SIGNED) = 0 OR l.waiters > 0)
+   AND (CAST(? AS SIGNED) = 0 OR l.waiters > 0 AND (
+        SELECT w.ticket FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = l.name AND w.attempt NOT LIKE 'candidate%' LIMIT 1) IS NOT NULL)
  ORDER BY l.name LIMIT ?
 `
 

@@ -74,20 +74,21 @@ type DblockLock struct {
 }
 
 type DblockQueue struct {
-	Name     string
-	NameText interface{}
-	Place    interface{}
-	Ticket   int64
-	Kind     string
-	Units    interface{}
-	Host     string
-	Thread   string
-	Pid      sql.NullInt64
-	App      sql.NullString
-	Session  string
-	Since    string
-	Alive    interface{}
-	Members  int32
+	Name      string
+	NameText  interface{}
+	Place     interface{}
+	Ticket    int64
+	Kind      string
+	Units     interface{}
+	Host      string
+	Thread    string
+	Pid       sql.NullInt64
+	App       sql.NullString
+	Session   string
+	Since     string
+	Alive     interface{}
+	Members   int32
+	Candidate interface{}
 }
 
 type DblockRun struct {
@@ -177,6 +178,6 @@ type DblockWho struct {
 	Since       string
 	Until       string
 	Alive       interface{}
-	Waiters     int32
+	Waiters     interface{}
 	LongestWait int32
 }

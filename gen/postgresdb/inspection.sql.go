@@ -13,10 +13,12 @@ const Contended = `-- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name >= $2::text AND w.name <> $3::text AND ($4::text = '' OR w.name < $4::text)
+               AND w.attempt NOT LIKE 'candidate%'
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name > q.name AND ($4::text = '' OR w.name < $4::text)
+               AND w.attempt NOT LIKE 'candidate%'
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < $5::integer
 )
@@ -32,8 +34,8 @@ type ContendedParams struct {
 	Most   int32
 }
 
-// The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
-// names have a queue, and a queue may be long.
+// The same for names with waiters that are no candidates, whichever sessions they belong to. It steps from one queue to
+// the next: few of many names have a queue, and a queue may be long.
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, Contended,
 		arg.Prefix,
@@ -68,7 +70,8 @@ SELECT l.name FROM dblock_locks l
    AND ($6::text = '' AND $7::bigint = 0 OR EXISTS (
            SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND h.epoch >= l.epoch AND ($6::text = '' OR h.host = $6::text)
               AND ($7::bigint = 0 OR h.acquired_at <= dblock_now() - $7::bigint)))
-   AND (NOT $8::boolean OR l.waiters > 0)
+   AND (NOT $8::boolean OR l.waiters > 0 AND (
+           SELECT w.ticket FROM dblock_waiters w WHERE w.name = l.name AND w.attempt NOT LIKE 'candidate%' LIMIT 1) IS NOT NULL)
  ORDER BY l.name LIMIT $9
 `
 

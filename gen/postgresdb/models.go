@@ -170,6 +170,8 @@ type DblockQueue struct {
 	Alive interface{}
 	// how many requests of its client get the name with this place, one after the other
 	Members int32
+	// it stands for election (package election), and waits for as long as another leads
+	Candidate interface{}
 }
 
 // One row for each slot of a job (OncePer, OnceAt).
@@ -266,7 +268,7 @@ type DblockWaiter struct {
 	Host string
 	// owner that waits: its thread
 	Thread string
-	// random, of the request that waits
+	// random, of the request that waits; begins with "candidate" where that stands for election
 	Attempt string
 	// units that it wants, 0: the whole name
 	Units int32
@@ -329,7 +331,7 @@ type DblockWho struct {
 	Until int32
 	// false: its time is over, and the next request or the reaper takes it over
 	Alive interface{}
-	// how many wait for the name
+	// how many wait for the name, without candidates of an election
 	Waiters int32
 	// how long the first of them has waited
 	LongestWait int32

@@ -13,10 +13,12 @@ const contended = `-- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name >= ?1 AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END
+               AND w.attempt NOT GLOB 'candidate*'
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name > q.name AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END
+               AND w.attempt NOT GLOB 'candidate*'
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(?3 AS INTEGER)
 )
@@ -29,8 +31,8 @@ type ContendedParams struct {
 	Most   int64
 }
 
-// The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
-// names have a queue, and a queue may be long.
+// The same for names with waiters that are no candidates, whichever sessions they belong to. It steps from one queue to
+// the next: few of many names have a queue, and a queue may be long.
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, contended, arg.Lowest, arg.Above, arg.Most)
 	if err != nil {
@@ -89,7 +91,8 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR EXISTS (SELECT 1 FROM dblock_shares p
                     WHERE p.name = l.name AND (CAST(?4 AS TEXT) = '' OR p.host = CAST(?4 AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(?5 AS INTEGER)))
-   AND (NOT CAST(?6 AS BOOLEAN) OR l.waiters > 0)
+   AND (NOT CAST(?6 AS BOOLEAN) OR l.waiters > 0 AND EXISTS (
+        SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.attempt NOT GLOB 'candidate*'))
  ORDER BY l.name LIMIT ?7
 `
 

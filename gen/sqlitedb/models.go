@@ -69,19 +69,20 @@ type DblockLock struct {
 }
 
 type DblockQueue struct {
-	Name    string
-	Place   int64
-	Ticket  int64
-	Kind    string
-	Units   interface{}
-	Host    string
-	Thread  string
-	Pid     sql.NullInt64
-	App     sql.NullString
-	Session string
-	Since   interface{}
-	Alive   interface{}
-	Members int64
+	Name      string
+	Place     int64
+	Ticket    int64
+	Kind      string
+	Units     interface{}
+	Host      string
+	Thread    string
+	Pid       sql.NullInt64
+	App       sql.NullString
+	Session   string
+	Since     interface{}
+	Alive     interface{}
+	Members   int64
+	Candidate bool
 }
 
 type DblockRun struct {

@@ -176,6 +176,9 @@ func (c *Client) try(ctx context.Context, r *protocol.Request, o ledger.Owner, w
 		return nil, err
 	}
 	r.Session, r.Attempt = s.ID, c.owners.Attempt(ctx, o)
+	if r.Candidate {
+		r.Attempt = protocol.Candidacy(r.Attempt)
+	}
 	k := c.ledger.Request(r.Name, r.Attempt)
 	got := &receipt{}
 	free := !c.ledger.Contended(r.Name) && !c.queues.Busy(s, r.Name)

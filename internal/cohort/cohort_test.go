@@ -423,6 +423,7 @@ func TestOnlyPlainRequestsShareAPlace(t *testing.T) {
 		}
 		for _, r := range []protocol.Request{
 			{}, {}, {}, {Units: 1, Of: 2}, {Lease: time.Second}, {MinHold: time.Second}, {Metadata: "{}"},
+			{Candidate: true},
 		} {
 			w.ask(r)
 		}
@@ -432,8 +433,8 @@ func TestOnlyPlainRequestsShareAPlace(t *testing.T) {
 		for _, r := range w.joined {
 			members = append(members, r.Members)
 		}
-		if got := fmt.Sprint(members); got != "[1 1 1 1 1 2]" {
-			t.Errorf("joined by %s members: want the first, four that are not plain, and two together", got)
+		if got := fmt.Sprint(members); got != "[1 1 1 1 1 1 2]" {
+			t.Errorf("joined by %s members: want the first, five that are not plain, and two together", got)
 		}
 		r := protocol.Request{Name: "n"}
 		if plain(&r, true) || !plain(&r, false) {

@@ -20,9 +20,10 @@ type Member struct {
 }
 
 // plain reports whether a request may share a place with others: it wants the whole name without
-// any option, and its owner holds nothing that other owners could wait for.
+// any option, and its owner holds nothing that other owners could wait for. A candidate has a place
+// of its own, which is known by its attempt.
 func plain(r *protocol.Request, holding bool) bool {
-	return !holding && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == ""
+	return !holding && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == "" && !r.Candidate
 }
 
 // Attempt returns the attempt of the cohort.

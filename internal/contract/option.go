@@ -75,6 +75,8 @@ type Options struct {
 	Rests    bool
 	AtMost   time.Duration // limits the wait
 	Bounded  bool
+
+	Candidate bool // it stands for election
 }
 
 // Shared reports whether others may have the name as well.

@@ -55,11 +55,11 @@ type Filter struct {
 	Older  time.Duration // a holder has had it for at least so long
 	Idle   bool          // also names without holders and waiters
 
-	Contended bool   // only names with waiters
+	Contended bool   // only names with waiters that are no candidates
 	After     string // only names above this one
 }
 
-// ContendedAlone reports whether the filter asks for names with waiters and any holders.
+// ContendedAlone reports whether the filter asks for names by their waiters alone.
 func (f Filter) ContendedAlone() bool { return f.Contended && f.Host == "" && f.Older <= 0 }
 
 // SessionFilter selects sessions. The zero value selects all live sessions.

@@ -27,11 +27,18 @@ func (d *DB) selects(f driver.Filter, name string) bool {
 	row, _ := d.Locks.Row(name)
 	holders := d.Holders(name)
 	switch {
-	case !f.Idle && len(holders) == 0 && row.Waiters == 0, f.Contended && row.Waiters == 0:
+	case !f.Idle && len(holders) == 0 && row.Waiters == 0, f.Contended && !d.awaited(name):
 		return false
 	}
 	return f.Host == "" && f.Older <= 0 || slices.ContainsFunc(holders, func(h Holder) bool {
 		return (f.Host == "" || h.Host == f.Host) && h.Since <= d.Micros()-micros(f.Older)
+	})
+}
+
+// awaited reports whether anybody waits for a name who is no candidate.
+func (d *DB) awaited(name string) bool {
+	return slices.ContainsFunc(d.Locks.Places(name), func(p protocol.Place) bool {
+		return !protocol.Candidate(p.Attempt)
 	})
 }
 

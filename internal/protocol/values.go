@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -47,7 +48,26 @@ type Request struct {
 	Units   int  // 0: the whole name, exclusive; otherwise a share of so many units
 	Of      int  // with Units: the number of units that the request states; Units ≤ Of
 	Patient bool // false: no statement waits for a row that an open transaction has locked (ErrBusy)
+	// Candidate is set of a request that stands for election: Attempt is that of a candidacy.
+	Candidate bool
 }
+
+// candidacy begins the attempts of candidates, and no others: those begin with a random text in
+// capital letters and digits. It is part of statements and views.
+const candidacy = "candidate"
+
+// longest is the width of the columns of attempts.
+const longest = 32
+
+// Candidacy makes the attempt of a candidate of one that is requested under no lock.
+func Candidacy(attempt string) string {
+	attempt = candidacy + attempt
+	return attempt[:min(len(attempt), longest)]
+}
+
+// Candidate reports whether an attempt is that of a candidate (package election). A candidate waits
+// for as long as another one leads, which is no sign of trouble.
+func Candidate(attempt string) bool { return strings.HasPrefix(attempt, candidacy) }
 
 // members returns the number of members, at least 1.
 func (r Request) members() int { return max(r.Members, 1) }

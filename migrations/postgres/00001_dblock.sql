@@ -365,7 +365,8 @@ SELECT l.name,
  CROSS JOIN LATERAL (SELECT CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END AS expires_at) f
   LEFT JOIN dblock_sessions s ON s.id = coalesce(r.session_id, l.session_id)
   LEFT JOIN dblock_heartbeats h ON h.session_id = coalesce(r.session_id, l.session_id)
-  LEFT JOIN (SELECT w.name, sum(w.members) AS waiters, min(w.enqueued_at) AS first FROM dblock_waiters w GROUP BY w.name) q
+  LEFT JOIN (SELECT w.name, sum(w.members) AS waiters, min(w.enqueued_at) AS first FROM dblock_waiters w
+              WHERE w.attempt NOT LIKE 'candidate%' GROUP BY w.name) q
          ON q.name = l.name
  WHERE r.name IS NOT NULL OR l.session_id IS NOT NULL;
 
@@ -375,7 +376,8 @@ SELECT w.name, count(*) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w
        CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
        nullif(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
        timestamptz 'epoch' + w.enqueued_at * interval '1 microsecond' AS since,
-       coalesce(NOT s.dead AND h.expires_at > dblock_now(), false) AS alive, w.members
+       coalesce(NOT s.dead AND h.expires_at > dblock_now(), false) AS alive, w.members,
+       w.attempt LIKE 'candidate%' AS candidate
   FROM dblock_waiters w
   JOIN dblock_locks l ON l.name = w.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -439,7 +441,7 @@ COMMENT ON COLUMN dblock_waiters.ticket IS 'place in the order of the queue: the
 COMMENT ON COLUMN dblock_waiters.session_id IS 'session of the waiter';
 COMMENT ON COLUMN dblock_waiters.host IS 'owner that waits: its host';
 COMMENT ON COLUMN dblock_waiters.thread IS 'owner that waits: its thread';
-COMMENT ON COLUMN dblock_waiters.attempt IS 'random, of the request that waits';
+COMMENT ON COLUMN dblock_waiters.attempt IS 'random, of the request that waits; begins with "candidate" where that stands for election';
 COMMENT ON COLUMN dblock_waiters.units IS 'units that it wants, 0: the whole name';
 COMMENT ON COLUMN dblock_waiters.capacity IS 'the number of all units, as the waiter states it';
 COMMENT ON COLUMN dblock_waiters.lease IS 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session';
@@ -513,7 +515,7 @@ COMMENT ON COLUMN dblock_who.token IS 'fencing token: of a cohort that of its la
 COMMENT ON COLUMN dblock_who.since IS 'when it was granted';
 COMMENT ON COLUMN dblock_who.until IS 'when it ends without a further heartbeat, or by its fixed lease';
 COMMENT ON COLUMN dblock_who.alive IS 'false: its time is over, and the next request or the reaper takes it over';
-COMMENT ON COLUMN dblock_who.waiters IS 'how many wait for the name';
+COMMENT ON COLUMN dblock_who.waiters IS 'how many wait for the name, without candidates of an election';
 COMMENT ON COLUMN dblock_who.longest_wait IS 'how long the first of them has waited';
 COMMENT ON VIEW dblock_queue IS 'The queues, for people: one row for each place.';
 COMMENT ON COLUMN dblock_queue.name IS 'the name of the lock: ask for one with WHERE name =';
@@ -529,6 +531,7 @@ COMMENT ON COLUMN dblock_queue.session IS 'session of the client';
 COMMENT ON COLUMN dblock_queue.since IS 'since when it waits';
 COMMENT ON COLUMN dblock_queue.alive IS 'false: its client is dead, and it is passed over';
 COMMENT ON COLUMN dblock_queue.members IS 'how many requests of its client get the name with this place, one after the other';
+COMMENT ON COLUMN dblock_queue.candidate IS 'it stands for election (package election), and waits for as long as another leads';
 COMMENT ON FUNCTION dblock_now() IS 'The clock of this server, in microseconds since 1970.';
 COMMENT ON FUNCTION dblock_epoch(text) IS 'The highest epoch of a name, null where it has no row.';
 COMMENT ON FUNCTION dblock_claims(text, jsonb, bigint) IS 'The locks, shares and places in queues of a session.';

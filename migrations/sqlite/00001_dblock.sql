@@ -177,9 +177,10 @@ SELECT l.name,
                 h.expires_at, CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END) / 1000000.0, 'unixepoch') AS until,
        coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
                 AND coalesce(CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END > (SELECT c.now_us FROM dblock_clock c), true), false) AS alive,
-       l.waiters,
+       CASE WHEN l.waiters > 0 THEN (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w
+                                      WHERE w.name = l.name AND w.attempt NOT GLOB 'candidate*') ELSE 0 END AS waiters,
        CASE WHEN l.waiters > 0 THEN ((SELECT c.now_us FROM dblock_clock c)
-            - (SELECT min(w.enqueued_at) FROM dblock_waiters w WHERE w.name = l.name)) / 1000000.0 END AS longest_wait
+            - (SELECT min(w.enqueued_at) FROM dblock_waiters w WHERE w.name = l.name AND w.attempt NOT GLOB 'candidate*')) / 1000000.0 END AS longest_wait
   FROM dblock_locks l
   LEFT JOIN dblock_shares r ON r.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = coalesce(r.session_id, l.session_id)
@@ -192,7 +193,8 @@ SELECT w.name, count(*) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w
        CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
        nullif(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
        strftime('%Y-%m-%d %H:%M:%f', w.enqueued_at / 1000000.0, 'unixepoch') AS since,
-       coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), false) AS alive, w.members
+       coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), false) AS alive, w.members,
+       w.attempt GLOB 'candidate*' AS candidate
   FROM dblock_waiters w
   JOIN dblock_locks l ON l.name = w.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -259,7 +261,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_waiters', 'session_id', 'session of the waiter'),
 ('dblock_waiters', 'host', 'owner that waits: its host'),
 ('dblock_waiters', 'thread', 'owner that waits: its thread'),
-('dblock_waiters', 'attempt', 'random, of the request that waits'),
+('dblock_waiters', 'attempt', 'random, of the request that waits; begins with "candidate" where that stands for election'),
 ('dblock_waiters', 'units', 'units that it wants, 0: the whole name'),
 ('dblock_waiters', 'capacity', 'the number of all units, as the waiter states it'),
 ('dblock_waiters', 'lease', 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session'),
@@ -316,7 +318,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_who', 'since', 'when it was granted'),
 ('dblock_who', 'until', 'when it ends without a further heartbeat, or by its fixed lease'),
 ('dblock_who', 'alive', 'false: its time is over, and the next request or the reaper takes it over'),
-('dblock_who', 'waiters', 'how many wait for the name'),
+('dblock_who', 'waiters', 'how many wait for the name, without candidates of an election'),
 ('dblock_who', 'longest_wait', 'how long the first of them has waited, in seconds'),
 ('dblock_queue', '', 'The queues, for people: one row for each place.'),
 ('dblock_queue', 'name', 'the name of the lock: ask for one with WHERE name ='),
@@ -332,6 +334,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_queue', 'since', 'since when it waits'),
 ('dblock_queue', 'alive', 'false: its client is dead, and it is passed over'),
 ('dblock_queue', 'members', 'how many requests of its client get the name with this place, one after the other'),
+('dblock_queue', 'candidate', 'it stands for election (package election), and waits for as long as another leads'),
 ('dblock_columns', '', 'The meaning of each table, view and column.'),
 ('dblock_columns', 'table_name', 'the table or view'),
 ('dblock_columns', 'column_name', 'the column, empty for the table itself'),

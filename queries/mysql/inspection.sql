@@ -16,16 +16,20 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
         SELECT h.name FROM dblock_shares h
          WHERE h.name = l.name AND (sqlc.arg(host) = '' OR h.host = sqlc.arg(host) AND CHAR_LENGTH(h.host) = CHAR_LENGTH(sqlc.arg(host)))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(older) AS SIGNED)))
-   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0)
+   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0 AND (
+        SELECT w.ticket FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = l.name AND w.attempt NOT LIKE 'candidate%' LIMIT 1) IS NOT NULL)
  ORDER BY l.name LIMIT ?;
 
--- The same for names with waiters, whichever sessions they belong to. DISTINCT steps from one queue to the next: few of
--- many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table, and otherwise
--- reads the queues.)
+-- The same for names with waiters that are no candidates, whichever sessions they belong to. DISTINCT steps from one queue
+-- to the next: few of many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table,
+-- and otherwise reads the queues.) A condition on the attempt there would read them all.
 -- name: Contended :many
-SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
- WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last))
- ORDER BY w.name LIMIT ?;
+SELECT q.name FROM (
+    SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+     WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last))
+) q
+ WHERE (SELECT w.ticket FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = q.name AND w.attempt NOT LIKE 'candidate%' LIMIT 1) IS NOT NULL
+ ORDER BY q.name LIMIT ?;
 
 -- A name, and the names that its holders wait for, directly or through others. The lengths are compared for the reason
 -- given in WaitGraph.

@@ -8,19 +8,22 @@ SELECT l.name FROM dblock_locks l
    AND (sqlc.arg(host)::text = '' AND sqlc.arg(older)::bigint = 0 OR EXISTS (
            SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND h.epoch >= l.epoch AND (sqlc.arg(host)::text = '' OR h.host = sqlc.arg(host)::text)
               AND (sqlc.arg(older)::bigint = 0 OR h.acquired_at <= dblock_now() - sqlc.arg(older)::bigint)))
-   AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0)
+   AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0 AND (
+           SELECT w.ticket FROM dblock_waiters w WHERE w.name = l.name AND w.attempt NOT LIKE 'candidate%' LIMIT 1) IS NOT NULL)
  ORDER BY l.name LIMIT @most;
 
--- The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
--- names have a queue, and a queue may be long.
+-- The same for names with waiters that are no candidates, whichever sessions they belong to. It steps from one queue to
+-- the next: few of many names have a queue, and a queue may be long.
 -- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name >= sqlc.arg(lowest)::text AND w.name <> sqlc.arg(after)::text AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
+               AND w.attempt NOT LIKE 'candidate%'
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name > q.name AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
+               AND w.attempt NOT LIKE 'candidate%'
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < sqlc.arg(most)::integer
 )

@@ -10,19 +10,22 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR EXISTS (SELECT 1 FROM dblock_shares p
                     WHERE p.name = l.name AND (CAST(sqlc.arg(host) AS TEXT) = '' OR p.host = CAST(sqlc.arg(host) AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(sqlc.arg(older) AS INTEGER)))
-   AND (NOT CAST(sqlc.arg(contended) AS BOOLEAN) OR l.waiters > 0)
+   AND (NOT CAST(sqlc.arg(contended) AS BOOLEAN) OR l.waiters > 0 AND EXISTS (
+        SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.attempt NOT GLOB 'candidate*'))
  ORDER BY l.name LIMIT @most;
 
--- The same for names with waiters, whichever sessions they belong to. It steps from one queue to the next: few of many
--- names have a queue, and a queue may be long.
+-- The same for names with waiters that are no candidates, whichever sessions they belong to. It steps from one queue to
+-- the next: few of many names have a queue, and a queue may be long.
 -- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name >= @lowest AND w.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END
+               AND w.attempt NOT GLOB 'candidate*'
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
              WHERE w.name > q.name AND w.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END
+               AND w.attempt NOT GLOB 'candidate*'
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(sqlc.arg(most) AS INTEGER)
 )

@@ -264,6 +264,11 @@ func names(w *world) {
 	elsewhere := units("p/3", s, 1, 2)
 	elsewhere.Host = "elsewhere"
 	w.take(elsewhere)
+	for _, name := range []string{"p/1", "p/2", "p0"} {
+		candidate := whole(name, s)
+		candidate.Attempt = protocol.Candidacy(candidate.Attempt)
+		w.queue(candidate)
+	}
 	w.queue(whole("p/2", s))
 	lists := func(f driver.Filter, want ...string) {
 		w.Helper()
@@ -291,7 +296,8 @@ func names(w *world) {
 	lists(driver.Filter{Prefix: "ÿ"}, "ÿ", "ÿ1", "ÿÿ")
 	lists(driver.Filter{Prefix: "%"}, "%")
 	lists(driver.Filter{Prefix: "p%"})
-	lists(driver.Filter{Contended: true}, "p/2")
+	lists(driver.Filter{Contended: true}, "p/2") // behind a candidate; candidates alone are no contention
+	lists(driver.Filter{Contended: true, Host: "h"}, "p/2")
 	lists(driver.Filter{Host: "elsewhere"}, "p/3")
 	lists(driver.Filter{Host: "elsewhere "})
 	lists(driver.Filter{Host: "nowhere", Idle: true})

@@ -3,15 +3,20 @@ package suite
 import (
 	"context"
 	"database/sql"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var people = inPlaces(own{
 	{"dblock_who and dblock_queue show what Inspect shows", whoAndQueue},
+	{"candidates of an election are marked, and are no contention", candidates},
 	{"dblock_who tells the kinds of holders apart", whoKinds},
 	{"dblock_who shows until when a lock lasts, and which holders are dead", whoAlive},
 	{"dblock_who and dblock_queue show a cohort as one holder, or one place, and count its members", whoCohort},
@@ -33,7 +38,7 @@ type queueRow struct {
 	place, ticket, pid, since        int64
 	members                          int64
 	units                            sql.NullInt64
-	alive                            bool
+	alive, candidate                 bool
 }
 
 // micros reads a timestamp of a view.
@@ -68,10 +73,10 @@ func (e *env) who(t testing.TB, name string) (rows []whoRow) {
 func (e *env) queue(t testing.TB, name string) (rows []queueRow) {
 	t.Helper()
 	e.each(t, "SELECT place, ticket, kind, units, host, thread, pid, app, session, "+e.micros("since")+
-		", alive, members FROM dblock_queue WHERE name = ? ORDER BY ticket", name, func(scan func(...any)) {
+		", alive, members, candidate FROM dblock_queue WHERE name = ? ORDER BY ticket", name, func(scan func(...any)) {
 		var r queueRow
 		scan(&r.place, &r.ticket, &r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.since, &r.alive,
-			&r.members)
+			&r.members, &r.candidate)
 		rows = append(rows, r)
 	})
 	return rows
@@ -135,6 +140,7 @@ func whoAndQueue(t *testing.T, e *env) {
 		if q.place != int64(i+1) || q.kind != kind || q.units != units || q.host != w.Host || q.thread != w.Thread ||
 			q.app != "app b" ||
 			q.pid != int64(w.PID) || q.session == "" || q.since != w.Since.UnixMicro() || !q.alive || q.members != 1 ||
+			q.candidate || w.Candidate ||
 			i > 0 && q.ticket <= queue[i-1].ticket {
 			t.Errorf("%+v is not %+v", q, w)
 		}
@@ -147,6 +153,62 @@ func whoAndQueue(t *testing.T, e *env) {
 	if rows, queue := e.who(t, name), e.queue(t, name); len(rows)+len(queue) > 0 {
 		t.Errorf("of a free name: %+v, %+v", rows, queue)
 	}
+}
+
+func candidates(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	const name = "election"
+	ctx, cancel := context.WithCancel(t.Context())
+	leads := make(chan struct{}, 1)
+	var campaigns sync.WaitGroup
+	defer campaigns.Wait()
+	defer cancel()
+	lead := func(ctx context.Context, _ *election.Term) error {
+		select {
+		case leads <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		return nil
+	}
+	campaign := func(c Client, options ...election.Option) {
+		campaigns.Go(func() { assert.NoError(t, election.New(c.Client).Campaign(ctx, name, lead, options...)) })
+	}
+	campaign(a)
+	<-leads
+	for i, options := range [][]election.Option{nil, {election.Metadata(map[string]string{"k": "v"})}, nil} {
+		campaign(b, options...)
+		e.queued(t, name, i+1)
+	}
+	shows := func(waiters int64, contended string) {
+		t.Helper()
+		info, err := b.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		queue := e.queue(t, name)
+		if len(queue) != 3+int(waiters) || len(info.Waiters) != len(queue) || info.Queued != len(queue) {
+			t.Fatalf("%+v, %+v", info, queue)
+		}
+		for i, q := range queue {
+			if q.candidate != (i < 3) || info.Waiters[i].Candidate != q.candidate || q.members != 1 {
+				t.Errorf("place %d: %+v, %+v", i+1, q, info.Waiters[i])
+			}
+		}
+		who := e.who(t, name)
+		if len(who) != 1 || who[0].waiters != waiters || who[0].wait.Valid != (waiters > 0) {
+			t.Errorf("%+v: want %d waiters", who, waiters)
+		}
+		for _, f := range []inspect.Filter{{Contended: true}, {Contended: true, Host: info.Holders[0].Host}} {
+			if got := namesOf(all(t, b.List(t.Context(), f))); got != contended {
+				t.Errorf("%+v: %q, want %q", f, got, contended)
+			}
+		}
+	}
+	shows(0, "")
+	waiter := locking(t.Context(), b, name)
+	e.queued(t, name, 4)
+	shows(1, name)
+	cancel()
+	unlock(t, granted(t, soon, waiter))
 }
 
 func whoKinds(t *testing.T, e *env) {
