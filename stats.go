@@ -14,7 +14,8 @@ type Stats struct {
 	AliveUntil    time.Time     // when the session expires without another heartbeat, by this machine's clock
 	Listening     bool          // a listener wakes waiters; false: the client polls, or nothing has waited yet
 	Held          int           // locks and shares, each once, however often it was entered; not after UnlockTx
-	Waiting       int           // attempts that wait in a queue
+	Waiting       int           // attempts that wait in a queue, without candidates of an election
+	Candidates    int           // candidates (package election) that wait for as long as another leads
 	OldestHold    time.Duration // age of the oldest lock without the option Progress; 0: there is none
 	EventsDropped int64         // events of WithEvents that were not written and will not be
 }

@@ -44,6 +44,8 @@ type Attempt struct {
 	Wait    bool // false: TryLock, TryLockTx or TryLockAll
 	Shared  bool // a share of the name, beside other holders
 	Permits int  // units of a semaphore; 0: not a semaphore
+
+	Candidate bool // of package election: a candidate waits for as long as another one leads
 }
 
 // AcquireResult is the result of an attempt.

@@ -22,6 +22,7 @@
 //
 //	dblock.held.count          up-down counter, {lock}     locks that the client holds
 //	dblock.waiting.count       up-down counter, {request}  requests that wait
+//	dblock.candidate.count     up-down counter, {request}  candidates of elections that wait while another leads
 //	dblock.hold.oldest         gauge, s                    how long the oldest lock is held that is without the option Progress
 //	dblock.session.remaining   gauge, s                    until the session ends without a heartbeat
 //	dblock.listener.count      up-down counter, {listener} 1: a listener wakes it; 0: it polls, or has not waited yet
@@ -29,7 +30,7 @@
 //
 // # Attributes
 //
-//	dblock.operation   "lock" or "trylock": of acquire.duration, acquire.failures
+//	dblock.operation   "lock", "trylock" or, of package election, "campaign": of acquire.duration, acquire.failures
 //	dblock.lock.mode   "exclusive", "shared" or "permits": likewise
 //	error.type         observe.Outcome of the error; absent without an error: of acquire, hold, job.runs and heartbeat
 //	dblock.lock.name   only if asked for: WithNamesInMetrics, WithNamesInSpans

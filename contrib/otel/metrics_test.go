@@ -97,6 +97,15 @@ func same(t *testing.T, got map[string]metricdata.Metrics, want ...metricdata.Me
 	}
 }
 
+func TestACandidateIsToldApartFromWaiters(t *testing.T) {
+	sdk := newTelemetry(t)
+	o := dblockotel.Observer(sdk.with()...)
+	a := observe.Attempt{Name: "n", Wait: true, Candidate: true}
+	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, observe.AcquireResult{Took: time.Hour})
+	same(t, sdk.collect(), histogram("dblock.acquire.duration", "How long locks were asked for.",
+		observed(3600, "dblock.operation", "campaign", "dblock.lock.mode", "exclusive")))
+}
+
 func TestWhatAClientDoesIsMeasured(t *testing.T) {
 	const operation, mode, failure = "dblock.operation", "dblock.lock.mode", "error.type"
 	sdk := newTelemetry(t)

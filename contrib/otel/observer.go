@@ -203,7 +203,10 @@ func failed(err error, attributes []attribute.KeyValue) []attribute.KeyValue {
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func operation(a observe.Attempt) string {
-	if a.Wait {
+	switch {
+	case a.Candidate:
+		return "campaign"
+	case a.Wait:
 		return "lock"
 	}
 	return "trylock"

@@ -30,6 +30,9 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 		metric.WithUnit("{lock}"), metric.WithDescription("How many locks the client holds."))
 	waiting, waitingErr := meter.Int64ObservableUpDownCounter("dblock.waiting.count",
 		metric.WithUnit("{request}"), metric.WithDescription("How many requests of the client wait for a lock."))
+	candidates, candidatesErr := meter.Int64ObservableUpDownCounter("dblock.candidate.count",
+		metric.WithUnit("{request}"), metric.WithDescription("How many candidates of elections the client has that "+
+			"wait for as long as another leads."))
 	oldest, oldestErr := meter.Float64ObservableGauge("dblock.hold.oldest",
 		metric.WithUnit("s"), metric.WithDescription("For how long the client has held the oldest lock that is "+
 			"without the option Progress."))
@@ -41,7 +44,8 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 			"polls, or has not waited yet."))
 	dropped, droppedErr := meter.Int64ObservableCounter("dblock.events.dropped",
 		metric.WithUnit("{event}"), metric.WithDescription("How many events the client could not write."))
-	if err := errors.Join(heldErr, waitingErr, oldestErr, remainingErr, listeningErr, droppedErr); err != nil {
+	err := errors.Join(heldErr, waitingErr, candidatesErr, oldestErr, remainingErr, listeningErr, droppedErr)
+	if err != nil {
 		return nil, fmt.Errorf("dblockotel: %w", err)
 	}
 	attributes := metric.WithAttributes(c.attributes...)
@@ -49,6 +53,7 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 		s := client.Stats()
 		o.ObserveInt64(held, int64(s.Held), attributes)
 		o.ObserveInt64(waiting, int64(s.Waiting), attributes)
+		o.ObserveInt64(candidates, int64(s.Candidates), attributes)
 		o.ObserveFloat64(oldest, s.OldestHold.Seconds(), attributes)
 		o.ObserveInt64(dropped, s.EventsDropped, attributes)
 		if s.Session != "" {
@@ -56,7 +61,7 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 			o.ObserveFloat64(remaining, max(0, time.Until(s.AliveUntil).Seconds()), attributes)
 		}
 		return nil
-	}, held, waiting, oldest, remaining, listening, dropped)
+	}, held, waiting, candidates, oldest, remaining, listening, dropped)
 	if err != nil {
 		return nil, fmt.Errorf("dblockotel: %w", err)
 	}

@@ -32,7 +32,7 @@ func sum(name, description, unit string, monotonic bool, value int64, pairs ...s
 func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sdk := newTelemetry(t)
-		client := &stats{dblock.Stats{Held: 2, Waiting: 3, OldestHold: time.Minute, EventsDropped: 4}}
+		client := &stats{dblock.Stats{Held: 2, Waiting: 3, Candidates: 5, OldestHold: time.Minute, EventsDropped: 4}}
 		registration, err := dblockotel.Watch(client,
 			sdk.with(dblockotel.WithAttributes(attribute.String("app", "x")))...)
 		require.NoError(t, err)
@@ -41,6 +41,8 @@ func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 				sum("dblock.held.count", "How many locks the client holds.", "{lock}", false, held, "app", "x"),
 				sum("dblock.waiting.count", "How many requests of the client wait for a lock.", "{request}", false, 3,
 					"app", "x"),
+				sum("dblock.candidate.count", "How many candidates of elections the client has that wait for as long "+
+					"as another leads.", "{request}", false, 5, "app", "x"),
 				{
 					Name: "dblock.hold.oldest", Unit: "s",
 					Description: "For how long the client has held the oldest lock that is without the option " +

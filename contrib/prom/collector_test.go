@@ -33,6 +33,7 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 		Err: errRefused})
 	o.AcquireEnd(ctx, observe.Attempt{Name: "b/1", Permits: 2}, observe.AcquireResult{Took: time.Second,
 		Err: dblock.ErrUnavailable})
+	o.AcquireEnd(ctx, observe.Attempt{Name: "b/2", Wait: true, Candidate: true}, observe.AcquireResult{Took: time.Hour})
 	o.HoldEnd(observe.HoldResult{Name: "a/1", Held: time.Minute})
 	o.HoldEnd(observe.HoldResult{Name: "b/1", Held: time.Minute, Err: dblock.ErrLost})
 	// as planned
@@ -44,7 +45,7 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 	o.Listener(false, errors.New("broken"))
 	o.Listener(false, dblock.ErrUnsupported) // it polls
 	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3,
-		Waiting: 2, OldestHold: time.Minute, EventsDropped: 4}})
+		Waiting: 2, Candidates: 6, OldestHold: time.Minute, EventsDropped: 4}})
 	require.NoError(t, c.Inspect(names{"a": 2, "b": 5, "c": 0}, dblockprom.Inspection{}))
 	return c
 }
@@ -65,6 +66,9 @@ dblock_acquire_failures_total{client="orders",outcome="failed"} 0
 dblock_acquire_failures_total{client="orders",outcome="refused"} 1
 dblock_acquire_failures_total{client="orders",outcome="timeout"} 0
 dblock_acquire_failures_total{client="orders",outcome="unavailable"} 1
+# HELP dblock_candidates_waiting How many candidates of elections the client has that wait for as long as another leads.
+# TYPE dblock_candidates_waiting gauge
+dblock_candidates_waiting{client="orders"} 6
 # HELP dblock_events_dropped_total How many events the client could not write.
 # TYPE dblock_events_dropped_total counter
 dblock_events_dropped_total{client="orders"} 4
@@ -104,7 +108,7 @@ dblock_names_held{client="orders"} 3
 # HELP dblock_session_ttl_seconds How long the session lasts from a heartbeat on.
 # TYPE dblock_session_ttl_seconds gauge
 dblock_session_ttl_seconds{client="orders"} 15
-`, "dblock_acquire_failures_total", "dblock_events_dropped_total", "dblock_heartbeat_failures_total", "dblock_inspection_success",
+`, "dblock_acquire_failures_total", "dblock_candidates_waiting", "dblock_events_dropped_total", "dblock_heartbeat_failures_total", "dblock_inspection_success",
 		"dblock_inspection_truncated", "dblock_listener_losses_total", "dblock_listener_up", "dblock_locks_held",
 		"dblock_locks_lost_total",
 		"dblock_locks_waiting", "dblock_longest_queue_waiters", "dblock_names_contended", "dblock_names_held",
@@ -128,6 +132,7 @@ func TestDurationsAreHistogramsByOutcome(t *testing.T) {
 	}
 	for series, want := range map[string]string{ // client, mode, op, outcome
 		"dblock_acquire_duration_seconds orders exclusive lock ok":           "1 3",
+		"dblock_acquire_duration_seconds orders exclusive campaign ok":       "1 3600",
 		"dblock_acquire_duration_seconds orders shared trylock refused":      "1 1",
 		"dblock_acquire_duration_seconds orders permits trylock unavailable": "1 1",
 		"dblock_hold_duration_seconds orders ok":                             "1 60",

@@ -26,6 +26,7 @@
 //
 //	dblock_locks_held                  locks that the client holds
 //	dblock_locks_waiting               requests of the client that wait
+//	dblock_candidates_waiting          candidates of elections that wait while another leads
 //	dblock_oldest_hold_seconds         how long the oldest lock is held that is without the option Progress
 //	dblock_session_ttl_seconds         how long the session lasts from a heartbeat on
 //	dblock_session_remaining_seconds   how long it lasts from now on, if no heartbeat succeeds any more
@@ -44,7 +45,7 @@
 //
 // # Labels
 //
-//	op       "lock" or "trylock"
+//	op       "lock", "trylock", or "campaign" of a candidate (package election)
 //	mode     "exclusive", "shared" or "permits"
 //	outcome  observe.Outcome of the error: "ok", "refused", "timeout", …
 //	why      "skipped": an earlier run went on; "missed": no process asked

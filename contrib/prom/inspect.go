@@ -94,16 +94,23 @@ func (i *inspection) latest() queues {
 	return i.last
 }
 
-// look reads names with a queue separately, so that they are not lost among many held names.
+// look reads names with a queue separately, so that they are not lost among many held names. List
+// reads the first places of a queue: candidates of an election behind those count as waiters.
 func (i *inspection) look() (q queues) {
 	ctx, cancel := context.WithTimeout(context.Background(), i.timeout)
 	defer cancel()
 	cut, err := i.each(ctx, inspect.Filter{Contended: true}, func(info inspect.Info) {
 		q.contended++
-		q.longest = max(q.longest, info.Queued)
-		if len(info.Waiters) > 0 && (q.oldest.IsZero() || info.Waiters[0].Since.Before(q.oldest)) {
-			q.oldest = info.Waiters[0].Since
+		queued := info.Queued
+		for _, w := range info.Waiters {
+			switch {
+			case w.Candidate:
+				queued--
+			case q.oldest.IsZero() || w.Since.Before(q.oldest):
+				q.oldest = w.Since
+			}
 		}
+		q.longest = max(q.longest, queued)
 	})
 	if err != nil {
 		return queues{err: err}

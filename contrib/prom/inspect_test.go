@@ -124,6 +124,27 @@ func TestAnInspectionReadsNoMoreThanItsNames(t *testing.T) {
 	}
 }
 
+// queue is a name with candidates of an election before a waiter.
+type queue struct{}
+
+func (queue) List(context.Context, inspect.Filter) iter.Seq2[inspect.Info, error] {
+	return func(yield func(inspect.Info, error) bool) {
+		now := time.Now()
+		yield(inspect.Info{Name: "n", Queued: 3, Waiters: []inspect.Participant{
+			{Candidate: true, Since: now.Add(-time.Hour)}, {Candidate: true, Since: now.Add(-time.Hour)},
+			{Since: now.Add(-time.Minute)},
+		}}, nil)
+	}
+}
+
+func TestCandidatesAreNoWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := inspected(t, queue{}, dblockprom.Inspection{})
+		assert.Equal(t, value(t, r, "dblock_longest_queue_waiters"), 1, "the longest queue")
+		assert.Equal(t, value(t, r, "dblock_oldest_waiter_seconds"), 60, "the oldest waiter")
+	})
+}
+
 func TestScrapesInQuickSuccessionReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lister{names: names{"a": 1, "b": 3}}

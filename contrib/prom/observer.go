@@ -63,7 +63,10 @@ func (c *Collector) listener(up bool, err error) {
 }
 
 func operation(a observe.Attempt) string {
-	if a.Wait {
+	switch {
+	case a.Candidate:
+		return "campaign"
+	case a.Wait:
 		return "lock"
 	}
 	return "trylock"

@@ -24,7 +24,7 @@ func (c *Collector) Watch(client Client) {
 
 // statsDescs are the metrics of Watch.
 type statsDescs struct {
-	held, waiting, oldest, ttl, remaining, listening, dropped *prometheus.Desc
+	held, waiting, candidates, oldest, ttl, remaining, listening, dropped *prometheus.Desc
 }
 
 func newStatsDescs(labels prometheus.Labels) statsDescs {
@@ -32,6 +32,8 @@ func newStatsDescs(labels prometheus.Labels) statsDescs {
 	return statsDescs{
 		held:    desc("dblock_locks_held", "How many locks the client holds."),
 		waiting: desc("dblock_locks_waiting", "How many requests of the client wait for a lock."),
+		candidates: desc("dblock_candidates_waiting",
+			"How many candidates of elections the client has that wait for as long as another leads."),
 		oldest: desc("dblock_oldest_hold_seconds",
 			"For how long the client has held the oldest lock that is without the option Progress."),
 		ttl: desc("dblock_session_ttl_seconds", "How long the session lasts from a heartbeat on."),
@@ -44,7 +46,8 @@ func newStatsDescs(labels prometheus.Labels) statsDescs {
 }
 
 func (d statsDescs) describe(out chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{d.held, d.waiting, d.oldest, d.ttl, d.remaining, d.listening, d.dropped} {
+	for _, one := range []*prometheus.Desc{d.held, d.waiting, d.candidates, d.oldest, d.ttl, d.remaining, d.listening,
+		d.dropped} {
 		out <- one
 	}
 }
@@ -54,6 +57,7 @@ func (d statsDescs) collect(out chan<- prometheus.Metric, client Client) {
 	s := client.Stats()
 	out <- gauge(d.held, float64(s.Held))
 	out <- gauge(d.waiting, float64(s.Waiting))
+	out <- gauge(d.candidates, float64(s.Candidates))
 	out <- gauge(d.oldest, s.OldestHold.Seconds())
 	out <- prometheus.MustNewConstMetric(d.dropped, prometheus.CounterValue, float64(s.EventsDropped))
 	if s.Session != "" {

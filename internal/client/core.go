@@ -93,6 +93,7 @@ type Stats struct {
 	AliveUntil    time.Time // when the session ends without another heartbeat, by this machine's clock
 	Listening     bool
 	Held, Waiting int
+	Candidates    int
 	OldestHold    time.Duration
 	EventsDropped int64
 }

@@ -42,7 +42,7 @@ func two[A, B any](queue *tell.Queue, f func(A, B)) func(A, B) {
 
 // attemptAt returns the attempt of a request.
 func attemptAt(r *protocol.Request, wait bool) observe.Attempt {
-	a := observe.Attempt{Name: r.Name, Wait: wait, Shared: r.Units > 0}
+	a := observe.Attempt{Name: r.Name, Wait: wait, Shared: r.Units > 0, Candidate: r.Candidate}
 	if r.Units > 0 && r.Of != protocol.Readers {
 		a.Permits = r.Units
 	}

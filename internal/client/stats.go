@@ -11,7 +11,8 @@ func (c *Client) Stats() Stats {
 	s.Held, s.OldestHold = c.ledger.Count(now)
 	if in := c.sessions.Alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-now)
-		s.Listening, s.Waiting = in.Waiters().Listening(), c.queues.Waiting()
+		s.Listening = in.Waiters().Listening()
+		s.Waiting, s.Candidates = c.queues.Waiting()
 	}
 	return s
 }

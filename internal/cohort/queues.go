@@ -52,8 +52,9 @@ type Session interface {
 
 // Queues has the waiting requests of a client.
 type Queues struct {
-	config  Config
-	waiting atomic.Int64 // members that are in a queue, or gather
+	config     Config
+	waiting    atomic.Int64 // members that are in a queue, or gather
+	candidates atomic.Int64 // likewise, of elections
 
 	mu        sync.Mutex      // protects the fields below, and every cohort and member
 	gathering map[key]*cohort // the cohort that is sent next; a key with nil: a statement is in flight
@@ -79,8 +80,11 @@ func (q *Queues) Busy(in Session, name string) bool {
 	return asking || q.serving[key{in, name}] != nil
 }
 
-// Waiting returns the number of requests that wait in a queue, or are about to join one together.
-func (q *Queues) Waiting() int { return int(q.waiting.Load()) }
+// Waiting returns the number of requests that wait in a queue, or are about to join one together,
+// and the number of candidates that wait.
+func (q *Queues) Waiting() (others, candidates int) {
+	return int(q.waiting.Load()), int(q.candidates.Load())
+}
 
 // Join queues a request, and returns the member when it has the lock. holding: the owner of the
 // request may hold a lock that other owners wait for. If Join returns no member, it has finished or
@@ -106,8 +110,12 @@ func (q *Queues) Join(ctx context.Context, in Session, r *protocol.Request, hold
 		defer in.Cycles().Forget(watch)
 		cycles = watch.C
 	}
-	q.waiting.Add(1)
-	defer q.waiting.Add(-1)
+	waiting := &q.waiting
+	if r.Candidate {
+		waiting = &q.candidates
+	}
+	waiting.Add(1)
+	defer waiting.Add(-1)
 	var err error
 	select {
 	case err := <-m.turn:

@@ -193,6 +193,9 @@ func candidates(t *testing.T, e *env) {
 				t.Errorf("place %d: %+v, %+v", i+1, q, info.Waiters[i])
 			}
 		}
+		if s := b.Stats(); s.Candidates != 3 || s.Waiting != int(waiters) {
+			t.Errorf("%+v: want 3 candidates, %d waiting", s, waiters)
+		}
 		who := e.who(t, name)
 		if len(who) != 1 || who[0].waiters != waiters || who[0].wait.Valid != (waiters > 0) {
 			t.Errorf("%+v: want %d waiters", who, waiters)
