@@ -13,11 +13,12 @@
 // # Terms
 //
 // The lock has the name of the election, so that package inspect shows it, and Ask and Break of
-// dblock.Client work on it. A holder of the lock that is no candidate keeps all candidates from
-// leading. A candidate that is granted the lock is elected: an event ("elected", with the token and
-// the candidate's metadata) is written into the history of the name, under the lock of the name's
-// row, and then the term begins. The term ends with the lock, with a resignation, or with the
-// context of the campaign.
+// dblock.Client work on it. Candidates that wait are marked as such, and count as no contention in
+// Filter.Contended, in metrics and in alerts: they wait for as long as another one leads. A holder
+// of the lock that is no candidate keeps all candidates from leading. A candidate that is granted
+// the lock is elected: an event ("elected", with the token and the candidate's metadata) is written
+// into the history of the name, under the lock of the name's row, and then the term begins. The
+// term ends with the lock, with a resignation, or with the context of the campaign.
 //
 // # Promises
 //
