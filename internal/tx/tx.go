@@ -67,7 +67,9 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func(ctx
 			return over
 		}
 		return fmt.Errorf("%w: UnlockTx has released it, unless it was lost after a rollback", driver.ErrNotHeld)
-	case t.Store.Closing() && ctx.Err() == nil && errors.Is(err, within.Err()): // the transaction can go on
+	// The end of within may have closed the side connection. The transaction can go on.
+	case t.Store.Closing() && ctx.Err() == nil && within.Err() != nil &&
+		(errors.Is(err, within.Err()) || errors.Is(err, driver.ErrUnavailable)):
 		return contract.ErrClosed
 	case !h.In.Alive(): // the session ended while the step was in flight
 		return contract.Lost(driver.Join(context.Cause(h.In.Context()), err))
