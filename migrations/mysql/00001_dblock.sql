@@ -10,8 +10,11 @@ CREATE TABLE IF NOT EXISTS dblock_schema (
     usable_from INT NOT NULL,
     database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
--- Version 0: there is more to come. The id is made in a variable, which goes to replicas as it is.
-SET @dblock_id = REPLACE(UUID(), '-', '');
+-- Version 0: there is more to come. The id is made in a variable, which goes to replicas as it is. Where the tables were
+-- emptied, dblock_locks has the id already, as a default that MariaDB quotes.
+SET @dblock_id = (SELECT COALESCE(MAX(REPLACE(column_default, '''', '')), REPLACE(UUID(), '-', ''))
+  FROM information_schema.columns
+ WHERE table_schema = DATABASE() AND table_name = 'dblock_locks' AND column_name = 'database_id');
 INSERT INTO dblock_schema (version, usable_from, database_id)
 SELECT 0, 1, @dblock_id FROM DUAL WHERE NOT EXISTS (SELECT v.version FROM dblock_schema v);
 

@@ -216,13 +216,18 @@ func emptied(t *testing.T, e *env) {
 		t.Errorf("token %d after %d", next.Token(), first.Token())
 	}
 	unlock(t, next)
-	if after := e.text(t, "SELECT database_id FROM dblock_schema"); e.db.Engine == migrate.MySQL && after != database {
-		t.Errorf("the id of the database is %q, and that of its rows %q", after, database)
+	usable := func() {
+		t.Helper()
+		after := e.text(t, "SELECT database_id FROM dblock_schema")
+		if e.db.Engine == migrate.MySQL && after != database {
+			t.Errorf("the id of the database is %q, and that of its rows %q", after, database)
+		}
+		a := e.app(t, 5)
+		tx := beginTx(t, a, e.readCommitted())
+		lockTx(t, e.clientOf(t, a), tx, "n")
+		commit(t, tx)
 	}
-	a := e.app(t, 5)
-	tx := beginTx(t, a, e.readCommitted())
-	lockTx(t, e.clientOf(t, a), tx, "n")
-	commit(t, tx)
+	usable()
 
 	// The history was emptied, too.
 	e.exec(t, "DELETE FROM "+migrate.Locks.Table())
@@ -230,10 +235,14 @@ func emptied(t *testing.T, e *env) {
 	for range 2 {
 		is(t, migrate.Up(t.Context(), e.look, e.db.Engine), nil)
 	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM "+migrate.Locks.Table()+" WHERE version_id > 0"),
+		driver.SchemaVersion, "versions in the history")
+	usable()
 
 	// The application's own history made them.
 	e.exec(t, "DROP TABLE "+migrate.Locks.Table())
 	e.exec(t, "DELETE FROM dblock_schema")
 	is(t, migrate.Up(t.Context(), e.look, e.db.Engine), nil)
 	is(t, e.client(t).CheckSchema(t.Context()), nil)
+	usable()
 }
