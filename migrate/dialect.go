@@ -26,9 +26,8 @@ type dialect interface {
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
 	// placed returns a statement with the place of the tables.
 	placed(text string) string
-	// row returns the rest of an INSERT of the row of dblock_schema, with a verb for the version.
-	// It does nothing where another process has written the row.
-	row() string
+	// databaseID returns the id of the database for a SELECT of the row of dblock_schema.
+	databaseID(ctx context.Context, conn *sql.Conn) (string, error)
 	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an
 	// error conn has neither.
 	begin(ctx context.Context, conn *sql.Conn) error
@@ -57,8 +56,8 @@ type postgres struct{ in *tables.In }
 
 func (p postgres) placed(text string) string { return p.in.Postgres(text) }
 
-func (postgres) row() string {
-	return "VALUES (%d, %[1]d, replace(gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING"
+func (postgres) databaseID(context.Context, *sql.Conn) (string, error) {
+	return "replace(gen_random_uuid()::text, '-', '')", nil
 }
 
 func (p postgres) store(table string) (database.Store, error) {
@@ -122,12 +121,18 @@ type mysql struct{ in *tables.In }
 
 func (m mysql) placed(text string) string { return m.in.MySQLMigration(text) }
 
-// row takes the id of the database from dblock_locks, whose rows have it by default. MariaDB quotes
-// that default.
-func (mysql) row() string {
-	return "SELECT %d, %[1]d, REPLACE(c.column_default, '''', '') FROM information_schema.columns c " +
-		"WHERE c.table_schema = DATABASE() AND c.table_name = 'dblock_locks' AND c.column_name = 'database_id' " +
-		"ON DUPLICATE KEY UPDATE version = dblock_schema.version"
+// databaseID takes the id from dblock_locks, whose rows have it by default. MariaDB quotes that
+// default. A server shows no columns to a user without rights to them.
+func (m mysql) databaseID(ctx context.Context, conn *sql.Conn) (string, error) {
+	var id sql.NullString
+	err := conn.QueryRowContext(ctx, m.placed("SELECT MAX(REPLACE(column_default, '''', '')) "+
+		"FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'dblock_locks' "+
+		"AND column_name = 'database_id'")).Scan(&id)
+	if err == nil && id.String == "" {
+		err = errors.New("the server shows no default of dblock_locks.database_id, which has the id of the database: " +
+			"run Up as a user with all rights to the tables")
+	}
+	return "'" + id.String + "' FROM DUAL", err
 }
 
 func (m mysql) store(table string) (database.Store, error) {
@@ -181,8 +186,8 @@ type sqlite struct{}
 
 func (sqlite) placed(text string) string { return text }
 
-func (sqlite) row() string {
-	return "VALUES (%d, %[1]d, lower(hex(randomblob(16)))) ON CONFLICT DO NOTHING"
+func (sqlite) databaseID(context.Context, *sql.Conn) (string, error) {
+	return "lower(hex(randomblob(16)))", nil
 }
 
 func (sqlite) store(table string) (database.Store, error) {

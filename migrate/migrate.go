@@ -95,11 +95,14 @@ func (m *migrator) upgrade(ctx context.Context) error {
 		return fmt.Errorf("dblock: migrate %s up: %w", m.set, err)
 	}
 	if m.emptied(ctx) {
-		done, err := m.refill(ctx, statuses)
+		theirs, err := m.refill(ctx)
+		if err == nil && theirs {
+			err = m.current(ctx)
+		}
 		if err != nil {
 			return fmt.Errorf("dblock: migrate %s up: writing the version of tables that were emptied: %w", m.set, err)
 		}
-		if done {
+		if theirs {
 			return nil
 		}
 	}
@@ -130,53 +133,68 @@ func (m *migrator) emptied(ctx context.Context) bool {
 		m.db.QueryRowContext(ctx, m.dialect.placed(tablesVersion[Locks])).Scan(&version) == nil && !version.Valid
 }
 
-// refill writes the row again that has the version of the tables. done: no version is left to
-// apply. A history without a version was emptied with the tables, and gets its versions back; where
-// it has no table, the application's own history made the tables. On MySQL the migration can be run
-// again.
-func (m *migrator) refill(ctx context.Context, statuses []Migration) (done bool, err error) {
-	version := int64(0)
-	for _, s := range statuses {
-		if s.Applied && s.File == "" {
-			return false, fmt.Errorf("%s is at version %d, which this build does not know: run Up of the newer build",
-				m.set.Table(), s.Version)
-		}
-		if s.Applied {
-			version = s.Version
-		}
-	}
-	if done = version == 0; done && m.engine == MySQL {
-		return false, nil
-	}
-	var lacks []Migration
-	store, err := m.dialect.store(m.set.Table())
-	if err == nil && done {
-		version = driver.SchemaVersion
-		var there bool
-		if there, err = m.dialect.tableExists(ctx, m.db, store); there {
-			lacks = statuses
-		}
-	}
-	if err != nil {
-		return false, err
-	}
-	return done, wait(ctx, func() error {
-		tx, err := m.db.BeginTx(ctx, nil)
+// refill writes the row again that has the version of the tables, under the lock. theirs: the
+// application's own history made the tables, and Up has nothing to apply.
+func (m *migrator) refill(ctx context.Context) (theirs bool, err error) {
+	err = wait(ctx, func() error {
+		conn, err := m.db.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback() }()
-		text := fmt.Sprintf("INSERT INTO dblock_schema (version, usable_from, database_id) "+m.dialect.row(), version)
-		if _, err := tx.ExecContext(ctx, m.dialect.placed(text)); err != nil {
+		defer func() { _ = conn.Close() }()
+		if err := m.dialect.begin(ctx, conn); err != nil {
 			return err
 		}
-		for _, s := range lacks {
-			if err := store.Insert(ctx, tx, database.InsertRequest{Version: s.Version}); err != nil {
-				return err
+		theirs, err = m.refillOn(ctx, conn)
+		return errors.Join(err, m.dialect.end(ctx, conn, err == nil))
+	})
+	return theirs, err
+}
+
+// refillOn takes the version from the history. A history without a version was emptied with the
+// tables, and one that is not there is the application's own. Then the tables are at version 1 at
+// least, and the row says no more. On MySQL the migration can be run again, and writes the row.
+func (m *migrator) refillOn(ctx context.Context, conn *sql.Conn) (theirs bool, err error) {
+	applied, err := m.applied(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	version := int64(0)
+	for v := range applied {
+		version = max(version, v)
+	}
+	switch {
+	case version > driver.SchemaVersion:
+		return false, fmt.Errorf("%s is at version %d, which this build does not know: run Up of the newer build",
+			m.set.Table(), version)
+	case version > 0:
+	case m.engine == MySQL:
+		return false, nil
+	default:
+		version, theirs = 1, applied == nil
+		if store, err := m.dialect.store(m.set.Table()); err != nil {
+			return false, err
+		} else if !theirs {
+			if err := store.Insert(ctx, conn, database.InsertRequest{Version: version}); err != nil {
+				return false, err
 			}
 		}
-		return tx.Commit()
-	})
+	}
+	id, err := m.dialect.databaseID(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	text := fmt.Sprintf("INSERT INTO dblock_schema (version, usable_from, database_id) SELECT %d, %[1]d, %s "+
+		"WHERE NOT EXISTS (SELECT v.version FROM dblock_schema v)", version, id)
+	if _, err := conn.ExecContext(ctx, m.dialect.placed(text)); err != nil {
+		return false, err
+	}
+	var there sql.NullInt64
+	err = conn.QueryRowContext(ctx, m.dialect.placed(tablesVersion[Locks])).Scan(&there)
+	if err == nil && !there.Valid {
+		err = errors.New("dblock_schema did not keep the row: remove triggers and rules from it")
+	}
+	return theirs, err
 }
 
 // current returns an error if this build cannot work with the tables as they are.
@@ -366,7 +384,7 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 	}
 	var statuses []Migration
 	err = wait(ctx, func() error {
-		applied, err := m.applied(ctx)
+		applied, err := m.applied(ctx, m.db)
 		if err != nil {
 			return err
 		}
@@ -395,16 +413,17 @@ func (m *migrator) mismatch(err error) error {
 	return err
 }
 
-func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {
+// applied returns the versions in the history, nil where there is no history.
+func (m *migrator) applied(ctx context.Context, db database.DBTxConn) (map[int64]bool, error) {
 	store, err := m.dialect.store(m.set.Table())
 	if err != nil {
 		return nil, err
 	}
-	there, err := m.dialect.tableExists(ctx, m.db, store)
+	there, err := m.dialect.tableExists(ctx, db, store)
 	if err != nil || !there {
 		return nil, err
 	}
-	rows, err := store.ListMigrations(ctx, m.db)
+	rows, err := store.ListMigrations(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -434,7 +453,7 @@ func (m *migrator) foreign(ctx context.Context, version int64) error {
 		there < version {
 		return nil
 	}
-	if applied, err := m.applied(ctx); err != nil || applied[version] {
+	if applied, err := m.applied(ctx, m.db); err != nil || applied[version] {
 		return nil
 	}
 	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them",

@@ -184,26 +184,74 @@ UPDATE dblock_schema SET version = %d, usable_from = 1;
 // A context ends while another process holds the lock: the error says so, and nothing was done.
 func TestWaitingForTheLockEndsWithTheContext(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
-		release := hold(t, db)
+		waits(t, db, func(pool *sql.DB) { states(t, db, pool, false) })
 		pool := db.SQL(t)
-		// Where connecting takes long, the time is over before the lock is looked at.
-		for wait := 300 * time.Millisecond; ; wait *= 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), wait)
-			err := migrate.Up(ctx, pool, db.Engine)
-			cancel()
-			if errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "another process") {
-				break
-			}
-			if err == nil || wait > 10*time.Second {
-				t.Fatal(err)
-			}
+		change(t, pool, "DELETE FROM dblock_schema") // what Up writes then, it writes under the lock, too
+		waits(t, db, func(pool *sql.DB) { rows(t, pool, 0) })
+		rows(t, pool, 1)
+	})
+}
+
+// waits holds the lock while Up waits for it, and calls undone. Then it lets Up have the lock.
+func waits(t *testing.T, db dbtest.Database, undone func(pool *sql.DB)) {
+	t.Helper()
+	release := hold(t, db)
+	pool := db.SQL(t)
+	// Where connecting takes long, the time is over before the lock is looked at.
+	for wait := 300 * time.Millisecond; ; wait *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		err := migrate.Up(ctx, pool, db.Engine)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "another process") {
+			break
 		}
-		states(t, db, pool, false)
-		done := make(chan error)
-		go func() { done <- migrate.Up(t.Context(), pool, db.Engine) }()
-		release()
-		ok(t, <-done)
-		complete(t, db, pool)
+		if err == nil || wait > 10*time.Second {
+			t.Fatal(err)
+		}
+	}
+	undone(pool)
+	done := make(chan error)
+	go func() { done <- migrate.Up(t.Context(), pool, db.Engine) }()
+	release()
+	ok(t, <-done)
+	complete(t, db, pool)
+}
+
+func change(t *testing.T, pool *sql.DB, text string) {
+	t.Helper()
+	_, err := pool.ExecContext(t.Context(), text)
+	ok(t, err)
+}
+
+func rows(t *testing.T, pool *sql.DB, want int) {
+	t.Helper()
+	var n int
+	scan(t, pool, &n, "SELECT count(*) FROM dblock_schema")
+	assert.Equal(t, n, want, "rows of dblock_schema")
+}
+
+// Broken by an Up that did not look whether its statement had written the row.
+func TestUpDoesNotClaimAVersionThatItCouldNotWrite(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		change(t, pool, "DELETE FROM dblock_schema")
+		way := map[migrate.Engine]struct{ in, out, says string }{
+			migrate.Postgres: {"CREATE RULE lost AS ON INSERT TO dblock_schema DO INSTEAD NOTHING",
+				"DROP RULE lost ON dblock_schema", "did not keep"},
+			migrate.SQLite: {"CREATE TRIGGER lost BEFORE INSERT ON dblock_schema BEGIN SELECT RAISE(IGNORE); END",
+				"DROP TRIGGER lost", "did not keep"},
+			migrate.MySQL: {"ALTER TABLE dblock_locks ALTER COLUMN database_id DROP DEFAULT",
+				"ALTER TABLE dblock_locks ALTER COLUMN database_id SET DEFAULT 'x'", "shows no default"},
+		}[db.Engine]
+		change(t, pool, way.in)
+		if err := migrate.Up(t.Context(), pool, db.Engine); err == nil || !strings.Contains(err.Error(), way.says) {
+			t.Error(err)
+		}
+		rows(t, pool, 0)
+		change(t, pool, way.out)
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		rows(t, pool, 1)
 	})
 }
 
