@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,12 +23,31 @@ import (
 // parental makes the command the parent of its descendants' orphans, as PID 1 is.
 const parental = "DBLOCK_TEST_PARENTAL"
 
+// continued makes the command one that says in files that it is ready and that it was continued. It
+// ends with status 7 at ^C. A shell would not do: one that is starting a program does not stop.
+const continued = "DBLOCK_TEST_CONTINUED"
+
 func init() {
+	if os.Getenv(continued) != "" {
+		sayContinued()
+	}
 	if os.Getenv(parental) == "" {
 		return
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
+	}
+}
+
+func sayContinued() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGCONT, syscall.SIGINT)
+	_ = os.WriteFile("ready", nil, 0o600)
+	for s := range signals {
+		if s == syscall.SIGINT {
+			os.Exit(7)
+		}
+		_ = os.WriteFile("continued", nil, 0o600)
 	}
 }
 
@@ -126,6 +146,55 @@ func TestAStoppedCommandEndsWithItsTerminal(t *testing.T) {
 			}
 			_ = screen.Close()
 			_ = shell.Wait()
+		})
+	}
+}
+
+// Broken by a run that waits for a shell where there is none, such as in a container with a
+// terminal: ^Z stops the command for ever, and the lock is kept.
+func TestACommandIsNotStoppedWhereNoShellCouldContinueIt(t *testing.T) {
+	const (
+		run   = `"$DBLOCK" run n -- env ` + continued + `=1 "$DBLOCK"`
+		apart = "unshare --pid --fork --mount-proc"
+	)
+	for says, script := range map[string]string{
+		"the terminal is its own": "exec " + run,
+		"in a script":             run + "; exit $?",
+		"PID 1":                   "exec " + apart + " setsid --ctty " + run,
+	} {
+		t.Run(says, func(t *testing.T) {
+			if says == "PID 1" && exec.Command("sh", "-c", apart+" setsid true").Run() != nil {
+				t.Skip("a namespace of processes needs root, and unshare and setsid of util-linux")
+			}
+			w := onSQLite(t)
+			shell, screen := w.terminal(script)
+			for _, step := range []struct{ file, types string }{{"ready", "\x1a"}, {"continued", "\x03"}} { // ^Z, ^C
+				w.until(func() bool { return assert.ErrOf(os.Stat(filepath.Join(shell.Dir, step.file))) == nil })
+				require.NoError(t, assert.ErrOf(screen.WriteString(step.types)))
+			}
+			_ = shell.Wait()
+			assert.Equal(t, shell.ProcessState.ExitCode(), 7, "the exit status of the command")
+		})
+	}
+}
+
+// Broken by a stopped command that would get the signal only when it continues, and keeps the lock.
+func TestASignalEndsAStoppedCommand(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT} {
+		t.Run(s.String(), func(t *testing.T) {
+			w := onSQLite(t)
+			file := filepath.Join(t.TempDir(), "pid")
+			c := w.command("run", "n", "--", "sh", "-c", "echo $$ >$0; exec sleep 600", file)
+			require.NoError(t, c.Start())
+			pid := w.pidIn(file)
+			require.NoError(t, syscall.Kill(-pid, syscall.SIGSTOP))
+			w.until(func() bool {
+				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				return err == nil && strings.Contains(string(stat), ") T ")
+			})
+			require.NoError(t, c.Process.Signal(s))
+			_ = c.Wait()
+			assert.Equal(t, c.ProcessState.ExitCode(), 128+int(s), "the exit status of the command")
 		})
 	}
 }

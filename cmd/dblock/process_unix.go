@@ -107,8 +107,9 @@ func (p *child) reap() (end ending) {
 }
 
 // rest does for a stopped command what its terminal and its shell do for a job. The shell knows
-// only this process: it stops with the command, and continues with it. rest ends a command that
-// waits for the terminal where no shell can continue it, and returns the reason.
+// only this process: it stops with the command, and continues with it. Where no shell can continue
+// this process, rest continues the command at once, as the kernel does with an orphaned process
+// group. A command that waits for the terminal there is ended, and rest returns the reason.
 func (p *child) rest(stopped syscall.Signal, before error) error {
 	waits := stopped == syscall.SIGTTIN || stopped == syscall.SIGTTOU // for the terminal, which another group has
 	had := p.takeBack()
@@ -125,6 +126,9 @@ func (p *child) rest(stopped syscall.Signal, before error) error {
 		p.signal(syscall.SIGHUP)
 		p.resume()
 		return errNoTerminal
+	case orphaned(): // PID 1 would not even stop: it would wait, and not notice the command's end
+		p.resume()
+		return nil
 	}
 	// The call may return before this process stops.
 	continued := make(chan os.Signal, 1)
@@ -158,12 +162,18 @@ func (p *child) takeBack() bool {
 // foreground gives the terminal to a process group.
 func (p *child) foreground(group int) { _ = unix.IoctlSetPointerInt(p.terminal, unix.TIOCSPGRP, group) }
 
-// orphaned reports whether no shell could continue this process: its parent is of another session.
+// orphaned reports whether no shell could continue this process: its process group was started by a
+// process of another session. Only Linux tells of a parent's parent.
 func orphaned() bool {
-	parent := unix.Getppid()
-	theirs, err := unix.Getsid(parent)
 	ours, _ := unix.Getsid(0)
-	return parent == 0 || err != nil || theirs != ours
+	for pid := unix.Getppid(); ; pid = parent(pid) {
+		if theirs, err := unix.Getsid(pid); pid == 0 || err != nil || theirs != ours {
+			return true
+		}
+		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() || runtime.GOOS != "linux" {
+			return false
+		}
+	}
 }
 
 // receive takes the signals that are for the command, until this process ends: once the command has
@@ -175,7 +185,8 @@ func receive() <-chan os.Signal {
 	return signals
 }
 
-// forward sends signals to the group, until it is stopped.
+// forward sends signals to the group, until stop is called. It also continues the group for a
+// signal that asks it to end: a stopped command would never get the signal.
 func (p *child) forward(signals <-chan os.Signal) (stop func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -184,7 +195,7 @@ func (p *child) forward(signals <-chan os.Signal) (stop func()) {
 			select {
 			case s := <-signals:
 				p.signal(s.(syscall.Signal))
-				if s == syscall.SIGHUP { // the end of the terminal: a stopped command would never get it
+				if s != syscall.SIGUSR1 && s != syscall.SIGUSR2 {
 					p.signal(syscall.SIGCONT)
 				}
 			case <-over:

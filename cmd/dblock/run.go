@@ -35,15 +35,16 @@ The command finds DBLOCK_NAME and DBLOCK_TOKEN in its environment. A token is hi
 protected resource can refuse an older one. For several names both are lists, separated by spaces. A run within the command that would wait
 for the same lock, and so for its own end, notices that by these variables and ends with status 1.
 
-Signals to run (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all its children (its process group). While run waits for the lock,
-INT, TERM and HUP end the wait.
+Signals to run (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all its children (its process group). INT, TERM, HUP and QUIT also
+continue a stopped command, so that it can end. While run waits for the lock, INT, TERM and HUP end the wait.
 
 When the lock is about to be lost, because no heartbeat has reached the database for nearly the TTL, the command gets TERM, and KILL after
 --grace: before the TTL has passed, and so before another client can have the lock. After "dblock break" another client may have the lock at
 once: the command gets TERM as soon as run is notified, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where it matters.
 
 In a shell, "dblock run ... &" is a job: if the command reads the terminal, the job stops until fg continues it, or the end of its terminal
-ends it (HUP). A stopped run renews nothing. Without a shell that could continue it, run ends the command.
+ends it (HUP). A stopped run renews nothing. Without a shell that could continue it, as in a container with a terminal, run continues a
+command that ^Z stops, and ends one that waits for the terminal in the background.
 
 As the entry point of a container (PID 1), run also reaps orphans: descendants of the command that have lost their parent.
 
