@@ -16,7 +16,9 @@
 //	}
 //
 // Any number of processes may serve the same states. A lock of one is released by another. With the
-// addresses and methods of GitLab, ".../network/lock", POST and DELETE, the same lock is meant.
+// addresses and methods of GitLab, ".../network/lock", POST and DELETE, the same lock is meant. For
+// all other methods, and for POST of a state, that is the address of another state, whose path ends
+// in "/lock". DELETE never removes that state.
 //
 // # Locks
 //

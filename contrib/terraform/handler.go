@@ -124,7 +124,6 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return nil, err
 	}
-	name := Name(at.state)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.most))
 	if err != nil {
 		return nil, err
@@ -132,10 +131,8 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if want := r.Header.Get("Content-MD5"); want != "" && want != sum(body) {
 		return nil, bad("the body is not that of its Content-MD5")
 	}
-	method, allowed := r.Method, "GET, POST, PUT, DELETE, LOCK, UNLOCK"
-	if at.lock {
-		method, allowed = lockMethods[method], "LOCK, UNLOCK, POST, DELETE"
-	}
+	method, path := meaningOf(r.Method, at.state, body)
+	name := Name(path)
 	switch method {
 	case http.MethodGet:
 		state, _, err := h.states.get(ctx, name)
@@ -161,6 +158,7 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}
 		return nil, h.unlock(ctx, name, cmp.Or(info["ID"], at.id))
 	}
+	const allowed = "GET, POST, PUT, DELETE, LOCK, UNLOCK"
 	w.Header().Set("Allow", allowed)
 	return nil, refusal{http.StatusMethodNotAllowed, "want " + allowed}
 }

@@ -147,15 +147,29 @@ func addresses(t *testing.T, w world) {
 	s.says(http.StatusOK, "POST", lock, lockInfo("ada"))
 	s.names(s.says(http.StatusLocked, "LOCK", w.path, lockInfo("bob")), "ada", "ada@laptop")
 	s.says(http.StatusOK, "POST", w.path+"?ID=ada", first)
-	s.says(http.StatusMethodNotAllowed, "GET", lock, "")
-	s.says(http.StatusMethodNotAllowed, "PUT", lock+"?ID=ada", second)
 	s.names(s.says(http.StatusLocked, "DELETE", lock, lockInfo("bob")), "ada", "ada@laptop")
 	s.names(s.says(http.StatusLocked, "DELETE", lock+"?ID=bob", ""), "ada", "ada@laptop")
 	s.says(http.StatusOK, "DELETE", lock, lockInfo("ada"))
-	s.says(http.StatusOK, "LOCK", lock, lockInfo("bob"))
-	s.says(http.StatusOK, "UNLOCK", lock, "")
+	s.says(http.StatusOK, "POST", lock, lockInfo("bob"))
+	s.says(http.StatusOK, "DELETE", lock, "") // as Terraform's force-unlock
 	s.says(http.StatusConflict, "POST", w.path+"?ID=bob", second)
 	assert.Equal(t, s.says(http.StatusOK, "GET", w.path, ""), first)
+}
+
+// Broken by an address that means another state's lock.
+func namedLock(t *testing.T, w world) {
+	s, state := w.server(), w.path+"/lock"
+	s.says(http.StatusOK, "LOCK", w.path, lockInfo("ada"))
+	s.says(http.StatusNoContent, "GET", state, "")
+	s.says(http.StatusOK, "LOCK", state, lockInfo("bob"))
+	s.says(http.StatusOK, "POST", state+"?ID=bob", first)
+	s.says(http.StatusOK, "PUT", state+"?ID=bob", second)
+	assert.Equal(t, s.says(http.StatusOK, "GET", state, ""), second)
+	s.says(http.StatusNoContent, "GET", w.path, "")
+	s.names(s.says(http.StatusLocked, "POST", state, lockInfo("bob")), "ada", "ada@laptop") // GitLab's
+	s.says(http.StatusOK, "UNLOCK", state, "")
+	s.says(http.StatusOK, "POST", w.path+"?ID=ada", first)
+	s.says(http.StatusConflict, "POST", state+"?ID=bob", first)
 }
 
 // The same methods at the state's own address: neither replaces the state.
@@ -214,7 +228,7 @@ func refused(t *testing.T, w world) {
 	s.says(http.StatusBadRequest, "LOCK", w.path, "no JSON")
 	s.says(http.StatusBadRequest, "LOCK", w.path, "{}")
 	s.says(http.StatusBadRequest, "POST", w.path, "")
-	s.says(http.StatusNotFound, "LOCK", "/lock", lockInfo("ada"))
+	s.says(http.StatusBadRequest, "POST", "/lock", lockInfo("ada"))
 	for _, address := range []string{
 		"/%00", "/%ff", "/a%ff/lock", w.path + "?workspace=prod", w.path + "?ID=ada&workspace=prod", w.path + "?id=ada",
 		w.path + "?ID=ada&ID=bob", w.path + "?ID=a;b", w.path + "?%",

@@ -37,6 +37,7 @@ var sentences = map[string]func(t *testing.T, w world){
 	"wrong requests are refused":                     refused,
 	"the addresses of GitLab lock and unlock":        addresses,
 	"what is meant to lock or unlock writes nothing": misdirected,
+	"a state may be named lock":                      namedLock,
 	"a browser shows no HTML and writes nothing":     browsers,
 	"tofu and terraform apply, unlock and destroy":   programs,
 }

@@ -8,23 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// lockSuffix ends the path of a state's lock, as in the addresses of GitLab.
+// lockSuffix ends the address of a state's lock as GitLab has it, for the methods of lockMethods.
+// With other methods, such an address is that of a state whose path ends so.
 const lockSuffix = "/lock"
 
-// lockMethods are the methods at the address of a lock: also those that GitLab has for it.
-var lockMethods = map[string]string{"LOCK": "LOCK", http.MethodPost: "LOCK", "UNLOCK": "UNLOCK",
-	http.MethodDelete: "UNLOCK"}
+// lockMethods are GitLab's methods for the address of a lock, and what they mean.
+var lockMethods = map[string]string{http.MethodPost: "LOCK", http.MethodDelete: "UNLOCK"}
 
 // address is what the URL of a request names.
 type address struct {
 	state string // its path
-	lock  bool   // the address is that of the state's lock
 	id    string // of the lock that the request states; "": none
 }
 
 // addressOf refuses what would be another state than the caller means.
 func addressOf(u *url.URL) (a address, err error) {
-	a.state, a.lock = strings.CutSuffix("/"+strings.Trim(u.Path, "/"), lockSuffix)
+	a.state = strings.Trim(u.Path, "/")
 	query, err := url.ParseQuery(u.RawQuery)
 	for key, values := range query {
 		if key != "ID" || len(values) > 1 {
@@ -32,7 +31,7 @@ func addressOf(u *url.URL) (a address, err error) {
 				"a workspace needs a path of its own", key)
 		}
 	}
-	switch a.state, a.id = strings.Trim(a.state, "/"), query.Get("ID"); {
+	switch a.id = query.Get("ID"); {
 	case err != nil:
 		return a, bad("the query of the address: %v", err)
 	case !utf8.ValidString(a.state):
@@ -41,6 +40,16 @@ func addressOf(u *url.URL) (a address, err error) {
 		return a, refusal{http.StatusNotFound, "the path names no state"}
 	}
 	return a, nil
+}
+
+// meaningOf returns what a request does, as a method at the state's own address, and the path of
+// the state. A state in the body is never a LockInfo: POST writes it, whatever its path ends with.
+func meaningOf(method, path string, body []byte) (meaning, state string) {
+	state, at := strings.CutSuffix(path, lockSuffix)
+	if meaning = lockMethods[method]; !at || meaning == "" || checkState(body) == nil {
+		return method, path
+	}
+	return meaning, strings.TrimRight(state, "/")
 }
 
 // checkState refuses what is no state: a LockInfo, say, of a run whose lock_method is POST. An
