@@ -76,11 +76,13 @@ var waysToAsk = map[string]func(ctx context.Context) bool{
 		}
 	},
 	"a context below it": func(ctx context.Context) bool {
-		below, cancel := context.WithCancel(context.WithValue(ctx, id(), true))
+		below, cancel := context.WithCancel(context.WithValue(ctx, belowKey{}, true))
 		defer cancel()
 		return below.Err() != nil && errors.Is(context.Cause(below), dblock.ErrLost)
 	},
 }
+
+type belowKey struct{}
 
 // contextsUnder are the contexts that end with a lock. under returns that of a function of the
 // application's, which run calls.
