@@ -128,6 +128,30 @@ func (s statement) found(row any, found *bool) statement {
 	return s.into(row, func() { *found = true })
 }
 
+// inTurn is into for a statement that waits for the row of a name. It fails if others had that row
+// locked for all of the time: row, a struct, has a field Busy.
+func (s statement) inTurn(row any, seen func()) statement {
+	busy := reflect.ValueOf(row).Elem().FieldByName("Busy")
+	s = s.into(row, seen)
+	scan := s.row
+	s.row = func(from scanner) error {
+		if err := scan(from); err != nil || !busy.Bool() {
+			return err
+		}
+		return errOccupied
+	}
+	return s
+}
+
+// errOccupied has the SQLSTATE that the server would have ended the wait with.
+const errOccupied occupied = "another transaction has locked the row of the name"
+
+type occupied string
+
+func (o occupied) Error() string { return string(o) }
+
+func (occupied) SQLState() string { return pgserver.LockNotAvailable }
+
 // list encodes a parameter with many values as a JSON array, which every driver can send.
 func list[T any](values []T) string {
 	text, _ := json.Marshal(append([]T{}, values...)) // nil would be null; strings and numbers cannot fail

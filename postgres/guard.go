@@ -25,19 +25,22 @@ func (inTx) Exclusive() bool { return false }
 func (t inTx) MakeGuard(ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn) error {
 	var attempt string
 	var made bool
+	var row postgresdb.LockRowWithinRow
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		return pgserver.Interpret(up.(upkeep).conn.transact(ctx,
-			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: usualLockTimeout,
-				Name: h.Name}),
+			lockRowWithin(usualLockTimeout, h.Name, &row),
 			query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}),
 			query(postgresdb.FindGuard, postgresdb.FindGuardParams{Name: h.Name, Session: h.Session,
 				Token: h.Token}).found(&attempt, &made),
 		))
 	})
-	if err == nil && !made {
-		return driver.ErrNotHeld
+	switch {
+	case err != nil || made:
+		return err
+	case row.Busy:
+		return pgserver.Interpret(errOccupied)
 	}
-	return err
+	return driver.ErrNotHeld
 }
 
 // Guard is one round trip over pgx. It locks the guard's row first, and then reads without a lock

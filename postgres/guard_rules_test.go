@@ -120,7 +120,7 @@ func (g guardian) stands() {
 	g.sound()
 }
 
-// Broken by leaving LockGuard out, or NOWAIT: the guard is a share lock on the guard's row.
+// Broken by leaving SeizeGuard out, or SKIP LOCKED: the guard is a share lock on its row.
 func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.makeGuard(g.held)
@@ -189,13 +189,11 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 			h := s.have(request("a", "a1"))
 			s.begin()
 			s.do(query(postgresdb.LockRow, "n"))
-			s.do(query(postgresdb.LockGuard, "a1"))
-			s.do(query(postgresdb.TouchGuard, "a1"))
+			s.do(query(postgresdb.SeizeGuard, "a1"))
 			tx := s.snapshot(level)
 			assert.ErrorIs(t, s.tryGuard(h), driver.ErrBusy, "made under a takeover")
 			assert.ErrorIs(t, s.inside("Guard", tx, h), driver.ErrRetry, "guarded with no guard")
-			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token,
-				LockTimeout: "10s"}))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token}))
 			s.commit()
 			assert.ErrorIs(t, s.tryGuard(h), driver.ErrNotHeld, "made after the takeover")
 			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrNotHeld) {
@@ -260,10 +258,8 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 			tx := s.snapshot(level)
 			s.begin()
 			s.do(query(postgresdb.LockRow, "n"))
-			s.do(query(postgresdb.LockGuard, "a1"))
-			s.do(query(postgresdb.TouchGuard, "a1"))
-			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token,
-				LockTimeout: "10s"}))
+			s.do(query(postgresdb.SeizeGuard, "a1"))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token}))
 			done := s.blocked(func() {
 				err := s.inside("Guard", tx, h)
 				switch {

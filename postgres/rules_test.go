@@ -153,8 +153,7 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s.session("b", time.Minute)
 	g := s.take(request("a", "a1"))
 	s.begin()
-	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token,
-		LockTimeout: "10s"}))
+	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token}))
 	done := s.blocked(func() {
 		if _, outcome, err := drivertest.Join(t.Context(), s, request("b", "b1")); outcome != protocol.Done ||
 			err != nil {

@@ -69,7 +69,7 @@ func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, add
 	}))
 	if makes {
 		statements = append([]statement{
-			query(postgresdb.SetLockTimeout, timeout), query(postgresdb.EnsureRow, op.On()),
+			query(postgresdb.SetLockTimeout, timeout), ensureRow(op.On()),
 		}, statements...)
 	}
 	tx, err := e.db.begin(ctx, statements...)
@@ -101,6 +101,11 @@ func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, add
 		return protocol.Result{}, pgserver.Interpret(err)
 	}
 	return result, nil
+}
+
+// ensureRow makes the row of a name.
+func ensureRow(name string) statement {
+	return query(postgresdb.EnsureRow, name).inTurn(new(struct{ Busy bool }), func() {})
 }
 
 // refused records, after a guard has refused a takeover, that the session is dead or that a

@@ -163,32 +163,57 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 func (e *engine) EndSession(ctx context.Context, session string, empty bool) error {
 	var dead, there bool
 	statements := []statement{
-		query(postgresdb.LockSession, session).found(&dead, &there),
 		query(postgresdb.EndSession, session),
 		query(postgresdb.DropHeartbeat, session),
+		query(postgresdb.SessionDead, session).found(&dead, &there),
 	}
 	if empty {
 		statements = append(statements, query(postgresdb.ForgetSession, session))
 	}
-	return pgserver.Interpret(e.transact(ctx, statements...))
+	err := e.transact(ctx, statements...)
+	if err == nil && there && !dead {
+		err = errEnding
+	}
+	return pgserver.Interpret(err)
 }
 
-func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
-	var dead bool
-	err := e.transact(ctx, expire(session, &dead)...)
-	return dead, pgserver.Interpret(err)
+func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {
+	tx, err := e.db.begin(ctx, query(postgresdb.SetLockTimeout, e.lockTimeout))
+	if err != nil {
+		return false, pgserver.Interpret(err)
+	}
+	if dead, err = expire(ctx, tx, session); err != nil {
+		tx.rollback(ctx)
+		return false, pgserver.Interpret(err)
+	}
+	err = tx.commit(ctx)
+	return dead && err == nil, pgserver.Interpret(err)
 }
 
-// expire ends a session whose TTL has passed, or that has neither a row nor a heartbeat.
-func expire(session string, dead *bool) []statement {
-	return []statement{
+var errEnding = driver.Fail(driver.ErrBusy, errors.New("another transaction has locked the row of the session"))
+
+// expire ends a session whose TTL has passed, or that has no row. It looks at the heartbeat only if
+// it has locked the session's row: another client that ends the session has locked both.
+func expire(ctx context.Context, on runner, session string) (dead bool, err error) {
+	var living bool
+	err = on.exec(ctx,
 		query(postgresdb.RestoreSession, session),
-		query(postgresdb.LockLiving, session),
+		query(postgresdb.LockLiving, session).found(new(bool), &living),
+		query(postgresdb.SessionDead, session).found(&dead, new(bool)),
+	)
+	if err == nil && !dead && !living {
+		err = errEnding
+	}
+	if err != nil {
+		return false, err
+	}
+	err = on.exec(ctx,
 		query(postgresdb.LockHeartbeat, session),
 		query(postgresdb.ExpireSession, session),
 		query(postgresdb.DropHeartbeat, session),
-		query(postgresdb.SessionDead, session).found(dead, new(bool)),
-	}
+		query(postgresdb.SessionDead, session).found(&dead, new(bool)),
+	)
+	return dead, err
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {

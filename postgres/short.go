@@ -14,10 +14,9 @@ import (
 func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
 	switch op := op.(type) {
 	case protocol.Take: // 1, general 2; for a name without a row 2, general 5
-		result, err = e.take(ctx, op.Request)
-		return result, true, err
+		return e.take(ctx, op.Request)
 	case protocol.Join: // 1 for a place, 2 for a grant, general 2
-		result, err = e.join(ctx, op.Request)
+		return e.join(ctx, op.Request)
 	case protocol.Removal:
 		if op.Cause == protocol.ByHolder && !op.Shared && !op.Guarded { // 1, general 2 or 3
 			result, err = e.release(ctx, op)
@@ -26,8 +25,9 @@ func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Res
 	return result, result.Outcome != protocol.Undone, err
 }
 
-// take takes a free name, or units of it, in one statement.
-func (e *engine) take(ctx context.Context, r protocol.Request) (protocol.Result, error) {
+// take takes a free name, or units of it, in one statement, or reports that the name is not free.
+// It does nothing (done is false) if others have the row locked.
+func (e *engine) take(ctx context.Context, r protocol.Request) (result protocol.Result, done bool, err error) {
 	run, more := e.db.exec, int64(max(r.Members, 1)-1)
 	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, More: more,
@@ -46,35 +46,38 @@ func (e *engine) take(ctx context.Context, r protocol.Request) (protocol.Result,
 		var row postgresdb.TakeLockRow // a TakeShareRow is the same
 		switch err := run(ctx, take.into(&row, func() {})); {
 		case err != nil:
-			return protocol.Result{}, pgserver.Interpret(err)
+			return protocol.Result{}, false, pgserver.Interpret(err)
 		case row.Token > 0:
 			grant := protocol.Grant{First: row.Token - more, Token: row.Token, Lease: r.Lease}
-			return protocol.Result{Outcome: protocol.Done, Grant: grant}, nil
+			return protocol.Result{Outcome: protocol.Done, Grant: grant}, true, nil
+		case row.Busy:
+			return protocol.Result{}, false, nil
 		case !row.Again: // the name is not free
-			return protocol.Result{}, nil
+			return protocol.Result{}, true, nil
 		case try == remakes:
-			return protocol.Result{}, errPurged
+			return protocol.Result{}, false, errPurged
 		}
 	}
 }
 
 // join is one statement if the name is not available, and a second one if it is. Both do nothing if
 // other requests came in between, or if the request conflicts with them.
-func (e *engine) join(ctx context.Context, r protocol.Request) (protocol.Result, error) {
-	var queued bool
+func (e *engine) join(ctx context.Context, r protocol.Request) (result protocol.Result, done bool, err error) {
+	var row postgresdb.JoinQueueRow
 	join := query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Members: int32(max(r.Members, 1)), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		MinHold: r.MinHold.Microseconds(), Units: int32(r.Units), Capacity: int32(r.Of),
 		LockTimeout: e.lockTimeoutFor(r.Patient),
-	}).found(new(postgresdb.JoinQueueRow), &queued)
+	}).inTurn(&row, func() {})
 	switch err := e.alone(ctx, join); {
 	case err != nil:
-		return protocol.Result{}, pgserver.Interpret(err)
-	case queued:
-		return protocol.Result{Outcome: protocol.Queued}, nil
+		return protocol.Result{}, false, pgserver.Interpret(err)
+	case row.Queued:
+		return protocol.Result{Outcome: protocol.Queued}, true, nil
 	}
-	return e.take(ctx, r)
+	result, _, err = e.take(ctx, r)
+	return result, result.Outcome != protocol.Undone, err
 }
 
 // release releases a whole name without waiters, or hands it to the first waiter if that waiter is
@@ -83,7 +86,7 @@ func (e *engine) release(ctx context.Context, r protocol.Removal) (protocol.Resu
 	if !r.Contended {
 		var left bool
 		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
-			Name: r.Name, Session: r.Session, Token: r.Token, LockTimeout: e.lockTimeout,
+			Name: r.Name, Session: r.Session, Token: r.Token,
 		}).found(new(postgresdb.ReleaseIdleRow), &left))
 		if err != nil {
 			return protocol.Result{}, pgserver.Interpret(err)
@@ -92,9 +95,10 @@ func (e *engine) release(ctx context.Context, r protocol.Removal) (protocol.Resu
 			return protocol.Result{Outcome: protocol.Done}, nil
 		}
 	}
+	var row postgresdb.LockRowWithinRow
 	var next []protocol.Handoff
 	err := e.db.transact(ctx,
-		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: r.Name}),
+		lockRowWithin(e.lockTimeout, r.Name, &row),
 		handToHead(r, &next),
 	)
 	switch {
@@ -102,10 +106,19 @@ func (e *engine) release(ctx context.Context, r protocol.Removal) (protocol.Resu
 		return protocol.Result{}, nil
 	case err != nil: // no grant counts: its row may precede a COMMIT that failed
 		return protocol.Result{}, pgserver.Interpret(err)
-	case len(next) == 0:
-		return protocol.Result{}, nil
+	case len(next) > 0:
+		return protocol.Result{Outcome: protocol.Done, Next: next}, nil
+	case row.Busy:
+		return protocol.Result{}, pgserver.Interpret(errOccupied)
 	}
-	return protocol.Result{Outcome: protocol.Done, Next: next}, nil
+	return protocol.Result{}, nil
+}
+
+// lockRowWithin locks the row of a name for the statements behind it. Those are sent, and run, also
+// if others keep the row locked (row.Busy): each then does nothing, or finds the row free.
+func lockRowWithin(timeout, name string, row *postgresdb.LockRowWithinRow) statement {
+	return query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: timeout, Name: name}).
+		into(row, func() {})
 }
 
 // handToHead releases a whole name, and hands it to the first waiter, or does nothing.

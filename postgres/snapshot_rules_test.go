@@ -17,8 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot
-// from before the waiter.
+// Rule 3. Broken by a release that decides by a snapshot from before the waiter.
 func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 	// rule 10: whatever the application's default
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
@@ -41,6 +40,33 @@ func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 			<-done
 		})
 	}
+}
+
+// Broken by a hand-over that does not lock the name's row before: it reads the holder as it was
+// before the takeover, and grants on top of the next one.
+func TestAHandOverSeesTheTakeoverThatItWaitedFor(t *testing.T) {
+	s := newScript(t)
+	for _, id := range []string{"a", "b", "c"} {
+		s.session(id, time.Minute)
+	}
+	h := s.have(request("a", "a1"))
+	s.enqueue(request("c", "c1"))
+	s.begin()
+	s.does(func(n *protocol.Name) error { // the owner of a1, in another process
+		r := request("b", "b1")
+		r.Thread = "a1"
+		return require.ErrOf(protocol.Reenter{Request: r}.Run(n))
+	})
+	done := s.blocked(func() {
+		next, err := drivertest.Release(t.Context(), s, h, true)
+		if len(next) > 0 || !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("handed on to %+v: %v", next, err)
+		}
+	})
+	s.commit()
+	<-done
+	assert.Equal(t, s.holder().Attempt, "b1")
+	s.sound()
 }
 
 // At REPEATABLE READ a heartbeat looks as old as the transaction. Broken by deciding by it who is

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -42,8 +43,9 @@ type runner interface {
 // The reads of a row that could not be locked do not count: the row may be newer than the lock
 // statement, and may change.
 func (s *source) open(lock statement) []statement {
+	var row struct{ Locked, Busy bool }
 	return []statement{
-		lock.found(new(string), &s.locked),
+		lock.inTurn(&row, func() { s.locked = row.Locked }),
 		query(postgresdb.ReadName, s.name).found(&s.row, new(bool)),
 		s.page(lowestTicket, firstPage, &s.first),
 	}
@@ -156,23 +158,27 @@ func (s *source) Tally() (t protocol.Tally, err error) {
 
 // Expire implements protocol.Source.
 func (s *source) Expire(session string) (dead bool, err error) {
-	if err = s.exec(expire(session, &dead)...); dead {
+	if dead, err = expire(s.ctx, s.tx, session); dead {
 		s.expired = session
 	}
-	return dead, err
+	return dead, pgserver.Interpret(err)
 }
+
+var errGuarded = driver.Fail(driver.ErrGuarded,
+	driver.Fail(driver.ErrBusy, errors.New("an open transaction has the guard's row locked")))
 
 // Seize implements protocol.Source. Writing the guard's row fails a guarded transaction with an
 // older snapshot.
 func (s *source) Seize(attempt string, holdOff bool) error {
-	err := s.exec(query(postgresdb.LockGuard, attempt), query(postgresdb.TouchGuard, attempt))
-	if pgserver.State(err) != pgserver.LockNotAvailable {
+	var refused bool
+	err := s.exec(query(postgresdb.SeizeGuard, attempt).into(&refused, func() {}))
+	if err != nil || !refused {
 		return err
 	}
 	if holdOff {
 		s.wanted = attempt
 	}
-	return driver.Fail(driver.ErrGuarded, err)
+	return errGuarded
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -73,11 +73,10 @@ func (t inTx) Lock(
 ) (driver.State, bool, error) {
 	x := t.tx
 	var row postgresdb.LockRowTxRow
-	var there bool
 	for {
 		err := t.waiting(ctx, x, wait,
-			query(postgresdb.EnsureRow, name),
-			query(postgresdb.LockRowTx, name).found(&row, &there),
+			ensureRow(name),
+			query(postgresdb.LockRowTx, name).inTurn(&row, func() {}),
 			restoreLockTimeout,
 		)
 		switch {
@@ -85,7 +84,7 @@ func (t inTx) Lock(
 			return driver.State{}, false, nil
 		case err != nil:
 			return driver.State{}, false, pgserver.Interpret(err)
-		case !there:
+		case !row.There:
 			undo(ctx, x) // purged in between: make it again
 			continue
 		case row.Free || row.Attempt != "" && may(row.Attempt, int(row.Waiters), row.Transaction):

@@ -32,7 +32,7 @@ func hot(name, session string, token int64) map[string]statement {
 			Name: name, Session: session, Attempt: "probe", Units: 1, Capacity: 2, LockTimeout: timeout,
 		}),
 		"ReleaseIdle": query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
-			Name: name, Session: session, Token: token, LockTimeout: timeout,
+			Name: name, Session: session, Token: token,
 		}),
 		"JoinQueue": query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 			Name: name, Session: session, Attempt: "probe", Members: 1, LockTimeout: timeout,

@@ -51,7 +51,7 @@ var (
 // postgresFunctions can be executed by all users, unless that was revoked from PUBLIC.
 var postgresFunctions = []string{
 	"dblock_now()", "dblock_durable()", "dblock_epoch(text)", "dblock_make(text)", "dblock_insert(text)",
-	"dblock_claims(text, jsonb, bigint)",
+	"dblock_lock(text)", "dblock_wait(text)", "dblock_within(regprocedure, text)", "dblock_claims(text, jsonb, bigint)",
 }
 
 // lacking judges the rights that a user lacks, each "RIGHT on table".

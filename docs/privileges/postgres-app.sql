@@ -19,4 +19,4 @@ GRANT SELECT, INSERT, DELETE ON dblock_watchers TO orders_app;
 GRANT SELECT, INSERT, UPDATE ON dblock_incarnation TO orders_app;
 -- Everybody has these, unless they were taken from PUBLIC.
 GRANT EXECUTE ON FUNCTION dblock_now(), dblock_durable(), dblock_epoch(text), dblock_make(text),
-    dblock_insert(text), dblock_claims(text, jsonb, bigint) TO orders_app;
+    dblock_insert(text), dblock_lock(text), dblock_wait(text), dblock_within(regprocedure, text), dblock_claims(text, jsonb, bigint) TO orders_app;

@@ -120,25 +120,14 @@ func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, erro
 	return i, err
 }
 
-const LockGuard = `-- name: LockGuard :one
-SELECT attempt FROM dblock_guards WHERE attempt = $1 FOR UPDATE NOWAIT
-`
-
-// Every takeover has to pass this statement, after LockName. A guarded transaction holds the row in share mode. No
-// connection waits behind it: the takeover is retried later.
-func (q *Queries) LockGuard(ctx context.Context, attempt string) (string, error) {
-	row := q.db.QueryRow(ctx, LockGuard, attempt)
-	var attempt_2 string
-	err := row.Scan(&attempt_2)
-	return attempt_2, err
-}
-
 const MakeGuard = `-- name: MakeGuard :execrows
 
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
     SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
-     WHERE h.name = $1::text AND h.epoch >= (SELECT e FROM dblock_epoch($1::text) e) AND h.session_id = $2::text AND h.token = $3::bigint
+     WHERE EXISTS (SELECT FROM dblock_locks l WHERE l.ctid = (
+                   SELECT f.ctid FROM dblock_locks f WHERE f.name = $1 AND f.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE SKIP LOCKED))
+       AND h.name = $1::text AND h.epoch >= (SELECT e FROM dblock_epoch($1::text) e) AND h.session_id = $2::text AND h.token = $3::bigint
     ON CONFLICT (attempt) DO NOTHING RETURNING dblock_guards.name)
 UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
 `
@@ -150,8 +139,8 @@ type MakeGuardParams struct {
 }
 
 // The guards of holds, identified by their attempts.
-// Makes the row that Guard share-locks. After LockRowWithin: a later takeover sees the row, and after an earlier one
-// the hold is not found here. The name's row is written, not only locked, so that an UnlockTx fails whose snapshot is
+// Makes the row that Guard share-locks. After LockRowWithin, and as HandToHead nothing if others have the row locked: a later takeover
+// sees the guard, and after an earlier one the hold is not found here. The name's row is written, not only locked, so that an UnlockTx fails whose snapshot is
 // older than the guard and does not show it.
 func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) (int64, error) {
 	result, err := q.db.Exec(ctx, MakeGuard, arg.Name, arg.Session, arg.Token)
@@ -159,6 +148,24 @@ func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const SeizeGuard = `-- name: SeizeGuard :one
+WITH free AS MATERIALIZED (
+    SELECT f.attempt FROM dblock_guards f WHERE f.attempt = $1 FOR UPDATE SKIP LOCKED
+), seized AS (
+    UPDATE dblock_guards t SET takeovers = t.takeovers + 1 FROM free WHERE t.attempt = free.attempt RETURNING t.attempt
+)
+SELECT (EXISTS (SELECT FROM dblock_guards g WHERE g.attempt = $1) AND NOT EXISTS (SELECT FROM seized))::boolean AS refused
+`
+
+// Every takeover has to pass this statement, after LockName, and writes the row, whatever the outcome of the takeover. A
+// guarded transaction holds the row in share mode. No connection waits behind it: the takeover is retried later.
+func (q *Queries) SeizeGuard(ctx context.Context, attempt string) (bool, error) {
+	row := q.db.QueryRow(ctx, SeizeGuard, attempt)
+	var refused bool
+	err := row.Scan(&refused)
+	return refused, err
 }
 
 const ShareGuard = `-- name: ShareGuard :one
@@ -187,19 +194,6 @@ func (q *Queries) ShareGuard(ctx context.Context, arg ShareGuardParams) (string,
 	return attempt, err
 }
 
-const TouchGuard = `-- name: TouchGuard :execrows
-UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = $1
-`
-
-// After LockGuard, whatever the outcome of the takeover.
-func (q *Queries) TouchGuard(ctx context.Context, attempt string) (int64, error) {
-	result, err := q.db.Exec(ctx, TouchGuard, attempt)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const WantHold = `-- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until) VALUES ($1, dblock_now() + $2::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
@@ -211,7 +205,7 @@ type WantHoldParams struct {
 	Announced int64
 }
 
-// A takeover that LockGuard has refused announces itself, and again once half of the time has passed, not each time.
+// A takeover that SeizeGuard has refused announces itself, and again once half of the time has passed, not each time.
 func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) (int64, error) {
 	result, err := q.db.Exec(ctx, WantHold, arg.Attempt, arg.Announced)
 	if err != nil {

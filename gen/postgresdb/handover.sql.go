@@ -14,7 +14,7 @@ WITH e AS MATERIALIZED (
     SELECT n AS epoch FROM dblock_epoch($1) n
 ), head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
-     WHERE l.name = $1 AND l.epoch >= (SELECT e.epoch FROM e)
+     WHERE l.ctid = (SELECT f.ctid FROM dblock_locks f WHERE f.name = $1 AND f.epoch >= (SELECT e.epoch FROM e) FOR UPDATE SKIP LOCKED)
        AND l.session_id = $3::text AND l.last_token = $4 AND l.rests_until <= dblock_now()
        AND q.ctid = (SELECT w.ctid FROM dblock_waiters w
                       WHERE w.name = $1 AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = $1 AND b.epoch >= (SELECT e.epoch FROM e)) ORDER BY w.ticket LIMIT 1)
@@ -50,7 +50,8 @@ type HandToHeadRow struct {
 	Notified   string
 }
 
-// After LockRowWithin: the common hand-over of a whole name. Its holder releases it to one living head of the queue
+// After LockRowWithin: the common hand-over of a whole name. It does nothing to a row that others have locked after all, since the
+// statements of a batch are sent whatever the first one finds. Its holder releases the name to one living head of the queue
 // that wants the whole name too, if the name does not rest. A head with a fixed lease or a MinHold of its own is left
 // to the general way, which notifies the waiter behind it. No row: nothing was done. All conditions stand with the
 // DELETE, so that no ticket is dropped without a grant: under the row's lock only a heartbeat can change their inputs.

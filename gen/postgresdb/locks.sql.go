@@ -10,35 +10,55 @@ import (
 )
 
 const LockRow = `-- name: LockRow :one
-SELECT l.name FROM dblock_locks l
- WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE
+WITH turn AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_locks l
+                              WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait($1) END AS mine
+)
+SELECT coalesce(turn.mine, false)::boolean AS locked, (turn.mine IS NULL)::boolean AS busy FROM turn
 `
 
-func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
+type LockRowRow struct {
+	Locked bool
+	Busy   bool
+}
+
+// Locks the row of a name for later statements of the same transaction, within its lock_timeout.
+func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
 	row := q.db.QueryRow(ctx, LockRow, name)
-	var name_2 string
-	err := row.Scan(&name_2)
-	return name_2, err
+	var i LockRowRow
+	err := row.Scan(&i.Locked, &i.Busy)
+	return i, err
 }
 
 const LockRowWithin = `-- name: LockRowWithin :one
-WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $2::text, true) AS set)
-SELECT l.name FROM dblock_locks l, timeout
- WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE OF l
+WITH timeout AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $1::text, true)
+), turn AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_locks l
+                              WHERE l.name = $2 AND l.epoch >= (SELECT e FROM dblock_epoch($2) e) FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait($2) END AS mine
+      FROM timeout
+)
+SELECT coalesce(turn.mine, false)::boolean AS locked, (turn.mine IS NULL)::boolean AS busy FROM turn
 `
 
 type LockRowWithinParams struct {
-	Name        string
 	LockTimeout string
+	Name        string
 }
 
-// Locks the row of a name for later statements of the same transaction. The lock timeout is evaluated before the row is
-// locked, since the row is found by it.
-func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (string, error) {
-	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.LockTimeout)
-	var name string
-	err := row.Scan(&name)
-	return name, err
+type LockRowWithinRow struct {
+	Locked bool
+	Busy   bool
+}
+
+// LockRow with a lock timeout.
+func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (LockRowWithinRow, error) {
+	row := q.db.QueryRow(ctx, LockRowWithin, arg.LockTimeout, arg.Name)
+	var i LockRowWithinRow
+	err := row.Scan(&i.Locked, &i.Busy)
+	return i, err
 }
 
 const Overdue = `-- name: Overdue :many
@@ -129,20 +149,19 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 }
 
 const ReleaseIdle = `-- name: ReleaseIdle :one
-WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
 UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', attempt = '', acquired_at = dblock_now(), expires_at = NULL, metadata = '', asked = ''
-  FROM timeout
- WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
-   AND l.session_id = $2::text AND l.last_token = $3 AND l.waiters = 0
+ WHERE l.ctid = (
+       SELECT f.ctid FROM dblock_locks f
+        WHERE f.name = $1 AND f.epoch >= (SELECT e FROM dblock_epoch($1) e)
+          AND f.session_id = $2::text AND f.last_token = $3 AND f.waiters = 0 FOR UPDATE SKIP LOCKED)
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
 type ReleaseIdleParams struct {
-	Name        string
-	Session     string
-	Token       int64
-	LockTimeout string
+	Name    string
+	Session string
+	Token   int64
 }
 
 type ReleaseIdleRow struct {
@@ -150,47 +169,51 @@ type ReleaseIdleRow struct {
 	Commits string
 }
 
-// Releases a name without waiters. The commit need not reach the disk: if a crash undoes the release, no handle claims
-// the lock, and its client releases it again.
+// Releases a name without waiters. It waits for nobody, and does nothing if the row is locked. The commit need not reach the disk: if a
+// crash undoes the release, no handle claims the lock, and its client releases it again.
 func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (ReleaseIdleRow, error) {
-	row := q.db.QueryRow(ctx, ReleaseIdle,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.LockTimeout,
-	)
+	row := q.db.QueryRow(ctx, ReleaseIdle, arg.Name, arg.Session, arg.Token)
 	var i ReleaseIdleRow
 	err := row.Scan(&i.Name, &i.Commits)
 	return i, err
 }
 
 const TakeLock = `-- name: TakeLock :one
-WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true), $3::bigint AS more,
-           (SELECT e FROM dblock_epoch($1::text) e) AS epoch
+
+WITH named AS MATERIALIZED (
+    SELECT $2::bigint AS more, (SELECT e FROM dblock_epoch($1::text) e) AS epoch
 ), taken AS (
     UPDATE dblock_locks l SET
-           session_id = $4::text, host = $5::text, thread = $6::text,
-           attempt = $7::text, acquired_at = dblock_now(), metadata = $8::text,
-           (first_token, last_token, token) = (SELECT t.first, t.first + timeout.more, t.first + timeout.more
+           session_id = $3::text, host = $4::text, thread = $5::text,
+           attempt = $6::text, acquired_at = dblock_now(), metadata = $7::text,
+           (first_token, last_token, token) = (SELECT t.first, t.first + named.more, t.first + named.more
                                                  FROM (SELECT greatest(l.token + 1, dblock_now()) AS first) t),
            (epoch, grants) = (SELECT l.epoch + (l.grants + 1) / 32, (l.grants + 1) % 32),
-           expires_at = CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint END,
-           rests_until = CASE WHEN $10::bigint > 0 THEN dblock_now() + $10::bigint ELSE 0 END, asked = ''
-      FROM timeout
-     WHERE l.name = $1::text AND l.epoch >= (SELECT timeout.epoch FROM timeout)
-       AND l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
+           expires_at = CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint END,
+           rests_until = CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint ELSE 0 END, asked = ''
+      FROM named
+     WHERE l.ctid = (
+           SELECT f.ctid FROM dblock_locks f
+            WHERE f.name = $1::text AND f.epoch >= (SELECT named.epoch FROM named)
+              AND f.session_id IS NULL AND f.waiters = 0 AND f.shared_units = 0 AND f.rests_until <= dblock_now()
+              FOR UPDATE SKIP LOCKED)
     RETURNING l.token
+), made AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $10::text, true), dblock_make($1::text) IS NOT NULL AS done
+      FROM named WHERE named.epoch IS NULL
 )
-SELECT coalesce(taken.token, 0)::bigint AS token,
-       (CASE WHEN taken.token IS NULL THEN dblock_make($1::text) OR timeout.epoch IS NULL ELSE false END)::boolean AS again,
+SELECT coalesce(taken.token, 0)::bigint AS token, coalesce(made.done, false)::boolean AS again,
+       (CASE WHEN taken.token IS NOT NULL THEN false
+             ELSE coalesce(NOT made.done, EXISTS (
+                  SELECT FROM dblock_locks s
+                   WHERE s.name = $1::text AND s.epoch >= (SELECT named.epoch FROM named)
+                     AND s.session_id IS NULL AND s.waiters = 0 AND s.shared_units = 0 AND s.rests_until <= dblock_now())) END)::boolean AS busy,
        (CASE WHEN taken.token IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE dblock_durable()::text END)::text AS commits
-  FROM timeout LEFT JOIN taken ON true
+  FROM named LEFT JOIN made ON true LEFT JOIN taken ON true
 `
 
 type TakeLockParams struct {
 	Name        string
-	LockTimeout string
 	More        int64
 	Session     string
 	Host        string
@@ -199,22 +222,26 @@ type TakeLockParams struct {
 	Metadata    string
 	Lease       int64
 	MinHold     int64
+	LockTimeout string
 }
 
 type TakeLockRow struct {
 	Token   int64
 	Again   bool
+	Busy    bool
 	Commits string
 }
 
-// Takes a free name, in one statement and one commit. It decides by the lock row alone: an update sees the newest version of
-// the row that it waited for, but of no other row. The lock timeout applies before the row is locked, since the row is found by
-// it. more: the members of a cohort behind the first. again: the name had no row, or another transaction has purged it meanwhile.
-// It has one now, and the request is repeated.
+// A statement that must not wait changes a row by its address (ctid), which a subselect has locked with SKIP LOCKED. The row is
+// found at that address only if it is as in the statement's snapshot; so what the statement reads besides is as under the lock.
+// A statement that waits locks the row at once where it can, and in dblock_wait otherwise, behind the transactions that have it
+// locked. turn.mine: the row is locked; null: the time is over (busy), an answer and no error, which the server would log. The change
+// behind it finds the row locked by its own transaction: it decides by the newest version of the row.
+// Takes a free name, in one statement and one commit. It waits for nobody. more: the members of a cohort behind the first. again: there
+// was no row. There is one now, and the request is repeated. busy: the name was free, but its row was locked, or has changed.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,
-		arg.LockTimeout,
 		arg.More,
 		arg.Session,
 		arg.Host,
@@ -223,8 +250,14 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Metadata,
 		arg.Lease,
 		arg.MinHold,
+		arg.LockTimeout,
 	)
 	var i TakeLockRow
-	err := row.Scan(&i.Token, &i.Again, &i.Commits)
+	err := row.Scan(
+		&i.Token,
+		&i.Again,
+		&i.Busy,
+		&i.Commits,
+	)
 	return i, err
 }

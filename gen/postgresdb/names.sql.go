@@ -45,27 +45,36 @@ func (q *Queries) DropShares(ctx context.Context, arg DropSharesParams) error {
 const LockName = `-- name: LockName :one
 
 WITH limits AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true) AS lock_timeout,
-           set_config('idle_in_transaction_session_timeout', $3::text, true) AS silence
+    SELECT set_config('lock_timeout', $1::text, true) AS lock_timeout,
+           set_config('idle_in_transaction_session_timeout', $2::text, true) AS silence
+), turn AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_locks l
+                              WHERE l.name = $3 AND l.epoch >= (SELECT e FROM dblock_epoch($3) e) FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait($3) END AS mine
+      FROM limits
 )
-SELECT l.name FROM dblock_locks l, limits WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE OF l
+SELECT coalesce(turn.mine, false)::boolean AS locked, (turn.mine IS NULL)::boolean AS busy FROM turn
 `
 
 type LockNameParams struct {
-	Name        string
 	LockTimeout string
 	Silence     string
+	Name        string
+}
+
+type LockNameRow struct {
+	Locked bool
+	Busy   bool
 }
 
 // The general way for a name (driver.Names.Run): its row is locked, then read with the rows that a transition asks for;
 // then the changes are written. Each statement has a snapshot of its own, from after the row was locked.
-// The timeouts are evaluated before the row is locked, since the row is found by them. silence: the time without a
-// statement after which the server ends the transaction.
-func (q *Queries) LockName(ctx context.Context, arg LockNameParams) (string, error) {
-	row := q.db.QueryRow(ctx, LockName, arg.Name, arg.LockTimeout, arg.Silence)
-	var name string
-	err := row.Scan(&name)
-	return name, err
+// silence: the time without a statement after which the server ends the transaction.
+func (q *Queries) LockName(ctx context.Context, arg LockNameParams) (LockNameRow, error) {
+	row := q.db.QueryRow(ctx, LockName, arg.LockTimeout, arg.Silence, arg.Name)
+	var i LockNameRow
+	err := row.Scan(&i.Locked, &i.Busy)
+	return i, err
 }
 
 const Miscounted = `-- name: Miscounted :many

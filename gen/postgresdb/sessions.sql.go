@@ -62,10 +62,10 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 }
 
 const EndSession = `-- name: EndSession :execrows
-UPDATE dblock_sessions SET dead = true WHERE id = $1
+UPDATE dblock_sessions SET dead = true WHERE id = (SELECT s.id FROM dblock_sessions s WHERE s.id = $1 FOR UPDATE SKIP LOCKED)
 `
 
-// After LockSession: ends the session, whatever its TTL.
+// Ends the session, whatever its TTL, unless another client is ending it.
 func (q *Queries) EndSession(ctx context.Context, id string) (int64, error) {
 	result, err := q.db.Exec(ctx, EndSession, id)
 	if err != nil {
@@ -171,24 +171,13 @@ func (q *Queries) ForgetSessions(ctx context.Context, arg ForgetSessionsParams) 
 }
 
 const LockLiving = `-- name: LockLiving :one
-SELECT dead FROM dblock_sessions WHERE id = $1 AND NOT dead FOR UPDATE NOWAIT
+SELECT dead FROM dblock_sessions WHERE id = $1 AND NOT dead FOR UPDATE SKIP LOCKED
 `
 
-// The same, unless the session is dead already: a dead session never revives.
+// Another client may be ending the session. No connection waits behind it: the caller retries later. A dead session never
+// revives.
 func (q *Queries) LockLiving(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRow(ctx, LockLiving, id)
-	var dead bool
-	err := row.Scan(&dead)
-	return dead, err
-}
-
-const LockSession = `-- name: LockSession :one
-SELECT dead FROM dblock_sessions WHERE id = $1 FOR UPDATE NOWAIT
-`
-
-// Another client may be ending the session. No connection waits behind it: the caller retries later.
-func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
-	row := q.db.QueryRow(ctx, LockSession, id)
 	var dead bool
 	err := row.Scan(&dead)
 	return dead, err

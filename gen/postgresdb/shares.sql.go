@@ -11,38 +11,51 @@ import (
 
 const TakeShare = `-- name: TakeShare :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true), (SELECT e FROM dblock_epoch($1::text) e) AS epoch
+    SELECT set_config('lock_timeout', $1::text, true), (SELECT e FROM dblock_epoch($2::text) e) AS epoch
+), turn AS MATERIALIZED (
+    SELECT CASE WHEN NOT EXISTS (
+                     SELECT FROM dblock_locks s
+                      WHERE s.name = $2::text AND s.epoch >= timeout.epoch
+                        AND s.session_id IS NULL AND s.waiters = 0 AND s.rests_until <= dblock_now()
+                        AND (s.shared_units = 0 OR (s.capacity = 2147483647) = ($3::integer = 2147483647)
+                             AND s.shared_units::bigint + $4::integer <= least(s.capacity, $3::integer)))
+                THEN false
+                WHEN EXISTS (SELECT FROM dblock_locks f WHERE f.name = $2::text AND f.epoch >= timeout.epoch FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait($2::text) END AS mine
+      FROM timeout
 ), taken AS (
     UPDATE dblock_locks l SET
-           shared_units = l.shared_units + $3::integer,
-           capacity = CASE WHEN l.shared_units = 0 THEN $4::integer ELSE least(l.capacity, $4::integer) END,
-           mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> $4::integer),
+           shared_units = l.shared_units + $4::integer,
+           capacity = CASE WHEN l.shared_units = 0 THEN $3::integer ELSE least(l.capacity, $3::integer) END,
+           mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> $3::integer),
            token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
            (epoch, grants) = (SELECT l.epoch + (l.grants + 1) / 32, (l.grants + 1) % 32)
-      FROM timeout
-     WHERE l.name = $1::text AND l.epoch >= (SELECT timeout.epoch FROM timeout)
+      FROM turn
+     WHERE turn.mine AND l.name = $2::text AND l.epoch >= (SELECT timeout.epoch FROM timeout)
        AND l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
-       AND (l.shared_units = 0 OR (l.capacity = 2147483647) = ($4::integer = 2147483647)
-            AND l.shared_units::bigint + $3::integer <= least(l.capacity, $4::integer))
+       AND (l.shared_units = 0 OR (l.capacity = 2147483647) = ($3::integer = 2147483647)
+            AND l.shared_units::bigint + $4::integer <= least(l.capacity, $3::integer))
     RETURNING l.name, l.token
 ), share AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
-    SELECT taken.name, taken.token, $5, $6, $7, $8, $3::integer, $4::integer, dblock_now(),
+    SELECT taken.name, taken.token, $5, $6, $7, $8, $4::integer, $3::integer, dblock_now(),
            CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint END, $10
       FROM taken
     RETURNING token
+), made AS MATERIALIZED (
+    SELECT dblock_make($2::text) IS NOT NULL AS done FROM timeout WHERE timeout.epoch IS NULL
 )
-SELECT coalesce(share.token, 0)::bigint AS token,
-       (CASE WHEN share.token IS NULL THEN dblock_make($1::text) OR timeout.epoch IS NULL ELSE false END)::boolean AS again,
+SELECT coalesce(share.token, 0)::bigint AS token, coalesce(made.done, false)::boolean AS again,
+       (turn.mine IS NULL OR NOT coalesce(made.done, true))::boolean AS busy,
        (CASE WHEN share.token IS NULL THEN set_config('synchronous_commit', 'off', true) ELSE dblock_durable()::text END)::text AS commits
-  FROM timeout LEFT JOIN share ON true
+  FROM turn LEFT JOIN made ON true LEFT JOIN share ON true
 `
 
 type TakeShareParams struct {
-	Name        string
 	LockTimeout string
-	Units       int32
+	Name        string
 	Capacity    int32
+	Units       int32
 	Session     string
 	Host        string
 	Thread      string
@@ -54,16 +67,17 @@ type TakeShareParams struct {
 type TakeShareRow struct {
 	Token   int64
 	Again   bool
+	Busy    bool
 	Commits string
 }
 
 // TakeLock for units of a name. Here too the lock row alone decides.
 func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShareRow, error) {
 	row := q.db.QueryRow(ctx, TakeShare,
-		arg.Name,
 		arg.LockTimeout,
-		arg.Units,
+		arg.Name,
 		arg.Capacity,
+		arg.Units,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -72,6 +86,11 @@ func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShare
 		arg.Metadata,
 	)
 	var i TakeShareRow
-	err := row.Scan(&i.Token, &i.Again, &i.Commits)
+	err := row.Scan(
+		&i.Token,
+		&i.Again,
+		&i.Busy,
+		&i.Commits,
+	)
 	return i, err
 }

@@ -76,25 +76,37 @@ func (q *Queries) Database(ctx context.Context) (string, error) {
 }
 
 const EnsureRow = `-- name: EnsureRow :one
-SELECT dblock_make($1) AS made
+SELECT (dblock_make($1) IS NULL)::boolean AS busy
 `
 
-// Makes the row of a name. It waits for another transaction that is making the row.
+// Makes the row of a name. It waits for another transaction that is making the row, within lock_timeout.
 func (q *Queries) EnsureRow(ctx context.Context, name string) (bool, error) {
 	row := q.db.QueryRow(ctx, EnsureRow, name)
-	var made bool
-	err := row.Scan(&made)
-	return made, err
+	var busy bool
+	err := row.Scan(&busy)
+	return busy, err
 }
 
 const LockRowTx = `-- name: LockRowTx :one
-UPDATE dblock_locks l SET next_ticket = l.next_ticket
- WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
-RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
-          (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
+WITH turn AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_locks l
+                              WHERE l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e) FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait($1) END AS mine
+), locked AS (
+    UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM turn
+     WHERE turn.mine AND l.name = $1 AND l.epoch >= (SELECT e FROM dblock_epoch($1) e)
+    RETURNING l.attempt, l.waiters,
+              (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()) AS free
+)
+SELECT (turn.mine IS NULL)::boolean AS busy, (locked.attempt IS NOT NULL)::boolean AS there,
+       coalesce(locked.attempt, '')::text AS attempt, coalesce(locked.waiters, 0)::integer AS waiters, pg_current_xact_id()::text AS transaction,
+       (SELECT s.database_id FROM dblock_schema s)::text AS database, coalesce(locked.free, false)::boolean AS free
+  FROM turn LEFT JOIN locked ON true
 `
 
 type LockRowTxRow struct {
+	Busy        bool
+	There       bool
 	Attempt     string
 	Waiters     int32
 	Transaction string
@@ -110,6 +122,8 @@ func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, err
 	row := q.db.QueryRow(ctx, LockRowTx, name)
 	var i LockRowTxRow
 	err := row.Scan(
+		&i.Busy,
+		&i.There,
 		&i.Attempt,
 		&i.Waiters,
 		&i.Transaction,

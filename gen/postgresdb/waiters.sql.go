@@ -11,42 +11,55 @@ import (
 
 const JoinQueue = `-- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $11::text, true)
-), l AS (
-    UPDATE dblock_locks q SET waiters = q.waiters + $10::integer, next_ticket = q.next_ticket + 1,
-           capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $8::integer END
+    SELECT set_config('lock_timeout', $1::text, true), (SELECT e FROM dblock_epoch($2) e) AS epoch
+), turn AS MATERIALIZED (
+    SELECT CASE WHEN NOT EXISTS (
+                     SELECT FROM dblock_locks s
+                      WHERE s.name = $2 AND s.epoch >= timeout.epoch
+                        AND (s.session_id IS NOT NULL OR s.waiters > 0 OR s.shared_units > 0 OR s.rests_until > dblock_now()))
+                THEN false
+                WHEN EXISTS (SELECT FROM dblock_locks f WHERE f.name = $2 AND f.epoch >= timeout.epoch FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait($2) END AS mine
       FROM timeout
-     WHERE q.name = $12 AND q.epoch >= (SELECT e FROM dblock_epoch($12) e)
+), l AS (
+    UPDATE dblock_locks q SET waiters = q.waiters + $3::integer, next_ticket = q.next_ticket + 1,
+           capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $4::integer END
+      FROM turn
+     WHERE turn.mine AND q.name = $2 AND q.epoch >= (SELECT timeout.epoch FROM timeout)
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
-            OR CASE WHEN $7::integer = 0 THEN q.shared_units > 0
-                    ELSE q.shared_units > 0 AND q.shared_units::bigint + $7::integer > least(q.capacity, $8::integer) END)
-       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
-            OR (q.capacity = 2147483647) = ($8::integer = 2147483647))
+            OR CASE WHEN $5::integer = 0 THEN q.shared_units > 0
+                    ELSE q.shared_units > 0 AND q.shared_units::bigint + $5::integer > least(q.capacity, $4::integer) END)
+       AND ($5::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
+            OR (q.capacity = 2147483647) = ($4::integer = 2147483647))
     RETURNING q.name, q.next_ticket - 1 AS ticket
+), placed AS (
+    INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
+    SELECT l.name, l.ticket, $6, $7, $8, $9, $10, $11, dblock_now(), $5::integer, $4::integer,
+           $12, $3::integer FROM l
+    RETURNING ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
-SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8::integer,
-       $9, $10::integer FROM l
-RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits
+SELECT EXISTS (SELECT FROM placed) AS queued, (turn.mine IS NULL)::boolean AS busy, set_config('synchronous_commit', 'off', true)::text AS commits
+  FROM turn
 `
 
 type JoinQueueParams struct {
+	LockTimeout string
+	Name        string
+	Members     int32
+	Capacity    int32
+	Units       int32
 	Session     string
 	Host        string
 	Thread      string
 	Attempt     string
 	Lease       int64
 	Metadata    string
-	Units       int32
-	Capacity    int32
 	MinHold     int64
-	Members     int32
-	LockTimeout string
-	Name        string
 }
 
 type JoinQueueRow struct {
-	Ticket  int64
+	Queued  bool
+	Busy    bool
 	Commits string
 }
 
@@ -56,20 +69,20 @@ type JoinQueueRow struct {
 // units states the capacity of the queue.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueueRow, error) {
 	row := q.db.QueryRow(ctx, JoinQueue,
+		arg.LockTimeout,
+		arg.Name,
+		arg.Members,
+		arg.Capacity,
+		arg.Units,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
-		arg.Units,
-		arg.Capacity,
 		arg.MinHold,
-		arg.Members,
-		arg.LockTimeout,
-		arg.Name,
 	)
 	var i JoinQueueRow
-	err := row.Scan(&i.Ticket, &i.Commits)
+	err := row.Scan(&i.Queued, &i.Busy, &i.Commits)
 	return i, err
 }

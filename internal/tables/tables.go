@@ -34,8 +34,9 @@ func New(name string) (*In, error) {
 // Objects lists the tables, views and functions of all sets.
 var Objects = []string{
 	"claims", "clock", "columns", "durable", "epoch", "events", "fences", "guard", "guards", "heartbeats",
-	"holders", "incarnation", "insert", "living", "locks", "make", "migrations", "names", "now", "queue", "refuse",
-	"runs", "schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
+	"holders", "incarnation", "insert", "living", "lock", "locks", "make", "migrations", "names", "now", "queue",
+	"refuse", "runs", "schema", "sessions", "shares", "versions", "wait", "waiters", "wanted", "watchers", "who",
+	"within",
 }
 
 // object matches one of them in a statement, with the character before it. In quotes it is a text.

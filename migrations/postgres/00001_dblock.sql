@@ -108,6 +108,38 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
+-- Calls a function of a name, and returns its answer: null where other transactions had a row locked for as long as lock_timeout says.
+-- The end of the time is caught here, since the server logs the error of a statement. The text of this function names nothing of a
+-- schema: who calls it states a function that PostgreSQL has bound. A block that catches errors is a subtransaction, with an id of its
+-- own, so that only what others have locked is left to it.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_within(call regprocedure, lock_name text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    done boolean;
+BEGIN
+    EXECUTE format('SELECT %s($1)', call::regproc) INTO done USING lock_name;
+    RETURN done;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- Locks the row of a name, behind the transactions that have it locked, and returns whether there is one.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_lock(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    SELECT EXISTS (SELECT FROM dblock_locks l WHERE l.name = lock_name AND l.epoch >= (SELECT e FROM dblock_epoch(lock_name) e) FOR UPDATE);
+END;
+-- +goose StatementEnd
+
+-- dblock_lock for as long as lock_timeout says: null where that is over.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_wait(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    SELECT dblock_within(' dblock_lock(text)'::regprocedure, lock_name);
+END;
+-- +goose StatementEnd
+
 -- Makes the rows of a name that had none, and returns whether it did. It waits for a transaction that makes or deletes them.
 -- At REPEATABLE READ and above it fails if another transaction has made them since the snapshot. Each statement has a snapshot
 -- of its own: the last one sees a row that was made while the one before it waited. If the row was purged between the two, the
@@ -125,12 +157,14 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- dblock_insert if the name has no row now, whatever the snapshot of the calling statement. Before version 18, PostgreSQL plans
+-- dblock_insert if the name has no row now, whatever the snapshot of the calling statement, and for as long as lock_timeout says: null
+-- where that is over. Before version 18, PostgreSQL plans
 -- the statements of such a function with each call: that of a name with a row is one, and a short one.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
 BEGIN ATOMIC
-    SELECT CASE WHEN EXISTS (SELECT FROM dblock_epoch(lock_name)) THEN false ELSE dblock_insert(lock_name) END;
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_epoch(lock_name)) THEN false
+                ELSE dblock_within(' dblock_insert(text)'::regprocedure, lock_name) END;
 END;
 -- +goose StatementEnd
 
@@ -535,6 +569,9 @@ COMMENT ON COLUMN dblock_queue.candidate IS 'it stands for election (package ele
 COMMENT ON FUNCTION dblock_now() IS 'The clock of this server, in microseconds since 1970.';
 COMMENT ON FUNCTION dblock_epoch(text) IS 'The highest epoch of a name, null where it has no row.';
 COMMENT ON FUNCTION dblock_claims(text, jsonb, bigint) IS 'The locks, shares and places in queues of a session.';
+COMMENT ON FUNCTION dblock_lock(text) IS 'Locks the row of a name, for dblock_wait.';
+COMMENT ON FUNCTION dblock_wait(text) IS 'Locks the row of a name; null: others had it locked for as long as lock_timeout says.';
+COMMENT ON FUNCTION dblock_within(regprocedure, text) IS 'Catches the end of lock_timeout, for dblock_wait and dblock_make.';
 COMMENT ON FUNCTION dblock_make(text) IS 'Makes the rows of a name, if it has none.';
 COMMENT ON FUNCTION dblock_insert(text) IS 'Makes the rows of a name, for dblock_make.';
 COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wait for the disk.';
@@ -542,7 +579,7 @@ COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wa
 
 -- +goose Down
 DROP VIEW dblock_queue, dblock_who, dblock_holders;
-DROP FUNCTION dblock_make(text), dblock_insert(text), dblock_guard(text, bigint), dblock_claims(text, jsonb, bigint), dblock_epoch(text);
+DROP FUNCTION dblock_make(text), dblock_insert(text), dblock_wait(text), dblock_lock(text), dblock_within(regprocedure, text), dblock_guard(text, bigint), dblock_claims(text, jsonb, bigint), dblock_epoch(text);
 -- dblock_locks first, as statements of a client read: otherwise a client that runs on deadlocks with this.
 DROP TABLE dblock_locks, dblock_names, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
     dblock_events, dblock_runs, dblock_watchers, dblock_incarnation, dblock_schema;

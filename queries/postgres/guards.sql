@@ -1,13 +1,15 @@
 -- The guards of holds, identified by their attempts.
 
--- Makes the row that Guard share-locks. After LockRowWithin: a later takeover sees the row, and after an earlier one
--- the hold is not found here. The name's row is written, not only locked, so that an UnlockTx fails whose snapshot is
+-- Makes the row that Guard share-locks. After LockRowWithin, and as HandToHead nothing if others have the row locked: a later takeover
+-- sees the guard, and after an earlier one the hold is not found here. The name's row is written, not only locked, so that an UnlockTx fails whose snapshot is
 -- older than the guard and does not show it.
 -- name: MakeGuard :execrows
 WITH made AS (
     INSERT INTO dblock_guards (attempt, name, session_id)
     SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
-     WHERE h.name = sqlc.arg(name)::text AND h.epoch >= (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+     WHERE EXISTS (SELECT FROM dblock_locks l WHERE l.ctid = (
+                   SELECT f.ctid FROM dblock_locks f WHERE f.name = @name AND f.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE SKIP LOCKED))
+       AND h.name = sqlc.arg(name)::text AND h.epoch >= (SELECT e FROM dblock_epoch(sqlc.arg(name)::text) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
     ON CONFLICT (attempt) DO NOTHING RETURNING dblock_guards.name)
 UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM made WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e);
 
@@ -45,16 +47,17 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
          FROM dblock_holders h
         WHERE h.name = @name AND h.epoch >= (SELECT e FROM dblock_epoch(@name) e) AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
 
--- Every takeover has to pass this statement, after LockName. A guarded transaction holds the row in share mode. No
--- connection waits behind it: the takeover is retried later.
--- name: LockGuard :one
-SELECT attempt FROM dblock_guards WHERE attempt = @attempt FOR UPDATE NOWAIT;
+-- Every takeover has to pass this statement, after LockName, and writes the row, whatever the outcome of the takeover. A
+-- guarded transaction holds the row in share mode. No connection waits behind it: the takeover is retried later.
+-- name: SeizeGuard :one
+WITH free AS MATERIALIZED (
+    SELECT f.attempt FROM dblock_guards f WHERE f.attempt = @attempt FOR UPDATE SKIP LOCKED
+), seized AS (
+    UPDATE dblock_guards t SET takeovers = t.takeovers + 1 FROM free WHERE t.attempt = free.attempt RETURNING t.attempt
+)
+SELECT (EXISTS (SELECT FROM dblock_guards g WHERE g.attempt = @attempt) AND NOT EXISTS (SELECT FROM seized))::boolean AS refused;
 
--- After LockGuard, whatever the outcome of the takeover.
--- name: TouchGuard :execrows
-UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = @attempt;
-
--- A takeover that LockGuard has refused announces itself, and again once half of the time has passed, not each time.
+-- A takeover that SeizeGuard has refused announces itself, and again once half of the time has passed, not each time.
 -- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until) VALUES (@attempt, dblock_now() + sqlc.arg(announced)::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until

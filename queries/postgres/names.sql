@@ -1,14 +1,18 @@
 -- The general way for a name (driver.Names.Run): its row is locked, then read with the rows that a transition asks for;
 -- then the changes are written. Each statement has a snapshot of its own, from after the row was locked.
 
--- The timeouts are evaluated before the row is locked, since the row is found by them. silence: the time without a
--- statement after which the server ends the transaction.
+-- silence: the time without a statement after which the server ends the transaction.
 -- name: LockName :one
 WITH limits AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS lock_timeout,
            set_config('idle_in_transaction_session_timeout', sqlc.arg(silence)::text, true) AS silence
+), turn AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_locks l
+                              WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait(@name) END AS mine
+      FROM limits
 )
-SELECT l.name FROM dblock_locks l, limits WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE OF l;
+SELECT coalesce(turn.mine, false)::boolean AS locked, (turn.mine IS NULL)::boolean AS busy FROM turn;
 
 -- After LockName.
 -- name: ReadName :one

@@ -13,13 +13,10 @@ WITH s AS (
 INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 VALUES (@id, '', 0, '', dblock_now()) ON CONFLICT (id) DO NOTHING;
 
--- Another client may be ending the session. No connection waits behind it: the caller retries later.
--- name: LockSession :one
-SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
-
--- The same, unless the session is dead already: a dead session never revives.
+-- Another client may be ending the session. No connection waits behind it: the caller retries later. A dead session never
+-- revives.
 -- name: LockLiving :one
-SELECT dead FROM dblock_sessions WHERE id = @id AND NOT dead FOR UPDATE NOWAIT;
+SELECT dead FROM dblock_sessions WHERE id = @id AND NOT dead FOR UPDATE SKIP LOCKED;
 
 -- After LockLiving and LockHeartbeat: ends the session if its TTL has passed.
 -- name: ExpireSession :execrows
@@ -27,9 +24,9 @@ UPDATE dblock_sessions SET dead = true
  WHERE id = @id AND NOT dead
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = @id AND h.expires_at > dblock_now());
 
--- After LockSession: ends the session, whatever its TTL.
+-- Ends the session, whatever its TTL, unless another client is ending it.
 -- name: EndSession :execrows
-UPDATE dblock_sessions SET dead = true WHERE id = @id;
+UPDATE dblock_sessions SET dead = true WHERE id = (SELECT s.id FROM dblock_sessions s WHERE s.id = @id FOR UPDATE SKIP LOCKED);
 
 -- name: SessionDead :one
 SELECT dead FROM dblock_sessions WHERE id = @id;

@@ -21,19 +21,29 @@ SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true):
 -- name: RestoreLockTimeout :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS lock_timeout;
 
--- Makes the row of a name. It waits for another transaction that is making the row.
+-- Makes the row of a name. It waits for another transaction that is making the row, within lock_timeout.
 -- name: EnsureRow :one
-SELECT dblock_make(@name) AS made;
+SELECT (dblock_make(@name) IS NULL)::boolean AS busy;
 
 -- An exclusive lock until the transaction ends, on the name's own row, where leases meet it. It changes nothing, but it
 -- is a write: FOR UPDATE leaves no trace, and a transaction that waited at REPEATABLE READ would continue with a
 -- snapshot from before the wait, without the changes made under the lock. The transaction's id is the same in all its
 -- savepoints.
 -- name: LockRowTx :one
-UPDATE dblock_locks l SET next_ticket = l.next_ticket
- WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e)
-RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
-          (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
+WITH turn AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM dblock_locks l
+                              WHERE l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e) FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait(@name) END AS mine
+), locked AS (
+    UPDATE dblock_locks l SET next_ticket = l.next_ticket FROM turn
+     WHERE turn.mine AND l.name = @name AND l.epoch >= (SELECT e FROM dblock_epoch(@name) e)
+    RETURNING l.attempt, l.waiters,
+              (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()) AS free
+)
+SELECT (turn.mine IS NULL)::boolean AS busy, (locked.attempt IS NOT NULL)::boolean AS there,
+       coalesce(locked.attempt, '')::text AS attempt, coalesce(locked.waiters, 0)::integer AS waiters, pg_current_xact_id()::text AS transaction,
+       (SELECT s.database_id FROM dblock_schema s)::text AS database, coalesce(locked.free, false)::boolean AS free
+  FROM turn LEFT JOIN locked ON true;
 
 -- The id of this database, in tables of this build's version, or in a transaction of the caller.
 -- name: Database :one

@@ -4,20 +4,32 @@
 -- units states the capacity of the queue.
 -- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true), (SELECT e FROM dblock_epoch(@name) e) AS epoch
+), turn AS MATERIALIZED (
+    SELECT CASE WHEN NOT EXISTS (
+                     SELECT FROM dblock_locks s
+                      WHERE s.name = @name AND s.epoch >= timeout.epoch
+                        AND (s.session_id IS NOT NULL OR s.waiters > 0 OR s.shared_units > 0 OR s.rests_until > dblock_now()))
+                THEN false
+                WHEN EXISTS (SELECT FROM dblock_locks f WHERE f.name = @name AND f.epoch >= timeout.epoch FOR UPDATE SKIP LOCKED)
+                THEN true ELSE dblock_wait(@name) END AS mine
+      FROM timeout
 ), l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + sqlc.arg(members)::integer, next_ticket = q.next_ticket + 1,
            capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE sqlc.arg(capacity)::integer END
-      FROM timeout
-     WHERE q.name = @name AND q.epoch >= (SELECT e FROM dblock_epoch(@name) e)
+      FROM turn
+     WHERE turn.mine AND q.name = @name AND q.epoch >= (SELECT timeout.epoch FROM timeout)
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN sqlc.arg(units)::integer = 0 THEN q.shared_units > 0
                     ELSE q.shared_units > 0 AND q.shared_units::bigint + sqlc.arg(units)::integer > least(q.capacity, sqlc.arg(capacity)::integer) END)
        AND (sqlc.arg(units)::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
             OR (q.capacity = 2147483647) = (sqlc.arg(capacity)::integer = 2147483647))
     RETURNING q.name, q.next_ticket - 1 AS ticket
+), placed AS (
+    INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
+    SELECT l.name, l.ticket, @session, @host, @thread, @attempt, @lease, @metadata, dblock_now(), sqlc.arg(units)::integer, sqlc.arg(capacity)::integer,
+           @min_hold, sqlc.arg(members)::integer FROM l
+    RETURNING ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
-SELECT l.name, l.ticket, @session, @host, @thread, @attempt, @lease, @metadata, dblock_now(), sqlc.arg(units)::integer, sqlc.arg(capacity)::integer,
-       @min_hold, sqlc.arg(members)::integer FROM l
-RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits;
+SELECT EXISTS (SELECT FROM placed) AS queued, (turn.mine IS NULL)::boolean AS busy, set_config('synchronous_commit', 'off', true)::text AS commits
+  FROM turn;

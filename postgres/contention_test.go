@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
+	"github.com/dblock-go/dblock/internal/testing/require"
+)
+
+// Contention is no error: the server logs what it refuses a statement with, and operators look for
+// a fault.
+
+// refusals are the errors that the server has sent to connections, each of which it has logged.
+type refusals struct {
+	mu   sync.Mutex
+	sent []*pgconn.PgError
+}
+
+func (r *refusals) OnPgError(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, err)
+	return err.Severity != "FATAL"
+}
+
+func (r *refusals) none(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.sent) > 0 {
+		t.Errorf("the server has logged %d errors, at first %v", len(r.sent), r.sent[0])
+	}
+	r.sent = nil
+}
+
+// application is a pool whose connections notice what the server refuses.
+type application struct {
+	engine *engine
+	begin  func() driver.Tx
+	*refusals
+}
+
+func overPgx(t *testing.T, db dbtest.Database) application {
+	config, err := pgxpool.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	r := &refusals{}
+	config.ConnConfig.OnPgError, config.MaxConns = r.OnPgError, 20
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	of := New(pool)
+	begin := func() driver.Tx {
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return of.In(tx)
+	}
+	return application{of.Backend.(*engine), begin, r}
+}
+
+func overSQL(t *testing.T, db dbtest.Database) application {
+	config, r := configOf(t, db), &refusals{}
+	config.OnPgError = r.OnPgError
+	pool := limited(t, stdlib.OpenDB(config), 20)
+	of := NewSQL(pool)
+	begin := func() driver.Tx {
+		tx, err := pool.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		return of.In(tx)
+	}
+	return application{of.Backend.(*engine), begin, r}
+}
+
+var overDrivers = map[string]func(*testing.T, dbtest.Database) application{"pgx": overPgx, "sql": overSQL}
+
+// Broken by a statement that waits for a row by itself, and by NOWAIT.
+func TestARowThatOthersHaveLockedIsNoErrorOfTheServers(t *testing.T) {
+	for name, over := range overDrivers {
+		t.Run(name, func(t *testing.T) {
+			db := dbtest.Postgres(t)
+			app := over(t, db)
+			s := &script{T: t, engine: app.engine, pool: db.Pool(t)}
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			of := func(name string, r protocol.Request) protocol.Request {
+				r.Name = name
+				return r
+			}
+			held, shared := s.have(of("held", request("a", "a1"))), s.have(of("shared", reader("a", "a2")))
+			idle, guarded := s.have(of("idle", request("a", "a3"))), s.have(of("guarded", request("a", "a4")))
+			s.enqueue(of("held", request("b", "b0")))
+			s.makeGuard(guarded)
+			s.release(s.have(of("free", request("a", "a5"))))
+			s.begin()
+			for _, sql := range []string{
+				"SELECT FROM dblock_locks WHERE name <> 'guarded' FOR UPDATE", "SELECT dblock_make('new')",
+				"SELECT FROM dblock_sessions WHERE id = 'a' FOR UPDATE", "SELECT FROM dblock_guards FOR SHARE",
+			} {
+				s.do(statement{sql: sql})
+			}
+			s.lockTimeout = briefly
+			ctx := t.Context()
+			inTx := func(do func(ctx context.Context, in driver.Tx) error) error {
+				within, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the first try, and a turn
+				defer cancel()
+				return do(within, app.begin())
+			}
+			lockTx := func(name string) func() error {
+				return func() error {
+					return inTx(func(ctx context.Context, in driver.Tx) error {
+						may := func(string, int, any) bool { return false }
+						_, _, err := in.Lock(ctx, name, may, true, nil)
+						return err
+					})
+				}
+			}
+			take := func(name string, r protocol.Request) func() error {
+				return func() error {
+					_, _, err := drivertest.Take(ctx, s, of(name, r))
+					return err
+				}
+			}
+			for what, call := range map[string]func() error{
+				"take":                         take("free", request("b", "b1")),
+				"take a share":                 take("shared", reader("b", "b2")),
+				"make the row of a name":       take("new", request("b", "b3")),
+				"LockTx":                       lockTx("free"),
+				"LockTx of a name without row": lockTx("new"),
+				"UnlockTx": func() error {
+					return inTx(func(ctx context.Context, in driver.Tx) error {
+						return in.Release(ctx, held, protocol.Detachment{}, nil)
+					})
+				},
+				"join": func() error {
+					_, _, err := drivertest.Join(ctx, s, of("held", request("b", "b4")))
+					return err
+				},
+				"release":         func() error { return assert.ErrOf(drivertest.Release(ctx, s, idle, false)) },
+				"hand over":       func() error { return assert.ErrOf(drivertest.Release(ctx, s, held, true)) },
+				"expire":          func() error { return assert.ErrOf(s.Expire(ctx, "a")) },
+				"end the session": func() error { return s.EndSession(ctx, "a", false) },
+				"guard":           func() error { return s.tryGuard(held) },
+				"upgrade": func() error {
+					_, _, err := s.upgrade(shared, "b5")
+					return err
+				},
+				"take over what is guarded": func() error {
+					_, _, err := drivertest.Break(ctx, s, "b", "guarded", protocol.Holder{Session: "a", Attempt: "a4",
+						Grant: protocol.Grant{Token: guarded.Token}}, protocol.Event{})
+					return err
+				},
+			} {
+				t.Run(what, func(t *testing.T) {
+					if err := call(); !errors.Is(err, driver.ErrBusy) && !errors.Is(err, errOccupied) {
+						t.Error(err)
+					}
+					app.none(t)
+				})
+			}
+		})
+	}
+}
