@@ -2,15 +2,19 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
@@ -47,8 +51,9 @@ func (r *refusals) none(t *testing.T) {
 
 // application is a pool whose connections notice what the server refuses.
 type application struct {
-	engine *engine
-	begin  func() driver.Tx
+	engine  *engine
+	begin   func() driver.Tx
+	contend func() // many clients want one name for some seconds
 	*refusals
 }
 
@@ -67,7 +72,10 @@ func overPgx(t *testing.T, db dbtest.Database) application {
 		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 		return of.In(tx)
 	}
-	return application{of.Backend.(*engine), begin, r}
+	contend := func() {
+		contended(t, New(pool), func(f func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), pool, f) })
+	}
+	return application{of.Backend.(*engine), begin, contend, r}
 }
 
 func overSQL(t *testing.T, db dbtest.Database) application {
@@ -81,7 +89,19 @@ func overSQL(t *testing.T, db dbtest.Database) application {
 		t.Cleanup(func() { _ = tx.Rollback() })
 		return of.In(tx)
 	}
-	return application{of.Backend.(*engine), begin, r}
+	contend := func() {
+		contended(t, NewSQL(pool), func(f func(tx *sql.Tx) error) error {
+			tx, err := pool.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			if err := f(tx); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+			return tx.Commit()
+		})
+	}
+	return application{of.Backend.(*engine), begin, contend, r}
 }
 
 var overDrivers = map[string]func(*testing.T, dbtest.Database) application{"pgx": overPgx, "sql": overSQL}
@@ -172,4 +192,71 @@ func TestARowThatOthersHaveLockedIsNoErrorOfTheServers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Many clients that want one name leave no error, whatever they do with it. A transaction keeps it
+// for longer than a statement waits for a row.
+func TestSoakContentionIsNoErrorOfTheServers(t *testing.T) {
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
+		t.Skip("it takes many seconds: DBLOCK_TEST_SOAK=1 runs it")
+	}
+	for name, over := range overDrivers {
+		t.Run(name, func(t *testing.T) {
+			app := over(t, dbtest.Postgres(t))
+			app.contend()
+			app.none(t)
+		})
+	}
+}
+
+func contended[TX any](t *testing.T, engine dblock.Engine[TX], within func(f func(tx TX) error) error) {
+	const clients, lasting = 3, 10 * time.Second
+	ctx, until := t.Context(), time.Now().Add(lasting)
+	var work sync.WaitGroup
+	for range clients {
+		c := newClient(t, engine)
+		locked := func(with func(l *dblock.Lock) error) func() error {
+			return func() error {
+				l, err := c.Lock(ctx, "n")
+				if err != nil {
+					return err
+				}
+				return errors.Join(with(l), l.Unlock(ctx))
+			}
+		}
+		for _, f := range []func() error{
+			locked(func(*dblock.Lock) error { return nil }),
+			locked(func(l *dblock.Lock) error {
+				return within(func(tx TX) error { return c.Guard(ctx, tx, l) })
+			}),
+			locked(func(l *dblock.Lock) error {
+				return within(func(tx TX) error { return c.UnlockTx(ctx, tx, l) })
+			}),
+			func() error {
+				l, err := c.TryLock(ctx, "n")
+				if err != nil {
+					return err
+				}
+				return l.Unlock(ctx)
+			},
+			func() error {
+				time.Sleep(200 * time.Millisecond)
+				return within(func(tx TX) error {
+					err := c.LockTx(ctx, tx, "n")
+					time.Sleep(120 * time.Millisecond)
+					return err
+				})
+			},
+		} {
+			work.Go(func() {
+				for time.Now().Before(until) {
+					if err := f(); err != nil && !errors.Is(err, dblock.ErrNotAcquired) {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
 }
