@@ -29,13 +29,13 @@ func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
 			false)))
 	s.begin()
 	s.do(query(postgresdb.LockRowTx, "n"))
-	r := request("a", "a2")
-	r.Lease = time.Minute
+	r := request("a", "a2") // a share: its statement waits
+	r.Units, r.Of, r.Lease = 1, protocol.Readers, time.Minute
 	done := s.blocked(func() { s.take(r) })
 	free := s.number("SELECT dblock_now()")
 	s.commit()
 	<-done
-	if start := s.number("SELECT expires_at FROM dblock_locks") - r.Lease.Microseconds(); start < free {
+	if start := s.number("SELECT expires_at FROM dblock_shares") - r.Lease.Microseconds(); start < free {
 		t.Errorf("the lease began %v before the row was free", microseconds(free-start))
 	}
 }
