@@ -307,12 +307,15 @@ func deletedSession(t *testing.T, e *env) {
 	line := e.line(t, "n", 1, []Client{b}, background)
 	holder, waiter := e.session(t, "n"), e.text(t, "SELECT session_id FROM dblock_waiters")
 	e.exec(t, "DELETE FROM dblock_sessions WHERE id IN (?, ?)", holder, waiter)
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
-	if err != nil || !report.Zero() {
-		t.Errorf("swept: %v, %v: want nothing", report, err)
-	}
-	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_sessions WHERE id IN (?, ?)", holder, waiter), 2,
-		"sessions have a row again")
+	backend := e.app(t, 2).Backend
+	eventually(t, patience, "the sessions have a row again", func() bool {
+		report, err := reaper.Sweep(context.Background(), backend)
+		report.Postponed = 0 // where the client itself has locked the row
+		if err != nil || !report.Zero() {
+			t.Fatalf("swept: %v, %v: want nothing", report, err)
+		}
+		return e.number(t, "SELECT count(*) FROM dblock_sessions WHERE id IN (?, ?)", holder, waiter) == 2
+	})
 	live(t, held)
 	unlock(t, held)
 	unlock(t, granted(t, patience, line[0]))
