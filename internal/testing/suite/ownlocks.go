@@ -294,7 +294,7 @@ func ownClose(t *testing.T, o owning) {
 	is(t, within(t, soon, "the waiter is called off", waiting), dblock.ErrClosed)
 	_, err := a.Lock(t.Context(), o.name)
 	is(t, err, dblock.ErrClosed)
-	// Close has given it back. The server may have it for the connection of the waiter for a moment.
+	// Close has given it back. The server may keep it for the waiter's connection for a moment.
 	giveBack(t, take(t, b, o.name))
 }
 

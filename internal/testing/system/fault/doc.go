@@ -35,8 +35,8 @@
 // # Shares
 //
 // Eight processes share 100 shards, each an election. One at a time is killed, stopped or ended.
-// The beliefs of the members must not overlap, each shard must be with a member again, and only
-// shards of the member that went may move.
+// The beliefs of the members must not overlap, each shard must be with a member again, and few
+// shards but those of the member that went may move.
 //
 // # Money
 //
