@@ -119,11 +119,11 @@ func (e *engine) refuseTriggers(ctx context.Context) error {
 	var row postgresdb.TriggersRow
 	var there bool
 	err := e.db.exec(ctx, query(postgresdb.Triggers, e.tables.In().Postgres(anchor)).found(&row, &there))
-	switch {
-	case err == nil && there:
+	if err == nil && there {
 		return driver.Triggered(row.Kind, row.Name, row.Relation)
-	case e.toldBy(err) != nil:
-		return e.toldBy(err)
+	}
+	if err = e.toldBy(err); err != nil {
+		return err
 	}
 	e.untriggered.Store(true)
 	return nil

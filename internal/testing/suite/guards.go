@@ -402,15 +402,7 @@ func unlockTxWaits(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
 		return
 	}
-	e.exec(t, "CREATE TABLE app (n integer)")
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
-	l := lock(t, c, "n")
-	inTheWay := beginTx(t, a, e.levels()[0])
-	if err := c.LockTx(l.Context(), inTheWay, "n"); err != nil { // under its own lease
-		t.Fatal(err)
-	}
-	tx := beginTx(t, a, e.levels()[0])
+	c, l, inTheWay, tx := e.besideLockTx(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	unlocking := make(chan error, 1)
@@ -425,17 +417,24 @@ func unlockTxWaits(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
+// besideLockTx returns a client's lock of a name, whose row a transaction of LockTx has locked, and
+// another transaction.
+func (e *env) besideLockTx(t *testing.T) (c Client, l *dblock.Lock, inTheWay, tx Tx) {
+	t.Helper()
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 6)
+	c = e.clientOf(t, a)
+	l = lock(t, c, "n")
+	inTheWay = beginTx(t, a, e.levels()[0])
+	require.NoError(t, c.LockTx(l.Context(), inTheWay, "n")) // under its own lease
+	return c, l, inTheWay, beginTx(t, a, e.levels()[0])
+}
+
 func closeEndsUnlockTx(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
 		return
 	}
-	e.exec(t, "CREATE TABLE app (n integer)")
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
-	l := lock(t, c, "n")
-	inTheWay := beginTx(t, a, e.levels()[0])
-	is(t, c.LockTx(l.Context(), inTheWay, "n"), nil) // under its own lease
-	tx := beginTx(t, a, e.levels()[0])
+	c, l, inTheWay, tx := e.besideLockTx(t)
 	unlocking, closing := make(chan error, 1), make(chan error, 1)
 	go func() { unlocking <- c.UnlockTx(t.Context(), tx, l) }()
 	eventually(t, patience, "UnlockTx has begun", func() bool { return l.Until().IsZero() })
