@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/assert"
 )
 
-// Broken by a candidate that stands again at once, whose terms fill the history.
+// Broken by a candidate that stands again at once: its terms fill the history.
 func TestAFunctionThatReturnsAtOnceLeadsMoreAndMoreRarely(t *testing.T) {
 	for name, campaign := range map[string]func(
 		e *Elections, ctx context.Context, fn func(context.Context, *Term) error,

@@ -65,8 +65,8 @@
 // the one that owns it without the present owner. The next owner waits in the queue, and has the
 // shard with the commit that releases it, or when the lease of a crashed owner has expired. The
 // owner has a greater weight. A member that runs a shard of another owner reads the queues, and
-// asks its function to return as soon as the owner waits. What a member believes about others
-// decides who campaigns, and never who has a shard: that is the lock's matter.
+// asks its function to return as soon as the owner waits. The members that a member sees decide
+// whether it campaigns. The lock alone decides which member has the shard.
 //
 // While nothing changes, a member costs its heartbeats, and a few reads in each TTL for all of its
 // shards together. A shard that moves costs a place in a queue, a hand-off, and its term's event.

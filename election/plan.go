@@ -41,8 +41,8 @@ func planOf(members map[string]int) plan {
 // (rendezvous hashing), but no member has more than one above its part, rounded up. Without is a
 // member that is left out; "": none.
 //
-// It is tempting to bound each member in the order of the shards. In the order of weights, a member
-// that comes or goes moves fewer shards between others.
+// The bound holds in the order of weights. In the order of the shards, a member that comes or goes
+// would move more shards between others.
 func (p plan) owners(without string) []string {
 	owners, has := make([]string, p.shards), map[string]int{}
 	among := len(p.members)

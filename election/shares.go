@@ -281,8 +281,8 @@ func (s *shares) end(r result) error {
 	return r.err
 }
 
-// giveWay asks functions to return whose shards are another member's that waits. Their campaigns
-// may stand with the weight of an owner that this member was.
+// giveWay asks the functions of shards to return for which the owner waits. The campaigns of this
+// member for these shards may have the weight of an owner, which it was.
 func (s *shares) giveWay(ctx context.Context) {
 	shards := map[string]inspect.Info{}
 	for info := range s.inspector.List(ctx, inspect.Filter{Prefix: s.name + "/"}) {

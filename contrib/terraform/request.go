@@ -52,7 +52,7 @@ func meaningOf(method, path string, body []byte) (meaning, state string) {
 	return meaning, strings.TrimRight(state, "/")
 }
 
-// checkState refuses what is no state: a LockInfo, say, of a run whose lock_method is POST. An
+// checkState refuses what is no state, such as the LockInfo that lock_method = POST sends. An
 // encrypted state of OpenTofu has an "encryption_version" in place of the version.
 func checkState(body []byte) error {
 	var fields map[string]json.RawMessage // a struct would take "Version" of a LockInfo, too

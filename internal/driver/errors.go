@@ -112,7 +112,7 @@ func PoolClosed(err error) error {
 }
 
 // Triggered returns ErrConfig for a trigger, or a rule of PostgreSQL, on one of dblock's tables.
-// Those whose names begin with dblock_ count as dblock's own.
+// Engines pass over a trigger with a name that begins with dblock_: it counts as dblock's own.
 func Triggered(kind, name, table string) error {
 	return Fail(ErrConfig, fmt.Errorf("%s %q on table %s: with it a statement of dblock's may do nothing, wait for "+
 		"itself, or return no token: drop it, and leave dblock's tables out where it was made", kind, name, table))

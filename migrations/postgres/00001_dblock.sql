@@ -158,8 +158,8 @@ END;
 -- +goose StatementEnd
 
 -- dblock_insert if the name has no row now, whatever the snapshot of the calling statement, and for as long as lock_timeout says: null
--- where that is over. Before version 18, PostgreSQL plans
--- the statements of such a function with each call: that of a name with a row is one, and a short one.
+-- where that is over. Before version 18, PostgreSQL plans the statements of such a function with each call: that of a name with a row
+-- is one, and a short one.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_make(lock_name text) RETURNS boolean LANGUAGE sql VOLATILE
 BEGIN ATOMIC
