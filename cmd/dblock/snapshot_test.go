@@ -40,8 +40,8 @@ func TestDoctorNamesTheOldestSnapshot(t *testing.T) {
 		w.doctor("--older", "1ms").hasOnly(isNote, "vacuum", is, "pg_terminate_backend",
 			"idle_in_transaction_session_timeout", "on a standby")
 
-		// A write in another database that is open for longer makes both equally old in transactions,
-		// and their times are hidden from this user.
+		// A longer write in another database makes both equally old in transactions, and this user
+		// does not see their times.
 		require.NoError(w, younger.Rollback())
 		user, dsn := w.as("")
 		w.grant(user, "postgres-app.sql")
