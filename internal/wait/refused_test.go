@@ -15,11 +15,11 @@ import (
 
 var errDenied = driver.Refused(errors.New("permission denied"))
 
-// denied is a database that refuses looks, or takeovers.
+// denied is a database that refuses looks, or takeovers and corrections.
 type denied struct {
 	*table
-	looks, takeovers int
-	sees             bool
+	looks, takeovers, recounts int
+	sees                       bool
 }
 
 func (d *denied) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
@@ -30,7 +30,8 @@ func (d *denied) Read(ctx context.Context, session string, names []string, waite
 }
 
 func (d *denied) Recount(context.Context, string) (protocol.Result, error) {
-	return protocol.Result{}, nil
+	d.recounts++
+	return protocol.Result{}, errDenied
 }
 
 func (d *denied) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
@@ -40,10 +41,10 @@ func (d *denied) TakeOver(context.Context, string, protocol.Holder) (protocol.Re
 
 // Broken by pauses that stay short.
 func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
-	for _, sees := range []bool{false, true} {
+	for what, counted := range map[string]int{"look": 0, "takeover": 1, "recount": 0} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan protocol.Hint),
-				broken: make(chan struct{})}, sees: sees}
+				broken: make(chan struct{})}, sees: what != "look"}
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			h := New(ctx, d, me, Config{
@@ -52,12 +53,20 @@ func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
 					""),
 				Safety: safety, Limit: time.Minute,
 			})
-			d.queue("n", 0, "a1")
+			left := time.Duration(0)
+			if what == "recount" {
+				left = time.Hour
+			}
+			d.queue("n", left, "a1")
+			is := d.states["n"]
+			is.Waiters = counted
+			d.states["n"] = is
 			h.enter("n", "a1")
 			time.Sleep(100 * safety)
 			synctest.Wait()
-			if n := max(d.looks, d.takeovers); n < 90 || n > 250 {
-				t.Errorf("%d looks and %d takeovers in %v", d.looks, d.takeovers, 100*safety)
+			tries := map[string]int{"look": d.looks, "takeover": d.takeovers, "recount": d.recounts}
+			if n := tries[what]; n < 90 || n > 250 {
+				t.Errorf("each %s is refused: %v in %v", what, tries, 100*safety)
 			}
 			cancel()
 			h.Wait()
