@@ -23,10 +23,11 @@ const shadows = `
 	CREATE TABLE queue (usage float8 NOT NULL);
 	INSERT INTO queue VALUES (0);
 	CREATE SEQUENCE refused MINVALUE 0 START 0;
+	CREATE SEQUENCE tried;
 	CREATE FUNCTION pg_notification_queue_usage() RETURNS float8 LANGUAGE sql VOLATILE AS 'SELECT usage FROM queue';
 	CREATE FUNCTION pg_notify(channel text, payload text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 	BEGIN
-		IF (SELECT usage FROM queue) = 1 OR nextval('refused') < 0 THEN
+		IF (SELECT usage FROM queue) = 1 AND nextval('tried') > 0 OR nextval('refused') < 0 THEN
 			RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = 'program_limit_exceeded';
 		END IF;
 		PERFORM pg_catalog.pg_notify(channel, payload);
@@ -120,6 +121,9 @@ func TestAFullQueueOfNotificationsStopsNoHandOver(t *testing.T) {
 	if told == 0 || told > 4 { // by each client that waits, and listens
 		t.Errorf("%d lines of the log say why nothing is heard", told)
 	}
+	var tried bool
+	require.NoError(t, db.Pool(t).QueryRow(t.Context(), "SELECT is_called FROM tried").Scan(&tried))
+	assert.Equal(t, tried, false, "a hint was sent")
 }
 
 // Broken by a release that fails where the queue was filled behind its back.
