@@ -60,13 +60,17 @@ func (p *prepared) introducer(text string) string {
 	return "_" + charset + " "
 }
 
-// examine calls the function examine, and remembers the character set of the connections.
+// examine calls the function examine, and remembers the character set of the connections. It looks
+// for the tables only then: a connection with a setting that it refuses may not find them.
 func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
 	charset, err := examine(ctx, on, e.dialect())
 	if err != nil {
 		return err
 	}
 	e.prepared.charset.Store(charset)
+	if err := e.meet(ctx, on); err != nil {
+		return err
+	}
 	if sharded := e.dialect().sharded; sharded != nil {
 		return sharded(ctx, on, e.prepared.tables.In().String())
 	}

@@ -65,7 +65,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
 	}
-	if err := e.meet(ctx, e.db); err != nil {
+	if err := e.learnDialect(ctx, e.db); err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	conn, err := e.db.Conn(ctx)

@@ -44,7 +44,7 @@ func (e *engine) discard(conn *sql.Conn) {
 }
 
 func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
-	if err := e.meet(ctx, conn); err != nil {
+	if err := e.learnDialect(ctx, conn); err != nil {
 		return err
 	}
 	if err := unset(ctx, conn, e.dialect()); err != nil {
