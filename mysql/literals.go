@@ -61,18 +61,17 @@ func (p *prepared) introducer(text string) string {
 }
 
 // examine calls the function examine, and remembers the character set of the connections. It looks
-// for the tables only then: a connection with a setting that it refuses may not find them.
+// for the tables only then: a connection that it refuses may not find them.
 func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
 	charset, err := examine(ctx, on, e.dialect())
 	if err != nil {
 		return err
 	}
 	e.prepared.charset.Store(charset)
-	if err := e.meet(ctx, on); err != nil {
-		return err
-	}
 	if sharded := e.dialect().sharded; sharded != nil {
-		return sharded(ctx, on, e.prepared.tables.In().String())
+		if err := sharded(ctx, on, e.prepared.tables.In().String()); err != nil {
+			return err
+		}
 	}
-	return nil
+	return e.meet(ctx, on)
 }
