@@ -21,7 +21,8 @@ import (
 // claimant is a server that says it is MySQL, MariaDB or TiDB, and locks rows as it likes.
 type claimant struct {
 	version string
-	lies    int // the try, in their order, that a lock does not keep out; -1: none
+	lies    int  // the try, in their order, that a lock does not keep out; -1: none
+	stale   bool // its connections read a past in which dblock's tables were not made yet
 
 	mu     sync.Mutex // guards the following
 	locked int        // transactions that have a row
@@ -95,6 +96,10 @@ func (s claimStmt) Query([]sqldriver.Value) (sqldriver.Rows, error) {
 		return row(true, true, "NO_CHAIN", "", int64(1)<<40, "utf8mb4", "utf8mb4", "utf8mb4", fmt.Sprint(c.clock))
 	case strings.Contains(s.text, "@@timestamp"):
 		return row(fmt.Sprint(c.clock))
+	case strings.Contains(s.text, "@@tidb_txn_mode") && c.stale:
+		return row("pessimistic", "OFF", "", "-5", "0")
+	case strings.Contains(s.text, "dblock_") && c.stale:
+		return nil, &gomysql.MySQLError{Number: 1146, Message: "there is no such table"}
 	case strings.Contains(s.text, "@@tidb_txn_mode"):
 		return row("pessimistic", "OFF", "", "0", "0")
 	case s.text == "SELECT DATABASE()":
@@ -156,6 +161,23 @@ func TestAServerWhoseLocksExcludeNothingIsRefused(t *testing.T) {
 				t.Errorf("it says %q", err)
 			}
 			require.NoError(t, open(mysql.AnyServer()), c.version)
+		}
+	}
+}
+
+// Broken by a look at the tables before that at the settings: the error would be one of tables that
+// are missing, and running the migrations would not help.
+func TestASettingIsRefusedBeforeTheTablesAreLookedFor(t *testing.T) {
+	pool := sql.OpenDB(&claimant{version: "8.0.11-TiDB-v8.5.6", lies: -1, stale: true})
+	defer pool.Close()
+	e := mysql.New(pool)
+	_, upkeep := e.Upkeep(t.Context(), "s")
+	for what, err := range map[string]error{
+		"OpenSession": e.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Minute}), "Upkeep": upkeep,
+	} {
+		require.ErrorIs(t, err, driver.ErrConfig, what)
+		if !strings.Contains(err.Error(), "tidb_read_staleness") {
+			t.Errorf("%s says %q", what, err)
 		}
 	}
 }
