@@ -62,24 +62,20 @@ func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 
 // Broken by a context that only a timer ends, and by one that asks no lock but the first.
 func TestTheContextOfSeveralLocksEndsByTheClockOfEach(t *testing.T) {
-	for what, passes := range map[string]func(in *session.Session, leased *ledger.Hold) time.Duration{
-		"the lease of one": func(_ *session.Session, leased *ledger.Hold) time.Duration { return leased.Expiry() },
-		"the session":      func(in *session.Session, _ *ledger.Hold) time.Duration { return in.Deadline() },
-	} {
-		t.Run(what, func(t *testing.T) {
+	const ttl = 24 * time.Hour
+	for first, lease := range map[string]time.Duration{"the lease of one": ttl / 2, "the session": 2 * ttl} {
+		t.Run(first, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var now atomic.Int64
 				read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
-				c := newPaperClient(t, newPaper(), func(c *Config) { c.Clock, c.TTL = read, 24*time.Hour })
+				c := newPaperClient(t, newPaper(), func(c *Config) { c.Clock, c.TTL = read, ttl })
 				wants := []Want{want("a"), want("b"), want("c")}
-				if wants[2].Lease = time.Hour; what == "the session" {
-					wants[2].Lease = 48 * time.Hour
-				}
+				wants[2].Lease = lease
 				all, _, err := c.AcquireAll(t.Context(), wants, true)
 				require.NoError(t, err)
 				synctest.Wait() // until the session has its connection
 				leased := all.All()[2].hold
-				now.Store(int64(passes(leased.In.Session, leased)) - 1)
+				now.Store(int64(min(leased.Expiry(), leased.In.Deadline())) - 1)
 				require.NoError(t, all.Context().Err(), "before")
 				now.Add(1)
 				require.NoError(t, leased.In.Context().Err(), "the session has noticed by itself")

@@ -41,7 +41,10 @@ func (d *denied) TakeOver(context.Context, string, protocol.Holder) (protocol.Re
 
 // Broken by pauses that stay short.
 func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
-	for what, counted := range map[string]int{"look": 0, "takeover": 1, "recount": 0} {
+	for what, c := range map[string]struct {
+		left    time.Duration // of the holder
+		waiters int           // that the row counts
+	}{"look": {}, "takeover": {0, 1}, "recount": {time.Hour, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &denied{table: &table{states: map[string]driver.State{}, hints: make(chan protocol.Hint),
 				broken: make(chan struct{})}, sees: what != "look"}
@@ -53,13 +56,9 @@ func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
 					""),
 				Safety: safety, Limit: time.Minute,
 			})
-			left := time.Duration(0)
-			if what == "recount" {
-				left = time.Hour
-			}
-			d.queue("n", left, "a1")
+			d.queue("n", c.left, "a1")
 			is := d.states["n"]
-			is.Waiters = counted
+			is.Waiters = c.waiters
 			d.states["n"] = is
 			h.enter("n", "a1")
 			time.Sleep(100 * safety)

@@ -17,8 +17,8 @@ import (
 // database, and in transactions that write a table of the application's.
 func everyday(t *testing.T, e *env, table string) {
 	app := e.app(t, 7)
-	sweepsItself := dblock.WithoutReaper() // the test counts what its own sweep has done
-	a, b := e.clientOf(t, app, dblock.WithEvents(), sweepsItself), e.client(t, dblock.WithEvents(), sweepsItself)
+	options := []dblock.Option{dblock.WithEvents(), dblock.WithoutReaper()} // the test sweeps by itself, and counts
+	a, b := e.clientOf(t, app, options...), e.client(t, options...)
 	t.Run("locks", func(t *testing.T) { everydayLocks(t, e, a, b) })
 	t.Run("transactions", func(t *testing.T) { everydayTransactions(t, e, app, a, b, table) })
 	t.Run("jobs", func(t *testing.T) { everydayJobs(t, a) })
