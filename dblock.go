@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -22,22 +24,24 @@ type Client[TX any] struct {
 	in func(tx TX) driver.Tx // nil: the engine has no locks inside transactions
 }
 
-// inner is not exported, so that its method is not on the public page.
-type inner = client.Inner
+type inner = inside.Inside[*client.Client]
+
+func (c *Client[TX]) core() *client.Client { return inside.Of(c.inner) }
 
 // Engine is a database with transactions of type TX (pgx.Tx, *sql.Tx): New of package postgres,
-// mysql or sqlite returns it. It is opaque: New and packages like reaper take it. The zero value
-// has no database, and New refuses it.
-type Engine[TX any] = driver.Engine[TX]
+// mysql or sqlite returns it. It is opaque: New and package reaper take it. The zero value has no
+// database, and New refuses it.
+type Engine[TX any] = engines.Engine[TX]
 
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts
 // nothing: the first lock does. ErrConfig if the engine cannot work as it was set up.
 // ErrInvalidOption if an option is out of range.
 func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
-	if engine.Backend == nil {
+	of := inside.Of(engine)
+	if of.Backend == nil {
 		return nil, fmt.Errorf("dblock: %w: the engine is nil", ErrConfig)
 	}
-	if err := engine.Validate(); err != nil {
+	if err := of.Validate(); err != nil {
 		return nil, fmt.Errorf("dblock: %w", err)
 	}
 	config, err := newConfig(options)
@@ -47,7 +51,9 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 	if err := reaper.Check(config.Reaper...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
-	return &Client[TX]{inner: client.InnerOf(client.New(engine.Backend, config)), in: engine.In}, nil
+	c := inside.Make[Client[TX]](client.New(of.Backend, config))
+	c.in = of.In
+	return c, nil
 }
 
 // Lock waits until it holds the lock, first come first served over all processes, or until ctx
@@ -72,7 +78,12 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 // also if grants come after most of a Lease has passed. ErrDeadlock if waiters wait for each other
 // in a cycle, and this one began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
-	return c.acquire(ctx, "lock", name, options, true)
+	want, err := wantOf(name, options)
+	var l *client.Lock
+	if err == nil {
+		l, err = c.core().Acquire(ctx, want, true)
+	}
+	return lockOf("lock", name, l, err)
 }
 
 // TryLock takes the lock if it has no holder and no waiters. Otherwise it returns ErrNotAcquired,
@@ -85,7 +96,12 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 // Other errors are those of Lock. While the database is away, TryLock retries for up to one TTL, or
 // until ctx ends: give ctx a deadline, or WaitAtMost, where that is too long.
 func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
-	return c.acquire(ctx, "trylock", name, options, false)
+	want, err := wantOf(name, options)
+	var l *client.Lock
+	if err == nil {
+		l, err = c.core().Acquire(ctx, want, false)
+	}
+	return lockOf("trylock", name, l, err)
 }
 
 // Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
@@ -103,29 +119,25 @@ func (c *Client[TX]) Do(
 		return err
 	}
 	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
-	return l.core().Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
+	return l.core().Do(ctx, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock, error) {
-	want, err := wantOf(name, options)
+// lockOf returns the lock that a call has acquired, or its error, with the operation and the name.
+func lockOf(op, name string, l *client.Lock, err error) (*Lock, error) {
 	if err != nil {
 		return nil, &LockError{op, name, err}
 	}
-	l, err := c.Core().Acquire(ctx, want, wait)
-	if err != nil {
-		return nil, &LockError{op, name, err}
-	}
-	return (*Lock)(l), nil
+	return inside.Make[Lock](l), nil
 }
 
 // TTL returns how long the client's locks outlive its last heartbeat: see WithTTL.
-func (c *Client[TX]) TTL() time.Duration { return c.Core().TTL() }
+func (c *Client[TX]) TTL() time.Duration { return c.core().TTL() }
 
 // CheckSchema returns ErrSchema, with the command to run, unless this build can work with the
 // tables of the database: those of its own version, or of a later one that allows it.
 // ErrUnavailable if there is no answer within a TTL.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
-	if err := c.Core().CheckSchema(ctx); err != nil {
+	if err := c.core().CheckSchema(ctx); err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)
 	}
 	return nil
@@ -144,7 +156,7 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 // callback or a driver does not end with its context. No heartbeat is sent then, so that remaining
 // locks expire within a TTL. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
-	if err := c.Core().Close(ctx); err != nil {
+	if err := c.core().Close(ctx); err != nil {
 		return fmt.Errorf("dblock: close: %w", err)
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // minDetached is the shortest time that a lock is detached for.
@@ -25,12 +25,14 @@ const minDetached = time.Second
 // the lock is held as before, unless Context has ended: then the client releases it, as Unlock
 // does.
 func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
-	return l.do("detach", func(core *client.Lock) error {
-		if d < minDetached {
-			return fmt.Errorf("%w: Detach %v: want at least %v", ErrInvalidOption, d, minDetached)
-		}
-		return core.Detach(ctx, d)
-	})
+	core, err := l.valid()
+	if err == nil && d < minDetached {
+		err = fmt.Errorf("%w: Detach %v: want at least %v", ErrInvalidOption, d, minDetached)
+	}
+	if err == nil {
+		err = core.Detach(ctx, d)
+	}
+	return fail("detach", l.Name(), err)
 }
 
 // Resume takes up a lock that was detached (Lock.Detach), by its token, which stays. From then on
@@ -51,9 +53,9 @@ func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Loc
 		err := fmt.Errorf("%w: token %d: want that of Lock.Token", ErrInvalidOption, token)
 		return nil, &LockError{"resume", name, err}
 	}
-	l, err := c.Core().Resume(ctx, want.Name, token)
+	l, err := c.core().Resume(ctx, want.Name, token)
 	if err != nil {
 		return nil, &LockError{"resume", name, err}
 	}
-	return (*Lock)(l), nil
+	return inside.Make[Lock](l), nil
 }

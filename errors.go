@@ -42,8 +42,8 @@ var (
 	// if an owner would wait for its own share or permits.
 	ErrDeadlock = contract.ErrDeadlock
 
-	// ErrCapacity: permits of a name that others read or wait to read were requested, or the other
-	// way round. See Permits.
+	// ErrCapacity: the name is in use with Shared, or readers wait for it, and Permits was
+	// requested, or vice versa. See Permits.
 	ErrCapacity = driver.ErrCapacity
 
 	// ErrClosed: the client was closed. Close releases its locks.

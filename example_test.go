@@ -23,7 +23,7 @@ func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done 
 }
 
 // openPostgres opens the application's database, for the examples of transactions. They do not run
-// here: internal/testing/system/client has tests of what they say.
+// here: internal/testing/suite has tests of what they say.
 func openPostgres() (*sql.DB, *dblock.Client[*sql.Tx]) {
 	db := must(sql.Open("pgx", "postgres://app@localhost/app"))
 	return db, must(dblock.New(postgres.NewSQL(db)))

@@ -7,27 +7,36 @@ import (
 
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to
 // be unlocked once. It is safe for concurrent use. On a nil *Lock the methods return
 // ErrInvalidOption, a zero value, or a Context that has ended with cause ErrNotHeld.
-type Lock client.Lock
+type Lock struct{ handle }
 
-func (l *Lock) core() *client.Lock { return (*client.Lock)(l) }
+type handle = inside.Inside[*client.Lock]
 
-// do runs f on the lock. The error names the operation and the lock.
-func (l *Lock) do(op string, f func(core *client.Lock) error) error {
-	if !l.core().Valid() {
-		return &LockError{op, "", client.ErrNilLock}
+// core returns the client's lock; nil if no client returned this one.
+func (l *Lock) core() *client.Lock {
+	if l == nil {
+		return nil
 	}
-	return fail(op, l.Name(), f(l.core()))
+	return inside.Of(l.handle)
 }
 
-// get calls f with the lock, and returns the zero value if the lock is nil.
+// valid returns the client's lock, or an error if there is none.
+func (l *Lock) valid() (*client.Lock, error) {
+	if core := l.core(); core.Valid() {
+		return core, nil
+	}
+	return nil, client.ErrNilLock
+}
+
+// get calls f with the client's lock, and returns the zero value if there is none.
 func get[T any](l *Lock, f func(core *client.Lock) T) (v T) {
-	if l.core().Valid() {
-		v = f(l.core())
+	if core := l.core(); core.Valid() {
+		v = f(core)
 	}
 	return v
 }
@@ -52,10 +61,10 @@ func (l *Lock) Token() int64 { return get(l, (*client.Lock).Token) }
 // before any timer has fired. A context that was derived from it earlier, with context.WithTimeout
 // for example, is told a moment later. Ask this one before an act that no token protects.
 func (l *Lock) Context() context.Context {
-	if !l.core().Valid() {
-		return neverHeld
+	if core := l.core(); core.Valid() {
+		return core.Context()
 	}
-	return l.core().Context()
+	return neverHeld
 }
 
 // neverHeld is the context of a lock that is nil.
@@ -77,7 +86,11 @@ var neverHeld = func() context.Context {
 // After UnlockTx, Unlock waits for the end of that transaction. If the transaction was committed,
 // Unlock returns nil. If it was rolled back, Unlock releases the lock.
 func (l *Lock) Unlock(ctx context.Context) error {
-	return l.do("unlock", func(core *client.Lock) error { return core.Unlock(ctx) })
+	core, err := l.valid()
+	if err == nil {
+		err = core.Unlock(ctx)
+	}
+	return fail("unlock", l.Name(), err)
 }
 
 // Downgrade makes a reader of a writer, without a moment in which another writer could enter. The
@@ -90,7 +103,11 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // its mode is unknown until the next call; a lock that turns out to be a writer still has a new
 // token.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	return l.do("downgrade", func(core *client.Lock) error { return core.Downgrade(ctx) })
+	core, err := l.valid()
+	if err == nil {
+		err = core.Downgrade(ctx)
+	}
+	return fail("downgrade", l.Name(), err)
 }
 
 // TryUpgrade makes a writer of a reader, at once and before all waiters, if no other holder has a
@@ -102,7 +119,11 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 // ErrLost as Unlock. ErrNotHeld after UnlockTx. ErrUnsupported if the lock was entered several
 // times. After any other error its mode is unknown until the next call.
 func (l *Lock) TryUpgrade(ctx context.Context) error {
-	return l.do("tryupgrade", func(core *client.Lock) error { return core.TryUpgrade(ctx) })
+	core, err := l.valid()
+	if err == nil {
+		err = core.TryUpgrade(ctx)
+	}
+	return fail("tryupgrade", l.Name(), err)
 }
 
 // Extend moves the end of a lock with a Lease to d from now, by the database's clock: for work that
@@ -116,19 +137,21 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 // Extend retries until ctx ends. After any error the lock ends when it would have ended before;
 // others may have to wait until the later end.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	return l.do("extend", func(core *client.Lock) error {
-		if d < contract.MinLease {
-			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, contract.MinLease)
-		}
-		return core.Extend(ctx, d)
-	})
+	core, err := l.valid()
+	if err == nil && d < contract.MinLease {
+		err = fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, contract.MinLease)
+	}
+	if err == nil {
+		err = core.Extend(ctx, d)
+	}
+	return fail("extend", l.Name(), err)
 }
 
 // Progress reports that the work under the lock makes progress: see the option Progress. It does no
 // I/O. It does nothing on a lock without that option, or that has ended.
 func (l *Lock) Progress() {
-	if l.core().Valid() {
-		l.core().Progress()
+	if core := l.core(); core.Valid() {
+		core.Progress()
 	}
 }
 

@@ -8,12 +8,16 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // Locks are several locks that are held as one. They are safe for concurrent use.
-type Locks client.Locks
+type Locks struct {
+	handles
+	all []*Lock // in the order of their names
+}
 
-func (l *Locks) core() *client.Locks { return (*client.Locks)(l) }
+type handles = inside.Inside[*client.Locks]
 
 // LockAll waits until it holds all names, or until ctx ends: then it holds none. Names are taken in
 // the order of their bytes, and not in the given order, so that no two LockAlls wait for each
@@ -44,11 +48,15 @@ func (c *Client[TX]) acquireAll(
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}
-	core, failed, err := c.Core().AcquireAll(ctx, wants, wait)
+	core, failed, err := c.core().AcquireAll(ctx, wants, wait)
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}
-	return (*Locks)(core), nil
+	l := inside.Make[Locks](core)
+	for _, one := range core.All() {
+		l.all = append(l.all, inside.Make[Lock](one))
+	}
+	return l, nil
 }
 
 // wantsOf returns the request for each name, in the order of the names. With an error it returns
@@ -87,20 +95,12 @@ func sameOwner(a, b *client.Owner) bool { return a == b || a != nil && b != nil 
 
 // All returns the locks, in the order of the bytes of their names: for Client.Guard and
 // Client.UnlockTx.
-func (l *Locks) All() []*Lock {
-	cores := l.core().All()
-	all := make([]*Lock, len(cores))
-	for i, core := range cores {
-		all[i] = (*Lock)(core)
-	}
-	return all
-}
+func (l *Locks) All() []*Lock { return slices.Clone(l.all) }
 
 // Names returns the names, in the order of their bytes.
 func (l *Locks) Names() []string {
-	all := l.core().All()
-	names := make([]string, len(all))
-	for i, one := range all {
+	names := make([]string, len(l.all))
+	for i, one := range l.all {
 		names[i] = one.Name()
 	}
 	return names
@@ -108,9 +108,8 @@ func (l *Locks) Names() []string {
 
 // Tokens returns the fencing token of each name.
 func (l *Locks) Tokens() map[string]int64 {
-	all := l.core().All()
-	tokens := make(map[string]int64, len(all))
-	for _, one := range all {
+	tokens := make(map[string]int64, len(l.all))
+	for _, one := range l.all {
 		tokens[one.Name()] = one.Token()
 	}
 	return tokens
@@ -121,11 +120,11 @@ func (l *Locks) Token(name string) int64 { return l.Tokens()[name] }
 
 // Context ends when the first of the locks does, with its cause: see Lock.Context. Under it all
 // names are entered again at once.
-func (l *Locks) Context() context.Context { return l.core().Context() }
+func (l *Locks) Context() context.Context { return inside.Of(l.handles).Context() }
 
 // Progress reports for all locks that the work under them makes progress: see the option Progress.
 func (l *Locks) Progress() {
-	for _, one := range l.core().All() {
+	for _, one := range l.all {
 		one.Progress()
 	}
 }
@@ -137,9 +136,8 @@ func (l *Locks) Unlock(ctx context.Context) error {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
 	}
 	var failures []error
-	all := l.core().All()
-	for i, err := range l.core().Unlock(ctx) {
-		failures = append(failures, fail("unlock", all[i].Name(), err))
+	for i, err := range inside.Of(l.handles).Unlock(ctx) {
+		failures = append(failures, fail("unlock", l.all[i].Name(), err))
 	}
 	return driver.Join(failures...)
 }

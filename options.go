@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/observe"
@@ -24,20 +25,24 @@ const (
 )
 
 // Option configures a client.
-type Option func(*client.Config)
+type Option struct{ setting }
+
+type setting = inside.Inside[func(c *client.Config)]
+
+func option(set func(c *client.Config)) Option { return *inside.Make[Option](set) }
 
 // WithTTL sets how long the client's locks outlive its last heartbeat: 1 s to 24 h. A waiter takes
 // over from a crashed holder within the TTL and one second. A live client must reach the database
 // once in a TTL. A heartbeat is sent every fifth of it, so that four may fail. Default: 15 s, which
 // survives a failover of 10 s.
-func WithTTL(ttl time.Duration) Option { return func(c *client.Config) { c.TTL = ttl } }
+func WithTTL(ttl time.Duration) Option { return option(func(c *client.Config) { c.TTL = ttl }) }
 
 // WithHost sets the host that the client's locks show. Default: os.Hostname.
-func WithHost(host string) Option { return func(c *client.Config) { c.Host = host } }
+func WithHost(host string) Option { return option(func(c *client.Config) { c.Host = host }) }
 
 // WithApp sets the name of the application that the client's session shows. Default: the program's
 // file name.
-func WithApp(app string) Option { return func(c *client.Config) { c.App = app } }
+func WithApp(app string) Option { return option(func(c *client.Config) { c.App = app }) }
 
 // WithLogger sets the logger for failures that the client survives: lost connections, failed
 // heartbeats, takeovers. Other failures are returned as errors. In normal operation the client logs
@@ -49,23 +54,23 @@ func WithApp(app string) Option { return func(c *client.Config) { c.App = app } 
 // and asks whether their level is enabled. While a logger is slow or blocks, up to some thousand
 // entries wait; of more, the next entry says how many were left out. Close waits one second for
 // them, and a program that ends without Close may lose the last ones. Default: slog.Default.
-func WithLogger(log *slog.Logger) Option { return func(c *client.Config) { c.Log = log } }
+func WithLogger(log *slog.Logger) Option { return option(func(c *client.Config) { c.Log = log }) }
 
 // WithReaper configures the reaper that the client runs from its first lock on. Default: the
 // defaults of package reaper.
 func WithReaper(options ...reaper.Option) Option {
-	return func(c *client.Config) { c.Reap, c.Reaper = true, options }
+	return option(func(c *client.Config) { c.Reap, c.Reaper = true, options })
 }
 
 // WithoutReaper leaves expiring and purging to other clients, or to a separate reaper.Run. Waiters
 // of this client still notice by themselves when a holder dies. Default: the client runs a reaper.
-func WithoutReaper() Option { return func(c *client.Config) { c.Reap = false } }
+func WithoutReaper() Option { return option(func(c *client.Config) { c.Reap = false }) }
 
 // WithDeadlockCheck sets how long a waiter waits before the client looks for a cycle of waiters: at
 // least 10 ms, or 0 for never. It looks again after twice as long, and so on. One statement looks
 // for all waiters of the client that are due. Default: 1 s.
 func WithDeadlockCheck(after time.Duration) Option {
-	return func(c *client.Config) { c.Deadlock = after }
+	return option(func(c *client.Config) { c.Deadlock = after })
 }
 
 // WithEvents records the events of the client's locks in the history: granted, released, lost, and
@@ -74,12 +79,12 @@ func WithDeadlockCheck(after time.Duration) Option {
 // and an outage of the database all but 10,000. The log reports such losses at the beginning of an
 // outage, at growing intervals, and at its end. Ask, Break and Record are always recorded. Default:
 // not.
-func WithEvents() Option { return func(c *client.Config) { c.Events = true } }
+func WithEvents() Option { return option(func(c *client.Config) { c.Events = true }) }
 
 // WithObserver sets callbacks for the client's attempts, locks, jobs, heartbeats and listener.
 // observe.All makes one Observer of several. Default: none, which costs nothing.
 func WithObserver(o observe.Observer) Option {
-	return func(c *client.Config) { c.Observer = &o }
+	return option(func(c *client.Config) { c.Observer = &o })
 }
 
 func newConfig(options []Option) (client.Config, error) {
@@ -92,10 +97,11 @@ func newConfig(options []Option) (client.Config, error) {
 		Clock: clock.Func(session.Boottime), Deadlock: time.Second, NotAcquired: notAcquired, Deadlocked: deadlocked,
 	}
 	for _, o := range options {
-		if o == nil {
-			return c, fmt.Errorf("dblock: %w: a nil Option", ErrInvalidOption)
+		set := inside.Of(o.setting)
+		if set == nil {
+			return c, fmt.Errorf("dblock: %w: a zero Option", ErrInvalidOption)
 		}
-		o(&c)
+		set(&c)
 	}
 	if c.TTL < minTTL || c.TTL > maxTTL {
 		return c, fmt.Errorf("dblock: %w: TTL %v: want %v to %v", ErrInvalidOption, c.TTL, minTTL, maxTTL)
@@ -127,7 +133,7 @@ type LockOption = contract.Option
 // Default: the client's host, and a new thread for each call that is not made under another lock's
 // context.
 func Owner(host, thread string) LockOption {
-	return func(o *contract.Options) { o.Owner = &contract.Owner{Host: host, Thread: thread} }
+	return contract.Set(func(o *contract.Options) { o.Owner = &contract.Owner{Host: host, Thread: thread} })
 }
 
 // Lease ends the lock after d, counted from its grant, however alive the client is. Heartbeats do
@@ -136,13 +142,13 @@ func Owner(host, thread string) LockOption {
 // since it may be planned: permits with a Lease that are never unlocked are a rate limit. At least
 // 100 ms. Default: as long as the client lives.
 func Lease(d time.Duration) LockOption {
-	return func(o *contract.Options) { o.Lease, o.Leased = d, true }
+	return contract.Set(func(o *contract.Options) { o.Lease, o.Leased = d, true })
 }
 
 // Metadata is stored with the lock and shown by package inspect. Valid UTF-8, at most 4096 bytes as
 // JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
-	return func(o *contract.Options) { o.Metadata = kv }
+	return contract.Set(func(o *contract.Options) { o.Metadata = kv })
 }
 
 // Progress takes the lock from a holder that does not call Lock.Progress at least every d. Without
@@ -152,7 +158,7 @@ func Metadata(kv map[string]string) LockOption {
 // after UnlockTx, until Guard has shown a rollback. At least 100 ms. Default: a lock is held for as
 // long as its client lives.
 func Progress(d time.Duration) LockOption {
-	return func(o *contract.Options) { o.Progress, o.Watched = d, true }
+	return contract.Set(func(o *contract.Options) { o.Progress, o.Watched = d, true })
 }
 
 // WaitAtMost bounds the wait for the lock, and not the work under it. After d, Lock, TryLock and Do
@@ -160,7 +166,7 @@ func Progress(d time.Duration) LockOption {
 // Context and that of the function of Do go on. For LockAll it bounds the wait for all names
 // together: give it for all, not in For. More than 0. Default: ctx alone bounds the wait.
 func WaitAtMost(d time.Duration) LockOption {
-	return func(o *contract.Options) { o.AtMost, o.Bounded = d, true }
+	return contract.Set(func(o *contract.Options) { o.AtMost, o.Bounded = d, true })
 }
 
 // MinHold keeps all others from the name until d has passed since the grant, however early it is
@@ -168,7 +174,7 @@ func WaitAtMost(d time.Duration) LockOption {
 // Meanwhile the name is free, and TryLock returns ErrNotAcquired. Break ends it. Not with Shared
 // and Permits. More than 0, at most 366 days. Default: none.
 func MinHold(d time.Duration) LockOption {
-	return func(o *contract.Options) { o.MinHold, o.Rests = d, true }
+	return contract.Set(func(o *contract.Options) { o.MinHold, o.Rests = d, true })
 }
 
 // Shared makes a reader of the caller: any number of readers hold the name at once, and no writer
@@ -181,7 +187,7 @@ func MinHold(d time.Duration) LockOption {
 // share of an Owner is not entered again after a restart: it ends with the session. ErrUnsupported
 // from mysql.Named. Default: exclusive.
 func Shared() LockOption {
-	return func(o *contract.Options) { o.Units, o.Of, o.Shares = 1, protocol.Readers, o.Shares+1 }
+	return contract.Set(func(o *contract.Options) { o.Units, o.Of, o.Shares = 1, protocol.Readers, o.Shares+1 })
 }
 
 // Permits takes n of the name's units: a semaphore. It is first come first served, so that a large
@@ -190,14 +196,14 @@ func Shared() LockOption {
 // permit's context Permits takes more units (ErrDeadlock, at once, if fewer units than that are
 // beside the caller's own). Without Permits, Lock takes all units.
 //
-// A request fits if the units in use and its own are no more than its of, and no more than the of
-// of any holder. So a semaphore changes its size while it is in use, as processes with the new
+// n fits if the units in use and n are at most of, for the request's of and for that of every
+// holder. So a semaphore changes its size while it is in use, as processes with the new
 // number replace those with the old one: it shrinks with the first holder that states less, and
 // grows when the last such holder has left. ErrInvalidOption under the caller's own permits of
 // another number. ErrCapacity, at once, if others read the name (Shared), or wait to. 1 <= n <= of
 // < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
-	return func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 }
+	return contract.Set(func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 })
 }
 
 // LocksOption configures the locks of LockAll and TryLockAll. A LockOption is one, for all names.

@@ -12,16 +12,17 @@ import (
 // 1,024 bytes of UTF-8. ErrLost if the lock is not held: then nothing is written. After any other
 // error the event is not in the history, and the lock stays as it is.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
-	return l.do("record", func(core *client.Lock) error {
-		err := checkKind(kind)
-		if err == nil && detail != "" {
-			err = checkDetail("detail", detail)
-		}
-		if err == nil {
-			err = core.Record(ctx, kind, detail)
-		}
-		return err
-	})
+	core, err := l.valid()
+	if err == nil {
+		err = checkKind(kind)
+	}
+	if err == nil && detail != "" {
+		err = checkDetail("detail", detail)
+	}
+	if err == nil {
+		err = core.Record(ctx, kind, detail)
+	}
+	return fail("record", l.Name(), err)
 }
 
 func checkKind(kind string) error {

@@ -27,7 +27,7 @@ func (l *Lock) Asked() <-chan string { return get(l, (*client.Lock).Asked) }
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	err := checkReason(name, reason)
 	if err == nil {
-		err = operate.Ask(ctx, c.Core(), name, reason)
+		err = operate.Ask(ctx, c.core(), name, reason)
 	}
 	return fail("ask", name, err)
 }
@@ -64,7 +64,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...i
 			return 0, &LockError{"break", name, err}
 		}
 	}
-	holders, err = operate.Break(ctx, c.Core(), name, reason, tokens)
+	holders, err = operate.Break(ctx, c.core(), name, reason, tokens)
 	return holders, fail("break", name, err)
 }
 

@@ -29,7 +29,7 @@ import (
 // the transaction: any further call in it is ErrTxDone. docs/transactions.md has the cost, the
 // isolation levels and the differences between engines.
 func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
-	return c.inside(ctx, "guard", tx, locks, c.Core().Guard)
+	return c.inside(ctx, "guard", tx, locks, c.core().Guard)
 }
 
 // UnlockTx releases locks with a transaction of the application's on the same database: others see
@@ -58,7 +58,7 @@ func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 // On PostgreSQL, PREPARE TRANSACTION fails after UnlockTx if a client waits for the lock. In a
 // two-phase commit call Guard, and Unlock after COMMIT PREPARED.
 func (c *Client[TX]) UnlockTx(ctx context.Context, tx TX, locks ...*Lock) error {
-	return c.inside(ctx, "unlocktx", tx, locks, c.Core().UnlockTx)
+	return c.inside(ctx, "unlocktx", tx, locks, c.core().UnlockTx)
 }
 
 // inside runs do on locks, in a transaction. The error names the operation and the lock.
@@ -104,8 +104,10 @@ func (c *Client[TX]) LockTx(ctx context.Context, tx TX, names ...string) error {
 	return c.lockTx(ctx, "locktx", tx, names, true)
 }
 
-// TryLockTx is LockTx without waiting. ErrNotAcquired at once, with the holder of the lock where it
-// is known. The transaction stays as it was. On SQLite it may have locked the database.
+// TryLockTx is LockTx without waiting for the lock. It returns ErrNotAcquired, with the holder of
+// the lock where it is known. The transaction stays as it was. On SQLite it may have locked the
+// database. On MariaDB with innodb_rollback_on_timeout it waits for up to half a second for a row
+// that is locked.
 func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, names ...string) error {
 	return c.lockTx(ctx, "trylocktx", tx, names, false)
 }
@@ -121,7 +123,7 @@ func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, names []strin
 		in, err = c.driverTx(ctx, tx)
 	}
 	if err == nil {
-		failed, err = c.Core().LockTx(ctx, names, wait, in)
+		failed, err = c.core().LockTx(ctx, names, wait, in)
 	}
 	return fail(op, failed, err)
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -28,6 +30,7 @@ type app struct {
 	pgx    *pgxpool.Pool
 	db     *sql.DB
 	update *sql.Stmt
+	hook   fakedb.Hook // sees the calls of its clients' engines; nil: nothing does
 }
 
 // open opens a pool of up to conns connections, which counts its statements where count is not nil.
@@ -194,7 +197,7 @@ func (c clientOf[TX]) lockAll(ctx context.Context, names []string) (unlocker, er
 
 func (c clientOf[TX]) inspector() *inspect.Inspector { return inspect.New(c.Client) }
 
-func newClient[TX any](engine driver.Engine[TX], options []dblock.Option) (client, error) {
+func newClient[TX any](engine dblock.Engine[TX], options []dblock.Option) (client, error) {
 	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(slog.New(slog.DiscardHandler))},
 		options...)...)
 	return clientOf[TX]{c}, err
@@ -204,21 +207,21 @@ func newClient[TX any](engine driver.Engine[TX], options []dblock.Option) (clien
 func (a *app) backend() driver.Backend {
 	switch a.engine {
 	case migrate.Postgres:
-		return postgres.New(a.pgx)
+		return inside.Of(postgres.New(a.pgx)).Backend
 	case migrate.MySQL:
-		return mysql.New(a.db)
+		return inside.Of(mysql.New(a.db)).Backend
 	}
-	return sqlite.New(a.db)
+	return inside.Of(sqlite.New(a.db)).Backend
 }
 
 func (a *app) client(options ...dblock.Option) (client, error) {
 	switch a.engine {
 	case migrate.Postgres:
-		return newClient(postgres.New(a.pgx), options)
+		return newClient(fakedb.Through(postgres.New(a.pgx), a.hook), options)
 	case migrate.MySQL:
-		return newClient(mysql.New(a.db), options)
+		return newClient(fakedb.Through(mysql.New(a.db), a.hook), options)
 	case migrate.SQLite:
-		return newClient(sqlite.New(a.db), options)
+		return newClient(fakedb.Through(sqlite.New(a.db), a.hook), options)
 	}
 	return nil, fmt.Errorf("no engine %q", a.engine)
 }

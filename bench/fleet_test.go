@@ -10,8 +10,10 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -104,10 +106,9 @@ func newFleet(b *testing.B, a *app, n int, count *counter) *fleet {
 
 // opener returns a function that opens clients of one engine. Their sessions share the connections
 // of lines.
-func opener[TX any](e driver.Engine[TX], lines lineSharing) func(options ...dblock.Option) (client, error) {
-	lines.Backend = e.Backend
-	e.Backend = lines
-	return func(options ...dblock.Option) (client, error) { return newClient(e, options) }
+func opener[TX any](e dblock.Engine[TX], lines lineSharing) func(options ...dblock.Option) (client, error) {
+	lines.Backend = inside.Of(e).Backend
+	return func(options ...dblock.Option) (client, error) { return newClient(fakedb.On[TX](lines), options) }
 }
 
 // measure measures what the clients cost, and then what VACUUM does after them.

@@ -72,6 +72,7 @@ func benchmarkHandoff(b *testing.B, k kind, manner string) {
 		b.ReportMetric(ours.rate()/naive.rate(), "naive-ratio")
 		// a naive process may lock again before the others
 		b.ReportMetric(float64(len(ours.times))/float64(len(naive.times)), "naive-handoff-ratio")
+		b.ReportMetric(float64(quantile(ours.times, 0.99))/float64(quantile(naive.times, 0.99)), "naive-p99-ratio")
 		b.ReportMetric(naive.rate(), "naive/s")
 		b.ReportMetric(micros(quantile(naive.times, 0.5)), "naive-p50-µs")
 		b.ReportMetric(micros(quantile(naive.times, 0.99)), "naive-p99-µs")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/reaper"
@@ -36,7 +37,7 @@ func BenchmarkFresh(b *testing.B) {
 		require.NoError(b, err)
 		b.ReportMetric(m.tableBytes(b, "dblock_locks")/float64(names), "bytes/name")
 		start := time.Now()
-		report, err := reaper.Sweep(b.Context(), m.backend(), reaper.Retention(0))
+		report, err := reaper.Sweep(b.Context(), fakedb.On[any](m.backend()), reaper.Retention(0))
 		require.NoError(b, err)
 		b.ReportMetric(float64(report.Purged)/time.Since(start).Seconds(), "purged/s")
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -59,7 +58,7 @@ func commitTx(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 // runTx measures transactions of one kind. Statements have no parameters, so that each is one round
 // trip everywhere.
 func runTx[TX any](
-	b *testing.B, engine driver.Engine[TX], lock, locksRows bool, begin func(context.Context) (TX, error),
+	b *testing.B, engine dblock.Engine[TX], lock, locksRows bool, begin func(context.Context) (TX, error),
 	exec func(context.Context, TX, string) error, commit func(context.Context, TX) error,
 ) {
 	ctx := b.Context()

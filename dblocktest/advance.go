@@ -25,25 +25,25 @@ func newDatabase() *database {
 // with the year 2000.
 func (d *database) inBubble() bool { return d.Began().Year() < 2020 }
 
-// line is how one process reaches the database. It is the engine of that process.
-type line struct {
-	*memory.Line
+// link is how one process reaches the database. It is the engine of that process.
+type link struct {
+	*memory.Link
 	of   *database
 	core *client.Client // of the process
 }
 
-func newLine(d *database) *line { return &line{Line: memory.NewLine(d.DB), of: d} }
+func newLink(d *database) *link { return &link{Link: memory.NewLink(d.DB), of: d} }
 
 // watched is a session that a client has opened.
 type watched struct {
 	*session.Session
-	line *line
+	link *link
 	lost chan struct{} // closed when the client has ended all locks of the session
 }
 
 // opened is called with each session of the process.
-func (l *line) opened(s *session.Session) (lost func()) {
-	w := &watched{Session: s, line: l, lost: make(chan struct{})}
+func (l *link) opened(s *session.Session) (lost func()) {
+	w := &watched{Session: s, link: l, lost: make(chan struct{})}
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	l.of.clients[s.ID] = w
@@ -84,7 +84,7 @@ func (d *database) advance(by time.Duration) {
 }
 
 // Advance implements Fake.Advance.
-func (l *line) Advance(by time.Duration) { l.of.advance(by) }
+func (l *link) Advance(by time.Duration) { l.of.advance(by) }
 
 // stride returns how far the clock may move at once: to the next alarm, to the end of the trust in
 // a session without a connection, and to the next heartbeat of one with a connection.
@@ -94,7 +94,7 @@ func (d *database) stride(most time.Duration) time.Duration {
 	most = min(most, d.NextAlarm())
 	for _, w := range d.clients {
 		left := w.Deadline() - d.Now()
-		if s := d.SessionRows[w.ID]; s != nil && !w.line.Down() {
+		if s := d.SessionRows[w.ID]; s != nil && !w.link.Down() {
 			left = max(left*4/5, s.TTL/100)
 		}
 		most = min(most, left)
@@ -110,7 +110,7 @@ func (d *database) living() (connected, over []*watched) {
 		switch {
 		case w.Deadline() <= d.Now():
 			over = append(over, w)
-		case !w.line.Down():
+		case !w.link.Down():
 			connected = append(connected, w)
 		}
 	}

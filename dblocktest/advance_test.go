@@ -8,7 +8,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/internal/testing/assert"
-	"github.com/dblock-go/dblock/jobs"
 )
 
 func TestAClientThatReachesTheDatabaseKeepsItsLocksHoweverMuchTimeGoesBy(t *testing.T) {
@@ -99,46 +98,6 @@ func TestAFixedLeaseThatWasUnlockedDoesNotEndAgain(t *testing.T) {
 		next := take(t, f.Client, "n")
 		f.Advance(time.Hour)
 		has(t, next)
-	})
-}
-
-func TestANameThatRestsIsHandedOnWhenItsTimeHasCome(t *testing.T) {
-	inBothWorlds(t, func(t *testing.T) {
-		f := dblocktest.New[*Tx](t)
-		assert.NoError(t, take(t, f.Client, "n", dblock.MinHold(time.Hour)).Unlock(t.Context()))
-		second := f.Another(t)
-		waits := taking(t, second.Client, "n", func(lock) {})
-		f.AwaitQueue(t, "n", 1)
-		f.Advance(59 * time.Minute)
-		isTaken(t, f.Client, "n")
-		if len(waits) > 0 {
-			t.Error("the name was granted too early")
-		}
-		f.Advance(time.Minute)
-		has(t, got(t, waits))
-	})
-}
-
-func TestAJobRunsOnceInEachSlot(t *testing.T) {
-	inBothWorlds(t, func(t *testing.T) {
-		f := dblocktest.New[*Tx](t)
-		second := f.Another(t)
-		ran := 0
-		for range 3 {
-			for _, c := range []client{f.Client, second.Client, f.Client} {
-				if _, err := jobs.New(c).OncePer(t.Context(), "job", time.Hour, func(context.Context, lock,
-					time.Time) error {
-					ran++
-					return nil
-				}); err != nil {
-					t.Error(err)
-				}
-			}
-			f.Advance(time.Hour)
-		}
-		if ran != 3 {
-			t.Errorf("the job ran %d times in 3 slots", ran)
-		}
 	})
 }
 

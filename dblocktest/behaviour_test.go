@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/leak"
 	"github.com/dblock-go/dblock/internal/testing/suite"
@@ -33,8 +33,8 @@ func TestBehaviour(t *testing.T) {
 	}
 	suite.Run(t, suite.Wiring{
 		Name: "memory", Kind: suite.SQLite,
-		Open: suite.OnNothing(func(db dbtest.Database) driver.Engine[*sql.Tx] {
-			return driver.Engine[*sql.Tx]{Backend: newLine(of(db)), In: inNoTx[*sql.Tx]}
+		Open: suite.OnNothing(func(db dbtest.Database) dblock.Engine[*sql.Tx] {
+			return engineOn[*sql.Tx](newLink(of(db)))
 		}),
 		Through: func(t testing.TB, db dbtest.Database, look *sql.DB, change bool, do func()) {
 			of(db).through(t, look, change, do)

@@ -82,20 +82,13 @@ func TestEveryTriesAgainAfterABackoffThatDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)
 		runs, trouble := newLog(), errors.New("trouble")
-		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble },
-			jobs.RetryFailed(2, time.Minute))
+		job := func(context.Context, time.Time) error { runs.add("run"); return trouble }
+		stop := every(t, f, 24*time.Hour, job, jobs.RetryFailed(2, time.Minute))
 		time.Sleep(10 * time.Minute)
 		assert.NoError(t, stop())
 		runs.expect(t, "0s run", "1m0s run", "3m0s run")
-	})
-}
-
-func TestEveryTriesAgainAtOnceWithoutABackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := dblocktest.New[*Tx](t)
-		runs, trouble := newLog(), errors.New("trouble")
-		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble },
-			jobs.RetryFailed(2, 0))
+		f, runs = dblocktest.New[*Tx](t), newLog()
+		stop = every(t, f, 24*time.Hour, job, jobs.RetryFailed(2, 0))
 		time.Sleep(time.Minute)
 		assert.NoError(t, stop())
 		runs.expect(t, "0s run", "0s run", "0s run")

@@ -24,7 +24,7 @@ import (
 // The test fails if the lock is not held, and if its process is Down: there, use Advance.
 func (f *Fake[TX]) Lose(t testing.TB, lock dblock.Handle) {
 	t.Helper()
-	if err := f.line.of.lose(held{lock.Name(), lock.Token(), lock.Context()}); err != nil {
+	if err := f.link.of.lose(held{lock.Name(), lock.Token(), lock.Context()}); err != nil {
 		t.Fatalf("dblocktest: Lose %q: %v", lock.Name(), err)
 	}
 }
@@ -33,9 +33,9 @@ func (f *Fake[TX]) Lose(t testing.TB, lock dblock.Handle) {
 // test also fails if several holders share the name.
 func (f *Fake[TX]) LoseName(t testing.TB, name string) {
 	t.Helper()
-	lock, err := f.line.of.heldAs(name)
+	lock, err := f.link.of.heldAs(name)
 	if err == nil {
-		err = f.line.of.lose(lock)
+		err = f.link.of.lose(lock)
 	}
 	if err != nil {
 		t.Fatalf("dblocktest: LoseName %q: %v", name, err)
@@ -59,10 +59,10 @@ func (d *database) heldAs(name string) (held, error) {
 	}
 	for _, h := range all {
 		w := d.clients[h.Session]
-		if w == nil || w.line.core == nil {
+		if w == nil || w.link.core == nil {
 			return held{}, errDown
 		}
-		if ctx := w.line.core.ContextOf(h.Attempt); ctx != nil {
+		if ctx := w.link.core.ContextOf(h.Attempt); ctx != nil {
 			return held{name, h.Token, ctx}, nil
 		}
 	}
@@ -104,7 +104,7 @@ func (d *database) seize(name string, token int64) (took protocol.Held, w *watch
 	defer d.Mu.Unlock()
 	for _, h := range d.Holders(name) {
 		if h.First <= token && token <= h.Token {
-			if w = d.clients[h.Session]; w == nil || w.line.Down() {
+			if w = d.clients[h.Session]; w == nil || w.link.Down() {
 				return took, nil, errDown
 			}
 			return d.confiscate(name, h), w, nil
@@ -129,7 +129,7 @@ type confiscation struct {
 	from memory.Holder
 }
 
-func (c confiscation) Run(n *protocol.Name) (protocol.Result, error) {
+func (c confiscation) Apply(n *protocol.Name) (protocol.Result, error) {
 	n.Token = max(n.Token+1, n.Now)
 	if c.Shared {
 		share := c.from.Share

@@ -16,7 +16,7 @@ const waitLimit = 10 * time.Second
 // other is another process, which holds locks or waits for them.
 type other struct {
 	t    testing.TB // of the first process of the database
-	line *line
+	link *link
 
 	joining sync.Mutex // one Queue at a time, so that the new place is its own
 
@@ -29,7 +29,7 @@ func (o *other) get() *dblock.Client[any] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.client == nil {
-		o.client = clientOn[any](o.t, o.line, []dblock.Option{dblock.WithHost("somebody-else"),
+		o.client = clientOn[any](o.t, o.link, []dblock.Option{dblock.WithHost("somebody-else"),
 			dblock.WithApp("dblocktest")})
 	}
 	return o.client
@@ -66,14 +66,14 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 	f.others.joining.Lock()
 	defer f.others.joining.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &contender{database: f.line.of, name: name, done: make(chan struct{})}
-	before := p.attempts(f.others.line)
+	p := &contender{database: f.link.of, name: name, done: make(chan struct{})}
+	before := p.attempts(f.others.link)
 	go func() {
 		defer close(p.done)
 		p.lock, p.err = c.Lock(ctx, name, options...)
 	}()
 	joined := p.await(func() bool {
-		for attempt := range p.attempts(f.others.line) {
+		for attempt := range p.attempts(f.others.link) {
 			if !before[attempt] {
 				p.attempt = attempt
 			}
@@ -90,7 +90,7 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 		if <-p.done; p.err == nil {
 			_ = p.lock.Unlock(context.Background())
 		}
-		p.await(func() bool { return !p.attempts(f.others.line)[p.attempt] })
+		p.await(func() bool { return !p.attempts(f.others.link)[p.attempt] })
 	})
 }
 
@@ -113,13 +113,13 @@ func (p *contender) over() bool {
 }
 
 // attempts returns the attempts of a process that have the name or wait for it.
-func (p *contender) attempts(of *line) map[string]bool {
+func (p *contender) attempts(of *link) map[string]bool {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	attempts := map[string]bool{}
 	for session, w := range p.clients {
 		for _, c := range p.ClaimsOf(session) {
-			if w.line == of && c.Name == p.name {
+			if w.link == of && c.Name == p.name {
 				attempts[c.Attempt] = true
 			}
 		}
@@ -138,8 +138,8 @@ func once(t testing.TB, f func()) func() {
 // that does not happen within 10 s.
 func (f *Fake[TX]) AwaitQueue(t testing.TB, name string, n int) {
 	t.Helper()
-	if !f.line.of.await(func() bool { return f.line.of.waiting(name) >= n }) {
-		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.line.of.waiting(name), name, waitLimit, n)
+	if !f.link.of.await(func() bool { return f.link.of.waiting(name) >= n }) {
+		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.link.of.waiting(name), name, waitLimit, n)
 	}
 }
 

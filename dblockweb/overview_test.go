@@ -21,7 +21,7 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 	w.waits("b/short", 1)
 	w.waits("c/long", 1)
 	w.waits("c/long", 2)
-	w.waits("d", 1, func(o *contract.Options) { o.Candidate = true })
+	w.waits("d", 1, contract.Set(func(o *contract.Options) { o.Candidate = true }))
 	page := w.get("")
 	order := []string{"c/long", "b/short", ">a<", ">d<"}
 	for i := range order[1:] {

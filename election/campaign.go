@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 const (
@@ -114,7 +114,7 @@ func (e *Elections) campaign(
 }
 
 // candidate marks the candidate's place in the queue.
-func candidate(o *contract.Options) { o.Candidate = true }
+var candidate = contract.Set(func(o *contract.Options) { o.Candidate = true })
 
 // stand waits until the candidate holds the lock. It refuses an owner that held the lock before the
 // call: that owner leads by another handle, and would lead twice.
@@ -124,7 +124,7 @@ func (e *Elections) stand(ctx context.Context, name string, c config) (*dblock.L
 		options = append(options, dblock.Owner(c.owner.host, c.owner.thread))
 	}
 	lock, err := e.lock(ownerless{ctx}, name, options...)
-	if err != nil || !(*client.Lock)(lock).Entered() {
+	if err != nil || !inside.Of(lock).Entered() {
 		return lock, fail("campaign", name, err)
 	}
 	failure := fmt.Errorf("%w: its Owner holds the name already in this client", dblock.ErrInvalidOption)

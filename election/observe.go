@@ -103,7 +103,7 @@ func (o *observer) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := o.settle(ctx, &info); err != nil {
+		if err := o.catchUp(ctx, &info); err != nil {
 			return err
 		}
 		// A holder without a term is about to begin one, or is no candidate.
@@ -113,9 +113,9 @@ func (o *observer) run(ctx context.Context) error {
 	}
 }
 
-// settle yields the changes up to info, or since. It needs both the history and the lock: the
+// catchUp yields the changes up to info, or since. It needs both the history and the lock: the
 // history does not say whether the latest term goes on, and the lock does not show earlier terms.
-func (o *observer) settle(ctx context.Context, info *inspect.Info) error {
+func (o *observer) catchUp(ctx context.Context, info *inspect.Info) error {
 	if err := o.retry(ctx, func() error { return o.read(ctx) }); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 		ask()
 		require.NoError(t, first.Unlock(t.Context()))
 		second := <-locks
-		for range 3 { // they linger until the second is done, and join the queue together
+		for range 3 { // they join the queue together
 			ask()
 		}
 		require.NoError(t, second.Unlock(t.Context()))
@@ -48,7 +48,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 			told = append(told, l)
 			return true
 		}}
-		if err := o.settle(t.Context(), &before); err != nil || len(told) != 1 || told[0].Token != leader.Token() {
+		if err := o.catchUp(t.Context(), &before); err != nil || len(told) != 1 || told[0].Token != leader.Token() {
 			t.Errorf("told of %+v, %v: want token %d alone", told, err, leader.Token())
 		}
 		assert.NoError(t, leader.Unlock(t.Context()))

@@ -177,7 +177,7 @@ func (s *shares) join(ctx context.Context, metadata dblock.LockOption) error {
 func (s *shares) divide(ctx, inner context.Context, infos <-chan inspect.Info) error {
 	var look <-chan time.Time // not nil: a function runs here for the shard of another owner
 	for wait := minReread; ; {
-		if s.settle(ctx) && look == nil {
+		if s.adjust(ctx) && look == nil {
 			look = time.After(wait)
 		}
 		select {
@@ -214,10 +214,10 @@ func (s *shares) count(i inspect.Info) {
 	s.ranks = planOf(alive).ranks(s.me, len(s.ranks))
 }
 
-// settle begins the campaigns of the owner and of the standby, and ends those that wait with
-// another rank than the present one. A campaign of the present rank follows. settle returns true if
+// adjust begins the campaigns of the owner and of the standby, and ends those that wait with
+// another rank than the present one. A campaign of the present rank follows. adjust returns true if
 // a function that was not asked to return runs here for another owner's shard.
-func (s *shares) settle(ctx context.Context) (foreign bool) {
+func (s *shares) adjust(ctx context.Context) (foreign bool) {
 	for shard, rank := range s.ranks {
 		c := s.campaigns[shard]
 		switch {

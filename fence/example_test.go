@@ -14,7 +14,7 @@ import (
 )
 
 // The data is in another database than the lock. The holder of token 8 has written there; what the
-// holder of token 7 sends afterwards is refused. (internal/testing/system/fence runs it.)
+// holder of token 7 sends afterwards is refused.
 func ExampleCheck() {
 	ctx := context.Background()
 	elsewhere, err := sql.Open("pgx", "postgres://app@elsewhere/data")

@@ -174,7 +174,7 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 				}
 			}
 			began := time.Now()
-			if err := q.Exec(ctx, transaction.InTurn(mysqldb.See, transaction.Turn), name, token, token); err != nil {
+			if err := q.Exec(ctx, mysqldb.See, name, token, token); err != nil {
 				return err
 			}
 			rows.Add(q, resource)

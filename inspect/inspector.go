@@ -7,6 +7,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // Inspector shows the locks of one database. It is safe for concurrent use.
@@ -14,7 +15,7 @@ type Inspector struct{ client *client.Client }
 
 // New makes an Inspector of a client. It does no I/O. The Inspector uses the client's pool, and
 // returns ErrClosed once the client is closed. Watch alone needs the client's session.
-func New[TX any](c *dblock.Client[TX]) *Inspector { return &Inspector{c.Core()} }
+func New[TX any](c *dblock.Client[TX]) *Inspector { return &Inspector{inside.Of(c)} }
 
 // read runs a statement that no lock depends on, and retries it after a lost race.
 func (i *Inspector) read(

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // minInterval is the shortest interval.
@@ -26,10 +27,10 @@ type Runner struct{ client *client.Client }
 
 // New makes a Runner of a client. It does no I/O, and starts nothing. Close of the client ends the
 // contexts of its jobs, and waits for their outcomes.
-func New[TX any](c *dblock.Client[TX]) *Runner { return &Runner{c.Core()} }
+func New[TX any](c *dblock.Client[TX]) *Runner { return &Runner{inside.Of(c)} }
 
 // Option configures the slots of a job.
-type Option func(*job)
+type Option struct{ set func(j *job) }
 
 // RetryFailed runs a slot again if its run failed, or its process died: up to most times. The first
 // further run comes when backoff has passed since the failure (since the beginning of the run, if
@@ -37,7 +38,7 @@ type Option func(*job)
 // further run by then, the next slot follows. most: at least 1. backoff: 0 or more. Default: a slot
 // is run once, failed or not.
 func RetryFailed(most int, backoff time.Duration) Option {
-	return func(j *job) { j.retry, j.retries = driver.Retry{Most: most, Backoff: backoff}, true }
+	return Option{func(j *job) { j.retry, j.retries = driver.Retry{Most: most, Backoff: backoff}, true }}
 }
 
 // job is a job with its slots.
@@ -57,10 +58,10 @@ func (r *Runner) job(
 ) (*job, error) {
 	j := &job{Client: r.client, name: name, slot: slot, zone: zone, fn: fn}
 	for _, o := range options {
-		if o == nil {
-			return nil, fmt.Errorf("%w: a nil Option", dblock.ErrInvalidOption)
+		if o.set == nil {
+			return nil, fmt.Errorf("%w: a zero Option", dblock.ErrInvalidOption)
 		}
-		o(j)
+		o.set(j)
 	}
 	if err := contract.CheckJob(name); err != nil {
 		return nil, fmt.Errorf("%w: %w", dblock.ErrInvalidName, err)

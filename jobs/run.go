@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
 	"github.com/dblock-go/dblock/internal/store"
@@ -199,11 +200,11 @@ func (j *job) run(ctx context.Context, l *client.Lock, run driver.Run, slot time
 			panic(panicked)
 		}
 	}()
-	outcome = l.Run(ctx, func(inner context.Context) error {
+	outcome = l.Do(ctx, func(inner context.Context) error {
 		if _, ok := j.Owners().In(ctx); ok { // under its caller's context, the job enters the caller's locks
 			inner = j.Owners().As(inner, ctx)
 		}
-		return j.fn(inner, (*dblock.Lock)(l), slot)
+		return j.fn(inner, inside.Make[dblock.Lock](l), slot)
 	})
 	returned = true
 	return outcome, nil

@@ -88,7 +88,7 @@ func (e *engine) tryBatch(
 			done := false
 			switch op := op.(type) {
 			case protocol.Take:
-				if done = op.Members <= 1 && free(rowOf(op.Name, row)) && row.RestsUntil <= now; done {
+				if done = op.Members <= 1 && rowOf(op.Name, row).Free(0, 0, now); done {
 					t := takenBy(op.Request, row, now)
 					takes = append(takes, t)
 					results[i].Grant = protocol.Grant{First: t.Token, Token: t.Token, Lease: op.Lease}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -34,7 +35,7 @@ func TestNoCharacterSetMakesTwoLocksOfOne(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		usual := s.actor(t)
 		txtest.EachCharset(t, func(t *testing.T, params string) {
-			e := mysql.New(s.open(t, s.with(t, params))).Backend
+			e := inside.Of(mysql.New(s.open(t, s.with(t, params)))).Backend
 			odd := actor{Backend: e, session: id()}
 			err := odd.OpenSession(t.Context(), driver.Session{ID: odd.session, Host: "h", App: "test", TTL: ttl})
 			if errors.Is(err, driver.ErrConfig) && strings.Contains(err.Error(), "character_set_connection") {

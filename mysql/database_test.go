@@ -10,7 +10,6 @@ import (
 	gomysql "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -41,7 +40,7 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			}
 			t.Run("all", func(t *testing.T) {
 				app := db.SQL(t)
-				suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] {
+				suite.Elsewhere(t, func(place string) dblock.Engine[*sql.Tx] {
 					return mysql.New(app, mysql.Database(place))
 				},
 					func(ctx context.Context) (*sql.Tx, func() error, error) {

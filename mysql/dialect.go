@@ -4,106 +4,127 @@ import (
 	"context"
 	"database/sql"
 	"strings"
-	"time"
 
+	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/foreign"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/tables"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// dialect has the answers in which the servers differ.
-type dialect struct {
-	version string // that the server states
-	// now is the expression of the time, in microseconds since 1970.
-	now string
-	// rewrites turns the statements of queries/mysql into those of the server; nil: they are the
-	// same.
-	rewrites *strings.Replacer
-	// step is the time by which the clock may be late in one statement and not in the next.
-	step time.Duration
-	// plain is set where only the general way of run.go works, and where a statement needs a
-	// transaction around it: the transaction has the clock, and bounds the wait for a row.
-	plain bool
-	// skips is the number of rows that a statement locks while it leaves out those that other
-	// transactions have locked. With 1, such a statement fails instead.
-	skips int
-	// deaf is the reason why a listener cannot be woken; nil: it can.
-	deaf error
-	// sleepsAtLock is set where a listener waits for a named lock, not in SLEEP.
-	sleepsAtLock bool
-	// takesRow is set where TakeRow is cheaper than TakeLock.
-	takesRow bool
-	// timesOut is set where NOWAIT fails as a wait does that lasted too long.
-	timesOut bool
-	// silent is set where an INSERT does not return a LAST_INSERT_ID of its values.
-	silent bool
-	// lasting is set where a level of isolation that is meant for one transaction is that of all
-	// later ones. A connection of the pool that had such a transaction does not return there.
-	lasting bool
-	// sharded returns ErrConfig if a database, "": the default one, has the rows of its tables in
-	// several servers; nil: none has.
-	sharded func(ctx context.Context, on *sql.Conn, database string) error
+// dialect is what the servers do in different ways: innodb.go, mariadb.go, tidb.go, vitess.go.
+type dialect interface {
+	facts() *facts
+	// examine refuses a connection, or a database ("": the default one), in which only this server
+	// would keep no lock.
+	examine(ctx context.Context, on *sql.Conn, database string) error
+	// lone runs a statement, or several that do not rely on each other.
+	lone(ctx context.Context, on runner, work func(q *mysqldb.Queries) error) error
+	// short runs ops in fewer round trips than the general way of run.go, or does nothing: done is
+	// false.
+	short(ctx context.Context, e *engine, ops []protocol.Op) (results []protocol.Result, done bool, err error)
+	// sleepLock takes the lock that a listener waits for, on the connection of the heartbeats. "":
+	// a listener sleeps.
+	sleepLock(ctx context.Context, on *sql.Conn) (string, error)
+	// giveBack returns a connection to its pool after a transaction at READ COMMITTED.
+	giveBack(conn *sql.Conn)
+	// traceRow is called with a name's row that the application's transaction has just locked.
+	traceRow(quiet context.Context, t inTx, name string, row mysqldb.AwaitRowRow) error
+	// traceGuard is called with a guard's row that the application's transaction has just locked.
+	traceGuard(quiet context.Context, t inTx, h protocol.Held, attempt string) error
+}
+
+// facts are the texts and abilities in which the servers differ.
+type facts struct {
+	// texts are the statements in the words of the server. Those of byView name the view of the
+	// clock, which a test moves.
+	texts, byView mysqldb.Texts
+	// resets is a statement that resets what cuts lists short, and a clock that stands still.
+	resets string
 	// open is the variable that is 0 outside of a transaction; "": there is none.
 	open string
-	// writes is set where the lock of a row may be lost before the commit, which fails only if
-	// another transaction has written the row: every transaction that relies on a lock writes.
-	writes bool
+	// undoes is the variable with which a refused NOWAIT ends the whole transaction; "": none does.
+	undoes string
+	// deaf is the reason why a listener cannot be woken; nil: it can.
+	deaf error
+	// noSkipLocked is set where the server has no SKIP LOCKED: the engine locks one row per
+	// statement, NOWAIT.
+	noSkipLocked bool
+	// limitEndsAll is set where the limit of a wait would end a slow statement that does not wait.
+	limitEndsAll bool
+	// lists is set where the server has JSON_TABLE.
+	lists bool
+	// endless is set where a sql_select_limit of 0 is no limit.
+	endless bool
 	// pairs are the locks that dblock uses, and that must exclude.
 	pairs []pair
-	// settings are the settings of a connection that the server has in addition to MySQL's.
-	settings []setting
 }
 
-const utcNow = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
-
-var (
-	inMySQL   = &dialect{now: utcNow, skips: maxList, pairs: pairsWith("FOR SHARE")}
-	inMariaDB = &dialect{
-		now: utcNow, skips: maxList, sleepsAtLock: true, takesRow: true, timesOut: true,
-		open: transaction.OpenInMariaDB, pairs: pairsWith("LOCK IN SHARE MODE"),
+// rows returns how many rows, up to a limit, one statement locks that does not wait.
+func (f facts) rows(limit int) int {
+	if f.noSkipLocked {
+		return 1
 	}
-)
-
-// pairsWith returns the locks of InnoDB.
-func pairsWith(share string) []pair {
-	return []pair{
-		{"FOR UPDATE", []string{"FOR UPDATE NOWAIT", "FOR UPDATE SKIP LOCKED", share + " NOWAIT"}},
-		{share, []string{"FOR UPDATE NOWAIT"}},
-	}
+	return max(1, min(limit, maxList))
 }
 
-// dialectOf returns the dialect of a server.
-func dialectOf(version string) *dialect {
+const resetLimit = "SET SESSION sql_select_limit = 18446744073709551615, timestamp = DEFAULT"
+
+// runner runs statements: an engine, or one connection of it.
+type runner interface {
+	queries() *mysqldb.Queries
+	transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error
+}
+
+// common is what a server does like most others.
+type common struct{ is facts }
+
+func (c *common) facts() *facts { return &c.is }
+
+func (*common) examine(context.Context, *sql.Conn, string) error { return nil }
+
+func (*common) sleepLock(context.Context, *sql.Conn) (string, error) { return "", nil }
+
+func (*common) giveBack(conn *sql.Conn) { _ = conn.Close() }
+
+func (*common) traceRow(context.Context, inTx, string, mysqldb.AwaitRowRow) error { return nil }
+
+func (*common) traceGuard(context.Context, inTx, protocol.Held, string) error { return nil }
+
+// transacting is a server on which each statement needs a transaction around it, which has the
+// clock and bounds the wait for a row. Only the general way works there.
+type transacting struct{ common }
+
+func (*transacting) lone(ctx context.Context, on runner, work func(q *mysqldb.Queries) error) error {
+	return on.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
+}
+
+func (*transacting) short(context.Context, *engine, []protocol.Op) ([]protocol.Result, bool, error) {
+	return nil, false, nil
+}
+
+// dialectOf returns the dialect of a server, and an error if its locks may not exclude.
+func dialectOf(version string) (dialect, error) {
 	switch {
 	case strings.Contains(version, "TiDB"):
-		return inTiDB
+		return inTiDB, nil
 	case strings.Contains(version, "Vitess"):
-		return inVitess
+		return inVitess, nil
 	case strings.Contains(version, "MariaDB"):
-		return inMariaDB
+		return inMariaDB, nil
 	}
-	return inMySQL
+	return inMySQL, foreign.Refuse(version)
 }
 
-// spell returns a statement for the server. byView keeps the view of the clock, which a test moves.
-// The servers make a temporary table wherever a statement names the view, and sqlc does not know
-// UTC_TIMESTAMP(6).
-func (d *dialect) spell(text string, byView bool) string {
-	if !byView {
-		text = strings.ReplaceAll(text, clock, d.now)
-		if d.plain {
-			text = strings.ReplaceAll(text, "dblock_clock c", "(SELECT "+d.now+" AS now_us) c")
-		}
-	}
-	if d.rewrites != nil {
-		text = d.rewrites.Replace(text)
-	}
-	return text
+// server is the server that an engine has met.
+type server struct {
+	dialect
+	version string // that it states
 }
 
-// dialect returns the dialect of the server. MUST be called after meet.
-func (e *engine) dialect() *dialect { return e.prepared.dialect.Load() }
+// server returns the engine's server. MUST be called after meet.
+func (e *engine) server() *server { return e.prepared.server.Load() }
 
 // meet learns the dialect of the server and the place of the tables, once. It refuses a server on
 // which locks would not exclude. It runs before all other statements, which such a server may not
@@ -134,19 +155,17 @@ func look(ctx context.Context, on querier) (*tables.In, error) {
 }
 
 func (e *engine) learnDialect(ctx context.Context, on querier) error {
-	if e.dialect() != nil {
+	if e.server() != nil {
 		return nil
 	}
 	var version string
 	if err := on.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return err
 	}
-	of := dialectOf(version)
-	if err := foreign.Refuse(version); err != nil && !of.plain && !e.anyServer {
+	d, err := dialectOf(version)
+	if err != nil && !e.anyServer {
 		return err
 	}
-	d := *of
-	d.version = version
-	e.prepared.dialect.Store(&d)
+	e.prepared.server.Store(&server{d, version})
 	return nil
 }

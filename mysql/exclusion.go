@@ -32,7 +32,7 @@ const trialLimit = 2 * time.Second
 // proof to a later session. Of several nodes that write, each locks for itself, and a pool may
 // reach two of them: there only writes exclude.
 func (e *engine) tryLocks(ctx context.Context, session string) error {
-	version := e.dialect().version
+	version := e.server().version
 	if _, seen := excluding.Load(version); seen || e.anyServer {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (e *engine) tryPairs(ctx context.Context, session string) error {
 		return err
 	}
 	defer holder.Close()
-	if info, err := askServer(ctx, holder); err != nil || info.writers != "" {
+	if info, err := e.askServer(ctx, holder); err != nil || info.writers != "" {
 		return driver.Join(errNoTrial, err)
 	}
 	other, err := e.db.Conn(ctx)
@@ -73,7 +73,7 @@ func (e *engine) tryPairs(ctx context.Context, session string) error {
 		return err
 	}
 	defer mysqlserver.Discard(other) // or the pool would keep it idle
-	for _, pair := range e.dialect().pairs {
+	for _, pair := range e.server().facts().pairs {
 		if err := e.tryPair(ctx, holder, other, session, pair); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (e *engine) tryPair(ctx context.Context, holder, other *sql.Conn, session s
 		return err
 	}
 	defer trying.Rollback()
-	version := e.dialect().version
+	version := e.server().version
 	for _, how := range p.tries {
 		locked, err := e.tryLock(ctx, trying, session, how)
 		switch n := mysqlserver.Number(err); {

@@ -70,3 +70,10 @@ func Acknowledge(ctx context.Context, b driver.Backend, session string, known ma
 		return nil, err
 	})
 }
+
+// AsWritten runs statements in the words in which they stand in queries/mysql.
+func AsWritten(on connection) mysqldb.DBTX { return asWritten{on} }
+
+type asWritten struct{ connection }
+
+func (asWritten) Text(query string) string { return query }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -31,13 +30,9 @@ func (inTx) Exclusive() bool { return false }
 // sees the guard.
 func (t inTx) MakeGuard(ctx context.Context, h protocol.Held, onSideConn driver.OnSideConn) error {
 	return onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		err := up.(upkeep).transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
-			return nil, t.engine.makeGuard(ctx, mysqldb.New(db), h)
+		return up.(upkeep).transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+			return nil, t.engine.makeGuard(ctx, q, h) // repeated, it finds the row
 		})
-		if sent := new(connpool.Sent); errors.As(err, sent) {
-			return sent.Err // a repeated MakeGuard finds the row
-		}
-		return err
 	})
 }
 
@@ -92,23 +87,8 @@ func (t inTx) Guard(ctx context.Context, h protocol.Held, onSideConn driver.OnSi
 	case here != other:
 		return driver.Fail(driver.ErrUnavailable,
 			fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, other))
-	case !t.engine.dialect().writes:
-		return nil
 	}
-	return t.countGuarded(quiet, h, look.Attempt)
-}
-
-// countGuarded writes the row of a guard that the transaction has locked. It returns ErrRetry if
-// the transaction's snapshot is older than the lock.
-func (t inTx) countGuarded(quiet context.Context, h protocol.Held, attempt string) error {
-	counted, err := t.queries().CountGuarded(quiet, attempt)
-	if err = did(counted, err, 1); err == nil {
-		_, err = lookGuard(quiet, t.queries(), h)
-	}
-	if errors.Is(err, driver.ErrNotHeld) {
-		return errOlder
-	}
-	return ended(quiet, err)
+	return t.engine.server().traceGuard(quiet, t, h, look.Attempt)
 }
 
 // errOlder is the error of a step that does not find in the transaction what was found beside it.
@@ -120,12 +100,8 @@ var errOlder = driver.Fail(driver.ErrRetry, stale("the transaction's snapshot is
 func (t inTx) shareGuard(
 	ctx, quiet context.Context, attempt string,
 ) (guard mysqldb.ShareGuardRow, there bool, err error) {
-	q := t.queries()
-	if t.engine.dialect().writes {
-		q = mysqldb.New(inTurn{preparedTx{t.engine.prepared, t.tx}, transaction.Turn})
-	}
 	for {
-		guard, there, err = find(quiet, q.ShareGuard, attempt)
+		guard, there, err = find(quiet, t.queries().ShareGuard, attempt)
 		switch {
 		case !transaction.IsTurnOver(err):
 			return guard, there, transaction.Ended(quiet, quiet, err)
@@ -185,7 +161,7 @@ func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 		if err != nil {
 			return nil, err
 		}
-		for some := range slices.Chunk(idle, e.dialect().skips) {
+		for some := range slices.Chunk(idle, e.server().facts().rows(limit)) {
 			locked, err := q.LockGuards(ctx, pad(some))
 			if err = busy(err); errors.Is(err, driver.ErrBusy) {
 				continue

@@ -9,27 +9,20 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
-	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
-	"github.com/dblock-go/dblock/mysql"
 )
 
 // Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions/0013-guards.md
 // lists the interleavings.
 
-var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead,
-	sql.LevelSerializable}
-
 // guardian is a lock that is to be taken over while a transaction guards it.
 type guardian struct {
 	server
-	engine driver.Engine[*sql.Tx]
-	beside driver.OnSideConn
-	pool   *sql.DB // of the engine, and of the transactions
-	by     protocol.Request
-	held   protocol.Held
-	taker  actor
+	application
+	by    protocol.Request
+	held  protocol.Held
+	taker actor
 }
 
 // take takes the lock over.
@@ -51,8 +44,8 @@ var takes = map[string]take{
 	"by the owner": func(t *testing.T, g guardian) error {
 		again := g.taker.request(g.held.Name)
 		again.Thread = g.by.Thread
-		_, ok, err := g.taker.reenter(t.Context(), again)
-		return taken(nil, ok, err)
+		got, err := driver.Do(t.Context(), g.taker, protocol.Reenter{Request: again})
+		return taken(nil, got.Done(), err)
 	},
 }
 
@@ -85,9 +78,7 @@ func (g guardian) holder(lease int) protocol.Holder {
 // eachTake runs a test for each kind of takeover, of the whole name and of a share.
 func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.open(t, nil)
-		e := mysql.New(pool)
-		beside, taker := onSideConn(t, e.Backend), s.actor(t)
+		a, taker := s.application(t), s.actor(t)
 		for name, take := range takes {
 			for _, units := range []int{0, 1} {
 				if units > 0 && name == "by the owner" { // a share is not entered again
@@ -95,8 +86,7 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 				}
 				kind := map[int]string{0: "/whole", 1: "/share"}[units]
 				t.Run(name+kind, func(t *testing.T) {
-					g := guardian{server: s, engine: e, beside: beside, pool: pool, taker: taker,
-						by: protocol.Request{Units: units}}
+					g := guardian{server: s, application: a, taker: taker, by: protocol.Request{Units: units}}
 					test(t, g.anew(t), take)
 				})
 			}
@@ -107,35 +97,31 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 // anew is another lock of the same kind, in a session of its own.
 func (g guardian) anew(t *testing.T) guardian {
 	t.Helper()
-	a := actor{Backend: g.engine.Backend, session: id()}
+	a := actor{Backend: g.application.engine.Backend, session: id()}
 	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 	r := a.request(id())
 	if r.Units = g.by.Units; r.Units > 0 {
 		r.Of = protocol.Readers
 	}
-	grant, ok, err := drivertest.Take(t.Context(), a, r)
-	require.NoError(t, taken(nil, ok, err))
-	g.by, g.held = r, protocol.Held{Name: r.Name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
+	g.by, g.held = r, a.share(t, r)
 	return g
 }
 
 func (g guardian) make(t *testing.T) {
 	t.Helper()
-	require.NoError(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside))
+	require.NoError(t, g.application.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside))
 }
 
 func (g guardian) guard(t *testing.T, tx *sql.Tx) error {
 	t.Helper()
-	return g.engine.In(tx).Guard(t.Context(), g.held, g.beside)
+	return g.application.engine.In(tx).Guard(t.Context(), g.held, g.beside)
 }
 
 // begin opens a transaction that sees the tables of the application as they are now, above READ
 // COMMITTED.
 func (g guardian) begin(t *testing.T, level sql.IsolationLevel) *sql.Tx {
 	t.Helper()
-	tx, err := g.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback() })
+	tx, _ := g.application.begin(t, level)
 	var n int
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
 	return tx
@@ -144,37 +130,6 @@ func (g guardian) begin(t *testing.T, level sql.IsolationLevel) *sql.Tx {
 func (g guardian) takeovers(t *testing.T) int64 {
 	t.Helper()
 	return g.number(t, "SELECT takeovers FROM dblock_guards WHERE attempt = ?", g.by.Attempt)
-}
-
-// Broken by leaving LockGuard out, or NOWAIT, or by a takeover that does not write the guard's row.
-func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
-	eachTake(t, func(t *testing.T, g guardian, take take) {
-		for _, level := range guardLevels {
-			g := g.anew(t)
-			g.make(t)
-			tx := g.begin(t, level)
-			require.NoError(t, g.guard(t, tx))
-			got := <-start(t, func(context.Context) (int, error) { return 0, take(t, g) })
-			is(t, got.err, driver.ErrBusy)
-			if n := g.takeovers(t); n != 0 {
-				t.Errorf("%v: %d takeovers were written, and none was made", level, n)
-			}
-			require.NoError(t, tx.Commit())
-			require.NoError(t, take(t, g))
-		}
-		g.make(t)
-		old := map[sql.IsolationLevel]*sql.Tx{}
-		for _, level := range guardLevels {
-			old[level] = g.begin(t, level)
-		}
-		require.NoError(t, take(t, g))
-		assert.Equal(t, g.takeovers(t), 1, "takeovers were written")
-		for level, tx := range old {
-			assert.ErrorIs(t, g.guard(t, tx), driver.ErrNotHeld, level, "with a snapshot from before the takeover")
-			require.NoError(t, tx.Rollback())
-		}
-		is(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
-	})
 }
 
 // InnoDB keeps the locks of rows across a rollback to a savepoint, as Guard says.
@@ -197,11 +152,7 @@ func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.make(t)
 		inBetween := g
-		inBetween.beside = func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
-			err := g.beside(ctx, do)
-			require.NoError(t, take(t, g))
-			return err
-		}
+		inBetween.beside = g.then(func() { require.NoError(t, take(t, g)) })
 		is(t, inBetween.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrNotHeld)
 	})
 }
@@ -211,17 +162,12 @@ func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 // would give up a lock that it has.
 func TestAStepInAnOldSnapshotIsRetriedAndTheLockIsKept(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.open(t, nil)
-		e := mysql.New(pool)
+		a := s.application(t)
+		e := a.engine
 		for _, units := range []int{0, 1} {
-			g := guardian{server: s, engine: e, beside: onSideConn(t, e.Backend), pool: pool,
-				by: protocol.Request{Units: units}}.anew(t)
+			g := guardian{server: s, application: a, by: protocol.Request{Units: units}}.anew(t)
 			after := func(change string) driver.OnSideConn { // the transaction sees less than the look
-				return func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
-					err := g.beside(ctx, do)
-					g.exec(t, change, g.held.Name)
-					return err
-				}
+				return g.then(func() { g.exec(t, change, g.held.Name) })
 			}
 			g.make(t)
 			tx := g.begin(t, sql.LevelReadCommitted)
@@ -259,12 +205,12 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 		var n int
 		err := over.QueryRow("SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE", g.by.Attempt).Scan(&n)
 		is(t, err, sql.ErrNoRows)
-		is(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrBusy)
+		is(t, g.application.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrBusy)
 		is(t, g.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrRetry)
 		_, err = over.Exec("UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", g.held.Name)
 		require.NoError(t, err)
 		require.NoError(t, over.Commit())
-		is(t, g.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
+		is(t, g.application.engine.In(nil).MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
 	})
 }
 
@@ -303,24 +249,6 @@ func TestAGuardThatFailedLocksNothing(t *testing.T) {
 	})
 }
 
-// Broken by a session's end that passes guards.
-func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
-	eachTake(t, func(t *testing.T, g guardian, take take) {
-		g.make(t)
-		tx := g.begin(t, sql.LevelRepeatableRead)
-		require.NoError(t, g.guard(t, tx))
-		require.NoError(t, g.taker.EndSession(t.Context(), g.held.Session, false))
-		dead, err := g.taker.Expire(t.Context(), g.held.Session)
-		require.NoError(t, err)
-		if !dead {
-			t.Error("it lives")
-		}
-		is(t, take(t, g), driver.ErrBusy)
-		require.NoError(t, tx.Commit())
-		require.NoError(t, take(t, g))
-	})
-}
-
 // Broken by a release that touches the guard's row, and by a DropGuards that waits for it, or goes
 // by the name alone.
 func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
@@ -330,84 +258,22 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		require.NoError(t, g.guard(t, tx))
 		drop := func(want int) {
 			t.Helper()
-			got := <-start(t, func(ctx context.Context) (int, error) { return g.engine.DropGuards(ctx, 10) })
+			got := <-start(t, func(ctx context.Context) (int, error) { return g.DropGuards(ctx, 10) })
 			if got.err != nil || got.value != want {
 				t.Errorf("%+v, want %d guards deleted", got, want)
 			}
 		}
 		drop(0)
-		got := <-start(t, func(ctx context.Context) (protocol.Handoff, error) {
-			return sole(drivertest.Release(ctx, g.engine, g.held, true))
-		})
-		require.NoError(t, got.err)
+		require.NoError(t, (<-start(t, g.doing(protocol.Release(g.held, true, false)))).err)
 		drop(0)
 		require.NoError(t, tx.Rollback())
 		again := g.by // another hold of the same name, and of the same session
 		again.Attempt = id()
-		grant, ok, err := drivertest.Take(t.Context(), g.engine, again)
-		require.NoError(t, taken(nil, ok, err))
-		h := protocol.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
-		require.NoError(t, g.engine.In(nil).MakeGuard(t.Context(), h, g.beside))
+		h := g.share(t, again)
+		require.NoError(t, g.application.engine.In(nil).MakeGuard(t.Context(), h, g.beside))
 		drop(1)
 		drop(0)
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), g.engine, h, true)))
+		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), g.application.engine, h, true)))
 		drop(1)
 	})
-}
-
-// With innodb_snapshot_isolation a locking read of what is newer than the snapshot fails.
-func TestAGuardThatIsNewerThanTheSnapshotOnMariaDB(t *testing.T) {
-	db := dbtest.Empty(t, dbtest.KindMariaDB)
-	s := server{db, db.SQL(t)}
-	s.migrate(t)
-	pool := s.open(t, nil)
-	pool.SetMaxOpenConns(4)
-	e := mysql.New(pool)
-	a := actor{Backend: e.Backend, session: id()}
-	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-	g := guardian{server: s, engine: e, beside: onSideConn(t, e.Backend), pool: pool, held: a.take(t, "n")}
-	conn, err := pool.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = conn.ExecContext(t.Context(), "SET SESSION innodb_snapshot_isolation = ON")
-	require.NoError(t, err)
-	for _, want := range []error{driver.ErrRetry, nil} {
-		tx, err := conn.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		require.NoError(t, err)
-		var n int
-		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
-		if want != nil {
-			g.make(t)
-		}
-		assert.ErrorIs(t, g.guard(t, tx), want)
-		require.NoError(t, tx.Rollback())
-	}
-}
-
-// The same of UnlockTx, where somebody has begun to wait since: the lock is still held.
-func TestAnUnlockTxThatIsOlderThanTheQueueOnMariaDB(t *testing.T) {
-	db := dbtest.Empty(t, dbtest.KindMariaDB)
-	s := server{db, db.SQL(t)}
-	s.migrate(t)
-	pool := s.open(t, variable("innodb_snapshot_isolation", "1"))
-	c := s.client(t, pool)
-	l, err := c.Lock(t.Context(), "n")
-	require.NoError(t, err)
-	waiter := s.actor(t)
-	for _, want := range []error{driver.ErrRetry, nil} {
-		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		require.NoError(t, err)
-		var n int
-		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
-		if want == nil {
-			require.NoError(t, c.UnlockTx(t.Context(), tx, l))
-			require.NoError(t, tx.Commit())
-			continue
-		}
-		waiter.enqueue(t, "n")
-		if err := c.UnlockTx(t.Context(), tx, l); !errors.Is(err, want) || l.Context().Err() != nil {
-			t.Errorf("%v, want %v; the lock: %v", err, want, l.Context().Err())
-		}
-		require.NoError(t, tx.Rollback())
-	}
 }

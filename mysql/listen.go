@@ -44,7 +44,7 @@ const (
 // while it is up, and a listener's connection never returns to its pool, so the id of a listener
 // never names any other connection.
 func (e *engine) wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
-	if e.dialect().deaf != nil {
+	if e.server().facts().deaf != nil {
 		return
 	}
 	woken := make(map[string]bool, len(sessions))
@@ -73,8 +73,8 @@ func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake f
 
 func (u upkeep) listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e := u.of
-	if d := e.dialect(); d.deaf != nil {
-		return d.deaf
+	if deaf := e.server().facts().deaf; deaf != nil {
+		return deaf
 	}
 	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (u upkeep) listen(ctx context.Context, session string, ready func(), wake f
 		return err
 	}
 	l.q = mysqldb.New(l.prepared)
-	if err := l.open(ctx); err != nil {
+	if err := l.open(ctx, u.deaf); err != nil {
 		return err
 	}
 	if _, _, err := l.news(ctx); err != nil { // no request waits for an earlier grant
@@ -171,7 +171,7 @@ type listener struct {
 
 // open takes the named lock and proves that a KILL from the pool gets through. It does not if the
 // user lacks the privilege, or if a proxy spreads the pool over several servers.
-func (l *listener) open(ctx context.Context) error {
+func (l *listener) open(ctx context.Context, deaf error) error {
 	cluster, err := variable(ctx, l.conn, "wsrep_on", "wsrep_on")
 	if err != nil {
 		return err
@@ -179,12 +179,8 @@ func (l *listener) open(ctx context.Context) error {
 	if cluster == "ON" {
 		return driver.Fail(driver.ErrUnsupported, errors.New("a Galera cluster has no named locks"))
 	}
-	if err := l.engine.wakes(); err != nil {
+	if err := driver.Join(l.engine.wakes(), deaf); err != nil {
 		return err
-	}
-	if l.engine.dialect().sleepsAtLock && l.sleepLock == "" {
-		return driver.Fail(driver.ErrUnavailable,
-			errors.New("the connection of the heartbeats got no named lock, beside which a listener waits on MariaDB"))
 	}
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {

@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -16,6 +17,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	dblock "github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -27,9 +29,7 @@ import (
 // ear is a session that listens.
 type ear struct {
 	actor
-	wakes chan string
-	ended chan error
-	stop  context.CancelFunc
+	*drivertest.Listener
 }
 
 // listen begins to listen, and sleeps for as long as the test runs: whatever it hears of woke it.
@@ -41,39 +41,17 @@ func (s server) listen(t *testing.T, pool *sql.DB) *ear {
 // listenIn has each statement of the listener sleep for nap, or less where reads time out.
 func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	t.Helper()
-	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool},
-		wakes: make(chan string, 10_000), ended: make(chan error, 1)}
-	mysql.Nap(e.Backend, nap)
-	require.NoError(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
-	var ctx context.Context
-	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
-	ready := make(chan struct{})
-	go func() {
-		e.ended <- drivertest.Listen(ctx, e, e.session, func() { close(ready) },
-			func(h protocol.Hint) { e.wakes <- h.Attempt })
-	}()
-	t.Cleanup(e.stop)
-	select {
-	case <-ready:
-	case err := <-e.ended:
-		t.Fatal(err)
-	case <-time.After(patience):
-		t.Fatal("never ready")
-	}
-	return e
+	a := on(t, pool)
+	mysql.Nap(a.Backend, nap)
+	return &ear{a, drivertest.Hear(t, a, a.session).Started()}
 }
 
-// end stops the listener and waits for it.
+// end stops the listener, waits for it, and closes its connection.
 func (e *ear) end(t *testing.T) error {
 	t.Helper()
-	e.stop()
-	select {
-	case err := <-e.ended:
-		return err
-	case <-time.After(patience):
-		t.Fatal("the listener goes on")
-		return nil
-	}
+	err := e.Stop()
+	require.NoError(t, e.Up.Close())
+	return err
 }
 
 // hear waits until these attempts were heard of, each once and no others.
@@ -82,15 +60,15 @@ func (e *ear) hear(t *testing.T, attempts map[string]bool) {
 	timeout := time.After(patience)
 	for len(attempts) > 0 {
 		select {
-		case attempt := <-e.wakes:
-			if attempt == "" { // a KILL that came late, for a grant that was seen already
+		case h := <-e.Hints:
+			if h.Attempt == "" { // a KILL that came late, for a grant that was seen already
 				continue
 			}
-			if !attempts[attempt] {
-				t.Fatalf("woken for %q", attempt)
+			if !attempts[h.Attempt] {
+				t.Fatalf("woken for %q", h.Attempt)
 			}
-			delete(attempts, attempt)
-		case err := <-e.ended:
+			delete(attempts, h.Attempt)
+		case err := <-e.Ended:
 			t.Fatal(err)
 		case <-timeout:
 			t.Fatalf("%d grants were not heard of", len(attempts))
@@ -98,73 +76,10 @@ func (e *ear) hear(t *testing.T, attempts map[string]bool) {
 	}
 }
 
-func TestEveryGrantIsHeardOf(t *testing.T) {
-	const names, releasers = 10, 3
-	rounds := soak(8, 40)
-	each(t, func(t *testing.T, s server) {
-		waiter := s.listen(t, s.open(t, nil))
-		granter := actor{Backend: s.engine(t), session: id()}
-		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
-		for range rounds {
-			releases := make(chan protocol.Held, names)
-			attempts := map[string]bool{}
-			tokens := map[string]int64{}
-			for i := range names {
-				name := fmt.Sprint("n", i)
-				held := granter.take(t, name)
-				attempts[waiter.enqueue(t, name)] = true
-				releases <- held
-			}
-			close(releases)
-			var all sync.WaitGroup
-			var mu sync.Mutex
-			for range releasers {
-				all.Go(func() {
-					for held := range releases {
-						next, err := sole(drivertest.Release(t.Context(), granter, held, true))
-						if err != nil || next.Session != waiter.session {
-							t.Error(next, err)
-						}
-						mu.Lock()
-						tokens[held.Name] = next.Grant.Token
-						mu.Unlock()
-					}
-				})
-			}
-			all.Wait()
-			waiter.hear(t, attempts)
-			for name, token := range tokens {
-				held := protocol.Held{Name: name, Session: waiter.session, Token: token}
-				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), waiter, held, false)))
-			}
-		}
-		is(t, waiter.end(t), context.Canceled)
-	})
-}
-
-func TestOneWakeUpAfterAnother(t *testing.T) {
-	rounds := soak(50, 300)
-	each(t, func(t *testing.T, s server) {
-		waiter := s.listen(t, s.open(t, nil))
-		granter := actor{Backend: s.engine(t), session: id()}
-		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
-		for range rounds {
-			held := granter.take(t, "n")
-			attempt := waiter.enqueue(t, "n")
-			next, err := sole(drivertest.Release(t.Context(), granter, held, true))
-			require.NoError(t, err)
-			waiter.hear(t, map[string]bool{attempt: true})
-			require.NoError(t,
-				require.ErrOf(drivertest.Release(t.Context(), waiter, protocol.Held{Name: "n", Session: waiter.session,
-					Token: next.Grant.Token}, false)))
-		}
-	})
-}
-
 // On MariaDB, listeners that slept stopped each other and their granters for two seconds here: see
 // gate.
 func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
-	const listeners, granters = 4, 4
+	const listeners, granters = 3, 8
 	rounds := soak(20, 100)
 	each(t, func(t *testing.T, s server) {
 		var ears []*ear
@@ -175,8 +90,8 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 			go func() {
 				for {
 					select {
-					case attempt := <-e.wakes:
-						if ch, ok := heard.LoadAndDelete(attempt); ok {
+					case h := <-e.Hints:
+						if ch, ok := heard.LoadAndDelete(h.Attempt); ok {
 							close(ch.(chan struct{}))
 						}
 					case <-t.Context().Done():
@@ -185,8 +100,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 				}
 			}()
 		}
-		granter := actor{Backend: s.engine(t), session: id()}
-		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		granter := on(t, s.open(t, nil))
 		var all sync.WaitGroup
 		for g := range granters {
 			all.Go(func() {
@@ -223,24 +137,23 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
 		waiter := s.listen(t, pool)
-		granter := actor{Backend: s.engine(t), session: id()}
-		require.NoError(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		granter := on(t, s.open(t, nil))
 		attempts := map[string]bool{}
 		for i := range names {
 			name := fmt.Sprint("n", i)
 			held := granter.take(t, name)
 			attempts[waiter.enqueue(t, name)] = true
-			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
+			does(t, granter, protocol.Release(held, true, false))
 		}
 		waiter.hear(t, attempts)
-		eventually(t, "most grants to be marked as known", func() bool {
+		dbtest.Eventually(t, "most grants to be marked as known", func() bool {
 			return s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE unseen = 1") <= 64
 		})
 		waiter.sleeps(t, s)
 		var requests atomic.Int32
 		proxy.Watch(func([]byte) { requests.Add(1) })
 		const turns = 50 // of somebody else; a listener that does not sleep has its own between them
-		eventually(t, "a listener that sleeps to send nothing", func() bool {
+		dbtest.Eventually(t, "a listener that sleeps to send nothing", func() bool {
 			requests.Store(0)
 			for range turns {
 				s.number(t, "SELECT 1")
@@ -251,28 +164,21 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 
 		held := granter.take(t, "another")
 		attempt := waiter.enqueue(t, "another")
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
+		does(t, granter, protocol.Release(held, true, false))
 		waiter.hear(t, map[string]bool{attempt: true})
 
 		// A new listener does not tell of what was granted before it was ready.
 		is(t, waiter.end(t), context.Canceled)
-		again := make(chan struct{})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- drivertest.Listen(ctx, waiter, waiter.session, func() { close(again) },
-				func(h protocol.Hint) { t.Errorf("woken for %q", h.Attempt) })
-		}()
-		<-again
-		cancel()
-		is(t, <-ended, context.Canceled)
+		again := drivertest.Hear(t, waiter, waiter.session).Started()
+		is(t, again.Stop(), context.Canceled)
+		assert.Equal(t, len(again.Hints), 0, "hints")
 	})
 }
 
 // runs waits until the listener's statement with a text in it is at work, and not only prepared.
 func (e *ear) runs(t *testing.T, s server, text string) {
 	t.Helper()
-	eventually(t, "the listener's statement", func() bool {
+	dbtest.Eventually(t, "the listener's statement", func() bool {
 		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+
 			" WHERE id = IS_USED_LOCK(?) AND command = 'Execute' AND info LIKE ?", "dblock:"+e.session,
 			"%"+text+"%") == 1
@@ -287,7 +193,7 @@ func (s server) listening() int {
 // sleeps waits until the listener sleeps for long, and the connection beside it has looked.
 func (e *ear) sleeps(t *testing.T, s server) {
 	t.Helper()
-	eventually(t, "the listener to sleep", func() bool {
+	dbtest.Eventually(t, "the listener to sleep", func() bool {
 		asleep := s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+
 			" WHERE id = IS_USED_LOCK(?) AND info LIKE '%IF(GET_LOCK(%'", "dblock:"+e.session)
 		return asleep == 1 && e.pool.Stats().InUse == s.listening()
@@ -300,9 +206,9 @@ func (e *ear) hearBoth(t *testing.T, attempt string) {
 	timeout := time.After(patience)
 	for want := map[string]bool{attempt: true, "": true}; len(want) > 0; {
 		select {
-		case heard := <-e.wakes:
-			delete(want, heard)
-		case err := <-e.ended:
+		case h := <-e.Hints:
+			delete(want, h.Attempt)
+		case err := <-e.Ended:
 			t.Fatal(err)
 		case <-timeout:
 			t.Fatalf("%q were not heard", slices.Collect(maps.Keys(want)))
@@ -322,7 +228,7 @@ func (s server) asleep(t *testing.T) (waiter *ear, attempt string, grant func(),
 	conn, err := s.pool.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	grant = func() { require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true))) }
+	grant = func() { does(t, granter, protocol.Release(held, true, false)) }
 	return waiter, attempt, grant, conn
 }
 
@@ -354,15 +260,15 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 		grant := func(i int) {
 			held := granter.take(t, fmt.Sprint("n", i))
 			attempt = asker.enqueue(t, held.Name)
-			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), granter, held, true)))
+			does(t, granter, protocol.Release(held, true, false))
 		}
 		for i := range known {
 			grant(i)
 			waiter.hear(t, map[string]bool{attempt: true})
 		}
 		waiter.sleeps(t, s)
-		for len(waiter.wakes) > 0 {
-			<-waiter.wakes
+		for len(waiter.Hints) > 0 {
+			<-waiter.Hints
 		}
 		awake, goOn := stopAt(t, proxy, "", 1) // whatever it sends first
 		grant(known)
@@ -388,7 +294,7 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 			waiter := s.listen(t, s.open(t, nil))
 			waiter.sleeps(t, s)
 			is(t, waiter.end(t), context.Canceled)
-			eventually(t, "the named lock to be free", func() bool {
+			dbtest.Eventually(t, "the named lock to be free", func() bool {
 				return s.number(t, "SELECT IS_FREE_LOCK(?)", "dblock:"+waiter.session) == 1
 			})
 			if waiter.pool.Stats().InUse != 0 || waiter.pool.Stats().Idle > 3 {
@@ -398,17 +304,33 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 	})
 }
 
-func TestAListenerWhoseConnectionIsKilledSaysSo(t *testing.T) {
+// On MariaDB another connection has the lock that the listener sleeps at.
+func TestAListenerWhoseConnectionsAreKilledSaysSo(t *testing.T) {
 	require.NoError(t, sqldriver.SetLogger(&sqldriver.NopLogger{}))
 	each(t, func(t *testing.T, s server) {
 		waiter := s.listen(t, s.open(t, nil))
 		s.exec(t, "KILL IS_USED_LOCK('dblock:"+waiter.session+"')")
-		select {
-		case err := <-waiter.ended:
-			is(t, err, dblock.ErrUnavailable)
-		case <-time.After(patience):
-			t.Fatal("not noticed")
+		is(t, waiter.Over(), dblock.ErrUnavailable)
+		if s.Kind != dbtest.KindMariaDB {
+			return
 		}
+		waiter = s.listen(t, s.open(t, nil))
+		rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = " +
+			"'Sleep' AND id <> CONNECTION_ID()")
+		require.NoError(t, err)
+		var idle []int64 // the sleep lock's among them
+		for rows.Next() {
+			var id int64
+			require.NoError(t, rows.Scan(&id))
+			idle = append(idle, id)
+		}
+		require.NoError(t, rows.Close())
+		for _, id := range idle {
+			if _, err := s.pool.Exec(fmt.Sprint("KILL ", id)); err != nil {
+				t.Logf("connection %d has gone by itself: %v", id, err)
+			}
+		}
+		is(t, waiter.Over(), dblock.ErrUnavailable)
 	})
 }
 
@@ -417,53 +339,10 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		waiter := s.listen(t, server{s.Through(t, proxy), s.pool}.open(t, nil))
 		proxy.Freeze() // nobody notices: its connections stay
-		ctx, cancel := context.WithCancel(t.Context())
-		ready := make(chan struct{})
-		ended := make(chan error, 1)
-		direct := s.engine(t)
-		go func() {
-			ended <- drivertest.Listen(ctx, direct, waiter.session, func() { close(ready) }, func(protocol.Hint) {})
-		}()
-		select {
-		case <-ready:
-		case err := <-ended:
-			t.Fatal(err)
-		case <-time.After(2 * patience):
-			t.Fatal("never ready")
-		}
-		cancel()
-		is(t, <-ended, context.Canceled)
+		is(t, drivertest.Hear(t, s.engine(t), waiter.session).Started().Stop(), context.Canceled)
 		proxy.Heal()
-		is(t, <-waiter.ended, dblock.ErrUnavailable)
+		is(t, waiter.Over(), dblock.ErrUnavailable)
 	})
-}
-
-func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
-	db := dbtest.Empty(t, dbtest.KindMariaDB)
-	s := server{db, db.SQL(t)}
-	s.migrate(t)
-	waiter := s.listen(t, s.open(t, nil))
-	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = " +
-		"'Sleep' AND id <> CONNECTION_ID()")
-	require.NoError(t, err)
-	var idle []int64 // the sleep lock's among them
-	for rows.Next() {
-		var id int64
-		require.NoError(t, rows.Scan(&id))
-		idle = append(idle, id)
-	}
-	require.NoError(t, rows.Close())
-	for _, id := range idle {
-		if _, err := s.pool.Exec(fmt.Sprint("KILL ", id)); err != nil {
-			t.Logf("connection %d has gone by itself: %v", id, err)
-		}
-	}
-	select {
-	case err := <-waiter.ended:
-		is(t, err, dblock.ErrUnavailable)
-	case <-time.After(patience):
-		t.Fatal("not noticed")
-	}
 }
 
 // alternating gives the first two connections, of heartbeats and a listener, to one user, and all
@@ -486,23 +365,20 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 		user := "u" + id()[:12]
 		s.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'p'")
 		t.Cleanup(func() { _, _ = s.pool.Exec("DROP USER " + user) })
-		s.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE, SHOW VIEW ON "+s.database(t)+".* TO "+user)
-		connector := func(change func(*sqldriver.Config)) driver.Connector {
-			config, err := sqldriver.ParseDSN(s.DSN)
-			require.NoError(t, err)
-			change(config)
-			c, err := sqldriver.NewConnector(config)
-			require.NoError(t, err)
-			return c
-		}
-		pool := sql.OpenDB(&alternating{
-			Connector: connector(func(c *sqldriver.Config) { c.User, c.Passwd = user, "p" }),
-			first:     connector(func(*sqldriver.Config) {}),
-		})
+		config, err := sqldriver.ParseDSN(s.DSN)
+		require.NoError(t, err)
+		s.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE, SHOW VIEW ON "+config.DBName+".* TO "+user)
+		first, err := sqldriver.NewConnector(config)
+		require.NoError(t, err)
+		config = config.Clone()
+		config.User, config.Passwd = user, "p"
+		others, err := sqldriver.NewConnector(config)
+		require.NoError(t, err)
+		pool := sql.OpenDB(&alternating{Connector: others, first: first})
 		defer pool.Close()
-		backend := mysql.New(pool).Backend
+		backend := inside.Of(mysql.New(pool)).Backend
 		mysql.Proof(backend, 100*time.Millisecond)
-		err := drivertest.Listen(t.Context(), backend, id(), func() { t.Error("ready") }, func(protocol.Hint) {})
+		err = drivertest.Listen(t.Context(), backend, id(), func() { t.Error("ready") }, func(protocol.Hint) {})
 		is(t, err, dblock.ErrUnsupported)
 		var cause *sqldriver.MySQLError
 		if !errors.As(err, &cause) {
@@ -511,20 +387,13 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 	})
 }
 
-func (s server) database(t *testing.T) string {
-	t.Helper()
-	var name string
-	require.NoError(t, s.pool.QueryRow("SELECT DATABASE()").Scan(&name))
-	return name
-}
-
 // Reads that time out sooner than a listener would sleep do not break its connection.
 func TestAListenerSleepsWithinTheReadTimeout(t *testing.T) {
 	forSoak(t)
 	each(t, func(t *testing.T, s server) {
 		b := s.listen(t, s.open(t, func(c *sqldriver.Config) { c.ReadTimeout = 3 * time.Second }))
 		select {
-		case err := <-b.ended:
+		case err := <-b.Ended:
 			t.Fatal(err)
 		case <-time.After(2 * 3 * time.Second):
 		}
@@ -543,5 +412,75 @@ func TestAGrantWithoutAWakeUpIsHeardOfAfterTheSleep(t *testing.T) {
 		require.NoError(t, err)
 		b.hear(t, map[string]bool{"granted": true})
 		is(t, b.end(t), context.Canceled)
+	})
+}
+
+// A name may have been lost and granted again since a listener heard of it: of that grant nobody
+// has told it yet.
+func TestAListenerMarksTheGrantsThatItKnowsAndNoLaterOne(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		held := a.take(t, "n")
+		b.enqueue(t, "n")
+		does(t, a, protocol.Release(held, true, false))
+		var attempt string
+		require.NoError(t, s.pool.QueryRow("SELECT attempt FROM dblock_locks").Scan(&attempt))
+		for known, unseen := range map[string]int64{"an earlier one": 1, attempt: 0} {
+			s.exec(t, "UPDATE dblock_locks SET unseen = 1")
+			require.NoError(t, mysql.Acknowledge(t.Context(), a.Backend, b.session, map[string]string{known: "n"}))
+			if n := s.number(t, "SELECT unseen FROM dblock_locks"); n != unseen {
+				t.Errorf("unseen is %d after %q was marked, want %d", n, known, unseen)
+			}
+		}
+	})
+}
+
+// A backup's FLUSH TABLES WITH READ LOCK waits for each statement that names a table, and what
+// writes waits behind it. This is the same for the tables of one database.
+func TestAListenerThatSleepsHoldsUpNoLockOfTheTables(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		waiter, attempt, grant, conn := s.asleep(t)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := conn.ExecContext(ctx,
+			"FLUSH TABLES dblock_locks, dblock_shares, dblock_waiters, dblock_sessions, dblock_heartbeats WITH READ "+
+				"LOCK")
+		require.NoError(t, err)
+		_, err = conn.ExecContext(ctx, "UNLOCK TABLES")
+		require.NoError(t, err)
+		grant()
+		waiter.hear(t, map[string]bool{attempt: true})
+		is(t, waiter.end(t), context.Canceled)
+	})
+}
+
+// A KILL that comes while the statement that sleeps is on its way hits nothing.
+func TestAGrantJustBeforeTheSleepIsHeardOf(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		ready, goOn := make(chan struct{}), make(chan struct{})
+		var asked atomic.Int32
+		proxy.Watch(func(request []byte) {
+			switch {
+			case bytes.Contains(request, []byte("SELECT IF(GET_LOCK(")):
+				close(ready)
+				<-goOn
+			case bytes.Contains(request, []byte("IS_USED_LOCK('dblock:")) && !bytes.Contains(request, []byte("KILL")):
+				asked.Add(1)
+			}
+		})
+		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
+		waiter := s.listen(t, pool)
+		granter, asker := s.actor(t), actor{Backend: s.engine(t), session: waiter.session}
+		held := granter.take(t, "n")
+		attempt := asker.enqueue(t, "n")
+		soon(t, "the statement that sleeps", ready)
+		dbtest.Eventually(t, "the other connection to wait for it", func() bool {
+			return asked.Load() > 1 || asked.Load() > 0 && pool.Stats().InUse == s.listening() // or to have looked
+		})
+		does(t, granter, protocol.Release(held, true, false))
+		close(goOn)
+		waiter.hear(t, map[string]bool{attempt: true})
+		is(t, waiter.end(t), context.Canceled)
 	})
 }

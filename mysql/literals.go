@@ -21,7 +21,7 @@ func exhausted(err error) bool { return mysqlserver.Number(err) == mysqlserver.T
 // would have as a parameter. If a parameter has another type, literal returns the statement
 // unchanged.
 func (p *prepared) literal(text string, args []any) (string, []any) {
-	parts := strings.Split(p.spelled(text), "?") // every "?" in our statements is a parameter
+	parts := strings.Split(p.placed(text), "?") // every "?" in our statements is a parameter
 	if len(parts) != len(args)+1 {
 		return text, args
 	}
@@ -63,15 +63,13 @@ func (p *prepared) introducer(text string) string {
 // examine calls the function examine, and remembers the character set of the connections. It looks
 // for the tables only then: a connection that it refuses may not find them.
 func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
-	charset, err := examine(ctx, on, e.dialect())
+	charset, err := examine(ctx, on, e.server().facts())
+	if err == nil {
+		err = e.server().examine(ctx, on, e.prepared.tables.In().String())
+	}
 	if err != nil {
 		return err
 	}
 	e.prepared.charset.Store(charset)
-	if sharded := e.dialect().sharded; sharded != nil {
-		if err := sharded(ctx, on, e.prepared.tables.In().String()); err != nil {
-			return err
-		}
-	}
 	return e.meet(ctx, on)
 }

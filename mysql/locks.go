@@ -14,12 +14,29 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// lockRow locks a name's row. If the row is missing it locks nothing, at READ COMMITTED. It retries
-// a locked row for rowTimeout, enough for any transaction of dblock, and then fails with ErrBusy.
-// Without wait it retries for a fifth of that, enough for most of them. Where many transactions
-// that retry would starve each other, the server has them wait in its order.
+// lockRow locks a name's row in a transaction of dblock. If the row is missing it locks nothing, at
+// READ COMMITTED. While a client attends the engine, a row that is locked is waited for in the
+// server's order, for a second at most. Without wait, or a client, lockRow is retryRow. On TiDB it
+// always is: there the limit of a wait is short, and would end a slow statement that does not wait.
 func (e *engine) lockRow(
 	ctx context.Context, q *mysqldb.Queries, name string, wait bool,
+) (mysqldb.LockRowRow, bool, error) {
+	return e.obtain(ctx, q, name, wait, wait && e.side.Attended() && !e.server().facts().limitEndsAll)
+}
+
+// retryRow is lockRow with statements that do not wait, so that none of them keeps a connection
+// which the application needs. It retries for rowTimeout, enough for any transaction of dblock, and
+// without wait for a fifth of that, enough for most of them. Then it fails with ErrBusy. On TiDB,
+// where many transactions that retry would starve each other, the server has them wait in its
+// order.
+func (e *engine) retryRow(
+	ctx context.Context, q *mysqldb.Queries, name string, wait bool,
+) (mysqldb.LockRowRow, bool, error) {
+	return e.obtain(ctx, q, name, wait, false)
+}
+
+func (e *engine) obtain(
+	ctx context.Context, q *mysqldb.Queries, name string, wait, inOrder bool,
 ) (mysqldb.LockRowRow, bool, error) {
 	timeout := e.rowTimeout
 	if !wait {
@@ -27,17 +44,14 @@ func (e *engine) lockRow(
 	}
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		row, err := q.LockRow(ctx, name)
-		switch refused := mysqlserver.Number(err) == mysqlserver.LockNoWait; {
-		case refused && wait:
-			row, err := q.LockRowInTurn(ctx, name)
-			if transaction.IsTurnOver(err) {
-				err = driver.Fail(driver.ErrBusy, fmt.Errorf("the row of %q is locked: %w", name, err))
-			}
-			there, err := found(err)
-			return mysqldb.LockRowRow(row), there, err
-		case !refused:
-			if there, err := found(err); there || err != nil {
+		row, err := lockRowOnce(ctx, q, name, inOrder)
+		refused := mysqlserver.Number(err) == mysqlserver.LockNoWait
+		if refused && wait {
+			inOrder = true
+			continue
+		}
+		if !refused {
+			if there, err := granted(err); there || err != nil {
 				return row, there, err
 			}
 			// the row may have been skipped
@@ -55,6 +69,21 @@ func (e *engine) lockRow(
 			return row, false, err
 		}
 	}
+}
+
+// lockRowOnce locks a name's row, or returns sql.ErrNoRows. A row that is locked is skipped, or
+// refused where the server cannot skip it; inOrder: it is waited for.
+func lockRowOnce(
+	ctx context.Context, q *mysqldb.Queries, name string, inOrder bool,
+) (row mysqldb.LockRowRow, err error) {
+	if !inOrder {
+		return q.LockRow(ctx, name)
+	}
+	waited, err := q.LockRowInTurn(ctx, name)
+	if transaction.IsTurnOver(err) {
+		err = driver.Fail(driver.ErrBusy, fmt.Errorf("the row of %q is locked: %w", name, err))
+	}
+	return mysqldb.LockRowRow(waited), err
 }
 
 // sleep waits for half to one and a half times about. If ctx ends first, sleep returns its error.

@@ -27,8 +27,6 @@ var (
 	errTaken = driver.Fail(driver.ErrRetry,
 		errors.New("another client took the lock in the same moment, and cannot release it before this "+
 			"transaction ends: roll back"))
-	errOld = driver.Fail(driver.ErrRetry, stale("another client had the lock after the transaction's snapshot was "+
-		"made: roll back and begin the transaction again, or begin it at READ COMMITTED"))
 	errRests = driver.Fail(driver.ErrRetry,
 		errors.New("the lock was just released and MinHold has not elapsed: roll back"))
 )
@@ -66,9 +64,9 @@ func (t inTx) Lock(
 	case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
 		return driver.State{}, false, errTaken
 	}
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
 	if row.RestsUntil > 0 && row.SessionID == "" {
-		quiet, cancel := transaction.Lenient(ctx)
-		defer cancel()
 		now, err := t.queries().Clock(quiet) // after the lock, which may have taken time
 		if err != nil {
 			return driver.State{}, false, ended(quiet, err)
@@ -77,38 +75,10 @@ func (t inTx) Lock(
 			return driver.State{}, false, errRests
 		}
 	}
-	if t.engine.dialect().writes {
-		quiet, cancel := transaction.Lenient(ctx)
-		defer cancel()
-		if err := t.leaveTrace(quiet, name, row); err != nil {
-			return driver.State{}, false, err
-		}
+	if err := t.engine.server().traceRow(quiet, t, name, row); err != nil {
+		return driver.State{}, false, err
 	}
 	return driver.State{Database: row.DatabaseID}, true, nil
-}
-
-// leaveTrace writes a row that the transaction has locked. It returns errOld if another holder had
-// the lock after the transaction's snapshot was made, which then lacks the work of that holder.
-func (t inTx) leaveTrace(quiet context.Context, name string, row mysqldb.AwaitRowRow) error {
-	// first, since a transaction sees its own writes in place of its snapshot
-	was, there, err := find(quiet, t.queries().SnapshotRow, any(transaction.Hex(name)))
-	if err != nil {
-		return ended(quiet, err)
-	}
-	ticket, err := t.queries().LeaveTrace(quiet, transaction.Hex(name))
-	if err == nil && ticket == 0 {
-		err = transaction.ErrUnproven
-	}
-	switch {
-	case err != nil:
-		return ended(quiet, err)
-	case there && (was.SessionID != row.SessionID || was.SharedUnits > 0 || was.Token != row.Token ||
-		was.NextTicket != ticket):
-		return errOld
-	case !there && (ticket > 1 || row.LastToken > 0): // the row is new, and was used
-		return errOld
-	}
-	return nil
 }
 
 // plainTx is a transaction of any pool. Its statements name the place of the tables.
@@ -116,6 +86,9 @@ type plainTx struct {
 	*sql.Tx
 	in *tables.In
 }
+
+// Text returns a statement that is the same on all servers.
+func (plainTx) Text(query string) string { return query }
 
 func (t plainTx) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
 	return t.Tx.QueryRowContext(ctx, t.in.MySQL(text), args...)
@@ -191,10 +164,10 @@ func (e *engine) look(
 }
 
 // keepRow protects the row of a free name from a purge, and reports whether it did. Where KeepRow
-// waits for a locked row, keepRow locks it first.
+// cannot skip a locked row, and would wait for it, keepRow locks the row first.
 func (u upkeep) keepRow(ctx context.Context, name string) (kept bool, err error) {
 	err = u.lone(ctx, func(q *mysqldb.Queries) error {
-		if u.of.dialect().plain {
+		if u.of.server().facts().noSkipLocked {
 			_, err := q.LockRow(ctx, name)
 			if there, err := granted(err); err != nil || !there {
 				return err
@@ -233,22 +206,19 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 func (t inTx) lock(ctx context.Context, name string, wait bool) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	limit := transaction.Turn
-	// On a server that rolls back on a timeout, a refused NOWAIT would end the transaction.
-	if !wait && t.engine.info.Load().undoes && t.engine.dialect().timesOut {
-		limit = t.engine.rowTimeout
-	} else if !wait {
-		row, err := t.queries().LockRowNow(quiet, transaction.Hex(name))
+	q := t.queries()
+	// Where a refused NOWAIT would end the transaction, one turn is waited for.
+	if !wait && !t.engine.info.Load().undoes {
+		row, err := q.LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
 		return mysqldb.AwaitRowRow(row), there, transaction.Ended(ctx, quiet, err)
 	}
-	q := mysqldb.New(inTurn{preparedTx{t.engine.prepared, t.tx}, limit})
 	first := time.Now()
 	for {
 		began := time.Now()
 		row, err := q.AwaitRow(quiet, transaction.Hex(name))
 		there, err := found(err)
-		if err == nil && !there && time.Since(began) >= limit {
+		if err == nil && !there && time.Since(began) >= transaction.Turn {
 			err = transaction.ErrCut
 		}
 		switch over := transaction.IsTurnOver(err); {
@@ -278,14 +248,4 @@ func (t inTx) patience(quiet context.Context) time.Duration {
 		return 0
 	}
 	return time.Duration(seconds) * time.Second
-}
-
-// inTurn bounds the time for which a query waits for a row.
-type inTurn struct {
-	mysqldb.DBTX
-	limit time.Duration
-}
-
-func (t inTurn) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
-	return t.DBTX.QueryRowContext(ctx, transaction.InTurn(text, t.limit), args...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -33,8 +34,12 @@ type application struct {
 
 func (s server) application(t *testing.T) application {
 	t.Helper()
-	pool := s.open(t, nil)
-	e := mysql.New(pool)
+	return applicationOn(t, s.open(t, nil))
+}
+
+func applicationOn(t *testing.T, pool *sql.DB, options ...mysql.Option) application {
+	t.Helper()
+	e := inside.Of(mysql.New(pool, options...))
 	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e,
 		onSideConn(t, e.Backend)}
 	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
@@ -57,16 +62,34 @@ func (a application) lock(ctx context.Context, tx *sql.Tx, name string, wait boo
 	return locked, err
 }
 
+// locks has a transaction lock a name, or find that it cannot.
+func (a application) locks(t *testing.T, tx *sql.Tx, name string, wait, want bool) {
+	t.Helper()
+	if locked, err := a.lock(t.Context(), tx, name, wait); err != nil || locked != want {
+		t.Fatalf("%s is locked: %v, %v; want %v", name, locked, err, want)
+	}
+}
+
+// then does something between a step's look on the side connection and its statements.
+func (a application) then(do func()) driver.OnSideConn {
+	return func(ctx context.Context, look func(context.Context, driver.Upkeep) error) error {
+		err := a.beside(ctx, look)
+		do()
+		return err
+	}
+}
+
 // nobody's lease may be passed.
 func nobody(string, int, any) bool { return false }
 
 // idle makes a name's row one that every purge takes.
 func (s server) idle(t *testing.T, name string) {
 	t.Helper()
-	s.exec(t,
-		"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')",
-		name)
+	s.exec(t, idleRow, name)
 }
+
+const idleRow = `INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
+	VALUES (?, '', '', 1, 1, '')`
 
 // Whoever makes a row or a share beside a name must not wait for a transaction that has to do with
 // the name.
@@ -74,29 +97,21 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 	const name = "m"
 	steps := map[string]func(t *testing.T, s server, a application, tx *sql.Tx){
 		"LockTx of a new name": func(t *testing.T, _ server, a application, tx *sql.Tx) {
-			if locked, err := a.lock(t.Context(), tx, name, true); err != nil || !locked {
-				t.Fatal(locked, err)
-			}
+			a.locks(t, tx, name, true, true)
 		},
 		"LockTx of an idle name": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			s.idle(t, name)
-			if locked, err := a.lock(t.Context(), tx, name, false); err != nil || !locked {
-				t.Fatal(locked, err)
-			}
+			a.locks(t, tx, name, false, true)
 		},
 		"TryLockTx of a name that another has locked": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			other, _ := a.begin(t, sql.LevelReadCommitted)
 			for _, tx := range []*sql.Tx{other, tx} {
-				if locked, err := a.lock(t.Context(), tx, name, false); err != nil || locked != (tx == other) {
-					t.Fatal(locked, err)
-				}
+				a.locks(t, tx, name, false, tx == other)
 			}
 		},
 		"LockTx that waits, and gives up": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			other, _ := a.begin(t, sql.LevelReadCommitted)
-			if locked, err := a.lock(t.Context(), other, name, true); err != nil || !locked {
-				t.Fatal(locked, err)
-			}
+			a.locks(t, other, name, true, true)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_, err := a.lock(ctx, tx, name, true)
@@ -104,9 +119,7 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 		},
 		"LockTx of a name that is held": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			a.take(t, name)
-			if locked, err := a.lock(t.Context(), tx, name, true); err != nil || locked {
-				t.Fatal(locked, err)
-			}
+			a.locks(t, tx, name, true, false)
 		},
 		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			require.NoError(t, a.engine.In(tx).Release(t.Context(), a.take(t, name), protocol.Detachment{},
@@ -115,6 +128,9 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			held := a.share(t, a.reader(name))
 			a.share(t, a.reader(name))
+			gone := held
+			gone.Token--
+			is(t, a.engine.In(tx).Release(t.Context(), gone, protocol.Detachment{}, a.beside), driver.ErrNotHeld)
 			require.NoError(t, a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, a.beside))
 		},
 		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
@@ -156,9 +172,7 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 func (s server) noGaps(t *testing.T, on *sql.Conn) {
 	t.Helper()
 	for _, near := range []string{"k", "l+", "m+", "n+"} {
-		_, err := on.ExecContext(t.Context(),
-			"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')",
-			near)
+		_, err := on.ExecContext(t.Context(), idleRow, near)
 		assert.NoError(t, err, "the row of", near, "cannot be made")
 		_, err = on.ExecContext(t.Context(),
 			"INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, "+
@@ -181,7 +195,7 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 			"new":  func(string) {},
 			"idle": func(name string) { s.idle(t, name) },
 			"released": func(name string) {
-				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+				does(t, a.actor, protocol.Release(a.take(t, name), false, false))
 			},
 			"shared": func(name string) {
 				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.share(t, a.reader(name)), false)))
@@ -191,14 +205,11 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 				name := id()
 				prepare(name)
 				tx, _ := a.begin(t, level)
-				_, locked, err := a.engine.In(tx).Lock(t.Context(), name, nobody, true,
-					func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
-						err := a.beside(ctx, do)
-						for _, idle := range []time.Duration{0, time.Microsecond} {
-							require.NoError(t, third(purger.Purge(ctx, idle, "", 100)))
-						}
-						return err
-					})
+				_, locked, err := a.engine.In(tx).Lock(t.Context(), name, nobody, true, a.then(func() {
+					for _, idle := range []time.Duration{0, time.Microsecond} {
+						require.NoError(t, third(purger.Purge(t.Context(), idle, "", 100)))
+					}
+				}))
 				if err != nil || !locked {
 					t.Errorf("a %s name at %v: %v %v", what, level, locked, err)
 				}
@@ -211,17 +222,10 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 // Broken by going on to lock a row that a purge has locked.
 func TestLockTxMakesARowAnewThatIsBeingPurged(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		proxy := dbtest.NewProxy(t, s.Addr(t))
-		purger := server{s.Through(t, proxy), s.pool}.engine(t)
 		a := s.application(t)
 		mysql.Patient(a.Backend, func() { a.locked.Store(true) })
 		s.idle(t, "n")
-		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
-		purging := start(t, func(ctx context.Context) (int, error) {
-			n, _, err := purger.Purge(ctx, time.Hour, "", 10)
-			return n, err
-		})
-		soon(t, "the purge to lock the row", deleting)
+		purging, goOn := s.purging(t)
 		tx, _ := a.begin(t, sql.LevelRepeatableRead)
 		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
 		s.blocked(t, a.actor)
@@ -240,21 +244,15 @@ func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
 		a.beside = a.OnSideConn // whose connections wait for a row no longer than a second
-		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
-			"VALUES ('n', '', '', 1, 1, '')")
+		making := s.transaction(t, idleRow, "n")
 		tx, _ := a.begin(t, sql.LevelRepeatableRead)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err := a.lock(ctx, tx, "n", true)
 		is(t, err, context.DeadlineExceeded)
-		eventually(t, "the statement to end", func() bool {
-			return s.transactions(t, "x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
-				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 0
-		})
+		s.waiting(t, 0)
 		require.NoError(t, making.Commit())
-		if locked, err := a.lock(t.Context(), tx, "n", true); err != nil || !locked {
-			t.Fatal(locked, err)
-		}
+		a.locks(t, tx, "n", true, true)
 	})
 }
 
@@ -263,14 +261,10 @@ func TestLockTxLocksARowThatAnotherMakesInTheSameMoment(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
 		a.beside = a.OnSideConn
-		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
-			"VALUES ('n', '', '', 1, 1, '')")
+		making := s.transaction(t, idleRow, "n")
 		tx, _ := a.begin(t, sql.LevelReadCommitted)
 		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
-		eventually(t, "the statement to wait", func() bool {
-			return s.transactions(t, "x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
-				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 1
-		})
+		s.waiting(t, 1)
 		require.NoError(t, making.Commit())
 		if got := <-locking; got.err != nil || !got.value {
 			t.Fatalf("%+v, want locked", got)
@@ -291,12 +285,7 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 			})
-			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, func(ctx context.Context,
-				do func(context.Context, driver.Upkeep) error) error {
-				err := a.beside(ctx, do)
-				meanwhile()
-				return err
-			})
+			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, a.then(meanwhile))
 			is(t, err, driver.ErrNotHeld)
 			require.NoError(t, tx.Commit())
 			if h := a.look(t, held.Name).Holder; h.Session != a.session {
@@ -318,12 +307,7 @@ func TestUnlockTxSeesAGuardThatCameSinceItLooked(t *testing.T) {
 			other, _ := a.begin(t, sql.LevelRepeatableRead)
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			meanwhile := sync.OnceFunc(func() { a.guard(t, other, held) })
-			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, func(ctx context.Context,
-				do func(context.Context, driver.Upkeep) error) error {
-				err := a.beside(ctx, do)
-				meanwhile()
-				return err
-			})
+			err := a.engine.In(tx).Release(t.Context(), held, protocol.Detachment{}, a.then(meanwhile))
 			is(t, err, driver.ErrGuarded)
 			require.NoError(t, tx.Rollback())
 			require.NoError(t, other.Commit())
@@ -351,15 +335,11 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 			s.exec(t, "CREATE TABLE work (n INT PRIMARY KEY)")
 			a := s.application(t)
 			holder, _ := a.begin(t, sql.LevelRepeatableRead)
-			if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {
-				t.Fatal(locked, err)
-			}
+			a.locks(t, holder, "n", true, true)
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			_, err := tx.Exec("INSERT INTO work VALUES (1)")
 			require.NoError(t, err)
-			if locked, err := a.lock(t.Context(), tx, "n", false); err != nil || locked {
-				t.Fatal(locked, err)
-			}
+			a.locks(t, tx, "n", false, false)
 			_, err = tx.Exec("INSERT INTO work VALUES (2)")
 			require.NoError(t, err)
 			require.NoError(t, tx.Commit())
@@ -428,9 +408,7 @@ func TestACycleEndsWhereTheServerDetectsNone(t *testing.T) {
 			var txs []*sql.Tx
 			for _, name := range []string{"a", "b"} {
 				tx, _ := a.begin(t, sql.LevelRepeatableRead)
-				if locked, err := a.lock(t.Context(), tx, name, true); err != nil || !locked {
-					t.Fatal(locked, err)
-				}
+				a.locks(t, tx, name, true, true)
 				txs = append(txs, tx)
 			}
 			for i, name := range []string{"b", "a"} {
@@ -451,29 +429,4 @@ func TestACycleEndsWhereTheServerDetectsNone(t *testing.T) {
 			require.NoError(t, second.tx.Rollback())
 		})
 	}
-}
-
-// Elsewhere it takes back nothing, and LockTx waits on.
-func TestLockTxOutlastsTheServersPatience(t *testing.T) {
-	forSoak(t)
-	each(t, func(t *testing.T, s server) {
-		a := s.application(t)
-		holder, _ := a.begin(t, sql.LevelRepeatableRead)
-		if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {
-			t.Fatal(locked, err)
-		}
-		tx, _ := a.begin(t, sql.LevelRepeatableRead)
-		_, err := tx.Exec("SET SESSION innodb_lock_wait_timeout = 1")
-		require.NoError(t, err)
-		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
-		select {
-		case got := <-locking:
-			t.Fatalf("%+v while another has it", got)
-		case <-time.After(2500 * time.Millisecond):
-		}
-		require.NoError(t, holder.Rollback())
-		if got := <-locking; got.err != nil || !got.value {
-			t.Fatalf("%+v, want locked", got)
-		}
-	})
 }

@@ -2,10 +2,8 @@
 // and Vitess. An engine chooses the dialect when it meets its server (dialect.go).
 //
 // Taking a free lock is one UPDATE that decides by the lock's row alone, after an INSERT if the
-// name has no row. Releasing a lock without waiters is another. A third hands a lock over to a
-// living waiter, or cohort, that wants the whole name. A fourth joins the queue of a lock
-// (short.go). Each is a transaction of its own, so a process that stops in between keeps nothing
-// locked.
+// name has no row. Releasing a lock without waiters is another (short.go). Each is a transaction of
+// its own, so a process that stops in between keeps nothing locked.
 //
 // Everything else is a transaction at READ COMMITTED, whatever the application's default, that
 // first locks the name's row and decides in later statements. It takes several round trips: a
@@ -33,9 +31,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/tables"
 )
@@ -55,6 +55,9 @@ import (
 // client that would take the last one fails with ErrConfig at its first lock. Run migrate.Up or the
 // files of package migrations first.
 //
+// A transaction of the client waits for a locked row for up to a second. In a pool below 8 all of
+// them share one connection with the reads of Guard, LockTx and UnlockTx, which then wait as long.
+//
 // The tables are those of the pool's default database, or of Database. All connections are the
 // pool's, whose connection attributes are in its DSN: a separate pool with
 // connectionAttributes=program_name:dblock/orders makes dblock's connections recognisable in
@@ -62,17 +65,21 @@ import (
 //
 // In a Galera cluster and in a group with several primaries, leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
-func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
+func New(db *sql.DB, options ...Option) engines.Engine[*sql.Tx] {
 	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
 	for _, option := range options {
-		option(e)
+		if option.set != nil {
+			option.set(e)
+		}
 	}
 	e.side = newSidePool(e)
-	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{e, tx} }}
+	return *inside.Make[engines.Engine[*sql.Tx]](driver.Engine[*sql.Tx]{
+		Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{e, tx} },
+	})
 }
 
 // Option is a setting of New.
-type Option func(*engine)
+type Option struct{ set func(e *engine) }
 
 // SingleWriter states that all clients of these locks use the same node of a Galera cluster
 // (wsrep_on=ON), or of a group with several primaries (group_replication_single_primary_mode=OFF),
@@ -82,7 +89,7 @@ type Option func(*engine)
 // ends the open transactions. Galera also ends a transaction whose wait in LockTx ended with its
 // context: the error is then that of a deadlock. On any other server SingleWriter changes nothing.
 // Default: not stated.
-func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
+func SingleWriter() Option { return Option{func(e *engine) { e.singleWriter = true }} }
 
 // Database names the database of the server that has dblock's tables. migrate.Up with
 // migrate.Locks.In makes the tables there. A name has letters, digits, "_", "$" and "-", at most 63
@@ -95,18 +102,18 @@ func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 // The tables of packages fence and optimistic stay in the transaction's default database.
 func Database(name string) Option {
 	in, err := tables.New(name)
-	return func(e *engine) {
+	return Option{func(e *engine) {
 		e.prepared.tables.State(in)
 		if err != nil {
 			e.misplaced = driver.Fail(driver.ErrConfig, fmt.Errorf("mysql.Database: %w", err))
 		}
-	}
+	}}
 }
 
 // AnyServer accepts every server. Without AnyServer, the first lock is ErrConfig on servers that
 // speak MySQL's protocol but do not have its locks: OceanBase, on which dblock is not tested, and
 // any other server whose row locks were seen to exclude nothing. Default: not accepted.
-func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
+func AnyServer() Option { return Option{func(e *engine) { e.anyServer = true }} }
 
 const (
 	// rowTimeout is the time for which a statement retries a locked row: enough for any transaction
@@ -130,9 +137,8 @@ type engine struct {
 	nap          time.Duration // bounds the sleep of a listener's statement
 	proof        time.Duration // bounds the wait of a listener for its own first KILL
 	singleWriter bool
-	anyServer    bool        // the application accepts every server
-	misplaced    error       // the error of an invalid option Database
-	untriggered  atomic.Bool // refuseTriggers has found no trigger
+	anyServer    bool  // the application accepts every server
+	misplaced    error // the error of an invalid option Database
 	rowQueues    rowQueues
 	obstructed   func() // tells a test that a row was found locked; nil otherwise
 }
@@ -159,8 +165,8 @@ func (e *engine) Validate() error {
 }
 
 // queries runs statements one by one on any connection, each in its own transaction at the
-// application's isolation level. They are the same on all servers, or MUST be called after meet, on
-// a server whose dialect is not plain.
+// application's isolation level. They are the same on all servers, or MUST be called after meet, by
+// lone or short of the server.
 func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
 
 // lone runs a statement, or several that do not rely on each other. Where a statement needs a
@@ -169,10 +175,7 @@ func (e *engine) lone(ctx context.Context, work func(q *mysqldb.Queries) error) 
 	if err := e.meet(ctx, e.db); err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	if e.dialect().plain {
-		return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
-	}
-	return mysqlserver.Interpret(work(e.queries()))
+	return e.server().lone(ctx, e, work)
 }
 
 // transact runs work as one transaction at READ COMMITTED and commits it. Then it wakes the
@@ -207,21 +210,11 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 		go mysqlserver.Discard(conn)
 		return mysqlserver.Interpret(err)
 	}
-	defer e.giveBack(conn)
+	defer e.server().giveBack(conn)
 	if err == nil {
 		e.wakeUp(ctx, conn, wake)
 	}
 	return mysqlserver.Interpret(err)
-}
-
-// giveBack returns a connection to its pool after a transaction, unless the transaction's level of
-// isolation has become the connection's.
-func (e *engine) giveBack(conn *sql.Conn) {
-	if e.dialect().lasting {
-		mysqlserver.Discard(conn)
-		return
-	}
-	_ = conn.Close()
 }
 
 // transactApart runs work on a connection of the side pool. If the process is stopped between two

@@ -50,12 +50,14 @@ type NamedOption = sessionlock.Option
 
 // NamedTTL sets the time for which a wait survives the absence of the server: 1 s to 24 h. Default:
 // 15 s.
-func NamedTTL(ttl time.Duration) NamedOption { return func(c *sessionlock.Config) { c.TTL = ttl } }
+func NamedTTL(ttl time.Duration) NamedOption {
+	return sessionlock.Set(func(c *sessionlock.Config) { c.TTL = ttl })
+}
 
 // NamedLogger sets the logger for connections that were lost with their locks. Nothing waits for
 // it, as with dblock.WithLogger. Default: slog.Default.
 func NamedLogger(log *slog.Logger) NamedOption {
-	return func(c *sessionlock.Config) { c.Log = log }
+	return sessionlock.Set(func(c *sessionlock.Config) { c.Log = log })
 }
 
 // NamedClient takes named locks. It is safe for concurrent use, and a dblock.Locker. errors.Is

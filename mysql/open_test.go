@@ -4,37 +4,31 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// scriptedConn is a connection of a server that has a version. It notes the statements of its
-// transaction, and refuses those that begin with a text of fails.
-type scriptedConn struct {
+// scripted is a server that has a version. It notes the statements of a transaction, and refuses
+// those that have a text of fails.
+type scripted struct {
 	version string
 	open    int64 // what the variable of the server says
 	fails   map[string]uint16
 	sent    []string
 }
 
-func (c *scriptedConn) Connect(context.Context) (sqldriver.Conn, error) { return c, nil }
-func (c *scriptedConn) Driver() sqldriver.Driver                        { return nil }
-func (c *scriptedConn) Close() error                                    { return nil }
-func (c *scriptedConn) Begin() (sqldriver.Tx, error)                    { return c, nil }
-func (c *scriptedConn) Commit() error                                   { return nil }
-func (c *scriptedConn) Rollback() error                                 { return nil }
-func (c *scriptedConn) Prepare(string) (sqldriver.Stmt, error)          { return nil, sqldriver.ErrSkip }
-
-func (c *scriptedConn) answer(text string) error {
+func (c *scripted) exec(_ *fakedb.Session, text string) error {
 	c.sent = append(c.sent, text)
 	for of, number := range c.fails {
 		if strings.Contains(text, of) {
@@ -44,43 +38,18 @@ func (c *scriptedConn) answer(text string) error {
 	return nil
 }
 
-func (c *scriptedConn) ExecContext(
-	_ context.Context, text string, _ []sqldriver.NamedValue,
-) (sqldriver.Result, error) {
-	return sqldriver.RowsAffected(0), c.answer(text)
-}
-
-func (c *scriptedConn) QueryContext(
-	_ context.Context, text string, _ []sqldriver.NamedValue,
-) (sqldriver.Rows, error) {
-	if err := c.answer(text); err != nil {
-		return nil, err
-	}
+func (c *scripted) query(on *fakedb.Session, text string) ([]sqldriver.Value, error) {
 	if strings.Contains(text, "VERSION()") {
-		return &scriptedRow{c.version}, nil
+		return []sqldriver.Value{c.version}, c.exec(on, text)
 	}
-	return &scriptedRow{c.open}, nil
-}
-
-// scriptedRow is a row of one value, which is nil once it was read.
-type scriptedRow struct{ value sqldriver.Value }
-
-func (*scriptedRow) Columns() []string { return []string{""} }
-func (*scriptedRow) Close() error      { return nil }
-
-func (r *scriptedRow) Next(into []sqldriver.Value) error {
-	if r.value == nil {
-		return io.EOF
-	}
-	into[0], r.value = r.value, nil
-	return nil
+	return []sqldriver.Value{c.open}, c.exec(on, text)
 }
 
 // stepsOn runs each step in a transaction of the connection. On another one the step reads nothing.
-func stepsOn(t *testing.T, c *scriptedConn) map[string]func() error {
-	pool := sql.OpenDB(c)
+func stepsOn(t *testing.T, c *scripted) map[string]func() error {
+	pool := sql.OpenDB(&fakedb.Server{Query: c.query, Exec: c.exec, Unprepared: true})
 	t.Cleanup(func() { _ = pool.Close() })
-	e := New(pool, Database("d")).Backend.(*engine)
+	e := inside.Of(New(pool, Database("d"))).Backend.(*engine)
 	e.info.Store(&serverInfo{})
 	tx, err := pool.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -114,7 +83,7 @@ func TestATransactionThatIsNotOpenIsSentNothingButTheProof(t *testing.T) {
 		"11.8.9-MariaDB":     {"SELECT @@in_transaction <> 0"},
 		"8.0.11-TiDB-v8.5.0": {"SELECT @@tidb_current_ts <> 0"},
 	} {
-		c := &scriptedConn{version: version, fails: map[string]uint16{released: 1305}}
+		c := &scripted{version: version, fails: map[string]uint16{released: 1305}}
 		first := []string{"SELECT VERSION()"}
 		for what, step := range stepsOn(t, c) {
 			assert.ErrorIs(t, step(), driver.ErrTxDone, what, "on", version)
@@ -129,7 +98,7 @@ func TestATransactionThatIsNotOpenIsSentNothingButTheProof(t *testing.T) {
 // Broken by a statement after a deadlock: it would commit by itself.
 func TestADeadlockIsTheLastThingThatATransactionIsSent(t *testing.T) {
 	for _, number := range []uint16{1213, 1020} {
-		c := &scriptedConn{version: "11.8.9-MariaDB", open: 1, fails: map[string]uint16{".dblock_": number}}
+		c := &scripted{version: "11.8.9-MariaDB", open: 1, fails: map[string]uint16{".dblock_": number}}
 		step := stepsOn(t, c)["UnlockTx"]
 		err := step()
 		assert.ErrorIs(t, err, driver.ErrRetry)
@@ -138,4 +107,24 @@ func TestADeadlockIsTheLastThingThatATransactionIsSent(t *testing.T) {
 			t.Errorf("sent %q, want nothing after the row lock", c.sent)
 		}
 	}
+}
+
+func TestANapIsShorterThanTheReadTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: longestNap, time.Minute: longestNap, 6 * time.Second: longestNap, 3 * time.Second: 2 * time.Second,
+		600 * time.Millisecond: 400 * time.Millisecond,
+	} {
+		assert.Equal(t, napWithin(timeout), want, "a read times out after", timeout, "it sleeps")
+	}
+}
+
+func TestAListIsWholeWhereverItsEndMarkStands(t *testing.T) {
+	for _, rows := range [][]string{{"a", "b", ""}, {"", "a", "b"}, {"a", "", "b"}} {
+		list, err := whole(slices.Clone(rows), nil, func(row string) bool { return row == "" })
+		assert.NoError(t, err, rows)
+		assert.Equal(t, len(list), 2, rows)
+		assert.Equal(t, list[0]+list[1], "ab", rows)
+	}
+	_, err := whole([]string{"a", "b"}, nil, func(row string) bool { return row == "" })
+	assert.Error(t, err, "a list without its end mark")
 }

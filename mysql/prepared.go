@@ -9,21 +9,24 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/tables"
 )
 
-// clock is the view of the time in statements.
-const clock = "(SELECT c.now_us FROM dblock_clock c)"
-
-// spelled returns a statement for the server, with the database of the tables.
-func (p *prepared) spelled(text string) string {
-	d := p.dialect.Load()
-	if d == nil { // the statement is the same on all servers
-		d = inMySQL
+// Text returns a statement in the words of the server. Before the engine has met that, it runs only
+// statements that are the same on all.
+func (p *prepared) Text(query string) string {
+	s := p.server.Load()
+	switch {
+	case s == nil:
+		return query
+	case p.byView:
+		return s.facts().byView.Of(query)
 	}
-	return p.tables.In().MySQL(d.spell(text, p.byView))
+	return s.facts().texts.Of(query)
 }
+
+// placed returns a statement with the database of the tables.
+func (p *prepared) placed(text string) string { return p.tables.In().MySQL(text) }
 
 // prepared runs statements that it prepares once. An unprepared statement with parameters takes two
 // round trips on a pool that does not interpolate them, and nothing shows whether a pool does. The
@@ -32,12 +35,20 @@ func (p *prepared) spelled(text string) string {
 // If the server has no room for another prepared statement of any client, the statement is sent as
 // text: see literal.
 type prepared struct {
-	on      mysqldb.DBTX
-	charset *atomic.Value            // string: the character set of the pool's connections, once known
-	dialect *atomic.Pointer[dialect] // nil: the engine has not met the server
+	on      connection
+	charset *atomic.Value           // string: the character set of the pool's connections, once known
+	server  *atomic.Pointer[server] // nil: the engine has not met the server
 	*statements
 	tables *tables.Place // where the tables are
 	byView bool          // statements keep naming the view, whose clock a test moves
+}
+
+// connection is a pool, or a connection of one.
+type connection interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+	PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }
 
 // statements is separate from prepared so that it outlives prepared. An engine is never closed, so
@@ -54,7 +65,7 @@ func newStatements() *statements {
 }
 
 func preparedOn(db *sql.DB) *prepared {
-	p := &prepared{on: db, charset: new(atomic.Value), dialect: new(atomic.Pointer[dialect]),
+	p := &prepared{on: db, charset: new(atomic.Value), server: new(atomic.Pointer[server]),
 		tables: new(tables.Place), statements: newStatements()}
 	runtime.AddCleanup(p, func(s *statements) { go s.close() }, p.statements)
 	return p
@@ -62,7 +73,7 @@ func preparedOn(db *sql.DB) *prepared {
 
 // onConn needs no cleanup: the statements end with the connection.
 func (p *prepared) onConn(conn *sql.Conn) *prepared {
-	return &prepared{on: conn, charset: p.charset, dialect: p.dialect, statements: newStatements(),
+	return &prepared{on: conn, charset: p.charset, server: p.server, statements: newStatements(),
 		tables: p.tables, byView: p.byView}
 }
 
@@ -90,7 +101,7 @@ func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) 
 	if stmt := p.ready(text); stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := p.on.PrepareContext(ctx, p.spelled(text))
+	stmt, err := p.on.PrepareContext(ctx, p.placed(text))
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +197,7 @@ func (p *prepared) QueryRowContext(ctx context.Context, text string, args ...any
 	if exhausted(err) {
 		text, args = p.literal(text, args)
 	} else {
-		text = p.spelled(text)
+		text = p.placed(text)
 	}
 	// a Row cannot carry an error: the statement fails again
 	return p.on.QueryRowContext(ctx, text, args...)
@@ -197,6 +208,8 @@ type preparedTx struct {
 	p  *prepared
 	tx *sql.Tx
 }
+
+func (t preparedTx) Text(query string) string { return t.p.Text(query) }
 
 func (t preparedTx) PrepareContext(ctx context.Context, text string) (*sql.Stmt, error) {
 	return t.tx.PrepareContext(ctx, text)
@@ -212,7 +225,7 @@ func (t preparedTx) exec(ctx context.Context, text string, args []any) (result s
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		result, err = s.ExecContext(ctx, args...)
 	} else {
-		result, err = t.tx.ExecContext(ctx, t.p.spelled(text), args...)
+		result, err = t.tx.ExecContext(ctx, t.p.placed(text), args...)
 	}
 	if exhausted(err) {
 		text, args = t.p.literal(text, args)
@@ -226,7 +239,7 @@ func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) 
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		rows, err = s.QueryContext(ctx, args...)
 	} else {
-		rows, err = t.tx.QueryContext(ctx, t.p.spelled(text), args...)
+		rows, err = t.tx.QueryContext(ctx, t.p.placed(text), args...)
 	}
 	if exhausted(err) {
 		text, args = t.p.literal(text, args)
@@ -240,7 +253,7 @@ func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...an
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		row = s.QueryRowContext(ctx, args...)
 	} else {
-		row = t.tx.QueryRowContext(ctx, t.p.spelled(text), args...)
+		row = t.tx.QueryRowContext(ctx, t.p.placed(text), args...)
 	}
 	if exhausted(row.Err()) {
 		text, args = t.p.literal(text, args)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -33,8 +34,16 @@ func proven(text string, result sql.Result, err error) (sql.Result, error) {
 
 // returnsID reports whether a statement sets LAST_INSERT_ID in each row that it changes.
 func returnsID(text string) bool {
-	kind, statement, _ := strings.Cut(text, "\n")
-	return strings.HasSuffix(kind, " :execlastid") && strings.HasPrefix(statement, "UPDATE")
+	kind, _, _ := strings.Cut(text, "\n")
+	return strings.HasSuffix(kind, " :execlastid")
+}
+
+// made reports whether an INSERT has made its row. False: its key has a row.
+func made(err error) (bool, error) {
+	if mysqlserver.Number(err) == mysqlserver.DuplicateKey {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // errReplaced is the error of a statement that has changed a row, and whose insert id is lost. The

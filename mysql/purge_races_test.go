@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
-	"github.com/dblock-go/dblock/mysql"
 )
 
 func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
@@ -22,7 +20,7 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			held := a.take(t, name)
 			if name != "d" {
-				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, false)))
+				does(t, a, protocol.Release(held, false, false))
 			}
 		}
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 0")
@@ -43,23 +41,30 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 	})
 }
 
+// purging is a purge of what has been idle for long. It has locked rows, and deletes them once it
+// goes on.
+func (s server) purging(t *testing.T) (deleted <-chan outcome[int], goOn func()) {
+	t.Helper()
+	proxy := dbtest.NewProxy(t, s.Addr(t))
+	purger := server{s.Through(t, proxy), s.pool}.engine(t)
+	deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
+	deleted = start(t, func(ctx context.Context) (int, error) {
+		n, _, err := purger.Purge(ctx, time.Hour, "", 100)
+		return n, err
+	})
+	soon(t, "the purge to lock rows", deleting)
+	return deleted, goOn
+}
+
 // Rows are locked for a round trip each: a page of them at once, for so long that TryLock of an
 // idle name finds it busy.
 func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		proxy := dbtest.NewProxy(t, s.Addr(t))
-		purger := server{s.Through(t, proxy), s.pool}.engine(t)
 		a := s.actor(t)
 		for i := range 40 {
-			s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', "+
-				"'', 1, 1, '')", fmt.Sprintf("n%02d", i))
+			s.idle(t, fmt.Sprintf("n%02d", i))
 		}
-		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
-		purging := start(t, func(ctx context.Context) (int, error) {
-			n, _, err := purger.Purge(ctx, time.Hour, "", 100)
-			return n, err
-		})
-		soon(t, "the purge to lock rows", deleting)
+		purging, goOn := s.purging(t)
 		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
 		defer cancel()
 		for _, name := range []string{"n10", "n39"} {
@@ -76,19 +81,15 @@ func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
 
 func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.open(t, nil)
-		e := mysql.New(pool)
-		a, b := actor{Backend: e.Backend, session: id()}, s.actor(t)
-		other := s.actor(t)
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		a, b := s.application(t), s.actor(t)
 		held := a.take(t, "n")
-		for _, dead := range []actor{a, other} {
+		for _, dead := range []actor{a.actor, s.actor(t)} {
 			s.expire(t, dead)
-			require.NoError(t, require.ErrOf(b.Expire(t.Context(), dead.session)))
+			b.buries(t, dead)
 		}
 		require.NoError(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", protocol.Holder{Session: a.session,
 			Grant: protocol.Grant{Token: held.Token}})))
-		is(t, e.In(nil).MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
+		is(t, a.engine.In(nil).MakeGuard(t.Context(), held, a.beside), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
 			got := <-start(t, func(ctx context.Context) (int, error) { return b.Forget(ctx, -time.Hour, 10) })
@@ -107,48 +108,20 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 // beside the transaction.
 func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		proxy := dbtest.NewProxy(t, s.Addr(t))
-		purger := server{s.Through(t, proxy), s.pool}.engine(t)
-		pool := s.open(t, nil)
-		e := mysql.New(pool)
-		a := actor{Backend: e.Backend, session: id()}
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		a := s.application(t)
+		does(t, a.actor, protocol.Release(a.take(t, "n"), false, false))
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 1")
-		beside := onSideConn(t, e.Backend)
-		lock := func(tx *sql.Tx) <-chan outcome[bool] {
-			return start(t, func(ctx context.Context) (bool, error) {
-				_, locked, err := e.In(tx).Lock(ctx, "n", func(string, int, any) bool { return false },
-					true, beside)
-				return locked, err
-			})
-		}
-		begin := func() *sql.Tx {
-			tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = tx.Rollback() })
-			return tx
-		}
-		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
-		purging := start(t, func(ctx context.Context) (int, error) {
-			n, _, err := purger.Purge(ctx, time.Hour, "", 10)
-			return n, err
-		})
-		soon(t, "the purge to lock the row", deleting)
-		tx := begin()
-		waiter := actor{locked: new(atomic.Bool)}
-		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&waiter.conn))
-		locking := lock(tx)
+		purging, goOn := s.purging(t)
+		tx, waiter := a.begin(t, sql.LevelRepeatableRead)
+		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
 		s.blocked(t, waiter)
 		goOn()
 		if got := <-purging; got.err != nil || got.value != 1 {
 			t.Fatalf("%+v, want 1 deleted", got)
 		}
-		got := <-locking
-		is(t, got.err, driver.ErrRetry)
+		is(t, (<-locking).err, driver.ErrRetry)
 		require.NoError(t, tx.Rollback())
-		if got := <-lock(begin()); got.err != nil || !got.value {
-			t.Fatalf("%+v, want locked", got)
-		}
+		tx, _ = a.begin(t, sql.LevelRepeatableRead)
+		a.locks(t, tx, "n", true, true)
 	})
 }

@@ -12,45 +12,46 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
-	"github.com/dblock-go/dblock/mysql"
 )
 
 const farAhead = 4_000_000_000_000_000 // a token that no clock reaches
 
-func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
+// Broken by a decision by what was read before the row was locked. With a client that attends the
+// engine the request waits in turn, and otherwise it tries again.
+func TestARequestThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
+	take := func(b actor, name string) protocol.Op { return protocol.Take{Request: b.request(name)} }
+	read := func(b actor, name string) protocol.Op { return protocol.Take{Request: b.reader(name)} }
+	join := func(b actor, name string) protocol.Op { return protocol.Join{Request: b.request(name)} }
+	const freed = "session_id = NULL, token = 4000000000000000"
 	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		a.take(t, "n")
-		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL, token = ? WHERE name = 'n'", farAhead)
-		taking := start(t, func(ctx context.Context) (protocol.Grant, error) {
-			grant, _, err := drivertest.Take(ctx, b, b.request("n"))
-			return grant, err
-		})
-		s.blocked(t, b)
-		require.NoError(t, freeing.Commit())
-		if got := <-taking; got.err != nil || got.value.Token != farAhead+1 {
-			t.Fatalf("%+v, want the token after the row's", got)
-		}
-
-		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = "+
-			"token, last_token = token WHERE name = 'n'", a.session)
-		taking = start(t, func(ctx context.Context) (protocol.Grant, error) {
-			grant, taken, err := drivertest.Take(ctx, b, b.request("n"))
-			if taken {
-				t.Error("taken from its holder")
+		a, trying, inTurn := s.actor(t), s.actor(t), s.attending(t)
+		for _, c := range []struct {
+			was, change string
+			by          actor
+			op          func(b actor, name string) protocol.Op
+			done        bool
+		}{
+			{"held", freed, trying, take, true}, {"held", freed, trying, join, true},
+			{"held", freed, inTurn, join, true},
+			{"free", "session_id = 'another'", trying, take, false}, {"free", "waiters = 1", trying, take, false},
+			{"shared", "waiters = 1", trying, read, false}, {"shared", "session_id = 'another'", trying, read, false},
+			{"shared", "rests_until = token + 3600000000", trying, read, false},
+			{"shared", "capacity = 7", trying, read, false}, {"shared", "shared_units = capacity", trying, read, false},
+		} {
+			r := a.request(id())
+			if c.was == "shared" {
+				r = a.reader(r.Name)
 			}
-			return grant, err
-		})
-		s.blocked(t, b)
-		require.NoError(t, locking.Commit())
-		if got := <-taking; got.err != nil {
-			t.Fatal(got.err)
-		}
-		if h := b.look(t, "n").Holder; h.Session != a.session || h.Grant.Token != farAhead+2 {
-			t.Fatalf("the holder is %+v", h)
+			if held := a.share(t, r); c.was == "free" {
+				does(t, a, protocol.Release(held, false, false))
+			}
+			changing := s.transaction(t, "UPDATE dblock_locks SET "+c.change+" WHERE name = ?", r.Name)
+			got := behind(t, s, c.by, changing, c.by.doing(c.op(c.by, r.Name)))
+			if got.err != nil || got.value.Done() != c.done || c.done && got.value.Grant.Token != farAhead+1 {
+				t.Errorf("%s, and then %s: %+v", c.was, c.change, got)
+			}
 		}
 	})
 }
@@ -61,111 +62,86 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, units := range []int{0, 1} {
 			a, name := s.actor(t), id()
-			making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) "+
-				"VALUES (?, '', '', 1, 1, '')", name)
-			taking := start(t, func(ctx context.Context) (protocol.Grant, error) {
-				r := a.request(name)
-				r.Units, r.Of = units, 2*units
-				grant, _, err := drivertest.Take(ctx, a, r)
-				return grant, err
-			})
+			making := s.transaction(t, idleRow, name)
+			taking := start(t, a.doing(protocol.Take{Request: a.units(name, units, 2*units)}))
 			s.blocked(t, a)
 			purged := s.number(t, "SELECT now_us FROM dblock_clock")
-			_, err := making.Exec("DELETE FROM dblock_locks WHERE name = ?", name)
-			require.NoError(t, err)
+			require.NoError(t, require.ErrOf(making.Exec("DELETE FROM dblock_locks WHERE name = ?", name)))
 			require.NoError(t, making.Commit())
-			if got := <-taking; got.err != nil || got.value.Token <= purged {
+			if got := <-taking; got.err != nil || got.value.Grant.Token <= purged {
 				t.Errorf("%d units: %+v, want a token after %d, which was purged", units, got, purged)
 			}
 		}
 	})
 }
 
-func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
-		joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
-		taking := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := drivertest.Take(ctx, b, b.request("n"))
-			return taken, err
-		})
-		s.blocked(t, b)
-		require.NoError(t, joining.Commit())
-		if got := <-taking; got.err != nil || got.value {
-			t.Fatalf("%+v, want not taken", got)
-		}
-	})
+// joining is a transaction that has put an attempt at the end of a name's queue.
+func (s server) joining(t *testing.T, name, session, attempt string) *sql.Tx {
+	t.Helper()
+	tx := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 "+
+		"WHERE name = ?", name)
+	_, err := tx.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, "+
+		"enqueued_at, units, min_hold, members) SELECT name, next_ticket - 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 1 "+
+		"FROM dblock_locks WHERE name = ?", session, attempt, name)
+	require.NoError(t, err)
+	return tx
 }
 
-func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
+func TestAReleaseThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		for _, contended := range []bool{false, true} {
-			a, b := s.actor(t), s.actor(t)
-			name := id()
-			held := a.take(t, name)
-			attempt := id()
-			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
-			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, "+
-				"lease, metadata, enqueued_at, units, min_hold, members) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, "+
-				"0, 1)", name, b.session, attempt)
-			require.NoError(t, err)
-			releasing := start(t, func(ctx context.Context) (protocol.Handoff, error) {
-				return sole(drivertest.Release(ctx, a, held, contended))
-			})
-			s.blocked(t, a)
-			require.NoError(t, joining.Commit())
-			got := <-releasing
-			if got.err != nil || got.value.Session != b.session || got.value.Attempt != attempt ||
-				got.value.Grant.Token <= held.Token {
-				t.Fatalf("contended %v: %+v, want the lock to go to %s", contended, got, b.session)
+		b := s.attending(t)
+		for _, a := range []actor{s.actor(t), s.attending(t)} {
+			for _, contended := range []bool{true, false} {
+				if !contended && a.locked == nil { // a statement alone does not wait in turn
+					continue
+				}
+				name, attempt := id(), id()
+				held := a.take(t, name)
+				got := behind(t, s, a, s.joining(t, name, b.session, attempt),
+					a.doing(protocol.Release(held, contended, false)))
+				next, err := sole(got.value.Next, got.err)
+				if err != nil || next.Session != b.session || next.Attempt != attempt ||
+					next.Grant.Token <= held.Token {
+					t.Fatalf("contended %v: %+v, want the lock to go to %s", contended, got, b.session)
+				}
+			}
+			for change, done := range map[string]bool{
+				"session_id = 'another'": false, "session_id = NULL": false,
+				"token = token + 1, first_token = token, last_token = token": false,
+				"rests_until = 4000000000000000":                             true, // and is not handed over
+			} {
+				name := id()
+				held := a.take(t, name)
+				b.enqueue(t, name)
+				changing := s.transaction(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
+				got := behind(t, s, a, changing, a.doing(protocol.Release(held, true, false)))
+				if got.err != nil || got.value.Done() != done || len(got.value.Next) > 0 ||
+					s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name) != 1 {
+					t.Errorf("%s: %+v, or the place is gone", change, got)
+				}
 			}
 		}
 	})
 }
 
-func TestAnEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		a.take(t, "n")
-		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
-		joining := start(t, func(ctx context.Context) (protocol.Outcome, error) {
-			_, outcome, err := drivertest.Join(ctx, b, b.request("n"))
-			return outcome, err
-		})
-		s.blocked(t, b)
-		require.NoError(t, freeing.Commit())
-		if got := <-joining; got.err != nil || got.value != protocol.Done {
-			t.Fatalf("%+v, want granted", got)
-		}
-	})
-}
-
+// The first in line has its ticket and has not committed: the second must not get one before.
 func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		a, b, c := s.actor(t), s.actor(t), s.actor(t)
-		held := a.take(t, "n")
-		// The first in line has its ticket and has not committed: the second must not get one
-		// before.
-		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 "+
-			"WHERE name = 'n'")
-		second := start(t, func(ctx context.Context) (protocol.Outcome, error) {
-			_, outcome, err := drivertest.Join(ctx, c, c.request("n"))
-			return outcome, err
-		})
-		s.blocked(t, c)
-		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, "+
-			"metadata, enqueued_at, units, min_hold, members) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)",
-			b.session)
-		require.NoError(t, err)
-		require.NoError(t, first.Commit())
-		if got := <-second; got.err != nil || got.value != protocol.Queued {
-			t.Fatalf("%+v, want queued", got)
-		}
-		next, err := sole(drivertest.Release(t.Context(), a, held, true))
-		require.NoError(t, err)
-		if next.Attempt != "first" || !next.Grant.Contended {
-			t.Fatalf("%+v, want the first", next)
+		a := s.actor(t)
+		for _, second := range []actor{s.actor(t), s.attending(t)} {
+			name, first := id(), id()
+			held := a.take(t, name)
+			s.exec(t, "UPDATE dblock_locks SET next_ticket = 10 WHERE name = ?", name)
+			got := behind(t, s, second, s.joining(t, name, a.session, first),
+				second.doing(protocol.Join{Request: second.request(name)}))
+			if got.err != nil || got.value.Outcome != protocol.Queued || s.number(t,
+				"SELECT COUNT(*) FROM dblock_locks WHERE name = ? AND waiters = 2 AND next_ticket = 12", name) != 1 {
+				t.Fatalf("%+v, want queued", got)
+			}
+			next, err := sole(drivertest.Release(t.Context(), a, held, true))
+			if err != nil || next.Attempt != first || !next.Grant.Contended {
+				t.Fatalf("%+v, %v: want the first", next, err)
+			}
 		}
 	})
 }
@@ -176,10 +152,8 @@ func TestAHeartbeatInFlightSavesItsSession(t *testing.T) {
 		s.expire(t, a)
 		beating := s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = ?", farAhead,
 			a.session)
-		expiring := start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, a.session) })
-		s.blocked(t, b)
-		require.NoError(t, beating.Commit())
-		if got := <-expiring; got.err != nil || got.value {
+		got := behind(t, s, b, beating, func(ctx context.Context) (bool, error) { return b.Expire(ctx, a.session) })
+		if got.err != nil || got.value {
 			t.Fatalf("%+v, want alive", got)
 		}
 	})
@@ -196,43 +170,31 @@ func TestAHeartbeatThatComesTooLateFindsItselfDead(t *testing.T) {
 			a.session)
 		beating := start(t, func(ctx context.Context) (bool, error) { return u.Heartbeat(ctx, a.session, ttl) })
 		s.blocked(t, a)
-		_, err = killing.Exec("UPDATE dblock_sessions SET dead = 1 WHERE id = ?", a.session)
-		require.NoError(t, err)
-		_, err = killing.Exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", a.session)
-		require.NoError(t, err)
+		for _, text := range []string{"UPDATE dblock_sessions SET dead = 1 WHERE id = ?",
+			"DELETE FROM dblock_heartbeats WHERE session_id = ?"} {
+			require.NoError(t, require.ErrOf(killing.Exec(text, a.session)))
+		}
 		require.NoError(t, killing.Commit())
 		if got := <-beating; got.err != nil || got.value {
 			t.Fatalf("%+v, want dead", got)
 		}
-		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
-			t.Fatal(dead, err)
-		}
+		b.buries(t, a)
 	})
 }
 
+// A restore brings the row of a heartbeat back, or a clock makes an old one good again.
 func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
 		held := b.take(t, "n")
 		a.enqueue(t, "n")
 		s.expire(t, a)
-		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
-			t.Fatal(dead, err)
-		}
-		u, err := s.engine(t).Upkeep(t.Context(), "s")
-		require.NoError(t, err)
-		defer u.Close()
-		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || alive {
-			t.Fatal("a heartbeat revived the dead", err)
-		}
-		// A restore that brings the row back, or a clock that makes an old one good again.
+		b.buries(t, a)
 		s.exec(t, "INSERT INTO dblock_heartbeats VALUES (?, ?)", a.session, farAhead)
 		if next, err := sole(drivertest.Release(t.Context(), b, held, true)); err != nil || next.Session != "" {
 			t.Fatalf("%+v %v: granted to the dead", next, err)
 		}
-		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
-			t.Fatal("alive again", err)
-		}
+		b.buries(t, a)
 	})
 }
 
@@ -242,22 +204,12 @@ func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 		a.take(t, "n")
 		holder := b.look(t, "n").Holder
 		s.expire(t, a)
-		if dead, err := c.Expire(t.Context(), a.session); err != nil || !dead {
-			t.Fatal(dead, err)
-		}
+		c.buries(t, a)
 		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, "+
 			"last_token = token WHERE name = 'n'", c.session)
-		reclaiming := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := drivertest.TakeOver(ctx, b, b.session, "n", holder)
-			return taken, err
-		})
-		s.blocked(t, b)
-		require.NoError(t, other.Commit())
-		if got := <-reclaiming; got.err != nil || got.value {
+		got := behind(t, s, b, other, b.doing(protocol.TakeOver(b.session, "n", holder)))
+		if got.err != nil || got.value.Done() || b.look(t, "n").Holder.Session != c.session {
 			t.Fatalf("%+v, want nothing done", got)
-		}
-		if h := b.look(t, "n").Holder; h.Session != c.session {
-			t.Fatalf("the holder is %+v", h)
 		}
 	})
 }
@@ -277,41 +229,40 @@ func TestASessionThatIsBeingOpenedIsNotBuried(t *testing.T) {
 	})
 }
 
-func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
+// In an application's transaction a row stays locked for as long as it likes.
+func TestNoTransitionWaitsForARowForLong(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		a := actor{Backend: s.engine(t), session: id()}
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		r := a.request("n")
-		whole := a.share(t, r)
-		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
-		for what, do := range map[string]func(ctx context.Context) error{
-			"Raise": func(ctx context.Context) error {
-				return require.ErrOf(a.raise(ctx, whole, r.Attempt, whole.Token+1))
-			},
-			"Release": func(ctx context.Context) error {
-				return require.ErrOf(drivertest.Release(ctx, a, whole, true))
-			},
-		} {
-			got := <-start(t, func(ctx context.Context) (string, error) { return what, do(ctx) })
-			assert.ErrorIs(t, got.err, driver.ErrBusy, what)
+		for _, a := range []actor{on(t, s.open(t, nil)), s.attending(t)} {
+			r := a.request(id())
+			held, queued := a.share(t, r), a.enqueue(t, r.Name)
+			row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = ? FOR UPDATE", r.Name)
+			var calls []<-chan outcome[protocol.Result]
+			for _, op := range []protocol.Op{protocol.Raise{Held: held, Attempt: r.Attempt, To: held.Token + 1},
+				protocol.Release(held, true, false), protocol.Join{Request: a.request(r.Name)}} {
+				calls = append(calls, start(t, a.doing(op)))
+			}
+			for _, c := range calls {
+				is(t, (<-c).err, driver.ErrBusy)
+			}
+			require.NoError(t, row.Commit())
+			next, err := sole(drivertest.Release(t.Context(), a, held, true))
+			if err != nil || next.Attempt != queued {
+				t.Fatal(next, err)
+			}
 		}
-		require.NoError(t, row.Commit())
 	})
 }
 
 func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.open(t, s.apply(isolation("SERIALIZABLE"))) // where a plain SELECT in a transaction locks
-		a, b := actor{Backend: mysql.New(pool).Backend, session: id()}, s.actor(t)
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		// where a plain SELECT in a transaction locks
+		a, b := on(t, s.open(t, s.apply(isolation("SERIALIZABLE")))), s.actor(t)
 		held := a.take(t, "n")
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
 		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
-		got := <-start(t, func(ctx context.Context) (protocol.Handoff, error) {
-			return sole(drivertest.Release(ctx, a, held, true))
-		})
-		if got.err != nil || got.value.Attempt != attempt {
+		got := <-start(t, a.doing(protocol.Release(held, true, false)))
+		if next, err := sole(got.value.Next, got.err); err != nil || next.Attempt != attempt {
 			t.Fatalf("%+v, want %s", got, attempt)
 		}
 	})
@@ -340,41 +291,21 @@ func TestTwoThatBuryTheSameSessionDoNotDeadlock(t *testing.T) {
 // Between LockTx looking and locking, somebody else takes the name with MinHold and releases it.
 func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.open(t, nil)
-		e := mysql.New(pool)
-		a := actor{Backend: e.Backend, session: id()}
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
-		beside := onSideConn(t, e.Backend)
-		lock := func(tx *sql.Tx, onSideConn driver.OnSideConn) (bool, error) {
-			_, locked, err := e.In(tx).Lock(t.Context(), "n", func(string, int, any) bool { return false },
-				true, onSideConn)
-			return locked, err
-		}
-		tx, err := pool.Begin()
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback() }()
-		_, err = lock(tx, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
-			err := beside(ctx, do)
+		a := s.application(t)
+		does(t, a.actor, protocol.Release(a.take(t, "n"), false, false))
+		tx, _ := a.begin(t, sql.LevelRepeatableRead)
+		late := a
+		late.beside = a.then(func() {
 			r := a.request("n")
 			r.MinHold = time.Hour
-			grant, taken, failed := drivertest.Take(ctx, a, r)
-			if require.NoError(t, failed); !taken {
-				t.Error("not taken")
-			}
-			require.NoError(t, require.ErrOf(drivertest.Release(ctx, a, protocol.Held{Name: "n", Session: a.session,
-				Token: grant.Token}, false)))
-			return err
+			does(t, a.actor, protocol.Release(a.share(t, r), false, false))
 		})
+		_, err := late.lock(t.Context(), tx, "n", true)
 		is(t, err, driver.ErrRetry)
 		require.NoError(t, tx.Rollback())
 		s.exec(t, "UPDATE dblock_locks SET rests_until = 1")
-		tx, err = pool.Begin()
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback() }()
-		if locked, err := lock(tx, beside); err != nil || !locked {
-			t.Fatal("a name that has rested was not locked", err)
-		}
+		tx, _ = a.begin(t, sql.LevelRepeatableRead)
+		a.locks(t, tx, "n", true, true)
 	})
 }
 
@@ -394,7 +325,7 @@ func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 				"resting":    "rests_until = 4000000000000000",
 			} {
 				name := fmt.Sprint(what, known)
-				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+				does(t, a, protocol.Release(a.take(t, name), false, false))
 				s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
 				if _, taken, err := drivertest.Take(t.Context(), a, a.request(name)); err != nil || taken {
 					t.Errorf("%s: %v %v", name, taken, err)
@@ -407,51 +338,18 @@ func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 // acquainted is an actor that knows its server, over a pool with such settings.
 func (s server) acquainted(t *testing.T, change func(*sqldriver.Config)) actor {
 	t.Helper()
-	a := actor{Backend: mysql.New(s.open(t, change)).Backend, session: id()}
+	a := on(t, s.open(t, change))
 	onSideConn(t, a.Backend)
-	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
-}
-
-func TestATakeWritesTheWholeRow(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		for _, a := range []actor{s.actor(t), s.acquainted(t, variable("time_zone", "'+05:00'"))} {
-			for _, timed := range []bool{false, true} {
-				r := a.request(id())
-				r.Metadata = `{"k":"ü"}`
-				if timed {
-					r.Lease, r.MinHold = time.Hour, time.Minute
-				}
-				require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
-				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead,
-					r.Name)
-				grant, taken, err := drivertest.Take(t.Context(), a, r)
-				if err != nil || !taken || grant.Token != farAhead+1 || grant.Lease != r.Lease {
-					t.Fatal(grant, taken, err)
-				}
-				const minute = 60_000_000
-				if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks CROSS JOIN dblock_clock WHERE name = ? AND "+
-					"session_id = ? AND host = ? AND thread = ? AND attempt = ?"+
-					" AND metadata <> '' AND token = ? AND first_token = token AND last_token = token AND "+
-					"acquired_at BETWEEN now_us - ? AND now_us"+
-					" AND COALESCE(expires_at - acquired_at, 0) = ? AND IF(rests_until = 0, 0, rests_until - "+
-					"acquired_at) = ?",
-					r.Name, r.Session, r.Host, r.Thread, r.Attempt, farAhead+1, minute, r.Lease.Microseconds(),
-					r.MinHold.Microseconds()); n != 1 {
-					t.Errorf("timed %v: the name's row is not as it should be", timed)
-				}
-			}
-		}
-	})
 }
 
 func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		does(t, a, protocol.Release(a.take(t, "n"), false, false))
 		for _, level := range []string{"READ-COMMITTED", "REPEATABLE-READ"} {
 			for _, known := range []bool{false, true} {
-				b := actor{Backend: mysql.New(s.open(t, s.apply(isolation(level)))).Backend, session: a.session}
+				b := on(t, s.open(t, s.apply(isolation(level))))
 				if known {
 					b = s.acquainted(t, s.apply(isolation(level)))
 				}
@@ -459,11 +357,7 @@ func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 				for _, wait := range []bool{false, true} {
 					r := b.request("n")
 					r.Patient = wait
-					got := <-start(t, func(ctx context.Context) (bool, error) {
-						_, taken, err := drivertest.Take(ctx, b, r)
-						return taken, err
-					})
-					is(t, got.err, driver.ErrBusy)
+					is(t, (<-start(t, b.doing(protocol.Take{Request: r}))).err, driver.ErrBusy)
 				}
 				// No gap is locked, behind which the rows of other names would wait.
 				b.take(t, fmt.Sprint("before ", level, known))
@@ -471,5 +365,45 @@ func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 				require.NoError(t, row.Commit())
 			}
 		}
+	})
+}
+
+// Broken by an Extend that does not lock the name's row, or does not ask for the token.
+func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		for name, r := range map[string]protocol.Request{"whole": a.request("whole"), "shared": a.reader("shared")} {
+			r.Lease = time.Minute
+			held := a.share(t, r)
+			taking := s.transaction(t, "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token "+
+				"= token WHERE name = ?", name)
+			require.NoError(t,
+				require.ErrOf(taking.Exec("UPDATE dblock_shares SET token = token + 1 WHERE name = ?", name)))
+			extend := func() func(context.Context) (protocol.Result, error) {
+				return a.doing(protocol.Extend{Held: held, For: time.Hour})
+			}
+			is(t, behind(t, s, a, taking, extend()).err, driver.ErrNotHeld)
+			if left := a.look(t, name).Holder.Left; left > 2*time.Minute {
+				t.Errorf("%s: the next has %v left", name, left)
+			}
+			held.Token++
+			if got, err := extend()(t.Context()); err != nil || got.Grant.Lease != time.Hour {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+		}
+	})
+}
+
+// Without the clock being read after the row was locked, a lease that ended meanwhile goes on.
+func TestALeaseThatEndsWhileItsExtensionWaitsIsOver(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		r := a.request("n")
+		r.Lease = time.Minute
+		held := a.share(t, r)
+		ending := s.transaction(t, "UPDATE dblock_locks SET expires_at = (SELECT now_us FROM dblock_clock) + 1 "+
+			"WHERE name = 'n'")
+		extend := a.doing(protocol.Extend{Held: held, For: time.Hour})
+		is(t, behind(t, s, a, ending, extend).err, driver.ErrNotHeld)
 	})
 }

@@ -109,7 +109,7 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 	return deleted, nil
 }
 
-// Incarnation begins one if there is none. The insert id shows whether this transaction began it.
+// Incarnation begins one if there is none.
 func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in driver.Incarnation, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.IncarnationRow,
@@ -120,11 +120,9 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in d
 			return nil, err
 		}
 		if !there {
-			began, err := q.BeginIncarnation(ctx, max(floor, 0))
-			if err != nil {
+			if in.Fresh, err = made(q.BeginIncarnation(ctx, max(floor, 0))); err != nil {
 				return nil, err
 			}
-			in.Fresh = began > 0
 		}
 		if renew && floor >= 0 {
 			if err := q.RenewIncarnation(ctx, floor); err != nil {
@@ -135,8 +133,6 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in d
 			if row, err = q.Incarnation(ctx); err != nil {
 				return nil, err
 			}
-			// begun by this transaction, at the time that is its clock
-			in.Fresh = in.Fresh || !there && e.dialect().silent && row.Age == 0
 		}
 		if in.Age, in.Floor = max(microseconds(row.Age), 0), row.TokenFloor; floor < 0 {
 			in.Floor, err = q.HighestToken(ctx)

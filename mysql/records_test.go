@@ -22,17 +22,18 @@ func TestWhatIsForNoGrantIsHeard(t *testing.T) {
 		for what, tell := range map[string]func() error{
 			"a question": func() error {
 				asked := protocol.Event{Name: held.Name, Kind: "asked"}
-				return require.ErrOf(a.ask(t.Context(), held.Name, "why", asked))
+				return require.ErrOf(a.Run(t.Context(), protocol.Ask{Name: held.Name, Reason: "why", Event: asked}))
 			},
 			"a change": func() error {
-				return a.announce(t.Context(), led, protocol.Event{Name: "m", Kind: "elected", Token: led.Token})
+				elected := protocol.Event{Name: "m", Kind: "elected", Token: led.Token}
+				return require.ErrOf(a.Run(t.Context(), protocol.Announce{Held: led, Event: elected}))
 			},
 		} {
 			b.sleeps(t, s) // between two statements it would miss what tells of no grant
 			require.NoError(t, tell())
 			select {
-			case <-b.wakes:
-			case err := <-b.ended:
+			case <-b.Hints:
+			case err := <-b.Ended:
 				t.Fatal(what, err)
 			case <-time.After(patience):
 				t.Fatalf("%s was not heard", what)
@@ -75,12 +76,11 @@ func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 		const interval = 24 * time.Hour * 365 * 60
 		a, c := s.actor(t), s.actor(t)
 		proxy := dbtest.NewProxy(t, s.Addr(t))
-		b := actor{Backend: server{s.Through(t, proxy), s.pool}.engine(t), session: id()}
-		require.NoError(t, b.OpenSession(t.Context(), driver.Session{ID: b.session, TTL: ttl}))
+		b := on(t, server{s.Through(t, proxy), s.pool}.open(t, nil))
 		begin := func(a actor, token int64) <-chan outcome[bool] {
+			run := driver.Run{Name: "j", Token: token, Session: a.session}
 			return start(t, func(ctx context.Context) (bool, error) {
-				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session},
-					driver.Slot{Length: interval}, driver.Retry{Most: 9})
+				_, claimed, err := a.BeginRun(ctx, run, driver.Slot{Length: interval}, driver.Retry{Most: 9})
 				return claimed, err
 			})
 		}
@@ -97,25 +97,6 @@ func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 		claim()
 		if got := <-second; got.err != nil || got.value {
 			t.Fatalf("%+v: claimed twice", got)
-		}
-	})
-}
-
-func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a := s.actor(t)
-		moment := s.number(t, "SELECT now_us FROM dblock_clock")
-		claiming := s.transaction(t, `INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
-			VALUES ('j', ?, 1, 'x', '', '', ?, '', ?)`, moment, moment, moment)
-		second := start(t, func(ctx context.Context) (bool, error) {
-			_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: 2, Session: a.session},
-				driver.Slot{Moment: moment}, driver.Retry{})
-			return claimed, err
-		})
-		time.Sleep(100 * time.Millisecond) // it waits for the key, or comes after the commit: either way there is one
-		require.NoError(t, claiming.Commit())
-		if got := <-second; got.err != nil || got.value {
-			t.Errorf("%+v, want the run of the other", got)
 		}
 	})
 }

@@ -63,14 +63,7 @@ func (t *rowQueues) await(ctx context.Context, name string, timeout time.Duratio
 	}
 }
 
-// transactAt is transact for work that begins with the lock of a name's row.
-func (e *engine) transactAt(
-	ctx context.Context, name string, work func(q *mysqldb.Queries) (wake []string, err error),
-) error {
-	return e.transactAtWith(ctx, name, func(db mysqldb.DBTX) ([]string, error) { return work(mysqldb.New(db)) })
-}
-
-// transactAtWith is transactAt for work with statements that sqlc does not know.
+// transactAtWith is transactWith for work that begins with the lock of a name's row.
 func (e *engine) transactAtWith(
 	ctx context.Context, name string, work func(db mysqldb.DBTX) (wake []string, err error),
 ) error {

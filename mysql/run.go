@@ -13,19 +13,17 @@ import (
 
 // Run implements driver.Names.
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
-	if len(ops) != 1 {
-		if err := e.meet(ctx, e.db); err != nil {
-			return nil, mysqlserver.Interpret(err)
-		}
-		if e.dialect().plain {
-			return e.together(ctx, ops)
-		}
-		return e.batch(ctx, ops)
+	if err := e.meet(ctx, e.db); err != nil {
+		return nil, mysqlserver.Interpret(err)
 	}
-	result, done, err := e.short(ctx, ops[0])
-	if err == nil && !done {
-		result, err = e.general(ctx, ops[0])
+	results, done, err := e.server().short(ctx, e, ops)
+	switch {
+	case done || err != nil:
+		return results, err
+	case len(ops) != 1:
+		return e.together(ctx, ops)
 	}
+	result, err := e.general(ctx, ops[0])
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +34,17 @@ func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result
 // the commit it wakes the listeners of the sessions that get a hint, which find their grants in the
 // tables.
 func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.Result, err error) {
+	if r, removes := op.(protocol.Removal); removes && r.Cause == protocol.ByTime && !r.LeaseOver {
+		// A session that is to be dead is expired first, in a transaction of its own: in the order
+		// of locks its row comes after the name's, and it is dead also if a guard refuses the
+		// takeover.
+		if dead, err := e.Expire(ctx, r.Session); !dead || err != nil {
+			return result, err
+		}
+	}
 	var refused string // the attempt whose guard refused the op
 	err = e.transactAtWith(ctx, op.On(), func(db mysqldb.DBTX) (wake []string, err error) {
-		result, wake, err = e.apply(ctx, mysqldb.New(db), op, protocol.Waits(op), &refused)
+		result, wake, err = e.apply(ctx, db, op, protocol.Waits(op), &refused)
 		return wake, err
 	})
 	if err != nil {
@@ -53,8 +59,9 @@ func (e *engine) general(ctx context.Context, op protocol.Op) (result protocol.R
 // apply is the part of general inside the transaction. Without wait, it retries a locked row for a
 // moment only. If a guard refuses the op, refused becomes the guard's attempt.
 func (e *engine) apply(
-	ctx context.Context, q *mysqldb.Queries, op protocol.Op, wait bool, refused *string,
+	ctx context.Context, db mysqldb.DBTX, op protocol.Op, wait bool, refused *string,
 ) (result protocol.Result, wake []string, err error) {
+	q := mysqldb.New(db)
 	row, there, err := e.obtainRow(ctx, q, op, wait, false)
 	if err != nil {
 		return result, nil, err
@@ -62,11 +69,11 @@ func (e *engine) apply(
 	for {
 		src := &source{ctx: ctx, engine: e, q: q, name: op.On(), refused: refused}
 		n := protocol.Open(rowOf(op.On(), row), row.NowUs, src)
-		if result, err = op.Run(n); err != nil || !there && !n.Written() {
+		if result, err = op.Apply(n); err != nil || !there && !n.Written() {
 			return result, nil, err
 		}
 		if there {
-			wake, err = write(ctx, q, n, op.By(), row)
+			wake, err = writer{q, db, e.server().facts().lists, op.By()}.write(ctx, n, row)
 			return result, wake, err
 		}
 		if row, there, err = e.obtainRow(ctx, q, op, wait, true); err != nil {
@@ -78,10 +85,10 @@ func (e *engine) apply(
 // together runs several ops in one transaction, one after the other. A row that is locked is left
 // out: ErrBusy comes before the op has written anything.
 func (e *engine) together(ctx context.Context, ops []protocol.Op) (results []protocol.Result, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (wake []string, err error) {
+	err = e.transactWith(ctx, func(db mysqldb.DBTX) (wake []string, err error) {
 		results = make([]protocol.Result, len(ops))
 		for i, op := range protocol.Together(ops) {
-			result, woken, err := e.apply(ctx, q, op, false, new(string))
+			result, woken, err := e.apply(ctx, db, op, false, new(string))
 			if errors.Is(err, driver.ErrBusy) {
 				continue
 			} else if err != nil {

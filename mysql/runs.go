@@ -45,27 +45,23 @@ func (t runTables) About(a slots.About) (runs []slots.Row, err error) {
 }
 
 func (t runTables) Claim(r slots.Row, over int64) (bool, error) {
-	var claimed int64
+	var claimed bool
 	err := t.e.transact(t.ctx, func(q *mysqldb.Queries) (_ []string, err error) {
 		if over == 0 {
-			claimed, err = q.MakeRun(t.ctx, mysqldb.MakeRunParams{
+			claimed, err = made(q.MakeRun(t.ctx, mysqldb.MakeRunParams{
 				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
 				BeganAt: r.BeganAt, SlotEnds: r.SlotEnds,
-			})
-			if err == nil && t.e.dialect().silent {
-				var token int64
-				token, err = q.RunToken(t.ctx, mysqldb.RunTokenParams{Name: r.Name, Slot: r.Slot})
-				claimed = number01(token == r.Token)
-			}
-		} else {
-			claimed, err = q.TakeRun(t.ctx, mysqldb.TakeRunParams{
-				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
-				BeganAt: r.BeganAt, Tries: int32(r.Tries), SlotEnds: r.SlotEnds, Replaced: over,
-			})
+			}))
+			return nil, err
 		}
+		taken, err := q.TakeRun(t.ctx, mysqldb.TakeRunParams{
+			Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
+			BeganAt: r.BeganAt, Tries: int32(r.Tries), SlotEnds: r.SlotEnds, Replaced: over,
+		})
+		claimed = taken > 0
 		return nil, err
 	})
-	return claimed > 0, err
+	return claimed && err == nil, err
 }
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {

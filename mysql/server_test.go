@@ -18,6 +18,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -115,10 +116,26 @@ func (s server) actor(t *testing.T) actor {
 	t.Helper()
 	pool := s.open(t, nil)
 	pool.SetMaxOpenConns(1)
-	a := actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool, locked: new(atomic.Bool)}
+	a := on(t, pool)
+	a.locked = new(atomic.Bool)
 	mysql.Patient(a.Backend, func() { a.locked.Store(true) })
 	require.NoError(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&a.conn))
+	return a
+}
+
+// on returns an actor that works on any connection of a pool.
+func on(t *testing.T, pool *sql.DB) actor {
+	t.Helper()
+	a := actor{Backend: inside.Of(mysql.New(pool)).Backend, session: id(), pool: pool}
 	require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	return a
+}
+
+// attending is an actor as an application has it: a client attends its engine.
+func (s server) attending(t *testing.T) actor {
+	t.Helper()
+	a := on(t, s.open(t, nil))
+	t.Cleanup(a.Attend("", ttl))
 	return a
 }
 
@@ -193,13 +210,22 @@ func (a actor) look(t *testing.T, name string) driver.State {
 	return states[0]
 }
 
-// blocked waits until the actor has found a row locked, or its statement waits for one. The tables
-// of information_schema are no good for that: they do not change while somebody reads them often.
+// blocked waits until the actor has found a row locked, or its statement waits for one; of one that
+// attends, until a statement waits in turn. The tables of information_schema do not show the waits:
+// they do not change while they are read often.
 func (s server) blocked(t *testing.T, a actor) {
 	t.Helper()
+	if a.locked == nil {
+		a.locked = new(atomic.Bool)
+		dbtest.Eventually(t, "a statement to wait in turn", func() bool {
+			a.conn = s.number(t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = "+
+				"DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%-- name: LockRowInTurn %'")
+			return a.conn >= 0
+		})
+	}
 	thread := fmt.Sprintf("thread id %d,", a.conn)
 	defer a.locked.Store(false)
-	eventually(t, "the statement to wait", func() bool {
+	dbtest.Eventually(t, "the statement to wait", func() bool {
 		if a.locked.Load() {
 			return true
 		}
@@ -260,22 +286,35 @@ func start[T any](t *testing.T, call func(ctx context.Context) (T, error)) <-cha
 	return c
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
+// behind has a call of an actor's wait for a transaction of the test's, commits that, and returns
+// what came of the call.
+func behind[T any](
+	t *testing.T, s server, a actor, ahead *sql.Tx, call func(ctx context.Context) (T, error),
+) outcome[T] {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s in vain", what)
-		}
-		<-time.After(5 * time.Millisecond)
+	if a.locked != nil {
+		a.locked.Store(false)
 	}
+	c := start(t, call)
+	s.blocked(t, a)
+	require.NoError(t, ahead.Commit())
+	return <-c
 }
 
-// transactions counts the open ones of the server. innodb_trx is a copy that the server makes anew
-// once nobody has looked at it for 100 ms.
-func (s server) transactions(t *testing.T, which string) int64 {
+// doing is a call that runs an op.
+func (a actor) doing(op protocol.Op) func(ctx context.Context) (protocol.Result, error) {
+	return func(ctx context.Context) (protocol.Result, error) { return driver.Do(ctx, a, op) }
+}
+
+// waiting waits until so many transactions of the database wait for a row. innodb_trx is a copy
+// that the server makes anew once nobody has looked at it for 100 ms.
+func (s server) waiting(t *testing.T, want int64) {
 	t.Helper()
-	time.Sleep(150 * time.Millisecond)
-	return s.number(t, "SELECT COUNT(*) FROM information_schema.innodb_trx "+which)
+	dbtest.Eventually(t, fmt.Sprint(want, " statements to wait"), func() bool {
+		time.Sleep(150 * time.Millisecond)
+		return s.number(t, "SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN "+s.Processes()+
+			" p ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == want
+	})
 }
 
 // stopAt stops the nth request with a text on its way to the server: reached is closed then, and
@@ -314,7 +353,7 @@ func id() string { return rand.Text() }
 // engine is one on a pool of its own, as an application has it.
 func (s server) engine(t *testing.T) driver.Backend {
 	t.Helper()
-	return mysql.New(s.open(t, nil)).Backend
+	return inside.Of(mysql.New(s.open(t, nil))).Backend
 }
 
 // expire ends a session's time.
@@ -323,17 +362,20 @@ func (s server) expire(t *testing.T, a actor) {
 	s.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", a.session)
 }
 
+// buries has a session ended that has expired.
+func (a actor) buries(t *testing.T, other actor) {
+	t.Helper()
+	if dead, err := a.Expire(t.Context(), other.session); err != nil || !dead {
+		t.Fatal(dead, err)
+	}
+}
+
 // sole is the only hand-over that there may be.
 func sole(next []protocol.Handoff, err error) (protocol.Handoff, error) {
 	if len(next) > 1 {
 		return protocol.Handoff{}, fmt.Errorf("%d were granted: %+v", len(next), next)
 	}
 	return append(next, protocol.Handoff{})[0], err
-}
-
-func soleTaken(next []protocol.Handoff, taken bool, err error) (protocol.Handoff, bool, error) {
-	h, err := sole(next, err)
-	return h, taken, err
 }
 
 func third[T, U any](_ T, _ U, err error) error { return err }

@@ -12,22 +12,21 @@ import (
 // serverInfo holds the properties of a server that decide how a transaction of the application may
 // be locked.
 type serverInfo struct {
-	// undoes is set if a lock wait timeout rolls back the whole transaction, not only the statement
-	// (innodb_rollback_on_timeout).
+	// undoes is set if a refused NOWAIT rolls back the whole transaction, not only the statement.
 	undoes bool
 	// writers describes a server of which several nodes write; "" for all others.
 	writers string
 }
 
 // askServer reads the properties of a server.
-func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
-	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"innodb_rollback_on_timeout"},
-		mysqlserver.WriterVariables...))
+func (e *engine) askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
+	undoes := e.server().facts().undoes
+	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{undoes}, mysqlserver.WriterVariables...))
 	if err != nil {
 		return nil, err
 	}
 	return &serverInfo{
-		undoes:  mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]),
+		undoes:  mysqlserver.IsOn(variables[undoes]),
 		writers: mysqlserver.SeveralWriters(variables),
 	}, nil
 }
@@ -35,7 +34,10 @@ func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 // wakes returns nil if a client can wake the listeners of all others. Otherwise it returns
 // ErrUnsupported: a KILL on one node ends no sleep on another.
 func (e *engine) wakes() error {
-	if f := e.info.Load(); f.writers != "" && !e.singleWriter {
+	if deaf := e.server().facts().deaf; deaf != nil {
+		return deaf
+	}
+	if f := e.info.Load(); f != nil && f.writers != "" && !e.singleWriter {
 		return driver.Fail(driver.ErrUnsupported,
 			fmt.Errorf("the server is %s, whose nodes do not wake each other's clients", f.writers))
 	}

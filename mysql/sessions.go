@@ -70,7 +70,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	}
 	conn, err := e.db.Conn(ctx)
 	if err == nil {
-		if err = e.examine(ctx, conn); err == nil {
+		if err = e.examine(ctx, conn); err == nil && s.First {
 			err = e.refuseTriggers(ctx, conn)
 		}
 		_ = conn.Close()
@@ -84,8 +84,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 		}); err != nil {
 			return nil, err
 		}
-		ttl := s.TTL + e.dialect().step
-		return nil, q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: ttl.Microseconds()})
+		return nil, q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
 	})
 	if err != nil {
 		return err
@@ -291,7 +290,7 @@ func (e *engine) Purge(
 			names = append(names, row.Name)
 		}
 	}
-	for some := range slices.Chunk(names, min(purged, e.dialect().skips)) {
+	for some := range slices.Chunk(names, e.server().facts().rows(purged)) {
 		err := e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 			locked, err := q.LockIdle(ctx, mysqldb.LockIdleParams{Names: pad(some), Idle: idle.Microseconds()})
 			for _, name := range locked {

@@ -14,14 +14,13 @@ import (
 
 // settings reads the settings that decide whether statements arrive intact and stay committed, and
 // the clock.
-const settings = "SELECT @@autocommit, @@sql_log_bin, @@completion_type, @@sql_mode, @@sql_select_limit," +
-	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary'), @@timestamp"
+const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode, @@sql_select_limit, @@character_set_client, " +
+	"@@character_set_connection, COALESCE(@@character_set_results, 'binary'), @@timestamp"
 
 // unset resets, on a connection of the engine, settings that cut lists short, a clock that stands
 // still, and a switch with which MySQL refuses an EXISTS that it cannot turn into a join (error
 // 3973).
-func unset(ctx context.Context, conn *sql.Conn, d *dialect) error {
-	set := d.spell("SET SESSION sql_select_limit = 18446744073709551615, timestamp = DEFAULT", true)
+func unset(ctx context.Context, conn *sql.Conn, set string) error {
 	if switches, err := variable(ctx, conn, "optimizer_switch", ""); err != nil {
 		return err
 	} else if strings.Contains(switches, "subquery_to_derived=on") {
@@ -40,31 +39,26 @@ type querier interface {
 // those of the pool: from its DSN, from init_connect, or from the server. Settings that the
 // application changes on a single borrowed connection are not seen here. examine returns the
 // character set.
-func examine(ctx context.Context, on *sql.Conn, d *dialect) (charset string, err error) {
-	var autocommit, logged bool
+func examine(ctx context.Context, on *sql.Conn, of *facts) (charset string, err error) {
+	var autocommit bool
 	var completion, mode, client, connection, results string
 	var limit uint64
 	var now, later string // of two statements, in microseconds
-	if err := on.QueryRowContext(ctx, d.spell(settings, true)).Scan(&autocommit, &logged, &completion, &mode, &limit,
-		&client, &connection, &results, &now); err != nil {
+	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &limit, &client,
+		&connection, &results, &now); err != nil {
 		return "", err
 	}
 	if err := on.QueryRowContext(ctx, "SELECT @@timestamp").Scan(&later); err != nil {
 		return "", err
 	}
-	refuse := func(format string, args ...any) (string, error) {
-		return "", driver.Fail(driver.ErrConfig, fmt.Errorf("the pool's connections have "+format, args...))
-	}
+	refuse := func(format string, args ...any) (string, error) { return "", refused(format, args...) }
 	switch {
 	case !autocommit:
 		return refuse("autocommit off, so that no statement of dblock would commit: leave it on in the DSN")
-	case !logged:
-		return refuse("sql_log_bin off, so that no other node of a cluster, and no replica, would have the locks: " +
-			"leave it on")
 	case completion != "NO_CHAIN":
 		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what "+
 			"comes next is not committed: leave it at NO_CHAIN", completion)
-	case limit < math.MaxInt32:
+	case limit < math.MaxInt32 && (limit > 0 || !of.endless):
 		return refuse("sql_select_limit = %d, as --safe-updates sets it: the server would cut lists short without a "+
 			"word: leave it at its default", limit)
 	case now == later:
@@ -80,35 +74,19 @@ func examine(ctx context.Context, on *sql.Conn, d *dialect) (charset string, err
 		return refuse("character_set_client = %s and character_set_results = %s: owners would not be recognised: "+
 			"set them by charset in the DSN or SET NAMES, both to one", client, results)
 	}
-	values, err := valuesOf(ctx, on, d.settings)
-	if err != nil {
+	// TiDB has no such variable. SHOW fails with some character sets that are refused above.
+	if logged, err := variable(ctx, on, "sql_log_bin", ""); err != nil {
 		return "", err
-	}
-	for i, s := range d.settings {
-		if !strings.EqualFold(values[i], s.want) {
-			return refuse("%s = %q, with which %s: leave it at %q", strings.TrimPrefix(s.variable, "@@"), values[i],
-				s.so, s.want)
-		}
+	} else if logged == "OFF" {
+		return refuse("sql_log_bin off, so that no other node of a cluster, and no replica, would have the locks: " +
+			"leave it on")
 	}
 	return client, nil
 }
 
-// valuesOf reads settings in one statement.
-func valuesOf(ctx context.Context, on *sql.Conn, settings []setting) ([]string, error) {
-	if len(settings) == 0 {
-		return nil, nil
-	}
-	values, into, names := make([]string, len(settings)), make([]any, len(settings)), make([]string, len(settings))
-	for i, s := range settings {
-		into[i], names[i] = &values[i], s.variable
-	}
-	return values, on.QueryRowContext(ctx, "SELECT "+strings.Join(names, ", ")).Scan(into...)
-}
-
-// setting is a variable of a connection without which no lock can be kept.
-type setting struct {
-	variable, want string
-	so             string // the consequence of any other value
+// refused is the error of a connection with settings under which no lock can be kept.
+func refused(format string, args ...any) error {
+	return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool's connections have "+format, args...))
 }
 
 // plainJSON writes a JSON text in ASCII, which every character set has, so that metadata does not

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -57,44 +58,26 @@ func handOver(t *testing.T, a, b *dblock.Client[*sql.Tx], times int) {
 	require.NoError(t, held.Unlock(ctx))
 }
 
-func TestTheSmallestPool(t *testing.T) {
+// A pool with a short lifetime of connections closes each one when it comes back, and never a
+// reserved one.
+func TestTheSmallestPoolAndOneWhoseConnectionsLiveShortly(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pools := [2]*sql.DB{s.open(t, nil), s.open(t, nil)}
-		for _, pool := range pools {
-			pool.SetMaxOpenConns(3)
+		for times, set := range map[int]func(pool *sql.DB){
+			4:  func(pool *sql.DB) { pool.SetMaxOpenConns(3) },
+			10: func(pool *sql.DB) { pool.SetConnMaxLifetime(time.Millisecond); pool.SetMaxIdleConns(0) },
+		} {
+			one, other := s.open(t, nil), s.open(t, nil)
+			set(one)
+			set(other)
+			handOver(t, s.client(t, one), s.client(t, other), times)
 		}
-		handOver(t, s.client(t, pools[0]), s.client(t, pools[1]), 4)
 	})
-}
-
-// The pool closes a connection when it comes back, and never one that is reserved.
-func TestAPoolWhoseConnectionsLiveShortly(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		pools := [2]*sql.DB{s.open(t, nil), s.open(t, nil)}
-		for _, pool := range pools {
-			pool.SetConnMaxLifetime(time.Millisecond)
-			pool.SetMaxIdleConns(0)
-		}
-		handOver(t, s.client(t, pools[0]), s.client(t, pools[1]), 10)
-	})
-}
-
-// as makes a user with the rights to the tables and no others, and returns a pool of its own.
-func (s server) as(t *testing.T, limits string) *sql.DB {
-	t.Helper()
-	config, err := sqldriver.ParseDSN(s.DSN)
-	require.NoError(t, err)
-	name := config.DBName + "@'%'"
-	s.exec(t, "CREATE USER "+name+" IDENTIFIED BY 'x' "+limits)
-	t.Cleanup(func() { s.exec(t, "DROP USER "+name) })
-	s.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON "+config.DBName+".* TO "+name)
-	return s.open(t, func(c *sqldriver.Config) { c.User, c.Passwd = config.DBName, "x" })
 }
 
 // Neither PROCESS nor CONNECTION_ADMIN: a user may end the statements of its own connections.
 func TestAUserWithRightsToTheTablesOnly(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.as(t, "")
+		pool := s.user(t, "all", toTables, "")
 		handOver(t, s.client(t, pool), s.client(t, pool), 4)
 		e := s.listen(t, pool) // ready: a KILL got through
 		is(t, e.end(t), context.Canceled)
@@ -103,11 +86,11 @@ func TestAUserWithRightsToTheTablesOnly(t *testing.T) {
 
 func TestAUserWithTooFewConnections(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.as(t, "WITH MAX_USER_CONNECTIONS 1")
+		pool := s.user(t, "one", toTables, "WITH MAX_USER_CONNECTIONS 1")
 		conn, err := pool.Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
-		e := mysql.New(pool).Backend
+		e := inside.Of(mysql.New(pool)).Backend
 		is(t, e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl}), driver.ErrUnavailable)
 		_, err = e.Upkeep(t.Context(), "s")
 		is(t, err, driver.ErrUnavailable)
@@ -133,7 +116,7 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 				handOver(t, s.client(t, s.open(t, nil)), s.client(t, s.open(t, nil)), 4)
 			})
 			t.Run("what init_connect sets", func(t *testing.T) {
-				pool := s.as(t, "") // it does not hold for administrators
+				pool := s.user(t, "all", toTables, "") // it does not hold for administrators
 				var set string
 				require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT @@SESSION.sql_mode").Scan(&set))
 				if !strings.Contains(set, "ANSI_QUOTES") {
@@ -144,8 +127,8 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 			t.Run("the hour that a time zone has twice", s.hourTwice)
 			t.Run("statements in the binary log", func(t *testing.T) {
 				s := start(t, "--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT")
-				err := mysql.New(s.open(t, nil)).Backend.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h",
-					TTL: ttl})
+				e := inside.Of(mysql.New(s.open(t, nil)))
+				err := e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
 				is(t, err, driver.ErrConfig)
 			})
 		})
@@ -188,7 +171,7 @@ func (s server) hourTwice(t *testing.T) {
 func TestAServerThatEndsIdleConnectionsSoonKeepsThoseOfHeartbeats(t *testing.T) {
 	forSoak(t)
 	each(t, func(t *testing.T, s server) {
-		e := mysql.New(s.open(t, variable("wait_timeout", "1")))
+		e := inside.Of(mysql.New(s.open(t, variable("wait_timeout", "1"))))
 		session := id()
 		require.NoError(t, e.Backend.OpenSession(t.Context(), driver.Session{ID: session, TTL: ttl}))
 		up, err := e.Backend.Upkeep(t.Context(), "s")

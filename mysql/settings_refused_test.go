@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -42,7 +43,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				e := mysql.New(s.open(t, variable(refused.variable, refused.value))).Backend
+				e := inside.Of(mysql.New(s.open(t, variable(refused.variable, refused.value)))).Backend
 				a := actor{Backend: e, session: id()}
 				if err := a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", TTL: ttl}); err == nil {
 					t.Error("a session was opened")
@@ -70,7 +71,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 // application has set on a single connection that it has borrowed.
 func TestALimitOfRowsCutsNoListShort(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		e := mysql.New(s.open(t, variable("sql_select_limit", "1"))).Backend
+		e := inside.Of(mysql.New(s.open(t, variable("sql_select_limit", "1")))).Backend
 		err := e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
 		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "sql_select_limit") {
 			t.Error(err)
@@ -89,7 +90,7 @@ func TestAClockThatStandsStillIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, value := range []string{"1000000000", "UNIX_TIMESTAMP() + 86400", "UNIX_TIMESTAMP()",
 			"UNIX_TIMESTAMP(SYSDATE(6))"} {
-			e := mysql.New(s.open(t, variable("timestamp", value))).Backend
+			e := inside.Of(mysql.New(s.open(t, variable("timestamp", value)))).Backend
 			err := e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
 			if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "timestamp") {
 				t.Errorf("%s: %v", value, err)
@@ -144,7 +145,7 @@ func TestSubqueriesNeedNotBeJoins(t *testing.T) {
 		}
 		pool := s.open(t, variable("optimizer_switch", "'subquery_to_derived=on'"))
 		e := mysql.New(pool)
-		mysql.ByView(e.Backend)
+		mysql.ByView(inside.Of(e).Backend)
 		c, err := dblock.New(e)
 		require.NoError(t, err)
 		defer c.Close(t.Context())
@@ -154,7 +155,7 @@ func TestSubqueriesNeedNotBeJoins(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Guard(t.Context(), tx, l))
 		require.NoError(t, tx.Commit())
-		_, err = mysql.New(pool).PurgeRecords(t.Context(), time.Hour, 10)
+		_, err = inside.Of(mysql.New(pool)).PurgeRecords(t.Context(), time.Hour, 10)
 		require.NoError(t, err)
 	})
 }
@@ -168,9 +169,7 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 			"charset=ascii", "charset=binary",
 		} {
 			t.Run(params, func(t *testing.T) {
-				a := actor{Backend: mysql.New(s.open(t, s.with(t, params))).Backend, session: id()}
-				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test",
-					TTL: ttl}))
+				a := on(t, s.open(t, s.with(t, params)))
 				want := map[string]string{"wer": "Jürgen 😀", "“was”": "日本\t\\"}
 				text, err := json.Marshal(want)
 				require.NoError(t, err)

@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -101,7 +101,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	s.exec(t, "DELETE FROM dblock_locks")
 	pool := s.open(t, change)
 	pool.SetMaxOpenConns(6)
-	e := mysql.New(pool).Backend
+	e := inside.Of(mysql.New(pool)).Backend
 	a, b := actor{Backend: e, session: id()}, actor{Backend: e, session: id()}
 	name := "ü" + id()
 	for _, a := range []actor{a, b} {
@@ -193,7 +193,7 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		a.take(t, "n")
 		attempt := b.enqueue(t, "n")
 		pool := s.open(t, s.apply(isolation("READ-UNCOMMITTED")))
-		e := mysql.New(pool).Backend
+		e := inside.Of(mysql.New(pool)).Backend
 		granting := s.transaction(t,
 			"UPDATE dblock_locks SET session_id = ?, attempt = ?, waiters = 0 WHERE name = 'n'", b.session, attempt)
 		_, err := granting.Exec("DELETE FROM dblock_waiters WHERE name = 'n'")
@@ -209,27 +209,5 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		if err != nil || len(claims) != 1 || claims[0].Token != 0 {
 			t.Fatalf("%+v %v", claims, err)
 		}
-	})
-}
-
-func TestAReadOnlyServerIsToldApart(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		readOnly := map[string]string{dbtest.KindMySQL: "transaction_read_only",
-			dbtest.KindMariaDB: "tx_read_only"}[s.Kind]
-		e := mysql.New(s.open(t, variable(readOnly, "1"))).Backend
-		_, _, err := drivertest.Take(t.Context(), e, protocol.Request{Name: "n", Session: "s", Attempt: "a"})
-		is(t, err, driver.ErrReadOnly)
-	})
-}
-
-func TestAConnectionThatCannotBeMade(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		e := mysql.New(s.open(t, func(c *sqldriver.Config) { c.Addr = "127.0.0.1:1" })).Backend
-		_, _, err := drivertest.Take(t.Context(), e, protocol.Request{Name: "n", Session: "s", Attempt: "a"})
-		is(t, err, driver.ErrUnavailable)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = e.Read(ctx, "s", []string{"n"}, 0)
-		is(t, err, context.Canceled)
 	})
 }

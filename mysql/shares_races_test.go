@@ -3,7 +3,6 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -28,82 +28,17 @@ func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) 
 		b.share(t, b.units("n", 3, 5))
 		s.exec(t, "UPDATE dblock_shares SET expires_at = 1 WHERE token = ?", held.Token)
 		locking := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
-		releasing := start(t, func(ctx context.Context) (bool, error) {
-			_, err := drivertest.Release(ctx, a, held, false)
-			return err == nil, ignore(err, driver.ErrNotHeld)
-		})
-		reclaiming := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := drivertest.TakeOver(ctx, c, c.session, "n", protocol.Holder{Session: a.session,
-				Grant: protocol.Grant{Token: held.Token, Lease: -1}})
-			return taken, err
-		})
+		releasing := start(t, a.doing(protocol.Release(held, false, false)))
+		reclaiming := start(t, c.doing(protocol.TakeOver(c.session, "n", protocol.Holder{Session: a.session,
+			Grant: protocol.Grant{Token: held.Token, Lease: -1}})))
 		s.blocked(t, a)
 		s.blocked(t, c)
 		require.NoError(t, locking.Commit())
 		released, reclaimed := <-releasing, <-reclaiming
-		if released.err != nil || reclaimed.err != nil || released.value == reclaimed.value {
+		if released.err != nil || reclaimed.err != nil || released.value.Done() == reclaimed.value.Done() {
 			t.Fatalf("released %+v, reclaimed %+v: one of them must have done it", released, reclaimed)
 		}
 		require.Equal(t, s.used(t, "n"), 3, "units are left")
-	})
-}
-
-func ignore(err, kind error) error {
-	if errors.Is(err, kind) {
-		return nil
-	}
-	return err
-}
-
-func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		for range 10 {
-			name := id()
-			ra, rb := a.reader(name), b.reader(name)
-			ha, hb := a.share(t, ra), b.share(t, rb)
-			upgrades := []<-chan outcome[bool]{
-				start(t, func(ctx context.Context) (bool, error) {
-					_, upgraded, err := a.upgrade(ctx, ha, ra.Attempt)
-					return upgraded, err
-				}),
-				start(t, func(ctx context.Context) (bool, error) {
-					_, upgraded, err := b.upgrade(ctx, hb, rb.Attempt)
-					return upgraded, err
-				}),
-			}
-			for _, u := range upgrades {
-				if got := <-u; got.err != nil || got.value {
-					t.Fatalf("%+v, want refused", got)
-				}
-			}
-			require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), b, hb, true)))
-			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded ||
-				s.used(t, name) != 0 {
-				t.Fatal(upgraded, err)
-			}
-		}
-	})
-}
-
-func TestAReaderThatWaitedForTheRowDecidesByItAsItIsThen(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		for _, change := range []string{"waiters = 1", "session_id = 'x'", "rests_until = token + 3600000000",
-			"capacity = 7", "shared_units = capacity"} {
-			name := id()
-			a.share(t, a.reader(name))
-			meanwhile := s.transaction(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
-			taking := start(t, func(ctx context.Context) (bool, error) {
-				_, taken, err := drivertest.Take(ctx, b, b.reader(name))
-				return taken, err
-			})
-			s.blocked(t, b)
-			require.NoError(t, meanwhile.Commit())
-			if got := <-taking; got.err != nil || got.value {
-				t.Fatalf("%s: %+v, want not taken", change, got)
-			}
-		}
 	})
 }
 
@@ -122,7 +57,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 			dead.wait(t, dead.request("n"))
 			want = append(want, a.wait(t, a.reader("n")))
 		}
-		a.wait(t, a.request("n"))
+		writer := a.wait(t, a.request("n"))
 		s.expire(t, dead)
 		for _, text := range []string{
 			"SELECT name FROM dblock_waiters FORCE INDEX (PRIMARY) WHERE name IN ('m', 'o') FOR UPDATE",
@@ -131,20 +66,16 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		} {
 			s.transaction(t, text)
 		}
-		got := <-start(t, func(ctx context.Context) ([]protocol.Handoff, error) {
-			return drivertest.Release(ctx, a, held, true)
-		})
-		if got.err != nil || !slices.Equal(attempts(got.value), want) {
+		got := <-start(t, a.doing(protocol.Release(held, true, false)))
+		if got.err != nil || !slices.Equal(attempts(got.value.Next), want) {
 			t.Fatalf("%+v, want the readers", got)
 		}
-		asked := <-start(t, func(ctx context.Context) (int, error) {
-			return a.ask(ctx, "n", "why", protocol.Event{Name: "n", Kind: "asked"})
-		})
-		if asked.err != nil || asked.value != 3 {
+		asked := <-start(t, a.doing(protocol.Ask{Name: "n", Event: protocol.Event{Name: "n", Kind: "asked"}}))
+		if asked.err != nil || asked.value.Holders != 3 {
 			t.Fatalf("%+v", asked)
 		}
 		var all []protocol.Held
-		for _, h := range got.value {
+		for _, h := range got.value.Next {
 			all = append(all, protocol.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
 		}
 		rest := <-start(t, func(ctx context.Context) ([]protocol.Held, error) {
@@ -153,60 +84,14 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		if rest.err != nil || len(rest.value) != 3 {
 			t.Fatalf("%+v, want all of them, since somebody waits", rest)
 		}
-	})
-}
-
-func TestBatchesInOppositeOrdersEnd(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		const rounds = 8
-		names := make([]string, 6)
-		for i := range names {
-			names[i] = fmt.Sprint(i)
+		var together protocol.Sequence // deletes the shares by one statement
+		for _, h := range all {
+			together = append(together, protocol.Release(h, true, false))
 		}
-		var all sync.WaitGroup
-		began := time.Now()
-		for i := range 4 {
-			e := s.engine(t)
-			a := actor{Backend: e, session: id()}
-			require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-			mine := slices.Clone(names)
-			if i%2 == 1 {
-				slices.Reverse(mine)
-			}
-			all.Go(func() {
-				for range rounds {
-					var rs []protocol.Request
-					for _, name := range mine {
-						rs = append(rs, a.request(name))
-					}
-					grants, _, err := drivertest.Batch(t.Context(), a, rs, nil)
-					if err != nil {
-						if !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry) {
-							t.Error(err)
-						}
-						continue
-					}
-					var held []protocol.Held
-					for i, g := range grants {
-						if g.Token != 0 {
-							held = append(held, protocol.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
-						}
-					}
-					for len(held) > 0 {
-						if held, err = drivertest.ReleaseAll(t.Context(), a, held); err != nil &&
-							!errors.Is(err, driver.ErrRetry) {
-							t.Error(err)
-							return
-						}
-					}
-				}
-			})
+		last := <-start(t, a.doing(together))
+		if last.err != nil || !slices.Equal(attempts(last.value.Next), []string{writer}) {
+			t.Fatalf("%+v, want the writer", last)
 		}
-		all.Wait()
-		if took := time.Since(began); took > 30*time.Second {
-			t.Fatalf("%v", took)
-		}
-		require.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"), 0, "are held")
 	})
 }
 
@@ -228,15 +113,10 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead,
 			sql.LevelSerializable} {
-			pool := s.open(t, nil)
-			e := mysql.New(pool)
-			a := actor{Backend: e.Backend, session: id()}
-			require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-			beside, name := onSideConn(t, e.Backend), id()
+			a, name := s.application(t), id()
+			e, beside := a.engine, a.beside
 			begin := func() *sql.Tx {
-				tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = tx.Rollback() })
+				tx, _ := a.begin(t, level)
 				if level != sql.LevelSerializable { // where it locks what it reads
 					var n int
 					require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_shares").Scan(&n)) // an old snapshot
@@ -258,8 +138,8 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			require.Equal(t, s.used(t, name), 2, "the rollback did not give it back")
 
 			tx = begin()
-			state, locked, err := e.In(tx).Lock(t.Context(), name,
-				func(string, int, any) bool { return true }, true, beside)
+			own := func(string, int, any) bool { return true }
+			state, locked, err := e.In(tx).Lock(t.Context(), name, own, true, beside)
 			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 ||
 				state.Holder.Units != 2 {
 				t.Fatalf("%+v %v %v", state, locked, err)
@@ -272,35 +152,9 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
 				t.Fatalf("%+v", state)
 			}
-			next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), a, a.session, name, protocol.Holder{}))
-			if err != nil || !taken || next.Attempt != attempt || s.used(t, name) != 3 {
-				t.Fatal(next, taken, err)
-			}
-		}
-	})
-}
-
-func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		pool := s.open(t, nil)
-		e := mysql.New(pool)
-		a := actor{Backend: e.Backend, session: id()}
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		held, beside := a.share(t, a.reader("n")), onSideConn(t, e.Backend)
-		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback() }()
-		gone := held
-		gone.Token--
-		is(t, e.In(tx).Release(t.Context(), gone, protocol.Detachment{}, beside), driver.ErrNotHeld)
-		require.NoError(t, e.In(tx).Release(t.Context(), held, protocol.Detachment{}, beside))
-		for _, name := range []string{"m", "n ", "o"} {
-			got := <-start(t, func(ctx context.Context) (bool, error) {
-				_, taken, err := drivertest.Take(ctx, a, a.reader(name))
-				return taken, err
-			})
-			if got.err != nil || !got.value {
-				t.Fatalf("%q: %+v", name, got)
+			result, err := driver.Do(t.Context(), a, protocol.TakeOver(a.session, name, protocol.Holder{}))
+			if next, err := sole(result.Next, err); err != nil || next.Attempt != attempt || s.used(t, name) != 3 {
+				t.Fatalf("%+v, %v", result, err)
 			}
 		}
 	})
@@ -309,8 +163,7 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 	const sessions, each1, rounds = 3, 30, 5 // more for one session than it keeps in mind
 	each(t, func(t *testing.T, s server) {
-		granter := actor{Backend: s.engine(t), session: id()}
-		require.NoError(t, granter.OpenSession(t.Context(), driver.Session{ID: granter.session, TTL: ttl}))
+		granter := on(t, s.open(t, nil))
 		ears := make([]*ear, sessions)
 		for i := range ears {
 			ears[i] = s.listen(t, s.open(t, nil))
@@ -349,14 +202,14 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		held := a.take(t, "n")
 		attempt := b.wait(t, b.reader("n"))
-		require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), a, held, true)))
+		does(t, a, protocol.Release(held, true, false))
 		sleepLock := id()
 		conn, err := s.pool.Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
 		_, err = conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", sleepLock)
 		require.NoError(t, err)
-		q := mysqldb.New(s.open(t, nil))
+		q := mysqldb.New(mysql.AsWritten(s.open(t, nil)))
 		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
 			nap := time.Hour // a sleep that should not begin hangs
 			if asleep {
@@ -388,24 +241,19 @@ func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.open(t, nil)
 		pool.SetMaxOpenConns(8)
-		a := actor{Backend: mysql.New(pool).Backend, session: id()}
-		require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		a := on(t, pool)
 		var obstructed atomic.Int64
 		mysql.Patient(a.Backend, func() { obstructed.Add(1) })
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
 				for range 10 {
-					r := a.reader("n")
-					grant, taken, err := drivertest.Take(t.Context(), a, r)
-					if err != nil || !taken {
-						t.Error(taken, err)
-						return
+					taken, err := driver.Do(t.Context(), a, protocol.Take{Request: a.reader("n")})
+					held := protocol.Held{Name: "n", Session: a.session, Token: taken.Grant.Token, Shared: true}
+					if err == nil {
+						_, err = drivertest.Release(t.Context(), a, held, false)
 					}
-					if _, err := drivertest.Release(t.Context(), a, protocol.Held{Name: "n", Session: a.session,
-						Token: grant.Token, Shared: true}, false); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 				}
 			})
 		}

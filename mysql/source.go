@@ -70,26 +70,34 @@ func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
 	return s.place(row), there && row.SessionID == session, err
 }
 
-// Share implements protocol.Source.
-func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
-	if token != 0 {
-		row, there, err := find(s.ctx, s.q.FindShare, mysqldb.FindShareParams{Name: s.name, Token: token})
-		return share(row), there && row.SessionID == session, err
-	}
+// ShareOf implements protocol.Source.
+func (s *source) ShareOf(session, attempt string) (protocol.Share, bool, error) {
 	row, there, err := find(s.ctx, s.q.FindShareOfAttempt, mysqldb.FindShareOfAttemptParams{Name: s.name,
 		Attempt: attempt})
 	return share(mysqldb.FindShareRow(row)), there && row.SessionID == session, err
 }
 
 // Shares implements protocol.Source.
-func (s *source) Shares() ([]protocol.Share, error) {
-	rows, err := s.q.Shares(s.ctx, s.name)
-	rows, err = whole(rows, err, func(r mysqldb.SharesRow) bool { return r.SessionID == "" })
-	shares := make([]protocol.Share, len(rows))
-	for i, row := range rows {
-		shares[i] = share(mysqldb.FindShareRow(row))
+func (s *source) Shares(tokens ...int64) (shares []protocol.Share, err error) {
+	if len(tokens) == 0 {
+		rows, err := s.q.Shares(s.ctx, s.name)
+		rows, err = whole(rows, err, func(r mysqldb.SharesRow) bool { return r.SessionID == "" })
+		for _, row := range rows {
+			shares = append(shares, share(mysqldb.FindShareRow(row)))
+		}
+		return shares, err
 	}
-	return shares, err
+	for some := range chunks(tokens) {
+		rows, err := s.q.SharesWith(s.ctx, mysqldb.SharesWithParams{Name: s.name, Tokens: some})
+		rows, err = whole(rows, err, func(r mysqldb.SharesWithRow) bool { return r.SessionID == "" })
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			shares = append(shares, share(mysqldb.FindShareRow(row)))
+		}
+	}
+	return shares, nil
 }
 
 func share(row mysqldb.FindShareRow) protocol.Share {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/mysql"
@@ -36,7 +37,7 @@ func TestSettingsOfTiDBWithWhichLocksExcludeNothingAreRefused(t *testing.T) {
 		"tidb_low_resolution_tso": "1",
 	} {
 		pool := s.open(t, variable(name, value))
-		err := mysql.New(pool).OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl})
+		err := inside.Of(mysql.New(pool)).OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl})
 		require.ErrorIs(t, err, driver.ErrConfig, name)
 	}
 	_, err := mysql.Named(s.pool)
@@ -46,13 +47,13 @@ func TestSettingsOfTiDBWithWhichLocksExcludeNothingAreRefused(t *testing.T) {
 // A prepared statement that asks TiDB's function for the time gets that of its first run.
 func TestTheClockOfTiDBGoesOn(t *testing.T) {
 	s := onTiDB(t)
-	e := mysql.New(s.pool).Backend
+	e := inside.Of(mysql.New(s.pool)).Backend
 	t.Cleanup(e.Attend("", ttl))
 	session := id()
 	require.NoError(t, e.OpenSession(t.Context(), driver.Session{ID: session, TTL: ttl}))
 	for range 3 { // by the third time, a plan would be kept
 		before := s.number(t, "SELECT expires_at FROM dblock_heartbeats")
-		eventually(t, "the end of the lease moves", func() bool {
+		dbtest.Eventually(t, "the end of the lease to move", func() bool {
 			alive, err := e.Beat(t.Context(), session, ttl)
 			require.NoError(t, err)
 			return alive && s.number(t, "SELECT expires_at FROM dblock_heartbeats") > before
@@ -114,7 +115,7 @@ func TestATransactionWhoseLocksWereLostCannotCommitOnTiDB(t *testing.T) {
 // TiDB computes a LAST_INSERT_ID of a constant before it looks for the row.
 func TestAnUpdateOnTiDBThatFindsNoRowSaysSo(t *testing.T) {
 	s := onTiDB(t)
-	e := mysql.New(s.pool).Backend
+	e := inside.Of(mysql.New(s.pool)).Backend
 	require.NoError(t, e.OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl}))
 	require.ErrorIs(t, e.EndRun(t.Context(), driver.Run{Name: "job", Slot: 1, Token: 1}), driver.ErrNotHeld)
 }

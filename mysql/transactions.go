@@ -42,7 +42,7 @@ func (t inTx) prove(quiet context.Context) error {
 	if err := t.engine.meet(quiet, t.tx); err != nil {
 		return err
 	}
-	return transaction.OpenMySQL(quiet, transaction.On(t.tx), t.engine.dialect().open)
+	return transaction.OpenMySQL(quiet, transaction.On(t.tx), t.engine.server().facts().open)
 }
 
 // Release leaves the queue unchanged: finding the next waiter would take a locking read of a
@@ -108,7 +108,7 @@ func ended(quiet context.Context, err error) error {
 // it.
 func (t inTx) seize(ctx context.Context, q *mysqldb.Queries, attempt string) error {
 	s := &source{ctx: ctx, q: q}
-	if !t.engine.info.Load().undoes || !t.engine.dialect().timesOut {
+	if !t.engine.info.Load().undoes {
 		return s.Seize(attempt, false)
 	}
 	_, err := q.SkipGuard(ctx, attempt)

@@ -14,17 +14,12 @@ const triggers = "SELECT trigger_name, event_object_table FROM information_schem
 	"AND LEFT(trigger_name, 7) <> 'dblock_' LIMIT 1"
 
 // refuseTriggers returns ErrConfig if a table has a trigger: the insert id of a statement, in which
-// dblock's statements return tokens and tickets, would be that of the trigger's last statement. It
-// looks at the first session only, and not on TiDB and Vitess, which have no triggers.
+// dblock's statements return tokens and tickets, would be that of the trigger's last statement.
 func (e *engine) refuseTriggers(ctx context.Context, on *sql.Conn) error {
-	if e.dialect().plain || e.untriggered.Load() {
-		return nil
-	}
 	var name, table string
 	there, err := found(on.QueryRowContext(ctx, e.prepared.tables.In().MySQLMigration(triggers)).Scan(&name, &table))
 	if err == nil && there {
 		return driver.Triggered("trigger", name, table)
 	}
-	e.untriggered.Store(err == nil)
 	return err
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -20,7 +22,7 @@ func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
 		pool.SetMaxOpenConns(1)
-		e := mysql.New(pool).Backend
+		e := inside.Of(mysql.New(pool)).Backend
 		record := func(ctx context.Context) error { return e.Record(ctx, []protocol.Event{{Name: "n", Kind: "test"}}) }
 		require.NoError(t, record(t.Context()))
 		var before, after int64
@@ -64,10 +66,29 @@ func TestATransactionWhoseCommitWasNotAnsweredIsNotRunTwice(t *testing.T) {
 		})
 		soon(t, "the COMMIT", committing)
 		events := func() int64 { return s.number(t, "SELECT COUNT(*) FROM dblock_events") }
-		eventually(t, "the event", func() bool { return events() == 1 })
+		dbtest.Eventually(t, "the event", func() bool { return events() == 1 })
 		proxy.Cut()
 		proxy.Heal()
 		is(t, (<-recording).err, driver.ErrUnavailable)
 		assert.Equal(t, events(), 1, "events")
+	})
+}
+
+// A process that is stopped between two statements is, for the server, a connection that says
+// nothing.
+func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		a.take(t, "n")
+		e := s.engine(t)
+		defer e.Attend("", time.Second)()
+		began := time.Now()
+		err := mysql.StopBetween(t.Context(), e, "n", func() {
+			s.exec(t, "UPDATE dblock_locks SET host = 'another' WHERE name = 'n'") // waits for the row
+		})
+		is(t, err, driver.ErrUnavailable)
+		t.Logf("the row was free after %v", time.Since(began))
+		assert.Equal(t, s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name = 'n' AND host = 'another'"), 1,
+			"the row was not written")
 	})
 }

@@ -47,7 +47,7 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if err := e.learnDialect(ctx, conn); err != nil {
 		return err
 	}
-	if err := unset(ctx, conn, e.dialect()); err != nil {
+	if err := unset(ctx, conn, e.server().facts().resets); err != nil {
 		return err
 	}
 	if err := e.examine(ctx, conn); err != nil {
@@ -56,7 +56,7 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if err := e.learn(ctx, conn); err != nil {
 		return err
 	}
-	info, err := askServer(ctx, conn)
+	info, err := e.askServer(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,8 @@ type upkeep struct {
 	db        *prepared // on conn
 	q         *mysqldb.Queries
 	of        *engine
-	sleepLock string // the lock it holds; "": none
+	sleepLock string // the lock that it holds; "": none
+	deaf      error  // the reason why no listener can wait beside it
 }
 
 func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
@@ -100,21 +101,16 @@ func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	}
 	e.side.Warm()
 	u := e.upkeepOn(conn)
-	if e.dialect().sleepsAtLock {
-		u.sleepLock = takeSleepLock(ctx, conn)
-	}
+	u.sleepLock, u.deaf = e.server().sleepLock(ctx, conn)
 	return u, nil
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return u.of.beats(ctx, u.lone, session, ttl+u.of.dialect().step)
+	return u.of.beats(ctx, u.lone, session, ttl)
 }
 
 func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	if err := e.meet(ctx, e.db); err != nil {
-		return false, mysqlserver.Interpret(err)
-	}
-	return e.beats(ctx, e.lone, session, ttl+e.dialect().step)
+	return e.beats(ctx, e.lone, session, ttl)
 }
 
 // beats is Heartbeat with statements that lone runs.
@@ -142,12 +138,16 @@ func (u upkeep) Claims(ctx context.Context, session string, _ []driver.Claim) ([
 	return claims(ctx, u.lone, session, driver.All)
 }
 
+func (u upkeep) queries() *mysqldb.Queries { return u.q }
+
 // lone is engine.lone on this connection.
 func (u upkeep) lone(ctx context.Context, work func(q *mysqldb.Queries) error) error {
-	if !u.of.dialect().plain {
-		return mysqlserver.Interpret(work(u.q))
-	}
-	err := u.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) { return nil, work(mysqldb.New(db)) })
+	return u.of.server().lone(ctx, u, work)
+}
+
+// transact is transactWith for work that may be repeated, whatever became of it.
+func (u upkeep) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+	err := u.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) { return work(mysqldb.New(db)) })
 	if sent := new(connpool.Sent); errors.As(err, sent) {
 		return sent.Err
 	}

@@ -3,7 +3,6 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"testing"
 	"time"
 
@@ -14,15 +13,16 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// user makes a user with some rights, and returns a pool of its own.
-func (s server) user(t *testing.T, role, rights string) *sql.DB {
+const toTables = "SELECT, INSERT, UPDATE, DELETE"
+
+// user makes a user with some rights to the database, or none, and returns a pool of its own.
+func (s server) user(t *testing.T, role, rights, limits string) *sql.DB {
 	t.Helper()
 	config, err := sqldriver.ParseDSN(s.DSN)
 	require.NoError(t, err)
-	name := config.DBName[len(config.DBName)-20:] + role
-	s.exec(t, "CREATE USER "+name+"@'%' IDENTIFIED BY 'x'")
+	name, database := config.DBName[len(config.DBName)-20:]+role, ""
+	s.exec(t, "CREATE USER "+name+"@'%' IDENTIFIED BY 'x' "+limits)
 	t.Cleanup(func() { s.exec(t, "DROP USER "+name+"@'%'") })
-	database := ""
 	if rights != "" {
 		database = config.DBName
 		s.exec(t, "GRANT "+rights+" ON "+database+".* TO "+name+"@'%'")
@@ -33,52 +33,34 @@ func (s server) user(t *testing.T, role, rights string) *sql.DB {
 var _ dblock.Locker = (*mysql.NamedClient)(nil)
 
 func TestNamedRefusesBadInput(t *testing.T) {
-	if c, err := mysql.Named(nil); c != nil || !errors.Is(err, dblock.ErrConfig) {
-		t.Errorf("%v, %v", c, err)
-	}
-	if c, err := mysql.Named(nil, mysql.NamedTTL(0)); c != nil || !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("%v, %v", c, err)
-	}
-	if c, err := mysql.Named(nil, mysql.NamedLogger(nil)); c != nil || !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("%v, %v", c, err)
-	}
+	is(t, require.ErrOf(mysql.Named(nil)), dblock.ErrConfig)
+	is(t, require.ErrOf(mysql.Named(nil, mysql.NamedTTL(0))), dblock.ErrInvalidOption)
+	is(t, require.ErrOf(mysql.Named(nil, mysql.NamedLogger(nil))), dblock.ErrInvalidOption)
 }
 
 // A user without any right but to connect.
 func TestNamedLocksNeedNoRights(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		pool := s.user(t, "none", "")
-		var clients [2]*mysql.NamedClient
-		for i := range clients {
-			c, err := mysql.Named(pool)
-			require.NoError(t, err)
-			defer c.Close(context.Background())
-			clients[i] = c
-		}
+		pool := s.user(t, "none", "", "")
+		one, err := mysql.Named(pool)
+		require.NoError(t, err)
+		defer one.Close(context.Background())
+		other, err := mysql.Named(pool)
+		require.NoError(t, err)
+		defer other.Close(context.Background())
 		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 		defer cancel()
 		name := "rights/" + id()
-		held, err := clients[0].Lock(ctx, name)
+		held, err := one.Lock(ctx, name)
 		require.NoError(t, err)
-		_, err = clients[1].TryLock(ctx, name)
-		is(t, err, dblock.ErrNotAcquired)
-		got := make(chan error, 1)
-		go func() {
-			next, err := clients[1].Lock(ctx, name)
-			if err == nil {
-				err = next.Unlock(ctx)
-			}
-			got <- err
-		}()
-		require.NoError(t, held.Unlock(ctx))
-		require.NoError(t, <-got)
+		is(t, require.ErrOf(other.TryLock(ctx, name)), dblock.ErrNotAcquired)
 		stopped, stop := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer stop()
-		held, err = clients[0].Lock(ctx, name)
-		require.NoError(t, err)
-		_, err = clients[1].Lock(stopped, name) // the wait is ended with KILL
-		is(t, err, context.DeadlineExceeded)
+		is(t, require.ErrOf(other.Lock(stopped, name)), context.DeadlineExceeded) // the wait is ended with KILL
+		got := make(chan error, 1)
+		go func() { got <- other.Do(ctx, name, func(context.Context, dblock.Handle) error { return nil }) }()
 		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, <-got)
 	})
 }
 
@@ -86,8 +68,6 @@ func TestNamedLocksNeedNoRights(t *testing.T) {
 // itself, within seconds.
 func TestClientsOfSeveralUsersWaitForEachOther(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		const rights = "SELECT, INSERT, UPDATE, DELETE"
-		a, b := s.client(t, s.user(t, "a", rights)), s.client(t, s.user(t, "b", rights))
-		handOver(t, a, b, 2)
+		handOver(t, s.client(t, s.user(t, "a", toTables, "")), s.client(t, s.user(t, "b", toTables, "")), 2)
 	})
 }

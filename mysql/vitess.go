@@ -7,34 +7,33 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// inVitess is the dialect of Vitess. Its locks are those of InnoDB, in the MySQL server of a shard.
+// vitess is Vitess. Its locks are those of InnoDB, in the MySQL server of a shard.
 //
 // vtgate computes a time by its own clock if a statement names no table: the clock is read beside a
 // row. A read that is not in a transaction may be answered by the result of an equal one that began
 // earlier: every read is in a transaction.
-var inVitess = &dialect{
-	now: utcNow,
-	rewrites: strings.NewReplacer(
-		"AS now_us) c", "AS now_us FROM dblock_schema) c",
-		// 0: there is none
-		"@@sql_select_limit", "IF(@@sql_select_limit = 0, 9223372036854775807, @@sql_select_limit)",
-		"sql_select_limit = 18446744073709551615, timestamp = DEFAULT", "sql_select_limit = 0",
-	),
-	plain: true,
-	skips: maxList,
+type vitess struct{ transacting }
+
+var inVitess = &vitess{transacting{common{facts{
+	texts:  mysqldb.Vitess,
+	resets: "SET SESSION sql_select_limit = 0", endless: true,
 	deaf: driver.Fail(driver.ErrUnsupported,
 		errors.New("KILL of Vitess does not know the connection that has a named lock, which would wake a listener")),
-	lasting: true,
-	pairs:   pairsWith("FOR SHARE"),
-	sharded: inShards,
-}
+	pairs: pairsWith("FOR SHARE"),
+}}}}
 
-// inShards refuses tables in a keyspace of several shards, where the rows of one name would be in
+// giveBack closes the connection: a level of isolation that is meant for one transaction is that of
+// all later ones.
+func (*vitess) giveBack(conn *sql.Conn) { mysqlserver.Discard(conn) }
+
+// examine refuses tables in a keyspace of several shards, where the rows of one name would be in
 // different shards.
-func inShards(ctx context.Context, on *sql.Conn, keyspace string) error {
+func (*vitess) examine(ctx context.Context, on *sql.Conn, keyspace string) error {
 	if keyspace == "" {
 		if err := on.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&keyspace); err != nil {
 			return err

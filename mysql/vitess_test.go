@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
@@ -33,7 +34,7 @@ func TestMigrationsAreFoundOnVitess(t *testing.T) {
 	}
 	require.NoError(t, migrate.Down(t.Context(), s.pool, migrate.MySQL, migrate.Fences))
 	require.ErrorIs(t, migrate.Down(t.Context(), s.pool, migrate.MySQL), driver.ErrConfig)
-	require.NoError(t, mysql.New(s.pool).OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl}))
+	require.NoError(t, inside.Of(mysql.New(s.pool)).OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl}))
 }
 
 func TestNamedLocksAreRefusedOnVitess(t *testing.T) {
@@ -52,7 +53,7 @@ func TestVitessKeepsTheLevelOfTheApplicationsConnections(t *testing.T) {
 		return is
 	}
 	before := level()
-	_, err := mysql.New(s.pool).Expire(t.Context(), id())
+	_, err := inside.Of(mysql.New(s.pool)).Expire(t.Context(), id())
 	require.NoError(t, err)
 	require.Equal(t, level(), before)
 }
@@ -60,7 +61,8 @@ func TestVitessKeepsTheLevelOfTheApplicationsConnections(t *testing.T) {
 func TestAKeyspaceOfSeveralShardsIsRefused(t *testing.T) {
 	s := ownVitess(t, "--proto-topo", `keyspaces:{name:"app" shards:{name:"-80" db_name_override:"test"} `+
 		`shards:{name:"80-" db_name_override:"test"}} cells:"test"`)
-	require.ErrorIs(t, mysql.New(s.pool).OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl}), driver.ErrConfig)
+	require.ErrorIs(t, inside.Of(mysql.New(s.pool)).OpenSession(t.Context(), driver.Session{ID: id(), TTL: ttl}),
+		driver.ErrConfig)
 }
 
 // A tablet ends a transaction after its time limit, with the locks of its rows.

@@ -9,64 +9,117 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
+// writer writes the changes of a transition. Where the server has JSON_TABLE, one statement writes
+// several places, or shares, of a Sequence.
+type writer struct {
+	*mysqldb.Queries
+	db    mysqldb.DBTX
+	lists bool // the server has JSON_TABLE
+	self  string
+}
+
 // write writes the changes of a transition to a name that has a row, and returns the sessions to
 // wake. It writes the name's row first: a reader of uncommitted data must not find more rows than
 // are counted.
-func write(
-	ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self string, was mysqldb.LockRowRow,
-) (wake []string, err error) {
+func (w writer) write(ctx context.Context, n *protocol.Name, was mysqldb.LockRowRow) (wake []string, err error) {
 	if n.Changed() {
-		if err := q.WriteRow(ctx, written(n, self, was)); err != nil {
+		if err := w.WriteRow(ctx, written(n, w.self, was)); err != nil {
 			return nil, err
 		}
 	}
-	for _, s := range n.GoneShares {
-		dropped, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(n.Row.Name), Token: s.Token})
-		if err := did(dropped, err, 1); err != nil {
+	name := n.Row.Name
+	for _, write := range []func() error{
+		func() error { return w.dropShares(ctx, name, n.GoneShares) },
+		func() error { return w.putShares(ctx, name, n.PutShares) },
+		func() error {
+			return each(n.SetShares, func(s protocol.Share) error { return w.putShare(ctx, name, s) })
+		},
+		func() error { return w.dropPlaces(ctx, name, n.GonePlaces) },
+		func() error {
+			return each(n.SetPlaces, func(p protocol.Place) error {
+				set, err := w.SetMembers(ctx, mysqldb.SetMembersParams{
+					Members: int32(p.Members), Name: name, Ticket: p.Ticket,
+				})
+				return did(set, err, 1)
+			})
+		},
+		func() error { return w.putPlaces(ctx, name, n.PutPlaces) },
+		func() error {
+			return each(n.Events, func(e protocol.Event) error { return addEvent(ctx, w.Queries, e) })
+		},
+	} {
+		if err := write(); err != nil {
 			return nil, err
 		}
 	}
-	for _, s := range n.PutShares {
-		if err := q.PutShare(ctx, mysqldb.PutShareParams{
-			Name: n.Row.Name, Token: s.Token, Session: s.Session, Host: s.Host, Thread: s.Thread, Attempt: s.Attempt,
-			Units: int32(s.Units), Capacity: int32(s.Of), AcquiredAt: s.Since, ExpiresAt: nullable(s.Ends),
-			Metadata: plainJSON(s.Metadata),
-			Asked:    text0(s.Asked), Unseen: unseen(self, s.Session),
-		}); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range n.GonePlaces {
-		if err := q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: n.Row.Name, Ticket: p.Ticket}); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range n.PutPlaces {
-		if err := q.AddWaiter(ctx, mysqldb.AddWaiterParams{
-			Name: n.Row.Name, Ticket: p.Ticket, Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt,
-			Lease: p.Lease.Microseconds(), Metadata: plainJSON(p.Metadata), EnqueuedAt: p.Since, Units: int32(p.Units),
-			Capacity: int32(p.Of),
-			MinHold:  p.MinHold.Microseconds(), Members: int32(max(p.Members, 1)),
-		}); err != nil {
-			return nil, err
-		}
-	}
-	for _, event := range n.Events {
-		if err := addEvent(ctx, q, event); err != nil {
-			return nil, err
-		}
-	}
-	for _, t := range n.Told {
+	for _, t := range n.Notices {
 		wake = append(wake, t.Session)
 	}
-	if n.Stirred {
-		watchers, err := q.Watchers(ctx, n.Row.Name)
+	if n.WakesWatchers {
+		watchers, err := w.Watchers(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		wake = append(wake, watchers...)
 	}
 	return others("", wake...), nil
+}
+
+// each calls f for each of a list, up to the first error.
+func each[T any](list []T, f func(T) error) error {
+	for _, one := range list {
+		if err := f(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w writer) dropShares(ctx context.Context, name string, shares []protocol.Share) error {
+	if w.lists && len(shares) > 1 {
+		return w.drop(ctx, dropShares, name, listOf(shares, w.listShare))
+	}
+	return each(shares, func(s protocol.Share) error {
+		dropped, err := w.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(name), Token: s.Token})
+		return did(dropped, err, 1)
+	})
+}
+
+func (w writer) putShares(ctx context.Context, name string, shares []protocol.Share) error {
+	if w.lists && len(shares) > 1 {
+		return w.put(ctx, putShares, name, listOf(shares, w.listShare))
+	}
+	return each(shares, func(s protocol.Share) error { return w.putShare(ctx, name, s) })
+}
+
+func (w writer) putShare(ctx context.Context, name string, s protocol.Share) error {
+	return w.PutShare(ctx, mysqldb.PutShareParams{
+		Name: name, Token: s.Token, Session: s.Session, Host: s.Host, Thread: s.Thread, Attempt: s.Attempt,
+		Units: int32(s.Units), Capacity: int32(s.Of), AcquiredAt: s.Since, ExpiresAt: nullable(s.Ends),
+		Metadata: plainJSON(s.Metadata), Asked: text0(s.Asked), Unseen: unseen(w.self, s.Session),
+	})
+}
+
+func (w writer) dropPlaces(ctx context.Context, name string, places []protocol.Place) error {
+	if w.lists && len(places) > 1 {
+		return w.drop(ctx, dropPlaces, name, listOf(places, listPlace))
+	}
+	return each(places, func(p protocol.Place) error {
+		return w.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: p.Ticket})
+	})
+}
+
+func (w writer) putPlaces(ctx context.Context, name string, places []protocol.Place) error {
+	if w.lists && len(places) > 1 {
+		return w.put(ctx, putPlaces, name, listOf(places, listPlace))
+	}
+	return each(places, func(p protocol.Place) error {
+		return w.AddWaiter(ctx, mysqldb.AddWaiterParams{
+			Name: name, Ticket: p.Ticket, Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt,
+			Lease: p.Lease.Microseconds(), Metadata: plainJSON(p.Metadata), EnqueuedAt: p.Since, Units: int32(p.Units),
+			Capacity: int32(p.Of), MinHold: p.MinHold.Microseconds(), Members: int32(max(p.Members, 1)),
+		})
+	})
 }
 
 // written returns the row of a name after a transition. A session that got the name from another

@@ -4,12 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
@@ -28,11 +25,9 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, several := range []string{"", "one of several"} {
 			for _, options := range [][]mysql.Option{nil, {mysql.SingleWriter()}} {
-				pool := s.open(t, nil)
-				e := mysql.New(pool, options...)
-				a := application{actor{Backend: e.Backend, session: id(), pool: pool}, e, onSideConn(t, e.Backend)}
+				a := applicationOn(t, s.open(t, nil), options...)
+				e := a.engine
 				mysql.OnSeveralWriters(e.Backend, several)
-				require.NoError(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers
 				require.NoError(t, e.In(nil).MakeGuard(t.Context(), held, a.beside))
 				if err := mysql.Wakes(e.Backend); (several == "" || options != nil) != (err == nil) || err != nil &&
@@ -61,8 +56,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 }
 
 // DBLOCK_TEST_WRITERS="DSN DSN DSN": the nodes of a Galera cluster, or of a group with several
-// primaries, that all write. DBLOCK_TEST_GRANTS is how many leases each client takes, 100 where it
-// is not set.
+// primaries, that all write. Leases over all of them: scripts/soak clusters.
 func TestOnSeveralWriters(t *testing.T) {
 	nodes := strings.Fields(os.Getenv("DBLOCK_TEST_WRITERS"))
 	if len(nodes) == 0 {
@@ -89,7 +83,7 @@ func TestOnSeveralWriters(t *testing.T) {
 		if i == 0 {
 			require.NoError(t, migrate.Up(t.Context(), pool, migrate.MySQL))
 		}
-		eventually(t, "the tables on every node", func() bool {
+		dbtest.Eventually(t, "the tables on every node", func() bool {
 			var version int
 			return pool.QueryRow("SELECT version FROM dblock_schema").Scan(&version) == nil &&
 				version == driver.SchemaVersion
@@ -127,41 +121,4 @@ func TestOnSeveralWriters(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, one.LockTx(t.Context(), second, "doc"))
 	require.NoError(t, second.Commit())
-
-	grants := 100
-	if n, err := strconv.Atoi(os.Getenv("DBLOCK_TEST_GRANTS")); err == nil {
-		grants = n
-	}
-	var inside atomic.Int32
-	var last, twice, made atomic.Int64
-	var all sync.WaitGroup
-	for i, pool := range pools {
-		c := client(pool)
-		all.Go(func() {
-			for range grants {
-				l, err := c.Lock(t.Context(), "lease")
-				if err != nil {
-					t.Errorf("node %d: %v", i, err)
-					return
-				}
-				if inside.Add(1) != 1 {
-					twice.Add(1)
-				}
-				if token := l.Token(); token <= last.Swap(token) {
-					t.Errorf("node %d: token %d is not above the one before", i, token)
-				}
-				made.Add(1)
-				inside.Add(-1)
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Errorf("node %d: %v", i, err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	fmt.Printf("%d grants over %d nodes, %d with two holders\n", made.Load(), len(pools), twice.Load())
-	if twice.Load() > 0 || made.Load() != int64(grants*len(pools)) {
-		t.Error("leases do not exclude, or were not all granted")
-	}
 }

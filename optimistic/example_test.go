@@ -14,7 +14,6 @@ import (
 )
 
 // Two read the same version; the second to write finds that its work was in vain, and repeats it.
-// (internal/testing/system/optimistic runs it.)
 func ExampleRetry() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres://app@localhost/app")

@@ -204,7 +204,7 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 			}
 			if version == 0 && !there && err == nil {
 				began := time.Now()
-				if err := q.Exec(ctx, transaction.InTurn(mysqldb.Begin, transaction.Turn), hex); err != nil {
+				if err := q.Exec(ctx, mysqldb.Begin, hex); err != nil {
 					return err
 				}
 				rows.Add(q, name)
@@ -221,7 +221,7 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 			if err := q.Exec(ctx, mysqldb.Bump, hex); err != nil {
 				return err
 			}
-			_, err = q.Row(ctx, mysqldb.LockVersion, []any{hex}, &next)
+			_, err = q.Row(ctx, mysqldb.Bumped, []any{hex}, &next)
 			return proven(next == version+1, err)
 		},
 		SQLite: func(ctx context.Context, q transaction.Queries) error {

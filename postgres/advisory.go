@@ -52,19 +52,19 @@ type AdvisoryOption = sessionlock.Option
 // AdvisoryTTL sets the time for which a wait survives the absence of the server: 1 s to 24 h.
 // Default: 15 s.
 func AdvisoryTTL(ttl time.Duration) AdvisoryOption {
-	return func(c *sessionlock.Config) { c.TTL = ttl }
+	return sessionlock.Set(func(c *sessionlock.Config) { c.TTL = ttl })
 }
 
 // AdvisoryApp sets the name of the application: pg_stat_activity shows the client's connections as
 // dblock/<app>. Default: the program's file name.
 func AdvisoryApp(app string) AdvisoryOption {
-	return func(c *sessionlock.Config) { c.App = app }
+	return sessionlock.Set(func(c *sessionlock.Config) { c.App = app })
 }
 
 // AdvisoryLogger sets the logger for connections that were lost with their locks. Nothing waits for
 // it, as with dblock.WithLogger. Default: slog.Default.
 func AdvisoryLogger(log *slog.Logger) AdvisoryOption {
-	return func(c *sessionlock.Config) { c.Log = log }
+	return sessionlock.Set(func(c *sessionlock.Config) { c.Log = log })
 }
 
 // AdvisoryClient takes advisory locks. It is safe for concurrent use, and a dblock.Locker.

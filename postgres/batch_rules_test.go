@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// The rules for many names at once, and for what is taken away and written down.
+// The rules for many names at once, and for runs.
 
 func requests(session string, names ...string) []protocol.Request {
 	rs := make([]protocol.Request, len(names))
@@ -29,9 +28,7 @@ func requests(session string, names ...string) []protocol.Request {
 
 // Broken by leaving ORDER BY out of EnsureRows: each would wait for a row that the other has made.
 func TestBatchesInOppositeOrdersNeverDeadlock(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
+	s := scriptOf(t, "a", "b")
 	took := make(chan int, 2)
 	all := func(rs []protocol.Request) func() {
 		return func() {
@@ -62,8 +59,7 @@ func TestBatchesInOppositeOrdersNeverDeadlock(t *testing.T) {
 // Broken by leaving out SKIP LOCKED, or by making rows that are there: the other callers would wait
 // for an application's transaction, which may have changed a row.
 func TestABatchPassesOverALockedRow(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
+	s := scriptOf(t, "a")
 	for _, r := range requests("a", "k", "l", "m", "n") {
 		s.release(s.have(r))
 	}
@@ -87,9 +83,7 @@ func TestABatchPassesOverALockedRow(t *testing.T) {
 // counts. Broken by judging a row as the snapshot has it: a lock would be granted twice, or
 // released to nobody with a waiter in the queue.
 func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
+	s := scriptOf(t, "a", "b")
 	for _, r := range requests("a", "free", "rests", "shared", "waits") {
 		s.release(s.have(r))
 	}
@@ -98,9 +92,9 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	held := []protocol.Held{s.have(requests("a", "held")[0]), s.have(requests("a", "queued")[0]), s.have(shares[0]),
 		s.have(shares[1])}
 	// The statement reads the clock before it locks a row.
-	s.alone("CREATE FUNCTION clock_of_the_test() RETURNS bigint LANGUAGE sql AS $$ SELECT (extract(epoch FROM " +
+	s.exec("CREATE FUNCTION clock_of_the_test() RETURNS bigint LANGUAGE sql AS $$ SELECT (extract(epoch FROM " +
 		"clock_timestamp()) * 1000000)::bigint $$")
-	s.alone("CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN " +
+	s.exec("CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN " +
 		"IF current_query() LIKE '%BatchRows%' THEN PERFORM pg_advisory_xact_lock_shared(4711); END IF; RETURN " +
 		"clock_of_the_test(); END $$")
 	s.begin()
@@ -114,12 +108,12 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.alone("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1, first_token = token + 1, " +
+	s.exec("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1, first_token = token + 1, " +
 		"last_token = token + 1 WHERE name = 'free'")
-	s.alone("UPDATE dblock_locks SET rests_until = 9000000000000000 WHERE name = 'rests'")
-	s.alone("UPDATE dblock_locks SET shared_units = 1, capacity = 2 WHERE name = 'shared'")
-	s.alone("UPDATE dblock_locks SET waiters = 1 WHERE name IN ('waits', 'queued', 'joined')")
-	s.alone("UPDATE dblock_locks SET token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name " +
+	s.exec("UPDATE dblock_locks SET rests_until = 9000000000000000 WHERE name = 'rests'")
+	s.exec("UPDATE dblock_locks SET shared_units = 1, capacity = 2 WHERE name = 'shared'")
+	s.exec("UPDATE dblock_locks SET waiters = 1 WHERE name IN ('waits', 'queued', 'joined')")
+	s.exec("UPDATE dblock_locks SET token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name " +
 		"= 'held'")
 	s.commit()
 	<-done
@@ -131,49 +125,9 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	}
 }
 
-// Broken by leaving out that Break passes the guard. The event comes with the theft, once.
-func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
-	for _, r := range []protocol.Request{request("a", "a1"), reader("a", "a1")} {
-		s := newScript(t)
-		s.session("a", time.Minute)
-		s.session("b", time.Minute)
-		h := s.have(r)
-		s.enqueue(request("b", "b1"))
-		breakIt := func() ([]protocol.Handoff, bool, error) {
-			return drivertest.Break(t.Context(), s, "b", "n", protocol.Holder{Session: "a", Attempt: "a1",
-				Grant: protocol.Grant{Token: h.Token}},
-				protocol.Event{Name: "n", Kind: "broken", Token: h.Token, Session: "a"})
-		}
-		events := func() int64 {
-			return s.number("SELECT count(*) FROM dblock_events WHERE kind = 'broken' AND name = 'n'")
-		}
-		s.makeGuard(h)
-		s.begin()
-		require.NoError(t, s.inside("Guard", s.tx, h))
-		if next, taken, err := breakIt(); !errors.Is(err, driver.ErrBusy) || taken || next != nil || events() != 0 {
-			t.Errorf("under a guarded transaction: %+v, %v, %v, %d events", next, taken, err, events())
-		}
-		s.commit()
-		next, taken, err := breakIt()
-		if err != nil || !taken || events() != 1 {
-			t.Errorf("after the guarded transaction: %v, %v, %d events", taken, err, events())
-		}
-		s.went(next, false, "b1")
-		if next, taken, err := breakIt(); err != nil || taken || next != nil || events() != 1 {
-			t.Errorf("once more: %+v, %v, %v, %d events", next, taken, err, events())
-		}
-		s.begin()
-		assert.ErrorIs(t, s.inside("Guard", s.tx, h), driver.ErrNotHeld, "the old holder guards")
-		s.commit()
-		s.sound()
-	}
-}
-
 // Broken by a claim that does not look at what it waited for.
 func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
+	s := scriptOf(t, "a", "b")
 	s.session("c", time.Minute)
 	slot := driver.Slot{Length: 1000 * time.Hour}
 	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, slot, driver.Retry{})
@@ -187,41 +141,34 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 		Name: "n", Slot: run.Slot, Token: 2, Session: "b", BeganAt: run.Began.UnixMicro(), Tries: 2,
 		SlotEnds: run.SlotEnds.UnixMicro(), Replaced: 1,
 	}))
-	done := s.blocked(func() {
+	s.behind(func() {
 		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, slot,
 			driver.Retry{Most: 9})
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
 			t.Errorf("got %+v, %v, %v", is, mine, err)
 		}
 	})
-	s.commit()
-	<-done
 }
 
 // Broken by a claim that does not look at what it waited for.
 func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
+	s := scriptOf(t, "a", "b")
 	moment := s.number("SELECT dblock_now()")
 	s.begin()
 	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "n", Slot: moment, Token: 1, Session: "a",
 		BeganAt: moment, Tries: 1, SlotEnds: moment}))
-	done := s.blocked(func() {
+	s.behind(func() {
 		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"},
 			driver.Slot{Moment: moment}, driver.Retry{Most: 9})
 		if err != nil || mine || run.Token != 1 || run.Slot != moment {
 			t.Errorf("got %+v, %v, %v", run, mine, err)
 		}
 	})
-	s.commit()
-	<-done
 }
 
 // Broken by a claim that does not look whether the run that failed, as it seemed, has ended.
 func TestARunThatEndedWellIsNotTakenOver(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
+	s := scriptOf(t, "a")
 	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"},
 		driver.Slot{Length: 1000 * time.Hour}, driver.Retry{})
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -65,7 +66,7 @@ func overPgx(t *testing.T, db dbtest.Database) application {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	of := New(pool)
+	of := inside.Of(New(pool))
 	begin := func() driver.Tx {
 		tx, err := pool.Begin(t.Context())
 		require.NoError(t, err)
@@ -82,7 +83,7 @@ func overSQL(t *testing.T, db dbtest.Database) application {
 	config, r := configOf(t, db), &refusals{}
 	config.OnPgError = r.OnPgError
 	pool := limited(t, stdlib.OpenDB(config), 20)
-	of := NewSQL(pool)
+	of := inside.Of(NewSQL(pool))
 	begin := func() driver.Tx {
 		tx, err := pool.BeginTx(t.Context(), nil)
 		require.NoError(t, err)

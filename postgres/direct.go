@@ -13,7 +13,7 @@ import (
 )
 
 // Option configures New and NewSQL.
-type Option func(*engine)
+type Option struct{ set func(e *engine) }
 
 // Listen sets the address to which clients connect in order to listen, one connection for each
 // client. Use it for a pool behind a pooler that lends connections by the transaction (PgBouncer,
@@ -40,13 +40,13 @@ func Listen[D string | *pgx.ConnConfig | *pgxpool.Pool](direct D) Option {
 			d.config, d.err = direct.Config(), nil
 		}
 	}
-	return func(e *engine) { e.direct = &d }
+	return Option{func(e *engine) { e.direct = &d }}
 }
 
 // AnyServer accepts every server. Without AnyServer, the first lock is ErrConfig on servers that
 // speak PostgreSQL's protocol but do not have PostgreSQL's locks: CockroachDB, YugabyteDB, Amazon
 // Redshift. dblock is not tested on these. Default: not accepted.
-func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
+func AnyServer() Option { return Option{func(e *engine) { e.anyServer = true }} }
 
 var errNilAddress = errors.New("it is nil")
 
@@ -64,12 +64,12 @@ func (d *directConn) validate() error {
 }
 
 // connect opens a connection to listen on, without the application's handler of notifications.
-func (d *directConn) connect(ctx context.Context, app string) (*line, error) {
+func (d *directConn) connect(ctx context.Context, app string) (*sharedConn, error) {
 	conn, err := pgserver.Connect(ctx, d.config.Copy(), app, unhandled)
 	if err != nil {
 		return nil, err
 	}
-	return newLine(pgxConn{conn}), nil
+	return newSharedConn(pgxConn{conn}), nil
 }
 
 // unhandled removes the application's handler of notifications from a configuration.

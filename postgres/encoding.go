@@ -2,16 +2,10 @@ package postgres
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // readable returns ErrConfig if the server converts the texts of a connection: names and owners
@@ -46,30 +40,5 @@ func (s statement) examine(dest ...any) statement {
 		}
 		return readable(client, server)
 	}
-	return s
-}
-
-// parameters matches those of a statement, and names in quotes, which may look like one.
-var parameters = regexp.MustCompile(`"[^"]*"|\$[0-9]+`)
-
-// carried sends texts that are not ASCII as hexadecimal digits. The server reads the bytes of a
-// parameter in client_encoding, and in another encoding a name would be another lock.
-func (s statement) carried() statement {
-	args, changed := slices.Clone(s.args), map[string]bool{}
-	for i, arg := range args {
-		if text, is := arg.(string); is && strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
-			args[i], changed["$"+strconv.Itoa(i+1)] = transaction.Hex(text), true
-		}
-	}
-	if len(changed) == 0 {
-		return s
-	}
-	s.args = args
-	s.sql = parameters.ReplaceAllStringFunc(s.sql, func(p string) string {
-		if !changed[p] {
-			return p
-		}
-		return "convert_from(decode(" + p + ", 'hex'), 'UTF8')"
-	})
 	return s
 }

@@ -17,41 +17,6 @@ import (
 // The short hand-over, from an exclusive holder to the head of the queue: it does what the general
 // way does, or nothing. Package oracle compares the two.
 
-// sent tells whether the engine has sent a query, of package postgresdb, on a connection of its
-// pool.
-func (s *script) sent(sql string) (sent bool) {
-	s.Helper()
-	for _, conn := range s.placer.db.(pgxDB).pool.AcquireAllIdle(s.Context()) {
-		var n int
-		err := conn.QueryRow(s.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1",
-			s.tables.In().Postgres(sql)).Scan(&n)
-		conn.Release()
-		require.NoError(s, err)
-		sent = sent || n > 0
-	}
-	return sent
-}
-
-// Broken by going the general way whatever the short one has done.
-func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
-	for attempt, contended := range map[string]bool{"1": false, "2": true} {
-		h := s.have(request("a", "a"+attempt))
-		s.enqueue(request("b", "b"+attempt))
-		next, err := drivertest.Release(t.Context(), s, h, contended)
-		require.NoError(t, err)
-		s.went(next, false, "b"+attempt)
-		s.sound()
-		s.release(protocol.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
-	}
-	if !s.sent(postgresdb.HandToHead) || s.sent(postgresdb.ReadName) {
-		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead),
-			s.sent(postgresdb.ReadName))
-	}
-}
-
 // Broken by leaving out any condition of HandToHead.
 func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 	for name, prepare := range map[string]func(s *script, v *protocol.Removal){
@@ -115,7 +80,7 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 				return all
 			}
 			was := read()
-			if left, err := s.engine.release(t.Context(), v); err != nil || left.Done() || left.Next != nil {
+			if left, _, err := s.engine.release(t.Context(), v); err != nil || left.Done() || left.Next != nil {
 				t.Errorf("handed %+v, %v", left, err)
 			}
 			if is := read(); is != was {
@@ -150,9 +115,7 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 		"the general one":     func(op protocol.Op) protocol.Op { return drivertest.General{Op: op} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
-			s.session("a", time.Minute)
-			s.session("b", time.Minute)
+			s := scriptOf(t, "a", "b")
 			h := s.have(request("a", "a1"))
 			s.enqueue(request("b", "b1"))
 			committed := s.db
@@ -180,17 +143,15 @@ func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	s.begin()
 	s.does(func(n *protocol.Name) error {
 		back := protocol.Request{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"}
-		_, err := protocol.Reenter{Request: back}.Run(n)
+		_, err := protocol.Reenter{Request: back}.Apply(n)
 		return err
 	})
-	done := s.blocked(func() {
+	s.behind(func() {
 		if next, err := drivertest.Release(t.Context(), s, h, true); !errors.Is(err, driver.ErrNotHeld) ||
 			len(next) > 0 {
 			t.Errorf("handed on %+v, %v", next, err)
 		}
 	})
-	s.commit()
-	<-done
 	if who := s.holder(); who.Attempt != "c1" {
 		t.Errorf("the holder is %+v", who)
 	}
@@ -199,69 +160,24 @@ func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 
 // Rules 3 and 9. Broken by a head that was read before the row was locked.
 func TestAReleasePassesOverTheHeadThatJustLeft(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
+	s := scriptOf(t, "a", "b")
 	h := s.have(request("a", "a1"))
 	s.enqueue(request("b", "b1"))
 	s.enqueue(request("b", "b2"))
 	s.begin()
 	s.leaves(protocol.Undo("b", "n", "b1"))
 	s.do(join(request("b", "b3")))
-	done := s.blocked(func() {
+	s.behind(func() {
 		next, err := drivertest.Release(t.Context(), s, h, true)
 		assert.NoError(t, err)
 		s.went(next, true, "b2")
 	})
-	s.commit()
-	<-done
 	s.sound()
-}
-
-// Rule 16. Broken by the short hand-over for a takeover: it passes no guard.
-func TestATakeoverDoesNotHandAGuardedHoldToTheHead(t *testing.T) {
-	eachTake(t, func(t *testing.T, g guardian, take take) {
-		g.enqueue(request("b", "waiter"))
-		g.makeGuard(g.held)
-		g.begin()
-		require.NoError(t, g.inside("Guard", g.tx, g.held))
-		if _, err := take(g); !errors.Is(err, driver.ErrBusy) || !errors.Is(err, driver.ErrGuarded) {
-			t.Errorf("got %v", err)
-		}
-		g.stands()
-		g.commit()
-		if taken, err := take(g); !taken || err != nil {
-			t.Errorf("after the guarded transaction: %v, %v", taken, err)
-		}
-		g.sound()
-	})
-}
-
-// Rule 10. Broken by a JoinQueue that stays by itself: at these levels a row that has changed
-// meanwhile fails it.
-func TestAWaiterQueuesUpWhateverTheDefaultIsolationLevel(t *testing.T) {
-	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
-		t.Run(isolation, func(t *testing.T) {
-			s := newScript(t, "default_transaction_isolation", isolation)
-			s.session("a", time.Minute)
-			s.session("b", time.Minute)
-			s.have(request("a", "a1"))
-			for _, attempt := range []string{"b1", "b2"} { // the second knows of the level
-				s.begin()
-				s.do(join(request("b", "before "+attempt)))
-				done := s.blocked(func() { s.enqueue(request("b", attempt)) })
-				s.commit()
-				<-done
-			}
-			s.sound()
-		})
-	}
 }
 
 // Broken by leaving the lock timeout out of JoinQueue.
 func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
+	s := scriptOf(t, "a")
 	s.have(request("a", "a1"))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
@@ -282,15 +198,13 @@ func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
 // again that have left. Broken also by one that sets it behind a place that somebody has, for then
 // that place would never be served.
 func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
+	s := scriptOf(t, "a", "b")
 	h := s.have(request("a", "a1"))
 	for _, attempt := range []string{"b1", "b2", "b3"} {
 		s.enqueue(request("b", attempt))
 	}
 	for want := int64(2); want < 5; want++ {
-		left, err := s.engine.release(t.Context(), protocol.Release(h, true, false))
+		left, _, err := s.engine.release(t.Context(), protocol.Release(h, true, false))
 		if err != nil || !left.Done() {
 			t.Fatal(left, err)
 		}

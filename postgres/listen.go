@@ -64,7 +64,7 @@ var errFull = driver.Fail(driver.ErrUnavailable, errors.New(
 
 // check verifies that the connection lives, and that notifications are sent. It returns the process
 // that serves the connection now.
-func (l *line) check(ctx context.Context) (backend uint32, err error) {
+func (l *sharedConn) check(ctx context.Context) (backend uint32, err error) {
 	within, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
 	defer cancel()
 	var row postgresdb.NotificationsAreFullRow
@@ -86,7 +86,7 @@ const probes = 3
 // gets the server connection that served this one before. A pooler of sessions does neither. Both
 // name a process of their own when they accept a connection, so that without a pooler one statement
 // is enough.
-func (l *line) dedicated(ctx context.Context, through *engine) error {
+func (l *sharedConn) dedicated(ctx context.Context, through *engine) error {
 	mine, err := l.check(ctx)
 	if err != nil || mine == l.conn.PgConn().PID() {
 		return err
@@ -110,7 +110,7 @@ func (l *line) dedicated(ctx context.Context, through *engine) error {
 
 // listen calls ready once it has proved that it receives notifications. It stops listening if it
 // receives none, unless the connection is broken.
-func (l *line) listen(
+func (l *sharedConn) listen(
 	ctx context.Context, channel string, through *engine, ready func(), wake func(protocol.Hint),
 ) error {
 	if l.conn == nil {
@@ -148,7 +148,7 @@ func (l *line) listen(
 
 // prove listens, and has a notification sent to itself over another connection. Behind a pooler
 // LISTEN may succeed and no notification arrive.
-func (l *line) prove(ctx context.Context, channel string, through *engine) error {
+func (l *sharedConn) prove(ctx context.Context, channel string, through *engine) error {
 	if err := l.exec(ctx, statement{sql: "LISTEN " + pgx.Identifier{channel}.Sanitize()}); err != nil {
 		return err
 	}
@@ -171,7 +171,9 @@ func (l *line) prove(ctx context.Context, channel string, through *engine) error
 
 // hear waits for a notification on the channel. If a handler of the application has taken it, the
 // hint is empty: some notification came.
-func (l *line) hear(ctx context.Context, channel string, limit time.Duration) (h protocol.Hint, heard bool, err error) {
+func (l *sharedConn) hear(
+	ctx context.Context, channel string, limit time.Duration,
+) (h protocol.Hint, heard bool, err error) {
 	for until := time.Now().Add(limit); time.Now().Before(until); {
 		n, err := l.wait(ctx, until)
 		switch {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -20,14 +19,13 @@ import (
 )
 
 // counted counts the looks at an engine, and the hints that are heard.
-type counted struct{ looks, hints, ups atomic.Int64 }
+type counted struct{ looks, hints atomic.Int64 }
 
 func (n *counted) hook(ctx context.Context, c *fakedb.Call) error {
 	switch c.Method {
 	case "Read":
 		n.looks.Add(1)
 	case "Listen":
-		c.Ready = func() { n.ups.Add(1) }
 		c.Hear = func(h protocol.Hint) protocol.Hint {
 			n.hints.Add(1)
 			return h
@@ -76,23 +74,21 @@ type duo struct {
 func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
 	t.Helper()
 	d := &duo{T: t, direct: db.SQL(t), log: &logged{}}
-	open := func(engine driver.Engine[*sql.Tx], log slog.Handler) *dblock.Client[*sql.Tx] {
+	open := func(engine dblock.Engine[*sql.Tx], log slog.Handler) *dblock.Client[*sql.Tx] {
 		client, err := dblock.New(engine, dblock.WithLogger(slog.New(log)))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, client.Close(context.Background())) })
 		return client
 	}
 	d.first = open(NewSQL(db.SQL(t)), slog.DiscardHandler)
-	engine := NewSQL(pool)
 	d.count = &counted{}
-	engine.Backend = fakedb.Hooked(engine.Backend, d.count.hook)
-	d.second = open(engine, d.log)
+	d.second = open(fakedb.Through(NewSQL(pool), d.count.hook), d.log)
 	return d
 }
 
 // handOff has the second client wait for the first, and returns how many looks it took from the
 // release to the grant.
-func (d *duo) handOff(meanwhile func()) (looks int64) {
+func (d *duo) handOff() (looks int64) {
 	d.Helper()
 	held, err := d.first.Lock(d.Context(), "n")
 	require.NoError(d, err)
@@ -106,10 +102,11 @@ func (d *duo) handOff(meanwhile func()) (looks int64) {
 		assert.NoError(d, err)
 		got <- n
 	}()
-	d.until("a waiter", "SELECT count(*) = 1 FROM dblock_waiters")
-	if meanwhile != nil {
-		meanwhile()
-	}
+	dbtest.Eventually(d.T, "a waiter", func() (is bool) {
+		query := "SELECT count(*) = 1 FROM dblock_waiters"
+		require.NoError(d, d.direct.QueryRowContext(d.Context(), query).Scan(&is))
+		return is
+	})
 	before := d.count.looks.Load()
 	require.NoError(d, held.Unlock(d.Context()))
 	select {
@@ -121,27 +118,13 @@ func (d *duo) handOff(meanwhile func()) (looks int64) {
 	}
 }
 
-func (d *duo) until(what, query string) {
-	d.Helper()
-	for deadline := time.Now().Add(patience()); ; {
-		var is bool
-		require.NoError(d, d.direct.QueryRowContext(d.Context(), query).Scan(&is))
-		if is {
-			return
-		}
-		if time.Now().After(deadline) {
-			d.Fatalf("not seen: %s", what)
-		}
-	}
-}
-
 func TestAClientOverSQLHearsOfItsGrants(t *testing.T) {
 	db := dbtest.Postgres(t)
 	d := newDuo(t, db, limited(t, db.SQL(t), 3))
 	const rounds = 20
 	unseen := 0
 	for range rounds {
-		if d.handOff(nil) == 0 {
+		if d.handOff() == 0 {
 			unseen++
 		}
 	}
@@ -154,50 +137,16 @@ func TestAClientOverSQLHearsOfItsGrants(t *testing.T) {
 }
 
 func TestAClientOverSQLSaysOnceWhyItPolls(t *testing.T) {
-	for name, c := range map[string]struct {
-		open  func(*testing.T, dbtest.Database) *sql.DB
-		level slog.Level
-	}{
-		"another driver": {func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 4, hidden) },
-			slog.LevelDebug},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := dbtest.Postgres(t)
-			d := newDuo(t, db, c.open(t, db))
-			looks := int64(0)
-			for range 3 {
-				looks += d.handOff(nil) // one that was under way already counts for none
-			}
-			if looks == 0 {
-				t.Error("grants came without a look")
-			}
-			if levels := d.log.levels("polling"); len(levels) != 1 || levels[0] != c.level {
-				t.Errorf("logged at %v: want one line at %v", levels, c.level)
-			}
-		})
-	}
-}
-
-// A server that restarts ends all connections at once.
-func TestAClientOverSQLListensAgainAfterItsConnectionsHaveEnded(t *testing.T) {
 	db := dbtest.Postgres(t)
-	pool := limited(t, db.SQL(t), 3)
-	d := newDuo(t, db, pool)
-	d.handOff(func() {
-		d.until("the end of the listener", `SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE 'dblock%' AND pid <> pg_backend_pid()`)
-		for deadline := time.Now().Add(patience()); d.count.ups.Load() < 2; {
-			if time.Now().After(deadline) {
-				t.Fatal("it does not listen again")
-			}
-			time.Sleep(time.Millisecond)
-		}
-	})
-	heard := d.count.hints.Load()
-	d.handOff(nil)
-	if d.count.hints.Load() == heard {
-		t.Error("the new listener hears nothing")
+	d := newDuo(t, db, openWrapped(t, db, 4, hidden))
+	looks := int64(0)
+	for range 3 {
+		looks += d.handOff() // one that was under way already counts for none
 	}
-	assert.NoError(t, d.second.Close(t.Context()))
-	assert.Equal(t, pool.Stats().InUse, 0, "connections of the pool are lost")
+	if looks == 0 {
+		t.Error("grants came without a look")
+	}
+	if levels := d.log.levels("polling"); len(levels) != 1 || levels[0] != slog.LevelDebug {
+		t.Errorf("logged at %v: want one line", levels)
+	}
 }

@@ -20,76 +20,28 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// listener is a Listen that runs, and the connection of its session's heartbeats.
-type listener struct {
-	*testing.T
-	up    driver.Upkeep
-	ready chan struct{}
-	hints chan protocol.Hint
-	ended chan error
-	stop  context.CancelFunc
-}
-
-func listenThrough(t *testing.T, backend driver.Backend) *listener {
-	ctx, cancel := context.WithCancel(t.Context())
-	up, err := backend.Upkeep(t.Context(), "s")
-	require.NoError(t, err)
-	l := &listener{t, up, make(chan struct{}), make(chan protocol.Hint, 100), make(chan error, 1), cancel}
-	t.Cleanup(func() {
-		cancel()
-		_ = up.Close()
-	})
-	go func() {
-		l.ended <- up.Listen(ctx, "s", func() { close(l.ready) }, func(h protocol.Hint) { l.hints <- h })
-	}()
-	return l
-}
-
-// started waits until the listener is ready.
-func (l *listener) started() *listener {
-	l.Helper()
-	select {
-	case <-l.ready:
-	case err := <-l.ended:
-		l.Fatalf("ended: %v", err)
-	case <-time.After(patience()):
-		l.Fatal("the listener is not ready")
-	}
-	return l
-}
-
-// end is what Listen returns.
-func (l *listener) end() error {
-	l.Helper()
-	select {
-	case err := <-l.ended:
-		return err
-	case <-time.After(patience()):
-		l.Fatal("the listener goes on")
-		return nil
-	}
-}
-
 // hears sends a hint, and waits for it.
-func (l *listener) hears(db *sql.DB) {
-	l.Helper()
-	require.NoError(l, require.ErrOf(db.ExecContext(l.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
+func hears(t *testing.T, l *drivertest.Listener, db *sql.DB) {
+	t.Helper()
+	require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 	select {
-	case h := <-l.hints:
+	case h := <-l.Hints:
 		want := protocol.Hint{Attempt: "a", Grant: protocol.Grant{First: 7, Token: 7}}
 		if !reflect.DeepEqual(h, want) {
-			l.Errorf("%+v: want %+v", h, want)
+			t.Errorf("%+v: want %+v", h, want)
 		}
-	case err := <-l.ended:
-		l.Fatalf("ended: %v", err)
+	case err := <-l.Ended:
+		t.Fatalf("ended: %v", err)
 	case <-time.After(patience()):
-		l.Fatal("nothing was heard")
+		t.Fatal("nothing was heard")
 	}
 }
 
@@ -151,15 +103,9 @@ func hidden(c driverConn) sqldriver.Conn    { return hiding{c} }
 func wrappable(c driverConn) sqldriver.Conn { return wrapping{c} }
 
 // overPgxPool opens a pool that takes its connections from a pgxpool of three.
-func overPgxPool(t *testing.T, db dbtest.Database, most int) *sql.DB {
+func overPgxPool(t *testing.T, db dbtest.Database) *sql.DB {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(db.DSN)
-	require.NoError(t, err)
-	config.MaxConns = 3
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	return limited(t, stdlib.OpenDBFromPool(pool), most)
+	return limited(t, stdlib.OpenDBFromPool(poolOf(t, db, 3)), 0)
 }
 
 // Broken by giving the connection back without closing it: a pgxpool below keeps it, listening.
@@ -170,23 +116,21 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 		"a wrapper that shows it": func(t *testing.T, db dbtest.Database) *sql.DB {
 			return openWrapped(t, db, 3, wrappable)
 		},
-		"a pgxpool of known size":   func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 3) },
-		"a pgxpool of unknown size": func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) },
+		"a pgxpool": overPgxPool,
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := open(t, dbtest.Postgres(t))
-			l := listenThrough(t, NewSQL(pool).Backend).started()
-			l.hears(pool)
+			l := drivertest.Hear(t, inside.Of(NewSQL(pool)).Backend, "s").Started()
+			hears(t, l, pool)
 			if n := pool.Stats().InUse; n != 1 {
 				t.Errorf("%d connections are in use: want that of the heartbeats", n)
 			}
 			began := time.Now()
-			l.stop()
-			assert.ErrorIs(t, l.end(), context.Canceled)
+			assert.ErrorIs(t, l.Stop(), context.Canceled)
 			if took := time.Since(began); took > dbtest.Scale(500*time.Millisecond) {
 				t.Errorf("it took %v to end", took)
 			}
-			assert.NoError(t, l.up.Close())
+			assert.NoError(t, l.Up.Close())
 			for range 3 { // at once: each is another connection
 				conn, err := pool.Conn(t.Context())
 				require.NoError(t, err)
@@ -200,22 +144,17 @@ func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatLis
 	}
 }
 
-func TestNobodyListensThroughADriverThatHidesItsConnection(t *testing.T) {
-	pool := openWrapped(t, dbtest.Postgres(t), 3, hidden)
-	assert.ErrorIs(t, listenThrough(t, NewSQL(pool).Backend).end(), driver.ErrCannotListen)
-}
-
 // Broken by a wait that no statement interrupts, and by one that is not interrupted where the
 // statement was there first.
 func TestHeartbeatsDoNotWaitForAListenerAndItMissesNothingBesideThem(t *testing.T) {
 	s := newScript(t)
 	s.session("s", time.Hour)
-	l := listenThrough(t, s.engine).started()
+	l := drivertest.Hear(t, s.engine, "s").Started()
 	beat := func(n int) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience())
 		defer cancel()
 		for range n {
-			if alive, err := l.up.Heartbeat(ctx, "s", time.Hour); err != nil || !alive {
+			if alive, err := l.Up.Heartbeat(ctx, "s", time.Hour); err != nil || !alive {
 				return fmt.Errorf("alive %t: %w", alive, err)
 			}
 		}
@@ -233,7 +172,7 @@ func TestHeartbeatsDoNotWaitForAListenerAndItMissesNothingBesideThem(t *testing.
 			sent++
 		}
 		select {
-		case <-l.hints:
+		case <-l.Hints:
 			heard++
 		case err := <-done:
 			if beating = false; err != nil {
@@ -248,9 +187,9 @@ func TestHeartbeatsDoNotWaitForAListenerAndItMissesNothingBesideThem(t *testing.
 func TestAListenerEndsWithTheConnectionOfTheHeartbeats(t *testing.T) {
 	s := newScript(t)
 	s.session("s", time.Hour)
-	l := listenThrough(t, s.engine).started()
-	assert.NoError(t, l.up.Close())
-	assert.ErrorIs(t, l.end(), driver.ErrUnavailable)
+	l := drivertest.Hear(t, s.engine, "s").Started()
+	assert.NoError(t, l.Up.Close())
+	assert.ErrorIs(t, l.Over(), driver.ErrUnavailable)
 }
 
 // endless is a connection without deadlines, as one through a tunnel of SSH is.
@@ -273,11 +212,11 @@ func TestNobodyListensOnAConnectionWithoutDeadlines(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	s.session("s", time.Hour)
-	l := listenThrough(t, New(pool).Backend)
-	if err := l.end(); !errors.Is(err, driver.ErrUnsupported) || !errors.Is(err, errEndless) {
+	l := drivertest.Hear(t, inside.Of(New(pool)).Backend, "s")
+	if err := l.Over(); !errors.Is(err, driver.ErrUnsupported) || !errors.Is(err, errEndless) {
 		t.Error(err)
 	}
-	if alive, err := l.up.Heartbeat(t.Context(), "s", time.Hour); !alive || err != nil {
+	if alive, err := l.Up.Heartbeat(t.Context(), "s", time.Hour); !alive || err != nil {
 		t.Errorf("alive %t: %v", alive, err)
 	}
 }
@@ -300,7 +239,7 @@ func (o *onlyOne) Connect(ctx context.Context) (sqldriver.Conn, error) {
 // and nobody polls.
 func TestAListenerDoesNotWaitForAPoolWithoutAnotherConnection(t *testing.T) {
 	pool := limited(t, sql.OpenDB(&onlyOne{Connector: stdlib.GetConnector(configOf(t, dbtest.Postgres(t)))}), 3)
-	err := listenThrough(t, NewSQL(pool).Backend).end()
+	err := drivertest.Hear(t, inside.Of(NewSQL(pool)).Backend, "s").Over()
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "a first notification") {
 		t.Errorf("%v", err)
 	}
@@ -311,7 +250,7 @@ func TestAStatementOfTheApplicationsClosesWhileItsConnectionListens(t *testing.T
 	pool := limited(t, dbtest.Postgres(t).SQL(t), 4)
 	statement, err := pool.PrepareContext(t.Context(), "SELECT 1") // on the only connection, which is idle now
 	require.NoError(t, err)
-	l := listenThrough(t, NewSQL(pool).Backend).started()
+	l := drivertest.Hear(t, inside.Of(NewSQL(pool)).Backend, "s").Started()
 	closed := make(chan error, 1)
 	go func() { closed <- statement.Close() }()
 	select {
@@ -320,19 +259,18 @@ func TestAStatementOfTheApplicationsClosesWhileItsConnectionListens(t *testing.T
 	case <-time.After(patience()):
 		t.Error("the statement is not closed while the listener lives")
 	}
-	l.hears(pool)
-	l.stop()
-	_ = l.end()
+	hears(t, l, pool)
+	_ = l.Stop()
 }
 
 // Broken by taking a notification that is late for one that a pooler keeps.
 func TestAFirstNotificationThatIsLateIsWaitedFor(t *testing.T) {
 	db := dbtest.Postgres(t)
 	proxy := dbtest.NewProxy(t, db.Addr(t))
-	behind, err := New(db.Through(t, proxy).Pool(t)).Upkeep(t.Context(), "s")
+	behind, err := inside.Of(New(db.Through(t, proxy).Pool(t))).Upkeep(t.Context(), "s")
 	require.NoError(t, err)
 	defer behind.Close()
-	direct := New(db.Pool(t)).Backend.(*engine)
+	direct := inside.Of(New(db.Pool(t))).Backend.(*engine)
 	direct.echo = 10 * time.Millisecond
 	direct.db = &preceded{direct.db, proxy.Freeze}
 	listened := false
@@ -372,26 +310,24 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 		pool, err := pgxpool.NewWithConfig(t.Context(), config)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
-		l := listenThrough(t, New(pool).Backend).started()
-		l.hears(sender)
-		l.stop()
-		_ = l.end()
+		l := drivertest.Hear(t, inside.Of(New(pool)).Backend, "s").Started()
+		hears(t, l, sender)
+		_ = l.Stop()
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		config := configOf(t, db)
 		config.OnNotification = handler
-		l := listenThrough(t, NewSQL(limited(t, stdlib.OpenDB(config), 4)).Backend).started()
+		l := drivertest.Hear(t, inside.Of(NewSQL(limited(t, stdlib.OpenDB(config), 4))).Backend, "s").Started()
 		require.NoError(t, require.ErrOf(sender.ExecContext(t.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')")))
 		select {
-		case h := <-l.hints:
+		case h := <-l.Hints:
 			if !reflect.DeepEqual(h, protocol.Hint{}) {
 				t.Errorf("%+v", h)
 			}
 		case <-time.After(patience()):
 			t.Error("nothing was heard")
 		}
-		l.stop()
-		_ = l.end()
+		_ = l.Stop()
 	})
 }
 
@@ -425,9 +361,8 @@ func TestAListenerKnowsItsChannel(t *testing.T) {
 		_, err := conn.Exec(ctx, "LISTEN news")
 		return err
 	})), 4)
-	l := listenThrough(t, NewSQL(pool).Backend).started()
+	l := drivertest.Hear(t, inside.Of(NewSQL(pool)).Backend, "s").Started()
 	require.NoError(t, require.ErrOf(pool.ExecContext(t.Context(), "SELECT pg_notify('news', 'b 8 0')")))
-	l.hears(pool)
-	l.stop()
-	_ = l.end()
+	hears(t, l, pool)
+	_ = l.Stop()
 }

@@ -107,9 +107,9 @@ func TestABatchLooksAtItsOwnRows(t *testing.T) {
 	const half = 128
 	s := newScriptIn(t, dbtest.New(t, dbtest.KindPostgres))
 	s.session("s", time.Minute)
-	s.alone(`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id)
+	s.exec(`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id)
 	         SELECT 'n' || i, i, i, i, 1, CASE WHEN i <= 128 THEN 's' END FROM generate_series(1, 3000) i`)
-	s.alone(`INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+	s.exec(`INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
 	         SELECT 'n1', i, 's', 'h', 't', 'a' || i, 0, '', 1 FROM generate_series(1, 3000) i`)
 	var changes []batched
 	var names []string
@@ -122,7 +122,7 @@ func TestABatchLooksAtItsOwnRows(t *testing.T) {
 		changes, names, tickets = append(changes, c), append(names, c.Name), append(tickets, int64(i))
 	}
 	for _, prepare := range []string{"SELECT 1", "ANALYZE"} {
-		s.alone(prepare)
+		s.exec(prepare)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			for _, c := range []struct {
 				what string
@@ -168,10 +168,10 @@ func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
 				if strings.Contains(text, "%") {
 					text = fmt.Sprintf(text, waiting)
 				}
-				s.alone(text)
+				s.exec(text)
 			}
 			for _, prepare := range []string{"SELECT 1", "ANALYZE"} {
-				s.alone(prepare)
+				s.exec(prepare)
 				for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 					for _, c := range []struct {
 						what string
@@ -230,7 +230,7 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		 SELECT 'job' || lpad((i / 3)::text, 6, '0'), i % 3, 1, '', '', '', i, i FROM generate_series(1, 9000) i`,
 		"ANALYZE",
 	} {
-		s.alone(text)
+		s.exec(text)
 	}
 	page := make([]string, 100)
 	for i := range page {

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -123,6 +122,12 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 			pool.SetMaxOpenConns(8)
 			hold(t, look, orders(t, postgres.NewSQL(pool)), 2)
 		},
+		"a pgxpool below": func(t *testing.T, db dbtest.Database, look *sql.DB) { // which keeps what is given back
+			pool := stdlib.OpenDBFromPool(db.Pool(t))
+			t.Cleanup(func() { _ = pool.Close() })
+			pool.SetMaxOpenConns(4)
+			hold(t, look, orders(t, postgres.NewSQL(pool)), 2)
+		},
 		"advisory": func(t *testing.T, db dbtest.Database, look *sql.DB) {
 			pool := db.Pool(t)
 			require.NoError(t, pool.Ping(t.Context()))
@@ -147,23 +152,7 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 	}
 }
 
-// Broken by giving the connection back without closing it: a pgxpool below keeps it, with the name.
-func TestAPgxpoolBelowGetsNoConnectionBackThatBearsOurName(t *testing.T) {
-	db := dbtest.Postgres(t)
-	look := db.SQL(t)
-	look.SetMaxOpenConns(1)
-	db.DSN += "&application_name=theirs"
-	lender := db.Pool(t)
-	t.Run("open", func(t *testing.T) {
-		pool := stdlib.OpenDBFromPool(lender)
-		t.Cleanup(func() { _ = pool.Close() })
-		pool.SetMaxOpenConns(4)
-		hold(t, look, orders(t, postgres.NewSQL(pool)), 2)
-	})
-	eventually(t, look, 0, "after Close")
-}
-
-func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
+func orders[TX any](t *testing.T, engine dblock.Engine[TX]) *dblock.Client[TX] {
 	t.Helper()
 	c, err := dblock.New(engine, dblock.WithApp("orders"))
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -17,13 +18,13 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// Whatever is asked, by the short ways and by the general way, the engine leaves the rows that
-// package protocol leaves in memory.
+// The engine leaves the rows that package protocol leaves in memory, by the short ways and by the
+// general way.
 func TestTheEngineDoesWhatTheProtocolDoes(t *testing.T) {
 	db := dbtest.Warm(t, dbtest.KindPostgres)
 	for name, backend := range map[string]driver.Backend{
-		"pgx": New(db.Pool(t)).Backend,
-		"sql": NewSQL(db.SQL(t)).Backend,
+		"pgx": inside.Of(New(db.Pool(t))).Backend,
+		"sql": inside.Of(NewSQL(db.SQL(t))).Backend,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
@@ -41,7 +42,7 @@ func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
 	pool := statements.Pool(swallow.Connector(db.SQL(t).Driver(), db.DSN))
 	t.Cleanup(func() { _ = pool.Close() })
 	swallowing := &oracle.Swallowing{
-		Engine: NewSQL(pool).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed,
+		Engine: inside.Of(NewSQL(pool)).Backend, Statements: &statements, Unproven: transaction.ErrSwallowed,
 		Count: map[string]int{},
 		Spare: func(text string) bool { return !transaction.MustAct(text) },
 	}
@@ -52,7 +53,9 @@ func TestAWriteThatDidNothingIsNotBelieved(t *testing.T) {
 func TestATriggerThatSwallowsAWriteIsFoundOut(t *testing.T) {
 	db := dbtest.Warm(t, dbtest.KindPostgres)
 	look := db.SQL(t)
-	for name, backend := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(look).Backend} {
+	for name, backend := range map[string]driver.Backend{
+		"pgx": inside.Of(New(db.Pool(t))).Backend, "sql": inside.Of(NewSQL(look)).Backend,
+	} {
 		exec := func(text string) {
 			t.Helper()
 			require.NoError(t, require.ErrOf(look.ExecContext(t.Context(), text)))

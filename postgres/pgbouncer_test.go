@@ -16,8 +16,10 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/observe"
 )
@@ -38,17 +40,11 @@ func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
 // Nothing that takes several statements would hold there. What doctor says is what the client says.
 func TestAPoolerOfStatementsIsRefused(t *testing.T) {
 	through := dbtest.Postgres(t).PgBouncer(t, dbtest.PoolStatements)
-	for name, try := range map[string]func() error{
-		"pgx": func() error {
-			_, err := newClient(t, New(through.Pool(t))).TryLock(t.Context(), "n")
-			return err
-		},
-		"sql": func() error {
-			_, err := newClient(t, NewSQL(through.SQL(t))).TryLock(t.Context(), "n")
-			return err
-		},
+	for name, err := range map[string]error{
+		"pgx": assert.ErrOf(newClient(t, New(through.Pool(t))).TryLock(t.Context(), "n")),
+		"sql": assert.ErrOf(newClient(t, NewSQL(through.SQL(t))).TryLock(t.Context(), "n")),
 	} {
-		if err := try(); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
+		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(),
 			"let it pool sessions or transactions") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -113,7 +109,7 @@ func TestNobodyListensOnAConnectionThatAPoolerLendsByTheTransaction(t *testing.T
 					listened.Store(true)
 				}
 			})
-			assert.ErrorIs(t, listenThrough(t, New(through.Pool(t)).Backend).end(), errUnheard)
+			assert.ErrorIs(t, drivertest.Hear(t, inside.Of(New(through.Pool(t))).Backend, "s").Over(), errUnheard)
 			if listened.Load() {
 				t.Error("LISTEN was sent")
 			}
@@ -123,18 +119,17 @@ func TestNobodyListensOnAConnectionThatAPoolerLendsByTheTransaction(t *testing.T
 
 func TestAClientListensThroughAPoolerOfSessions(t *testing.T) {
 	through := dbtest.Postgres(t).PgBouncer(t, dbtest.PoolSessions)
-	l := listenThrough(t, New(through.Pool(t)).Backend).started()
-	l.hears(through.SQL(t))
-	l.stop()
-	_ = l.end()
+	l := drivertest.Hear(t, inside.Of(New(through.Pool(t))).Backend, "s").Started()
+	hears(t, l, through.SQL(t))
+	_ = l.Stop()
 }
 
 // Broken by returning without UNLISTEN.
 func TestAListenerThatHearsNothingListensNoMore(t *testing.T) {
-	up, err := New(dbtest.Postgres(t).Pool(t)).Upkeep(t.Context(), "s")
+	up, err := inside.Of(New(dbtest.Postgres(t).Pool(t))).Upkeep(t.Context(), "s")
 	require.NoError(t, err)
 	defer up.Close()
-	elsewhere := New(dbtest.Postgres(t).Pool(t)).Backend.(*engine) // sends the first notification
+	elsewhere := inside.Of(New(dbtest.Postgres(t).Pool(t))).Backend.(*engine) // sends the first notification
 	elsewhere.echo = 10 * time.Millisecond
 	conn := up.(upkeep).conn
 	assert.ErrorIs(t, (upkeep{conn, elsewhere}).Listen(t.Context(), "s", nil, nil), errUnheard)
@@ -175,11 +170,7 @@ func poolIn(t *testing.T, db dbtest.Database, mode pgx.QueryExecMode) *pgxpool.P
 // listening waits until a client listens.
 func listening(t *testing.T, stats func() dblock.Stats) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !stats().Listening; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not listen")
-		}
-	}
+	dbtest.Eventually(t, "it to listen", func() bool { return stats().Listening })
 }
 
 // handOver has a lock go from one client to another that waits for it. queued is called before the
@@ -203,15 +194,12 @@ func handOver[A, B any](
 		got <- err
 	}()
 	direct := db.Pool(t)
-	for deadline, places := time.After(10*time.Second), 0; places != 1; {
+	dbtest.Eventually(t, "somebody to queue", func() bool {
+		var places int
 		require.NoError(t, direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters WHERE name = $1",
 			name).Scan(&places))
-		select {
-		case <-deadline:
-			t.Fatal("nobody queues")
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
+		return places == 1
+	})
 	queued()
 	assert.NoError(t, held.Unlock(t.Context()))
 	select {

@@ -41,7 +41,9 @@ func (d pgxDB) exec(ctx context.Context, s statement) error {
 		return err
 	}
 	defer conn.Release()
-	return sendOn(ctx, conn.Conn(), []statement{s})
+	b := &pgx.Batch{}
+	s.queue(b)
+	return conn.Conn().SendBatch(ctx, b).Close()
 }
 
 // acquire returns a connection of the pool that is readable.
@@ -128,7 +130,6 @@ func (t pgxOpened) rollback(ctx context.Context) {
 }
 
 func (s statement) queue(b *pgx.Batch) {
-	s = s.carried()
 	q := b.Queue(s.sql, s.args...)
 	if s.row == nil {
 		return
@@ -168,7 +169,5 @@ func (c pgxConn) listenable() *pgx.Conn { return c.conn }
 func (pgxDB) source() any { return nil }
 
 func (pgxDB) orphaned() error { return nil }
-
-func (pgxDB) room(context.Context, *connpool.Pool[upkeep]) error { return nil }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }

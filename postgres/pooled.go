@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // WithinPool makes a client of New take its own connections out of the pool instead of opening them
@@ -21,11 +22,11 @@ import (
 // calls return ErrConfig, and its locks expire with its session. NewSQL always takes its
 // connections from the pool, and ignores WithinPool.
 func WithinPool() Option {
-	return func(e *engine) {
+	return Option{func(e *engine) {
 		if d, beside := e.db.(pgxDB); beside {
 			e.db = pooledDB{d}
 		}
-	}
+	}}
 }
 
 // pooledDB is a database over a pgx pool, without connections beside it.
@@ -71,16 +72,13 @@ func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 // named gives a connection of the pool the library's name and the encoding UTF8.
 func named(app string) statement {
 	return statement{
-		sql:  "SELECT set_config('client_encoding', 'UTF8', false), set_config('application_name', $1, false)",
-		args: []any{pgserver.ConnectionName(app)},
+		sql: "SELECT set_config('client_encoding', 'UTF8', false), " +
+			"set_config('application_name', convert_from(decode($1, 'hex'), 'UTF8'), false)",
+		args: []any{transaction.Hex(pgserver.ConnectionName(app))},
 	}
 }
 
 func (d pooledDB) source() any { return d.pool }
-
-func (d pooledDB) room(_ context.Context, side *connpool.Pool[upkeep]) error {
-	return side.Leaves(int(d.pool.Stat().MaxConns()))
-}
 
 func (d pooledDB) spare() (most int, early bool) { return spareOf(int(d.pool.Stat().MaxConns())), true }
 
@@ -99,31 +97,22 @@ func (c pooledConn) exec(ctx context.Context, s statement) error {
 	return c.pgxConn.exec(ctx, s)
 }
 
+// closedTimeout is enough for a pool to report that it is closed. A pool without a free connection
+// would not answer.
+const closedTimeout = 10 * time.Millisecond
+
 // orphaned is as of database. A closed pool has no idle connection.
 func (d pooledDB) orphaned() error {
 	if d.pool.Stat().IdleConns() > 0 {
 		return nil
 	}
-	return closed(func(ctx context.Context) (giveBack func(), err error) {
-		conn, err := d.pool.Acquire(ctx)
-		return conn.Release, err
-	})
-}
-
-// closedTimeout is enough for a pool to report that it is closed. A pool without a free connection
-// would not answer.
-const closedTimeout = 10 * time.Millisecond
-
-// closed returns ErrConfig for a closed pool, whose Close waits for the connections that it has
-// lent, and otherwise nil.
-func closed(acquire func(ctx context.Context) (giveBack func(), err error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closedTimeout)
 	defer cancel()
-	giveBack, err := acquire(ctx)
+	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return driver.PoolClosed(err)
 	}
-	giveBack()
+	conn.Release()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/assert"
@@ -49,53 +49,28 @@ func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
 			s.TotalConns())
 	}
 	assert.NoError(t, errors.Join(client.Close(t.Context()), other.Close(t.Context())))
-	// pgxpool ends them beside
-	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are lost", pool.Stat().AcquiredConns())
-		}
-	}
-	for deadline := time.Now().Add(patience()); ; time.Sleep(time.Millisecond) { // and the server its side
+	// pgxpool ends them beside, and the server its side
+	dbtest.Eventually(t, "no connection to be lost", func() bool { return pool.Stat().AcquiredConns() == 0 })
+	dbtest.Eventually(t, "no connection to bear our name", func() bool {
 		var named int
-		err := pool.QueryRow(t.Context(),
+		require.NoError(t, pool.QueryRow(t.Context(),
 			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE "+
-				"'dblock%'").Scan(&named)
-		if err == nil && named == 0 {
-			return
-		}
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("%d connections bear our name, %v", named, err)
-		}
-	}
+				"'dblock%'").Scan(&named))
+		return named == 0
+	})
 }
 
 // Broken by connections that a pool has lent and that nobody gives back: pgxpool's Close waits for
 // them, and the client's comes after it. The next heartbeat is far away.
-func TestAPoolThatIsClosedBeforeItsClientGetsItsConnectionsBack(t *testing.T) {
-	t.Run("within the pool", func(t *testing.T) {
-		pool := poolOf(t, dbtest.Postgres(t), 6)
-		closePoolFirst(t, pool, New(pool, WithinPool()))
-	})
-	t.Run("behind OpenDBFromPool", func(t *testing.T) {
-		pool := poolOf(t, dbtest.Postgres(t), 6)
-		db := stdlib.OpenDBFromPool(pool)
-		defer db.Close()
-		closePoolFirst(t, pool, NewSQL(db))
-	})
-}
-
-func closePoolFirst[TX any](t *testing.T, pool *pgxpool.Pool, engine dblock.Engine[TX]) {
+func TestAPoolThatIsClosedBeforeTheClientWithinItGetsItsConnectionsBack(t *testing.T) {
+	pool := poolOf(t, dbtest.Postgres(t), 6)
 	var log bytes.Buffer
-	client, err := dblock.New(engine, dblock.WithTTL(time.Hour),
+	client, err := dblock.New(New(pool, WithinPool()), dblock.WithTTL(time.Hour),
 		dblock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	require.NoError(t, err)
 	l, err := client.Lock(t.Context(), "n")
 	require.NoError(t, err)
-	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() < 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the client has not reserved its connections")
-		}
-	}
+	dbtest.Eventually(t, "the client to have its connections", func() bool { return pool.Stat().AcquiredConns() >= 2 })
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -120,4 +95,33 @@ func TestAPoolWithinWhichThereIsNoRoomIsRefused(t *testing.T) {
 	require.NoError(t, require.ErrOf(newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "n")))
 	assert.ErrorIs(t, assert.ErrOf(newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "m")), dblock.ErrConfig,
 		"a second client on a pool of 3")
+}
+
+// Broken by a client that takes the last connections of a pool, so that every query of the
+// application hangs.
+func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
+	pool := limited(t, dbtest.Postgres(t).SQL(t), 4)
+	open := func() *dblock.Client[*sql.Tx] {
+		c, err := dblock.New(NewSQL(pool), dblock.WithTTL(dbtest.Scale(4*time.Second)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	first, second := open(), open()
+	held, err := first.Lock(t.Context(), "n")
+	require.NoError(t, err)
+	dbtest.Eventually(t, "the first client to keep its connections", func() bool { return pool.Stats().InUse >= 2 })
+	require.NoError(t, held.Detach(t.Context(), time.Minute), "Detach needs no more connections")
+	held, err = first.Resume(t.Context(), "n", held.Token())
+	require.NoError(t, err)
+	_, err = second.Lock(t.Context(), "m")
+	says := "the pool allows 4 connections, and the 2 clients"
+	if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), says) {
+		t.Errorf("the second client: %v", err)
+	}
+	var one int
+	assert.NoError(t, pool.QueryRowContext(t.Context(), "SELECT 1").Scan(&one), "the application")
+	assert.NoError(t, held.Unlock(t.Context()))
+	assert.NoError(t, first.Close(t.Context()))
+	assert.NoError(t, assert.ErrOf(second.Lock(t.Context(), "m")), "once the first is closed")
 }

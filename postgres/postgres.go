@@ -20,9 +20,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/tables"
 )
@@ -38,9 +40,11 @@ import (
 // Connections whose texts the server converts are ErrConfig, also those of a transaction: in a
 // database whose encoding is neither UTF8 nor SQL_ASCII, set client_encoding=UTF8 in the DSN. A
 // call with a character that the database's encoding lacks is ErrConfig.
-func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
+func New(pool *pgxpool.Pool, options ...Option) engines.Engine[pgx.Tx] {
 	e := newEngine(pgxDB{pool}, options...)
-	return driver.Engine[pgx.Tx]{Backend: e, In: func(tx pgx.Tx) driver.Tx { return e.inside(pgxTx{tx}) }}
+	return *inside.Make[engines.Engine[pgx.Tx]](driver.Engine[pgx.Tx]{
+		Backend: e, In: func(tx pgx.Tx) driver.Tx { return e.inside(pgxTx{tx}) },
+	})
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
@@ -57,18 +61,21 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 // cannot listen, at level DEBUG. With Listen a client listens whatever the driver, on a connection
 // beside the pool.
 //
-// Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
-// its default is 4 on a small machine, enough for one client. Close the client before the pgxpool,
-// as with WithinPool.
-//
 // Each client that shares a pool reserves its own connections: allow as many for each, and one
-// more. A client that would take the last one fails with ErrConfig at its first lock, or with
-// ErrUnavailable if the limit is not known.
+// more. A client that would take the last one fails with ErrConfig at its first lock.
+//
+// Over stdlib.OpenDBFromPool the limit is that of the pgxpool, 4 by default on a small machine,
+// which is enough for one client. database/sql does not know it: call SetMaxOpenConns with it.
+// Close the client before the pgxpool. The pgxpool's Close waits for the reserved connections, and
+// so for the client's Close. Until then heartbeats keep the client's locks, and its calls return
+// ErrConfig.
 //
 // The reserved connections never return to the pool; pg_stat_activity shows them as New's.
-func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	e := newEngine(sqlDB{db, new(atomic.Bool)}, options...)
-	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return e.inside(sqlTx{tx}) }}
+func NewSQL(db *sql.DB, options ...Option) engines.Engine[*sql.Tx] {
+	e := newEngine(sqlDB{db}, options...)
+	return *inside.Make[engines.Engine[*sql.Tx]](driver.Engine[*sql.Tx]{
+		Backend: e, In: func(tx *sql.Tx) driver.Tx { return e.inside(sqlTx{tx}) },
+	})
 }
 
 // engine runs the SQL of every transition; db carries statements to the server.
@@ -81,9 +88,8 @@ type engine struct {
 	tables      *tables.Place // where the tables are
 	placer      placer        // over the connections of db
 	misplaced   error         // the error of an invalid option Schema
-	direct      *directConn   // the address of listeners; nil: they use the heartbeats' line
+	direct      *directConn   // the address of listeners; nil: they use the connection of the heartbeats
 	anyServer   bool          // the application accepts every server
-	untriggered atomic.Bool   // refuseTriggers has found no trigger
 	strict      atomic.Bool   // a single statement has failed at the application's isolation level
 
 	lending     context.Context
@@ -102,8 +108,8 @@ func newEngine(db database, options ...Option) *engine {
 	e := &engine{db: db, tables: new(tables.Place), lockTimeout: usualLockTimeout, echo: echoTimeout}
 	e.lending, e.stopLending = context.WithCancel(context.Background())
 	for _, o := range options {
-		if o != nil {
-			o(e)
+		if o.set != nil {
+			o.set(e)
 		}
 	}
 	e.placer = placer{e.db, e.tables} // after the options, some of which replace db
@@ -125,11 +131,11 @@ func (e *engine) transact(ctx context.Context, statements ...statement) error {
 	return e.db.transact(ctx, append([]statement{query(postgresdb.SetLockTimeout, e.lockTimeout)}, statements...)...)
 }
 
-// alone runs a statement that decides by the name's row only, with a lock timeout in it. The
+// oneStatement runs a statement that decides by the name's row only, with a lock timeout in it. The
 // statement is a transaction by itself, at the application's default isolation level. Above READ
 // COMMITTED, a contended row would fail all statements but one. After the first such failure, every
 // statement travels with BEGIN and COMMIT.
-func (e *engine) alone(ctx context.Context, s statement) error {
+func (e *engine) oneStatement(ctx context.Context, s statement) error {
 	if !e.strict.Load() {
 		err := e.db.exec(ctx, s)
 		if pgserver.State(err) != pgserver.SerializationFailure {

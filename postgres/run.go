@@ -11,12 +11,25 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// Run implements driver.Names.
+// Run implements driver.Names. The comment of each short way counts its round trips over pgx, and
+// those of general.
 func (e *engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if len(ops) != 1 {
 		return e.batch(ctx, ops)
 	}
-	result, done, err := e.short(ctx, ops[0])
+	var result protocol.Result
+	var done bool
+	var err error
+	switch op := ops[0].(type) {
+	case protocol.Take: // 1, general 2; for a name without a row 2, general 5
+		result, done, err = e.take(ctx, op.Request)
+	case protocol.Join: // 1 for a place, 2 for a grant, general 2
+		result, done, err = e.join(ctx, op)
+	case protocol.Removal:
+		if op.Cause == protocol.ByHolder && !op.Shared && !op.Guarded { // 1, general 2 or 3
+			result, done, err = e.release(ctx, op)
+		}
+	}
 	if err == nil && !done {
 		result, err = e.general(ctx, ops[0])
 	}
@@ -66,7 +79,7 @@ func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, add
 	timeout := e.lockTimeoutFor(protocol.Waits(op))
 	statements := s.open(query(postgresdb.LockName, postgresdb.LockNameParams{
 		Name: op.On(), LockTimeout: timeout, Silence: milliseconds(silence(ctx)),
-	}))
+	}), op)
 	if makes {
 		statements = append([]statement{
 			query(postgresdb.SetLockTimeout, timeout), ensureRow(op.On()),
@@ -83,7 +96,7 @@ func (e *engine) transition(ctx context.Context, op protocol.Op, makes bool, add
 	n := s.read()
 	var result protocol.Result
 	if err == nil {
-		result, err = op.Run(n)
+		result, err = op.Apply(n)
 	}
 	if err == nil && !s.locked && n.Written() {
 		err = errPurged

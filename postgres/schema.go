@@ -20,12 +20,12 @@ import (
 // The tables of packages fence and optimistic are found by the search_path of the transaction.
 func Schema(name string) Option {
 	in, err := tables.New(name)
-	return func(e *engine) {
+	return Option{func(e *engine) {
 		e.tables.State(in)
 		if err != nil {
 			e.misplaced = driver.Fail(driver.ErrConfig, fmt.Errorf("postgres.Schema: %w", err))
 		}
-	}
+	}}
 }
 
 // anchor is the table by which a client finds the others.

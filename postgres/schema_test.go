@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/suite"
@@ -33,7 +32,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	}
 	t.Run("pgx", func(t *testing.T) {
 		app := db.Pool(t)
-		suite.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] {
+		suite.Elsewhere(t, func(place string) dblock.Engine[pgx.Tx] {
 			return postgres.New(app, postgres.Schema(place))
 		},
 			func(ctx context.Context) (pgx.Tx, func() error, error) {
@@ -43,7 +42,7 @@ func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		app := db.SQL(t)
-		suite.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] {
+		suite.Elsewhere(t, func(place string) dblock.Engine[*sql.Tx] {
 			return postgres.NewSQL(app, postgres.Schema(place))
 		},
 			func(ctx context.Context) (*sql.Tx, func() error, error) {

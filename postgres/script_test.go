@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -36,6 +38,15 @@ func newScript(t *testing.T, settings ...string) *script {
 	return newScriptIn(t, dbtest.Warm(t, dbtest.KindPostgres), settings...)
 }
 
+// scriptOf is newScript with these sessions.
+func scriptOf(t *testing.T, sessions ...string) *script {
+	s := newScript(t)
+	for _, id := range sessions {
+		s.session(id, time.Minute)
+	}
+	return s
+}
+
 // newScriptIn is newScript in a database: in one that dbtest.New has made where pages and plans are
 // looked at.
 func newScriptIn(t *testing.T, db dbtest.Database, settings ...string) *script {
@@ -52,8 +63,8 @@ func newScriptIn(t *testing.T, db dbtest.Database, settings ...string) *script {
 }
 
 // patient is an engine that waits for as long as a script takes.
-func patient(of driver.Engine[pgx.Tx]) *engine {
-	e := of.Backend.(*engine)
+func patient(of engines.Engine[pgx.Tx]) *engine {
+	e := inside.Of(of).Backend.(*engine)
 	e.lockTimeout = "10s"
 	return e
 }
@@ -78,12 +89,6 @@ func (s *script) do(st statement) {
 	require.NoError(s, err)
 	rows.Close()
 	require.NoError(s, rows.Err())
-}
-
-// alone runs a statement in a transaction of its own.
-func (s *script) alone(sql string) {
-	s.Helper()
-	require.NoError(s, require.ErrOf(s.pool.Exec(s.Context(), sql)))
 }
 
 func (s *script) commit() {
@@ -114,12 +119,22 @@ func (s *script) blocked(call func(), nth ...int64) <-chan struct{} {
 	}
 }
 
+// behind has a call of the engine wait for the script's transaction, commits that, and returns when
+// the call has ended.
+func (s *script) behind(call func()) {
+	s.Helper()
+	done := s.blocked(call)
+	s.commit()
+	<-done
+}
+
 func (s *script) number(sql string, args ...any) (n int64) {
 	s.Helper()
 	require.NoError(s, s.pool.QueryRow(s.Context(), sql, args...).Scan(&n))
 	return n
 }
 
+// exec runs a statement in a transaction of its own.
 func (s *script) exec(sql string) {
 	s.Helper()
 	require.NoError(s, require.ErrOf(s.pool.Exec(s.Context(), sql)))
@@ -154,10 +169,13 @@ func (s *script) holder() protocol.Holder {
 	return states[0].Holder
 }
 
-func join(r protocol.Request) statement {
+func join(r protocol.Request) statement { return extend("", r) }
+
+func extend(attempt string, r protocol.Request) statement {
 	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Members: 1, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
+		Members: 1, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s", Extends: attempt,
+		Most: protocol.MaxMembers})
 }
 
 func units(of protocol.Request, n, capacity int) protocol.Request {
@@ -236,7 +254,7 @@ func (s *script) does(transition func(n *protocol.Name) error) {
 	s.Helper()
 	x := pgxTx{s.tx}
 	src := &source{ctx: s.Context(), tx: x, name: "n"}
-	require.NoError(s, x.exec(s.Context(), src.open(query(postgresdb.LockRow, "n"))...))
+	require.NoError(s, x.exec(s.Context(), src.open(query(postgresdb.LockRow, "n"), nil)...))
 	n := src.read()
 	require.NoError(s, transition(n))
 	require.NoError(s, x.exec(s.Context(), append(write(n, postgresdb.AddEvent), tell(n, false))...))
@@ -246,7 +264,7 @@ func (s *script) does(transition func(n *protocol.Name) error) {
 func (s *script) leaves(r protocol.Removal) {
 	s.Helper()
 	s.does(func(n *protocol.Name) error {
-		left, err := r.Run(n)
+		left, err := r.Apply(n)
 		if err == nil && !left.Done() {
 			err = driver.ErrNotHeld
 		}
@@ -262,9 +280,4 @@ func (s *script) upgrade(h protocol.Held, attempt string) (protocol.Grant, bool,
 func (s *script) downgrade(h protocol.Held) ([]protocol.Handoff, error) {
 	result, err := driver.Do(s.Context(), s, protocol.Downgrade{Held: h})
 	return result.Next, err
-}
-
-func (s *script) extend(h protocol.Held, d time.Duration) (time.Duration, error) {
-	result, err := driver.Do(s.Context(), s, protocol.Extend{Held: h, For: d})
-	return result.Grant.Lease, err
 }

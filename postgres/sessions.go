@@ -110,23 +110,16 @@ func (e *engine) examine(ctx context.Context) error {
 }
 
 // refuseTriggers returns ErrConfig if a table has a trigger or a rule, which may swallow the writes
-// of dblock's statements, or wait for their locks. It looks at the first session only. A server
-// without these catalogs (AnyServer) does not tell.
+// of dblock's statements, or wait for their locks. A server without these catalogs (AnyServer) does
+// not tell.
 func (e *engine) refuseTriggers(ctx context.Context) error {
-	if e.untriggered.Load() {
-		return nil
-	}
 	var row postgresdb.TriggersRow
 	var there bool
 	err := e.db.exec(ctx, query(postgresdb.Triggers, e.tables.In().Postgres(anchor)).found(&row, &there))
 	if err == nil && there {
 		return driver.Triggered(row.Kind, row.Name, row.Relation)
 	}
-	if err = e.toldBy(err); err != nil {
-		return err
-	}
-	e.untriggered.Store(true)
-	return nil
+	return e.toldBy(err)
 }
 
 // toldBy returns the error of a statement that reads catalogs. A server without these catalogs
@@ -143,11 +136,13 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 		if err := e.examine(ctx); err != nil {
 			return pgserver.Interpret(err)
 		}
-		if err := e.refuseTriggers(ctx); err != nil {
+		if err := e.side.Leaves(e.db.connections().Most); err != nil {
 			return err
 		}
-		if err := e.db.room(ctx, e.side); err != nil {
-			return pgserver.Interpret(err)
+	}
+	if s.First {
+		if err := e.refuseTriggers(ctx); err != nil {
+			return err
 		}
 	}
 	var opened int64

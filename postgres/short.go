@@ -9,21 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// short runs an op in fewer round trips than general, or does nothing: done is false. The comment
-// of each case counts the round trips over pgx, and those of general.
-func (e *engine) short(ctx context.Context, op protocol.Op) (result protocol.Result, done bool, err error) {
-	switch op := op.(type) {
-	case protocol.Take: // 1, general 2; for a name without a row 2, general 5
-		return e.take(ctx, op.Request)
-	case protocol.Join: // 1 for a place, 2 for a grant, general 2
-		return e.join(ctx, op.Request)
-	case protocol.Removal:
-		if op.Cause == protocol.ByHolder && !op.Shared && !op.Guarded { // 1, general 2 or 3
-			result, err = e.release(ctx, op)
-		}
-	}
-	return result, result.Outcome != protocol.Undone, err
-}
+// The short ways run an op in half of the round trips of general, or fewer, or do nothing: done is
+// false.
 
 // take takes a free name, or units of it, in one statement, or reports that the name is not free.
 // It does nothing (done is false) if others have the row locked.
@@ -35,7 +22,7 @@ func (e *engine) take(ctx context.Context, r protocol.Request) (result protocol.
 		LockTimeout: e.lockTimeoutFor(r.Patient),
 	})
 	if r.Units > 0 {
-		run = e.alone
+		run = e.oneStatement
 		take = query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of),
@@ -62,19 +49,20 @@ func (e *engine) take(ctx context.Context, r protocol.Request) (result protocol.
 
 // join is one statement if the name is not available, and a second one if it is. Both do nothing if
 // other requests came in between, or if the request conflicts with them.
-func (e *engine) join(ctx context.Context, r protocol.Request) (result protocol.Result, done bool, err error) {
+func (e *engine) join(ctx context.Context, j protocol.Join) (result protocol.Result, done bool, err error) {
+	r := j.Request
 	var row postgresdb.JoinQueueRow
 	join := query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Members: int32(max(r.Members, 1)), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		MinHold: r.MinHold.Microseconds(), Units: int32(r.Units), Capacity: int32(r.Of),
-		LockTimeout: e.lockTimeoutFor(r.Patient),
+		LockTimeout: e.lockTimeoutFor(r.Patient), Extends: j.Extends, Most: protocol.MaxMembers,
 	}).inTurn(&row, func() {})
-	switch err := e.alone(ctx, join); {
+	switch err := e.oneStatement(ctx, join); {
 	case err != nil:
 		return protocol.Result{}, false, pgserver.Interpret(err)
 	case row.Queued:
-		return protocol.Result{Outcome: protocol.Queued}, true, nil
+		return protocol.Result{Outcome: protocol.Queued, Ahead: int(row.Ahead)}, true, nil
 	}
 	result, _, err = e.take(ctx, r)
 	return result, result.Outcome != protocol.Undone, err
@@ -82,36 +70,36 @@ func (e *engine) join(ctx context.Context, r protocol.Request) (result protocol.
 
 // release releases a whole name without waiters, or hands it to the first waiter if that waiter is
 // alive and wants the whole name. Otherwise it does nothing.
-func (e *engine) release(ctx context.Context, r protocol.Removal) (protocol.Result, error) {
+func (e *engine) release(ctx context.Context, r protocol.Removal) (result protocol.Result, done bool, err error) {
 	if !r.Contended {
 		var left bool
-		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
+		err = e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
 			Name: r.Name, Session: r.Session, Token: r.Token,
 		}).found(new(postgresdb.ReleaseIdleRow), &left))
 		if err != nil {
-			return protocol.Result{}, pgserver.Interpret(err)
+			return result, false, pgserver.Interpret(err)
 		}
 		if left {
-			return protocol.Result{Outcome: protocol.Done}, nil
+			return protocol.Result{Outcome: protocol.Done}, true, nil
 		}
 	}
 	var row postgresdb.LockRowWithinRow
 	var next []protocol.Handoff
-	err := e.db.transact(ctx,
+	err = e.db.transact(ctx,
 		lockRowWithin(e.lockTimeout, r.Name, &row),
 		handToHead(r, &next),
 	)
 	switch {
 	case pgserver.State(err) == pgserver.LimitExceeded: // of notifications: general leaves them out
-		return protocol.Result{}, nil
+		return result, false, nil
 	case err != nil: // no grant counts: its row may precede a COMMIT that failed
-		return protocol.Result{}, pgserver.Interpret(err)
+		return result, false, pgserver.Interpret(err)
 	case len(next) > 0:
-		return protocol.Result{Outcome: protocol.Done, Next: next}, nil
+		return protocol.Result{Outcome: protocol.Done, Next: next}, true, nil
 	case row.Busy:
-		return protocol.Result{}, pgserver.Interpret(errOccupied)
+		return result, false, pgserver.Interpret(errOccupied)
 	}
-	return protocol.Result{}, nil
+	return result, false, nil
 }
 
 // lockRowWithin locks the row of a name for the statements behind it. Those are sent, and run, also

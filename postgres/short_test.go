@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -16,7 +17,7 @@ import (
 func TestAShortWayTakesFewerRoundTrips(t *testing.T) {
 	db := dbtest.Postgres(t)
 	proxy := dbtest.NewProxy(t, db.Addr(t))
-	e := New(db.Through(t, proxy).Pool(t)).Backend
+	e := inside.Of(New(db.Through(t, proxy).Pool(t))).Backend
 	for _, session := range []string{"a", "b"} {
 		require.NoError(t, e.OpenSession(t.Context(), driver.Session{ID: session, TTL: time.Hour}))
 	}

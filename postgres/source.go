@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,10 @@ type source struct {
 	locked  bool // the name has a row
 	row     postgresdb.ReadNameRow
 	before  protocol.Row
+	most    int              // the number of places in the first page
 	first   []protocol.Place // the first page
+	tokens  []int64          // of the shares that the op releases
+	shares  []protocol.Share // those of them that are there
 	expired string           // the session found dead, in case a guard refuses its takeover
 	wanted  string           // the attempt whose guard refused a takeover that is to be announced
 }
@@ -39,16 +43,24 @@ type runner interface {
 	exec(ctx context.Context, s ...statement) error
 }
 
-// open locks the name's row, and reads it together with the clock and the first page of the queue.
-// The reads of a row that could not be locked do not count: the row may be newer than the lock
-// statement, and may change.
-func (s *source) open(lock statement) []statement {
+// open locks the name's row, and reads it together with the clock, the first page of the queue, and
+// the shares that the op releases. The reads of a row that could not be locked do not count: the
+// row may be newer than the lock statement, and may change.
+func (s *source) open(lock statement, op protocol.Op) []statement {
 	var row struct{ Locked, Busy bool }
-	return []statement{
+	s.most, s.tokens = firstPage, protocol.Released(op)
+	if sequence, is := op.(protocol.Sequence); is {
+		s.most = max(firstPage, len(sequence)+1)
+	}
+	statements := []statement{
 		lock.inTurn(&row, func() { s.locked = row.Locked }),
 		query(postgresdb.ReadName, s.name).found(&s.row, new(bool)),
-		s.page(lowestTicket, firstPage, &s.first),
+		s.page(lowestTicket, s.most, &s.first),
 	}
+	if len(s.tokens) > 0 {
+		statements = append(statements, s.sharesWith(s.tokens, &s.shares))
+	}
+	return statements
 }
 
 // read returns the name as it was read.
@@ -100,7 +112,7 @@ func (s *source) Places(after int64, limit int) (places []protocol.Place, err er
 			places = append(places, p)
 		}
 	}
-	if len(places) == limit || len(s.first) < firstPage {
+	if len(places) == limit || len(s.first) < s.most {
 		return places, nil
 	}
 	places = nil
@@ -117,31 +129,43 @@ func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
 	return append(places, protocol.Place{})[0], len(places) > 0, err
 }
 
-// Share implements protocol.Source.
-func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
-	p := postgresdb.SharesParams{Name: s.name, Session: session, Lowest: token, Highest: token}
-	if token == 0 {
-		p.Attempt, p.Highest = attempt, math.MaxInt64
-	}
-	shares, err := s.shares(p)
+// ShareOf implements protocol.Source.
+func (s *source) ShareOf(session, attempt string) (protocol.Share, bool, error) {
+	var shares []protocol.Share
+	err := s.exec(readShares(query(postgresdb.Shares, postgresdb.SharesParams{
+		Name: s.name, Session: session, Attempt: attempt,
+	}), &shares))
 	return append(shares, protocol.Share{})[0], len(shares) > 0, err
 }
 
 // Shares implements protocol.Source.
-func (s *source) Shares() ([]protocol.Share, error) {
-	return s.shares(postgresdb.SharesParams{Name: s.name, Highest: math.MaxInt64})
+func (s *source) Shares(tokens ...int64) (shares []protocol.Share, err error) {
+	switch {
+	case len(tokens) == 0:
+		err = s.exec(readShares(query(postgresdb.Shares, postgresdb.SharesParams{Name: s.name}), &shares))
+	case slices.Equal(tokens, s.tokens):
+		shares = s.shares
+	default:
+		err = s.exec(s.sharesWith(tokens, &shares))
+	}
+	return shares, err
 }
 
-func (s *source) shares(p postgresdb.SharesParams) (shares []protocol.Share, err error) {
+func (s *source) sharesWith(tokens []int64, shares *[]protocol.Share) statement {
+	of := postgresdb.SharesWithParams{Name: s.name, Tokens: list(tokens)}
+	return readShares(query(postgresdb.SharesWith, of), shares)
+}
+
+// readShares appends the rows of a statement, which are those of Shares, to shares.
+func readShares(s statement, shares *[]protocol.Share) statement {
 	var row postgresdb.SharesRow
-	err = s.exec(query(postgresdb.Shares, p).into(&row, func() {
-		shares = append(shares, protocol.Share{
+	return s.into(&row, func() {
+		*shares = append(*shares, protocol.Share{
 			Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
 			Units: int(row.Units), Of: int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt,
 			Metadata: row.Metadata, Asked: row.Asked,
 		})
-	}))
-	return shares, err
+	})
 }
 
 // Tally implements protocol.Source.

@@ -6,8 +6,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"reflect"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,10 +17,7 @@ import (
 )
 
 // sqlDB is a database over database/sql.
-type sqlDB struct {
-	db      *sql.DB
-	borrows *atomic.Bool // its connections are those of a pgxpool
-}
+type sqlDB struct{ db *sql.DB }
 
 func (d sqlDB) validate() error {
 	if d.db == nil {
@@ -150,7 +145,6 @@ type queryer interface {
 }
 
 func execute(ctx context.Context, q queryer, s statement) (err error) {
-	s = s.carried()
 	rows, err := q.QueryContext(ctx, s.sql, s.args...)
 	if err != nil {
 		return err
@@ -188,48 +182,14 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 		_ = reserved.close()
 		return nil, err
 	}
-	if d.lent(conn) {
-		d.borrows.Store(true)
-		return lentConn{reserved, d}, nil
-	}
 	return reserved, nil
 }
 
 func (d sqlDB) source() any { return d.db }
 
-// room also detects a pgxpool whose size database/sql does not know: it takes as many connections
-// at once as a client keeps, and one more.
-func (d sqlDB) room(ctx context.Context, side *connpool.Pool[upkeep]) error {
-	most := d.db.Stats().MaxOpenConnections
-	if most > 0 {
-		return side.Leaves(most)
-	}
-	within, cancel := context.WithTimeout(ctx, silence(ctx))
-	defer cancel()
-	for kept := range 3 {
-		conn, err := d.db.Conn(within)
-		if err != nil && within.Err() != nil && ctx.Err() == nil {
-			return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-				"the pool gave %d connections of the 3 that a client needs, and has %d: see postgres.NewSQL on "+
-					"stdlib.OpenDBFromPool: %w",
-				kept, d.db.Stats().OpenConnections, err))
-		}
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		if lent := d.lent(conn); !lent {
-			return nil
-		}
-	}
-	return nil
-}
-
-// lent reports whether a connection belongs to a pgxpool.
-func (d sqlDB) lent(conn *sql.Conn) (lent bool) {
-	_ = conn.Raw(func(raw any) error { _, lent = below(raw); return nil })
-	return lent
-}
+// orphaned is as of database. The Close of database/sql waits for no connection, and a pgxpool
+// below OpenDBFromPool is hidden.
+func (sqlDB) orphaned() error { return nil }
 
 func (d sqlDB) spare() (most int, early bool) {
 	return spareOf(d.db.Stats().MaxOpenConnections), true
@@ -250,37 +210,12 @@ func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
 	return err
 }
 
-// lentConn is a connection of a pgxpool, behind stdlib.OpenDBFromPool.
-type lentConn struct {
-	sqlConn
-	of sqlDB
-}
-
-// exec fails if the pool was closed.
-func (c lentConn) exec(ctx context.Context, s statement) error {
-	if err := c.of.orphaned(); err != nil {
-		return err
-	}
-	return c.sqlConn.exec(ctx, s)
-}
-
-// orphaned is as of database. The Close of database/sql itself does not wait.
-func (d sqlDB) orphaned() error {
-	if !d.borrows.Load() {
-		return nil
-	}
-	return closed(func(ctx context.Context) (giveBack func(), err error) {
-		conn, err := d.db.Conn(ctx)
-		return func() { _ = conn.Close() }, err
-	})
-}
-
 // listenable returns a connection that is used outside of Raw. Raw would hold the mutex of
 // database/sql's connection as long as the listener waits, and the Close of every statement that
 // the application has prepared on the connection waits for that mutex. Use outside of Raw is safe:
-// database/sql does not touch a reserved connection, and a line gives it one user at a time.
+// database/sql does not touch a reserved connection, and a sharedConn gives it one user at a time.
 func (c sqlConn) listenable() (conn *pgx.Conn) {
-	_ = c.conn.Raw(func(raw any) error { conn, _ = below(raw); return nil })
+	_ = c.conn.Raw(func(raw any) error { conn = below(raw); return nil })
 	return conn
 }
 
@@ -291,7 +226,7 @@ func (c sqlConn) close() error {
 	go func() {
 		_ = c.conn.Raw(func(raw any) error {
 			// Behind stdlib.OpenDBFromPool the connection would return to a pgxpool unchanged.
-			if conn, _ := below(raw); conn != nil {
+			if conn := below(raw); conn != nil {
 				_ = pgserver.Close(conn)
 			}
 			return sqldriver.ErrBadConn
@@ -315,27 +250,17 @@ func ignoreClosed(err error) error {
 }
 
 // below returns the connection of pgx below one of database/sql; nil: there is none, or it is
-// hidden. lent reports that it is borrowed from a pgxpool.
-func below(raw any) (conn *pgx.Conn, lent bool) {
+// hidden.
+func below(raw any) *pgx.Conn {
 	for range 8 {
 		switch c := raw.(type) {
 		case interface{ Conn() *pgx.Conn }: // *stdlib.Conn, which is not imported: it registers drivers
-			return c.Conn(), isLent(reflect.Indirect(reflect.ValueOf(raw)))
+			return c.Conn()
 		case interface{ Raw() sqldriver.Conn }: // a wrapper, such as otelsql's
 			raw = c.Raw()
 		default:
-			return nil, false
+			return nil
 		}
 	}
-	return nil, false
-}
-
-// isLent reads a private field of stdlib.Conn: only a connection that is borrowed from a pgxpool
-// has no configuration. If there is no such field, isLent returns true, which is the safe answer.
-func isLent(conn reflect.Value) bool {
-	if conn.Kind() != reflect.Struct {
-		return true
-	}
-	config := conn.FieldByName("connConfig")
-	return !config.IsValid() || config.IsZero()
+	return nil
 }

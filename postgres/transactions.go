@@ -39,14 +39,14 @@ func (t inTx) Release(
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	s := &source{ctx: quiet, tx: x, name: h.Name}
-	if err := t.waiting(ctx, x, true, append(s.open(query(postgresdb.LockRow, h.Name)),
+	r := protocol.Release(h, true, true)
+	r.Self = ""
+	if err := t.waiting(ctx, x, true, append(s.open(query(postgresdb.LockRow, h.Name), r),
 		restoreLockTimeout)...); err != nil {
 		return pgserver.Interpret(err)
 	}
 	n := s.read()
-	r := protocol.Release(h, true, true)
-	r.Self = ""
-	released, err := r.Run(n)
+	released, err := r.Apply(n)
 	left := released.Done()
 	var row postgresdb.IsHeldRow
 	switch {
@@ -129,12 +129,17 @@ func (t inTx) behind(ctx context.Context, x callersTx, statements ...statement) 
 }
 
 // exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the
-// first. On a connection where that is still to be done, and may fail because tables are missing,
-// the savepoint goes alone.
+// first. On a connection where that is still to be done for one of them, and may fail because
+// tables are missing, the savepoint goes alone.
 func (t inTx) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
-	work := t.tables.In().Postgres(statements[1].sql) // after the lock timeout
-	if seen[work] != nil {
+	texts := make([]string, len(statements))
+	known := true
+	for i, s := range statements {
+		texts[i] = t.tables.In().Postgres(s.sql)
+		known = known && seen[texts[i]] != nil
+	}
+	if known {
 		return x.exec(ctx, append([]statement{savepoint}, statements...)...)
 	}
 	err := x.exec(ctx, savepoint)
@@ -142,7 +147,9 @@ func (t inTx) exec(ctx context.Context, x callersTx, statements []statement) err
 		err = x.exec(ctx, statements...)
 	}
 	if err == nil && seen != nil {
-		seen[work] = true
+		for _, text := range texts {
+			seen[text] = true
+		}
 	}
 	return err
 }
@@ -150,12 +157,22 @@ func (t inTx) exec(ctx context.Context, x callersTx, statements []statement) err
 // waiting is behind for statements that may wait for rows. They wait briefly at first, and then in
 // turns, each with a savepoint of its own, until ctx ends. waiting sends no request to cancel: one
 // that a network or a pooler delays would hit a later statement of the connection.
+//
+// The first deadlock is tried again. A transaction that waits for a row sleeps until the end of the
+// whole transaction that has it, also where that one returns to a savepoint. If that one then waits
+// for the row again, behind the sleeper, the server sees a cycle, which the sleeper's turn ends. A
+// cycle that is one is seen again.
 func (t inTx) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	err := t.behind(ctx, x, append([]statement{borrowLockTimeout(briefly)}, statements...)...)
-	for wait && pgserver.State(err) == pgserver.LockNotAvailable && ctx.Err() == nil {
+	for again := true; wait && ctx.Err() == nil; {
+		cycle := pgserver.State(err) == pgserver.Deadlock && again
+		if !cycle && pgserver.State(err) != pgserver.LockNotAvailable {
+			break
+		}
+		again = again && !cycle
 		err = t.behind(ctx, x, append([]statement{borrowTurn(ctx)}, statements...)...)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -29,6 +30,11 @@ func write(n *protocol.Name, addEvent string) (statements []statement) {
 		statements = append(statements, query(postgresdb.DropPlaces, postgresdb.DropPlacesParams{Name: name,
 			Tickets: list(tickets)}))
 	}
+	for _, p := range n.SetPlaces {
+		statements = append(statements, query(postgresdb.SetMembers, postgresdb.SetMembersParams{
+			Members: int32(p.Members), Name: name, Ticket: p.Ticket,
+		}))
+	}
 	if len(n.PutPlaces) > 0 {
 		statements = append(statements, query(postgresdb.PutPlaces, postgresdb.PutPlacesParams{Name: name,
 			Places: list(placesOf(n.PutPlaces))}))
@@ -41,15 +47,15 @@ func write(n *protocol.Name, addEvent string) (statements []statement) {
 		statements = append(statements, query(postgresdb.DropShares, postgresdb.DropSharesParams{Name: name,
 			Tokens: list(tokens)}))
 	}
-	if len(n.PutShares) > 0 {
+	if put := slices.Concat(n.PutShares, n.SetShares); len(put) > 0 {
 		statements = append(statements, query(postgresdb.PutShares, postgresdb.PutSharesParams{Name: name,
-			Shares: list(n.PutShares)}))
+			Shares: list(put)}))
 	}
 	if len(n.Events) > 0 {
 		statements = append(statements, query(addEvent, list(n.Events)))
 	}
-	if n.Stirred {
-		statements = append(statements, query(postgresdb.Stir, name))
+	if n.WakesWatchers {
+		statements = append(statements, query(postgresdb.NotifyWatchers, name))
 	}
 	return statements
 }
@@ -79,7 +85,7 @@ func placesOf(places []protocol.Place) []place {
 // again by its owner. Facts that a holder relies on must survive: the hold, its tokens, the end of
 // its lease, recorded events.
 func reversible(before protocol.Row, n *protocol.Name) bool {
-	return n.Token == before.Token && len(n.PutShares) == 0 && len(n.Events) == 0 &&
+	return n.Token == before.Token && len(n.PutShares)+len(n.SetShares) == 0 && len(n.Events) == 0 &&
 		(n.Session == "" || n.Session == before.Session && n.First == before.First && n.Last == before.Last &&
 			n.Ends == before.Ends)
 }
@@ -89,8 +95,8 @@ type notification struct{ Session, Payload string }
 
 // tell sends the notifications of a transition with the commit.
 func tell(n *protocol.Name, lazily bool) statement {
-	hints := make([]notification, len(n.Told))
-	for i, t := range n.Told {
+	hints := make([]notification, len(n.Notices))
+	for i, t := range n.Notices {
 		hints[i] = notification{t.Session, payload(t.Hint)}
 	}
 	return query(postgresdb.Tell, postgresdb.TellParams{Lazily: lazily, Hints: list(hints)})

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // Node is one of the databases. On makes it. The zero value is not usable.
@@ -96,7 +96,7 @@ func (o on[TX]) Renew(ctx context.Context, floor int64) error {
 
 // incarnation calls driver.Quorum.Incarnation.
 func (o on[TX]) incarnation(ctx context.Context, renew bool, floor int64) (i driver.Incarnation, err error) {
-	err = o.client.Core().Inquire(ctx, func(ctx context.Context, engine driver.Backend) (err error) {
+	err = inside.Of(o.client).Inquire(ctx, func(ctx context.Context, engine driver.Backend) (err error) {
 		i, err = engine.Incarnation(ctx, renew, floor)
 		return err
 	})
@@ -108,5 +108,5 @@ type held struct{ *dblock.Lock }
 
 // Raise lifts the fencing token to at least a value, and returns the token after that.
 func (l held) Raise(ctx context.Context, token int64) (int64, error) {
-	return (*client.Lock)(l.Lock).Raise(ctx, token)
+	return inside.Of(l.Lock).Raise(ctx, token)
 }

@@ -60,7 +60,7 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 	for i := range c.nodes {
 		r.ask(i, name)
 	}
-	c.calls.Go(r.run)
+	c.calls.Go(r.collect)
 	held := <-r.outcome
 	unhook()
 	if held {
@@ -121,8 +121,8 @@ func excuse(asking context.Context, err error) error {
 	return errCalledOff
 }
 
-// run collects the answers until the last. The outcome does not wait for late ones.
-func (r *round) run() {
+// collect collects the answers until the last. The outcome does not wait for late ones.
+func (r *round) collect() {
 	defer r.cancel()
 	late := r.asking.Done()
 	for r.pending > 0 {

@@ -20,8 +20,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/tell"
 )
@@ -150,13 +151,13 @@ func Check(options ...Option) error {
 // Run sweeps until ctx ends, and then returns nil. A failed sweep is retried after the interval. An
 // outage is logged when it begins, at growing intervals, and when it ends. Only options out of
 // range are an error.
-func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
+func Run[TX any](ctx context.Context, engine engines.Engine[TX], options ...Option) error {
 	c, err := configOf(options)
 	if err != nil {
 		return err
 	}
 	defer tell.Flush(c.telling...)
-	r := sweeper{config: c, engine: engine}
+	r := sweeper{config: c, engine: inside.Of(engine).Backend}
 	outages := outage.New(c.log, "dblock: reaper: a sweep")
 	timer := clock.From(ctx).NewTimer(c.interval)
 	defer timer.Stop()
@@ -184,12 +185,12 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 }
 
 // Sweep does all the work that is due now, once, and returns its report, even with an error.
-func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Report, error) {
+func Sweep[TX any](ctx context.Context, engine engines.Engine[TX], options ...Option) (Report, error) {
 	c, err := configOf(options)
 	if err != nil {
 		return Report{}, err
 	}
-	r := sweeper{config: c, engine: engine}
+	r := sweeper{config: c, engine: inside.Of(engine).Backend}
 	var total Report
 	for {
 		before := r.after

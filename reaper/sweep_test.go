@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/internal/testing/testlog"
 )
@@ -40,7 +41,7 @@ func (g *guarded) Orphans(_ context.Context, limit int) (orphans []driver.Claim,
 }
 
 // empty is a database that has nothing.
-func empty() driver.Backend { return memory.NewLine(memory.NewDB()) }
+func empty() driver.Backend { return memory.NewLink(memory.NewDB()) }
 
 func (g *guarded) Run(_ context.Context, ops ...protocol.Op) ([]protocol.Result, error) {
 	if ops[0].On() == "stuck" {
@@ -78,7 +79,7 @@ func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 		batch := min(2, len(dead))
 		done := make(chan Report, 1)
 		go func() {
-			report, err := Sweep(ctx, g, Batch(batch))
+			report, err := Sweep(ctx, fakedb.On[any](g), Batch(batch))
 			assert.NoError(t, err)
 			done <- report
 		}()
@@ -110,14 +111,15 @@ func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 		}
 	}
 	g.refuse["a"] = true
-	if report, err := Sweep(t.Context(), g, Batch(1)); err != nil || report.Purged != 1 || report.Postponed != 1 {
+	report, err := Sweep(t.Context(), fakedb.On[any](g), Batch(1))
+	if err != nil || report.Purged != 1 || report.Postponed != 1 {
 		t.Errorf("%v, %v", report, err)
 	}
 }
 
 func TestAReaperLeavesTablesThatItCannotUse(t *testing.T) {
 	g := &guarded{Backend: empty(), dead: []string{"a"}, newer: driver.SchemaVersion + 1}
-	report, err := Sweep(t.Context(), g)
+	report, err := Sweep(t.Context(), fakedb.On[any](g))
 	if !errors.Is(err, driver.ErrSchema) || !report.Zero() || g.sweeps != 0 {
 		t.Errorf("%v, %v after %d looks", report, err, g.sweeps)
 	}
@@ -136,7 +138,7 @@ func TestSweepsGoOnBesideALoggerAndAReportThatBlock(t *testing.T) {
 				g := &guarded{Backend: empty(), dead: []string{"stuck"}}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
-				go func() { done <- Run(ctx, g, Interval(time.Second), option(end)) }()
+				go func() { done <- Run(ctx, fakedb.On[any](g), Interval(time.Second), option(end)) }()
 				time.Sleep(time.Minute)
 				cancel()
 				began := time.Now()

@@ -100,7 +100,7 @@ func (d *database) writeAs(ctx context.Context, how writing, fn func(ctx context
 func (d *database) writeNow(
 	ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, w *writer) error,
 ) error {
-	return d.run(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
+	return d.withConn(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
 		err := d.transact(ctx, quiet, conn, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
 			w := &writer{Queries: q}
 			err := fn(ctx, w)
@@ -145,14 +145,14 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 
 // read runs fn, which must be a single statement, so that it sees one state of the database.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
+	return d.withConn(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
 		return fn(quiet, d.queriesOn(conn))
 	})
 }
 
-// run borrows a connection for fn, and retries while the database is busy, for at most patience if
-// patience is not 0. The context passed to fn never ends.
-func (d *database) run(
+// withConn borrows a connection for fn, and retries while the database is busy, for at most
+// patience if patience is not 0. The context passed to fn never ends.
+func (d *database) withConn(
 	ctx context.Context, patience time.Duration, commits durability,
 	fn func(quiet context.Context, conn *sql.Conn) error,
 ) error {

@@ -33,7 +33,7 @@ func TestATransactionEndsHoweverItsCallerDoes(t *testing.T) {
 			return e.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { return nil })
 		}},
 		"somebody ended the transaction": {fail: func(e *engine) error {
-			return e.db.run(t.Context(), 0, asSet, func(ctx context.Context, conn *sql.Conn) error {
+			return e.db.withConn(t.Context(), 0, asSet, func(ctx context.Context, conn *sql.Conn) error {
 				return e.db.transact(ctx, ctx, conn, 0, func(ctx context.Context, _ *sqlitedb.Queries) error {
 					_, err := conn.ExecContext(ctx, "ROLLBACK")
 					return errors.Join(failure, err)
@@ -50,8 +50,8 @@ func TestATransactionEndsHoweverItsCallerDoes(t *testing.T) {
 			if err := do.fail(e); !errors.Is(err, failure) && !errors.Is(err, errRefused) {
 				t.Fatalf("%v", err)
 			}
-			assert.Equal(t, f.closed, do.closed, "connections were thrown away")
-			if f.inside && f.closed == 0 {
+			assert.Equal(t, f.Closed, do.closed, "connections were thrown away")
+			if f.inside && f.Closed == 0 {
 				t.Error("the connection is in the pool, inside a transaction")
 			}
 			if len(e.db.turn) > 0 {
@@ -150,4 +150,31 @@ func TestAHeartbeatDoesNotQueueBehindTheClientsOwnWork(t *testing.T) {
 			t.Errorf("%v, after %q", err, f.ran)
 		}
 	})
+}
+
+func TestPausesAreShortUntilATransactionHasLastedForLong(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var b backoff
+	for waited := time.Duration(0); waited < time.Second; waited += b.pause {
+		b.lengthen(now.Add(waited))
+		if b.pause < firstPause || b.pause > longestPause || b.pause > max(shortPause, waited/pauseRatio) {
+			t.Fatalf("a pause of %v after %v", b.pause, waited)
+		}
+	}
+	if b.pause != longestPause {
+		t.Errorf("a pause of %v after a second", b.pause)
+	}
+}
+
+// The clock goes in steps of a millisecond, within which a name can be granted more than once.
+func TestATokenOfTheClocksNextStepMustLast(t *testing.T) {
+	const now = 1_700_000_000_000_000
+	for token, want := range map[int64]bool{now: false, now + 1: false, now + 999: false, now + 1000: true} {
+		if mustLast(token, now, 0) != want {
+			t.Errorf("token %d at %d: %v", token, int64(now), !want)
+		}
+	}
+	if !mustLast(now, now, time.Second) {
+		t.Error("a rest can be lost")
+	}
 }

@@ -46,7 +46,7 @@ func locateSchema(ctx context.Context, conn *sql.Conn) (schemaLocation, error) {
 
 // place describes where a connection looks for the tables.
 func (d *database) place(ctx context.Context) (place string, err error) {
-	err = d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
+	err = d.withConn(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
 		at, err := locateSchema(quiet, conn)
 		if place = fmt.Sprintf("file %q", at.path); at.path == "" {
 			place = "a database in memory"

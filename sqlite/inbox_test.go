@@ -42,7 +42,7 @@ func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				ended <- listen(ctx, "s", func() (receiver, error) { return openInbox(path, "s") },
-					func(context.Context, string) (snapshot, error) { return snapshot{}, nil },
+					func(context.Context, string) (sighting, error) { return sighting{}, nil },
 					func() { close(ready) }, func(h protocol.Hint) { heard <- h.Attempt })
 			}()
 			<-ready

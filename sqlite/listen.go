@@ -18,12 +18,12 @@ var errNoInbox = errors.New("the socket for the notices of other processes was r
 func (u upkeep) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
 	e := u.e
 	if e.db.path() == "" { // not opened yet, or in memory
-		if _, err := e.snapshot(ctx, session); err != nil {
+		if _, err := e.sight(ctx, session); err != nil {
 			return err
 		}
 	}
 	open := func() (receiver, error) { return openInbox(e.db.path(), session) }
-	return listen(ctx, session, open, e.snapshot, ready, wake)
+	return listen(ctx, session, open, e.sight, ready, wake)
 }
 
 // receiver is the part of an inbox that a listener uses. It is an interface for tests in bubbles of
@@ -37,7 +37,7 @@ type receiver interface {
 // listen is Listen with any inbox and any function that looks.
 func listen(
 	ctx context.Context, session string, open func() (receiver, error),
-	look func(context.Context, string) (snapshot, error), ready func(), wake func(protocol.Hint),
+	look func(context.Context, string) (sighting, error), ready func(), wake func(protocol.Hint),
 ) error {
 	b := addNotifier(session)
 	defer b.remove(session)
@@ -72,7 +72,7 @@ func listen(
 	}
 	ready()
 	l.schedule = newPollSchedule(first, l.inbox != nil, time.Now())
-	return l.hearAll(ctx, letters, func(found chan<- snapshot) {
+	return l.hearAll(ctx, letters, func(found chan<- sighting) {
 		running.Go(func() {
 			s, err := look(ctx, session)
 			s.err = err
@@ -112,8 +112,8 @@ func (l *listener) receive(now time.Time) {
 
 // hearAll reports all notices, and the grants that a look finds without a notice. The look runs in
 // a goroutine, because it may wait for a connection of a busy pool.
-func (l *listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- snapshot)) error {
-	looking, found := false, make(chan snapshot, 1)
+func (l *listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- sighting)) error {
+	looking, found := false, make(chan sighting, 1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -161,15 +161,15 @@ func (l *listener) hear(n notice) {
 	l.tell(protocol.Hint{Attempt: n.attempt})
 }
 
-// snapshot is the result of a look.
-type snapshot struct {
+// sighting is the result of a look.
+type sighting struct {
 	number  int64 // the grants that the session must have heard of; -1: the session is dead
 	waiting bool  // the session waits for a grant, or for news of a name
 	holding bool  // the session holds a lock and does not wait
 	err     error
 }
 
-func (e *engine) snapshot(ctx context.Context, session string) (s snapshot, err error) {
+func (e *engine) sight(ctx context.Context, session string) (s sighting, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		row, alive, err := found(q.Grants(ctx, session))
 		if s.number, s.waiting = row.Grants, row.Waiting; !alive {

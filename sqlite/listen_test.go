@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -24,7 +25,7 @@ type hearing struct {
 	closed  chan struct{} // its inbox
 
 	mu    sync.Mutex // protects what follows
-	shown snapshot   // by a look
+	shown sighting   // by a look
 	looks int
 	gone  bool // somebody took the inbox away
 }
@@ -48,7 +49,7 @@ func (h *hearing) stands() bool {
 
 func (h *hearing) close() { close(h.closed) }
 
-func (h *hearing) look(context.Context, string) (snapshot, error) {
+func (h *hearing) look(context.Context, string) (sighting, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.looks++
@@ -78,28 +79,40 @@ func (h *hearing) hears(want string, within time.Duration) {
 }
 
 // hearIn runs a test in a bubble with a listener that is ready, whose session has an inbox or none.
-func hearIn(t *testing.T, inbox bool, first snapshot, ready func(h *hearing), test func(h *hearing)) {
+func hearIn(t *testing.T, inbox bool, first sighting, ready func(h *hearing), test func(h *hearing)) {
+	hearAt(t, func(h *hearing) (receiver, error) {
+		if !inbox {
+			return nil, errors.ErrUnsupported
+		}
+		return h, nil
+	}, first, ready, test)
+}
+
+// hearAt is hearIn with what opens the inbox.
+func hearAt(
+	t *testing.T, open func(h *hearing) (receiver, error), first sighting,
+	ready func(h *hearing), test func(h *hearing),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hearing{
 			t: t, session: t.Name(), heard: make(chan string, 100), ended: make(chan error, 1),
 			letters: make(chan notice), closed: make(chan struct{}), shown: first,
 		}
-		open := func() (receiver, error) {
-			if !inbox {
-				return nil, errors.ErrUnsupported
-			}
-			return h, nil
-		}
+		opened := false
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			h.ended <- listen(ctx, h.session, open, h.look, func() { ready(h) },
+			h.ended <- listen(ctx, h.session, func() (receiver, error) {
+				r, err := open(h)
+				opened = err == nil
+				return r, err
+			}, h.look, func() { ready(h) },
 				func(hint protocol.Hint) { h.heard <- hint.Attempt })
 		}()
 		synctest.Wait()
 		test(h)
 		cancel()
 		synctest.Wait()
-		if inbox {
+		if opened {
 			<-h.closed
 		}
 		notifiers.Lock()
@@ -114,25 +127,12 @@ func asItIs(*hearing) {}
 
 // Broken by a first look after ready.
 func TestAGrantBetweenTheInboxAndReadyIsNotForgotten(t *testing.T) {
-	hearIn(t, true, snapshot{waiting: true}, (*hearing).granted, func(h *hearing) { h.hears("", safetyInterval) })
-}
-
-func TestAGrantWhoseNoticeIsLostIsFound(t *testing.T) {
-	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
-		h.granted()
-		h.hears("", safetyInterval)
-		time.Sleep(lateness)
-		synctest.Wait() // it distrusts the others from then on
-		for range 20 {
-			h.granted()
-			h.hears("", lookInterval)
-		}
-	})
+	hearIn(t, true, sighting{waiting: true}, (*hearing).granted, func(h *hearing) { h.hears("", safetyInterval) })
 }
 
 // Broken by a listener that trusts that every notice has come.
 func TestANoticeThatFoundTheInboxFullIsMissedForAMoment(t *testing.T) {
-	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, sighting{waiting: true}, asItIs, func(h *hearing) {
 		h.granted()
 		h.letters <- notice{h.session, 1, "attempt"}
 		h.hears("attempt", 0)
@@ -141,22 +141,8 @@ func TestANoticeThatFoundTheInboxFullIsMissedForAMoment(t *testing.T) {
 	})
 }
 
-// Broken by a listener that polls though it has an inbox.
-func TestAnIdleWaiterCostsNextToNothing(t *testing.T) {
-	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
-		h.change(func() { h.looks = 0 })
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		h.change(func() {
-			if h.looks > int(time.Hour/safetyInterval) {
-				t.Errorf("%d looks in an hour", h.looks)
-			}
-		})
-	})
-}
-
 func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
-	hearIn(t, false, snapshot{}, asItIs, func(h *hearing) {
+	hearIn(t, false, sighting{}, asItIs, func(h *hearing) {
 		time.Sleep(3*restInterval + restInterval/3)
 		for range 20 {
 			h.change(func() { h.shown.waiting = true })
@@ -172,8 +158,8 @@ func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
 
 // A commit that is announced is looked for until it is there.
 func TestAListenerLooksForACommitThatWasAnnouncedInItsProcess(t *testing.T) {
-	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
-		inTx{db: &database{}}.announce(changed{told: []notice{{h.session, 1, "attempt"}}})
+	hearIn(t, true, sighting{waiting: true}, asItIs, func(h *hearing) {
+		inTx{db: &database{}}.announce(changed{notices: []notice{{h.session, 1, "attempt"}}})
 		time.Sleep(10 * lookInterval)
 		select {
 		case got := <-h.heard:
@@ -186,7 +172,7 @@ func TestAListenerLooksForACommitThatWasAnnouncedInItsProcess(t *testing.T) {
 }
 
 func TestAGrantInTheSameProcessIsHeardAtOnce(t *testing.T) {
-	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, sighting{waiting: true}, asItIs, func(h *hearing) {
 		e := &engine{}
 		e.deliver([]notice{{h.session, 1, "attempt"}, {"another", 1, "of another"}})
 		h.hears("attempt", 0)
@@ -194,7 +180,7 @@ func TestAGrantInTheSameProcessIsHeardAtOnce(t *testing.T) {
 }
 
 func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
-	hearIn(t, true, snapshot{}, asItIs, func(h *hearing) {
+	hearIn(t, true, sighting{}, asItIs, func(h *hearing) {
 		h.change(func() { h.gone = true })
 		select {
 		case err := <-h.ended:
@@ -207,7 +193,7 @@ func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
 
 func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
 	for _, inbox := range []bool{true, false} {
-		hearIn(t, inbox, snapshot{}, asItIs, func(h *hearing) {
+		hearIn(t, inbox, sighting{}, asItIs, func(h *hearing) {
 			h.change(func() { h.shown.err = driver.ErrUnavailable })
 			select {
 			case err := <-h.ended:
@@ -222,30 +208,26 @@ func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
 // Broken by an inbox that is opened once: what kept it from that has passed, and the listener polls
 // for as long as its session lives.
 func TestAnInboxThatCannotBeOpenedIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &hearing{
-			t: t, session: t.Name(), heard: make(chan string, 100), ended: make(chan error, 1),
-			letters: make(chan notice), closed: make(chan struct{}),
+	tries := 0
+	hearAt(t, func(h *hearing) (receiver, error) {
+		if tries++; tries < 4 {
+			return nil, errors.ErrUnsupported
 		}
-		tries := 0
-		open := func() (receiver, error) {
-			if tries++; tries < 4 {
-				return nil, errors.ErrUnsupported
-			}
-			return h, nil
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			h.ended <- listen(ctx, h.session, open, h.look, func() {},
-				func(hint protocol.Hint) { h.heard <- hint.Attempt })
-		}()
+		return h, nil
+	}, sighting{}, asItIs, func(h *hearing) {
 		time.Sleep(10 * openMin)
 		synctest.Wait()
 		require.Equal(t, tries, 4, "tries to open an inbox that is there at the fourth")
 		h.letters <- notice{session: h.session, attempt: "a1", nth: 1}
 		h.hears("a1", 0)
-		cancel()
-		<-h.closed
-		<-h.ended
 	})
+}
+
+func TestANoticeIsReadAsItWasWritten(t *testing.T) {
+	for _, n := range []notice{{nth: 1, attempt: "a"}, {nth: 1 << 60, attempt: "with a space"}, {nth: 7}} {
+		assert.Equal(t, readNotice(n.text()), n)
+	}
+	for _, text := range []string{"", " ", "x", "x 1", "99999999999999999999 a", "\x00"} {
+		assert.Equal(t, readNotice([]byte(text)), (notice{}), text)
+	}
 }

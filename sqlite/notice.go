@@ -31,8 +31,8 @@ func readNotice(text []byte) notice {
 
 // deliver sends committed notices: in this process through notifiers, to other processes through
 // inboxes. If neither exists, or the inbox is full, the session finds its grant by polling.
-func (e *engine) deliver(told []notice) {
-	for _, n := range told {
+func (e *engine) deliver(notices []notice) {
+	for _, n := range notices {
 		if !notify(n) {
 			_ = post(e.db.path(), n)
 		}
@@ -45,7 +45,7 @@ func (t inTx) announce(c changed) {
 	for _, session := range c.joined {
 		wake(session)
 	}
-	for _, n := range c.told {
+	for _, n := range c.notices {
 		n.attempt = ""
 		if !notify(n) {
 			_ = post(t.db.path(), n)

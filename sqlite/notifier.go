@@ -13,7 +13,7 @@ var notifiers = struct {
 // run code of the listener's client, which may lock the same mutexes as the caller.
 type notifier struct {
 	notified chan struct{}
-	told     []notice // guarded by notifiers
+	notices  []notice // guarded by notifiers
 	waits    chan struct{}
 }
 
@@ -40,9 +40,9 @@ func (b *notifier) remove(session string) {
 func (b *notifier) take() []notice {
 	notifiers.Lock()
 	defer notifiers.Unlock()
-	told := b.told
-	b.told = nil
-	return told
+	notices := b.notices
+	b.notices = nil
+	return notices
 }
 
 // notify gives a notice to the listeners of its session in this process, and reports whether there
@@ -51,7 +51,7 @@ func notify(n notice) bool {
 	notifiers.Lock()
 	defer notifiers.Unlock()
 	for b := range notifiers.of[n.session] {
-		b.told = append(b.told, n)
+		b.notices = append(b.notices, n)
 		signal(b.notified)
 	}
 	return len(notifiers.of[n.session]) > 0

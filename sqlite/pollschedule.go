@@ -38,7 +38,7 @@ type pollSchedule struct {
 	tally
 	inbox     bool
 	last      time.Time // the end of the last look
-	seen      snapshot  // the result of the last look
+	seen      sighting  // the result of the last look
 	pause     time.Duration
 	letter    time.Time // the first notice since the last look began; zero: none
 	announced time.Time // the first of the expected grants
@@ -46,7 +46,7 @@ type pollSchedule struct {
 	polls     time.Time // until then the listener polls as if it had no inbox
 }
 
-func newPollSchedule(first snapshot, inbox bool, now time.Time) *pollSchedule {
+func newPollSchedule(first sighting, inbox bool, now time.Time) *pollSchedule {
 	return &pollSchedule{tally: tally{heard: first.number}, inbox: inbox, last: now, seen: first, pause: lookInterval}
 }
 
@@ -103,7 +103,7 @@ func (l *pollSchedule) woken() { l.seen.waiting = true }
 func (l *pollSchedule) looks() { l.letter = time.Time{} }
 
 // saw takes the result of a look, and reports whether it shows a grant without a notice.
-func (l *pollSchedule) saw(s snapshot, now time.Time) (missed bool) {
+func (l *pollSchedule) saw(s sighting, now time.Time) (missed bool) {
 	l.pause = min(2*l.pause, lookInterval)
 	if s.number != l.heard {
 		l.pause = lookAgain

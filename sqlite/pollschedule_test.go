@@ -15,13 +15,13 @@ type watchman struct {
 	now time.Time
 }
 
-func newWatchman(t *testing.T, inbox bool, first snapshot) *watchman {
+func newWatchman(t *testing.T, inbox bool, first sighting) *watchman {
 	now := time.Unix(1_700_000_000, 0)
 	return &watchman{newPollSchedule(first, inbox, now), t, now}
 }
 
 // looksAfter checks when the next look is due, lets it be that time, and looks.
-func (w *watchman) looksAfter(want time.Duration, s snapshot, missed bool) {
+func (w *watchman) looksAfter(want time.Duration, s sighting, missed bool) {
 	w.t.Helper()
 	require.Equal(w.t, w.due().Sub(w.now), want, "it looks after")
 	w.now = w.now.Add(max(0, want))
@@ -30,23 +30,23 @@ func (w *watchman) looksAfter(want time.Duration, s snapshot, missed bool) {
 }
 
 func TestAListenerWithoutABoxPollsWhileItsSessionWaits(t *testing.T) {
-	w := newWatchman(t, false, snapshot{waiting: true})
+	w := newWatchman(t, false, sighting{waiting: true})
 	for range 100 {
-		w.looksAfter(lookInterval, snapshot{waiting: true}, false)
+		w.looksAfter(lookInterval, sighting{waiting: true}, false)
 	}
-	w.looksAfter(lookInterval, snapshot{number: 1, waiting: true}, true)
-	w.looksAfter(lookAgain, snapshot{number: 1, waiting: true}, false)
-	w.looksAfter(2*lookAgain, snapshot{number: 1, holding: true}, false)
-	w.looksAfter(4*lookAgain, snapshot{number: 1, holding: true}, false)
-	w.looksAfter(8*lookAgain, snapshot{number: 1, holding: true}, false)
-	w.looksAfter(holdInterval, snapshot{number: 1}, false)
-	w.looksAfter(restInterval, snapshot{number: 1}, false)
+	w.looksAfter(lookInterval, sighting{number: 1, waiting: true}, true)
+	w.looksAfter(lookAgain, sighting{number: 1, waiting: true}, false)
+	w.looksAfter(2*lookAgain, sighting{number: 1, holding: true}, false)
+	w.looksAfter(4*lookAgain, sighting{number: 1, holding: true}, false)
+	w.looksAfter(8*lookAgain, sighting{number: 1, holding: true}, false)
+	w.looksAfter(holdInterval, sighting{number: 1}, false)
+	w.looksAfter(restInterval, sighting{number: 1}, false)
 	w.woken()
-	w.looksAfter(lookInterval, snapshot{number: 1, waiting: true}, false)
+	w.looksAfter(lookInterval, sighting{number: 1, waiting: true}, false)
 }
 
 func TestAListenerWithABoxLooksForWhatDidNotCome(t *testing.T) {
-	idle := snapshot{waiting: true}
+	idle := sighting{waiting: true}
 	w := newWatchman(t, true, idle)
 	w.looksAfter(safetyInterval, idle, false)
 	w.woken()
@@ -82,7 +82,7 @@ func TestAListenerWithABoxLooksForWhatDidNotCome(t *testing.T) {
 // What the look has shown may be from before the letter, or from before those that found the inbox
 // full.
 func TestALetterThatComesDuringALookIsFollowedByAnother(t *testing.T) {
-	idle := snapshot{waiting: true}
+	idle := sighting{waiting: true}
 	w := newWatchman(t, true, idle)
 	w.opened(w.now)
 	w.looks()
@@ -93,7 +93,7 @@ func TestALetterThatComesDuringALookIsFollowedByAnother(t *testing.T) {
 }
 
 func TestAListenerLooksForTheCommitOfATransaction(t *testing.T) {
-	idle := snapshot{number: 6, waiting: true}
+	idle := sighting{number: 6, waiting: true}
 	w := newWatchman(t, true, idle)
 	w.now = w.now.Add(lookInterval)
 	w.expect(7, w.now)

@@ -42,7 +42,7 @@ func general(ctx context.Context, w *writer, op protocol.Op, c *changed) (protoc
 		return protocol.Result{}, err
 	}
 	n := protocol.Open(row, now, source{ctx, w.Queries, op.On()})
-	result, err := op.Run(n)
+	result, err := op.Apply(n)
 	if err != nil || !there && !n.Written() {
 		return result, err
 	}
@@ -51,8 +51,8 @@ func general(ctx context.Context, w *writer, op protocol.Op, c *changed) (protoc
 
 // changed collects the hints of a transaction, which are sent once it has committed.
 type changed struct {
-	told   []notice
-	joined []string // sessions that wait for something now
+	notices []notice
+	joined  []string // sessions that wait for something now
 }
 
 // write runs fn as one transaction, possibly more than once, and notifies the sessions concerned
@@ -69,7 +69,7 @@ func (e *engine) write(
 		wake(session)
 	}
 	if err == nil {
-		e.deliver(c.told)
+		e.deliver(c.notices)
 	}
 	return err
 }

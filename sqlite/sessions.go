@@ -34,12 +34,9 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 // refuseTriggers returns ErrConfig if a table has a trigger, which may keep dblock's statements
-// from doing what they say. It looks at the first session only.
+// from doing what they say.
 func (e *engine) refuseTriggers(ctx context.Context) error {
-	if e.untriggered.Load() {
-		return nil
-	}
-	return e.db.run(ctx, briefly, asSet, func(quiet context.Context, conn *sql.Conn) error {
+	return e.db.withConn(ctx, briefly, asSet, func(quiet context.Context, conn *sql.Conn) error {
 		names, _, err := databases(quiet, conn)
 		if err != nil {
 			return err
@@ -56,14 +53,15 @@ func (e *engine) refuseTriggers(ctx context.Context) error {
 				return driver.Triggered("trigger", name, table)
 			}
 		}
-		e.untriggered.Store(true)
 		return nil
 	})
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := e.refuseTriggers(ctx); err != nil {
-		return err
+	if s.First {
+		if err := e.refuseTriggers(ctx); err != nil {
+			return err
+		}
 	}
 	return e.db.writeAs(ctx, writing{patience: briefly}, func(ctx context.Context, w *writer) error {
 		err := w.OpenSession(ctx, sqlitedb.OpenSessionParams{ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App})

@@ -43,27 +43,25 @@ func (s source) placeOf(row sqlitedb.PlacesRow) protocol.Place {
 	}
 }
 
-func (s source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
-	if token != 0 {
-		row, there, err := found(s.q.ShareOf(s.ctx, sqlitedb.ShareOfParams{Name: s.name, Token: token,
-			Session: session}))
-		return shareOf(sqlitedb.SharesRow(row)), there, err
-	}
+func (s source) ShareOf(session, attempt string) (protocol.Share, bool, error) {
 	row, there, err := found(s.q.ShareOfAttempt(s.ctx, sqlitedb.ShareOfAttemptParams{Attempt: attempt, Name: s.name,
 		Session: session}))
 	return shareOf(sqlitedb.SharesRow(row)), there, err
 }
 
-func (s source) Shares() ([]protocol.Share, error) {
-	rows, err := s.q.Shares(s.ctx, s.name)
-	if err != nil {
-		return nil, err
+func (s source) Shares(tokens ...int64) (shares []protocol.Share, err error) {
+	if len(tokens) == 0 {
+		rows, err := s.q.Shares(s.ctx, s.name)
+		for _, row := range rows {
+			shares = append(shares, shareOf(row))
+		}
+		return shares, err
 	}
-	shares := make([]protocol.Share, len(rows))
-	for i, row := range rows {
-		shares[i] = shareOf(row)
+	rows, err := s.q.SharesWith(s.ctx, sqlitedb.SharesWithParams{Name: s.name, Tokens: tokens})
+	for _, row := range rows {
+		shares = append(shares, shareOf(sqlitedb.SharesRow(row)))
 	}
-	return shares, nil
+	return shares, err
 }
 
 func shareOf(row sqlitedb.SharesRow) protocol.Share {

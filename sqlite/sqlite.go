@@ -126,25 +126,25 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
 
+	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
 // New keeps locks through the application's pool, with any SQLite driver (modernc.org/sqlite,
 // mattn/go-sqlite3, ncruces/go-sqlite3) and any of its settings. The pool remains the
 // application's: dblock never closes it and reserves no connection of it. An in-memory database
 // needs SetMaxOpenConns(1). Run migrate.Up or the files of package migrations first.
-func New(db *sql.DB) driver.Engine[*sql.Tx] {
+func New(db *sql.DB) engines.Engine[*sql.Tx] {
 	e := &engine{db: database{db: db, turn: make(chan struct{}, 1)}}
-	return driver.Engine[*sql.Tx]{Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{&e.db, tx} }}
+	return *inside.Make[engines.Engine[*sql.Tx]](driver.Engine[*sql.Tx]{
+		Backend: e, In: func(tx *sql.Tx) driver.Tx { return inTx{&e.db, tx} },
+	})
 }
 
 // engine runs the SQL of every transition; db carries statements to the file.
-type engine struct {
-	db          database
-	untriggered atomic.Bool // refuseTriggers has found no trigger
-}
+type engine struct{ db database }
 
 func (e *engine) Connections() driver.Pool {
 	s := e.db.db.Stats()

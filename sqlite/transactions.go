@@ -99,16 +99,16 @@ type releaseTx struct {
 	member protocol.Detachment
 }
 
-func (x releaseTx) Run(n *protocol.Name) (protocol.Result, error) {
+func (x releaseTx) Apply(n *protocol.Name) (protocol.Result, error) {
 	if x.member.Token != 0 {
-		if _, err := (protocol.Detach{Held: x.Held, Member: x.member}).Run(n); err != nil {
+		if _, err := (protocol.Detach{Held: x.Held, Member: x.member}).Apply(n); err != nil {
 			return protocol.Result{}, err
 		}
 		x.Token = x.member.Token
 	}
 	r := protocol.Release(x.Held, true, true)
 	r.Self = ""
-	released, err := r.Run(n)
+	released, err := r.Apply(n)
 	if err == nil && !released.Done() {
 		err = driver.ErrNotHeld
 	}
@@ -173,7 +173,7 @@ func (t inTx) Database(ctx context.Context) (string, error) {
 // unleased reports that no other client's lease, nor the rest after one, is in the way. The own
 // lease is not in the way if it is of the whole name.
 func unleased(state driver.State, own func(h protocol.Holder, waiters int) bool) bool {
-	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
+	return state.Row().Free(0, 0, 0) || own(state.Holder, state.Waiters)
 }
 
 // lookOnSide reads on another connection of the pool, and returns the error that stopped that

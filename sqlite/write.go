@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -22,6 +23,14 @@ func (c *changed) write(ctx context.Context, w *writer, before protocol.Row, n *
 	}
 	for _, p := range n.GonePlaces {
 		if err := w.DropPlace(ctx, sqlitedb.DropPlaceParams{Name: n.Row.Name, Ticket: p.Ticket}); err != nil {
+			return err
+		}
+	}
+	for _, p := range n.SetPlaces {
+		err := w.SetMembers(ctx, sqlitedb.SetMembersParams{
+			Members: int64(p.Members), Name: n.Row.Name, Ticket: p.Ticket,
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -80,7 +89,7 @@ func writeShares(ctx context.Context, q *sqlitedb.Queries, n *protocol.Name) err
 			return err
 		}
 	}
-	for _, s := range n.PutShares {
+	for _, s := range slices.Concat(n.PutShares, n.SetShares) {
 		err := q.PutShare(ctx, sqlitedb.PutShareParams{
 			Name: n.Row.Name, Token: s.Token, Session: s.Session, Host: s.Host, Thread: s.Thread, Attempt: s.Attempt,
 			Units: int64(s.Units), Capacity: int64(s.Of), AcquiredAt: s.Since, ExpiresAt: moment(s.Ends),
@@ -98,19 +107,19 @@ func moment(at int64) sql.NullInt64 { return sql.NullInt64{Int64: at, Valid: at 
 
 // tell counts the hints of a transition, for listeners that do not receive them.
 func (c *changed) tell(ctx context.Context, q *sqlitedb.Queries, n *protocol.Name) error {
-	for _, t := range n.Told {
+	for _, t := range n.Notices {
 		if err := c.count(ctx, q, t.Session, t.Hint.Attempt); err != nil {
 			return err
 		}
 	}
-	if !n.Stirred {
+	if !n.WakesWatchers {
 		return nil
 	}
-	return c.stir(ctx, q, n.Row.Name)
+	return c.notifyWatchers(ctx, q, n.Row.Name)
 }
 
-// stir notifies the sessions that watch a name.
-func (c *changed) stir(ctx context.Context, q *sqlitedb.Queries, name string) error {
+// notifyWatchers notifies the sessions that watch a name.
+func (c *changed) notifyWatchers(ctx context.Context, q *sqlitedb.Queries, name string) error {
 	watchers, err := q.Watchers(ctx, name)
 	for _, watcher := range watchers {
 		if err == nil {
@@ -125,7 +134,7 @@ func (c *changed) stir(ctx context.Context, q *sqlitedb.Queries, name string) er
 func (c *changed) count(ctx context.Context, q *sqlitedb.Queries, session, attempt string) error {
 	nth, alive, err := found(q.CountGrant(ctx, session))
 	if alive {
-		c.told = append(c.told, notice{session, nth, attempt})
+		c.notices = append(c.notices, notice{session, nth, attempt})
 	}
 	return err
 }

@@ -24,16 +24,11 @@ type Figures struct {
 	metrics map[string]float64 // by "benchmark/kind unit"
 }
 
-// Metric returns a figure of a benchmark on a kind of database, or the quotient of two: "a ÷ b". It
-// returns false if the benchmark did not print it.
+// Metric returns a figure of a benchmark on a kind of database. It returns false if the benchmark
+// did not print it.
 func (f Figures) Metric(benchmark, kind, metric string) (float64, bool) {
-	dividend, divisor, is := strings.Cut(metric, " ÷ ")
-	a, ok := f.metrics[benchmark+"/"+kind+" "+dividend]
-	if !is || !ok {
-		return a, ok
-	}
-	b, ok := f.metrics[benchmark+"/"+kind+" "+divisor]
-	return a / b, ok && b != 0
+	v, ok := f.metrics[benchmark+"/"+kind+" "+metric]
+	return v, ok
 }
 
 // Read collects the metrics and the versions. If a benchmark ran twice, the last run counts.

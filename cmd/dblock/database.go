@@ -11,14 +11,17 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/spf13/cobra"
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -51,7 +54,6 @@ type options struct {
 	getenv  func(string) string
 	stderr  io.Writer
 	release func() // from then on no signal ends the command's context
-	limits  limits // of doctor
 }
 
 // context limits a command that neither waits nor watches.
@@ -198,6 +200,30 @@ func (d database) server(ctx context.Context) (migrate.Engine, error) {
 		return mariaDB, err
 	}
 	return d.engine, err
+}
+
+func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
+
+// errorNumber returns the number of an error of MySQL or MariaDB; 0: the error is not the server's.
+func errorNumber(err error) uint16 {
+	var server *mysql.MySQLError
+	if errors.As(err, &server) {
+		return server.Number
+	}
+	return 0
+}
+
+// because returns err, or the cause of its context, which drivers leave out. Its text has one line.
+// For a connect error of pgx it has the answer of each address, without the rest of the data
+// source.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	if failed := new(pgconn.ConnectError); errors.As(err, &failed) {
+		err = failed.Unwrap()
+	}
+	return errors.New(driver.OneLine(err.Error()))
 }
 
 type client = dblock.Client[*sql.Tx]

@@ -3,32 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/internal/inside"
 )
 
-// limits bound the waits of doctor.
-type limits struct {
-	// check bounds one check, so that a locked table does not block the other checks.
-	check time.Duration
-	// lend bounds the transaction behind a pooler. If the pooler has no other connection to lend,
-	// the application waits meanwhile.
-	lend  time.Duration
-	echo  time.Duration // a notification: the time for which a client waits for its first
-	write time.Duration // another connection's write
-}
-
-var usual = limits{check: 5 * time.Second, lend: time.Second, echo: 2 * time.Second, write: time.Second}
+// checkTimeout bounds one check, so that a locked table does not block the other checks.
+const checkTimeout = 5 * time.Second
 
 // level says how much a finding matters.
 type level string
@@ -65,35 +53,20 @@ type check struct {
 	look func(ctx context.Context, e *examination) ([]finding, error)
 }
 
-// examination is a database, with results that later checks use.
+// checks run in this order. The others need what the first one examines.
+var checks = []check{
+	{"schema", schema},
+	{"session", session},
+	{"listening", listening},
+	{"privileges", privileges},
+	{"TTL", ttls},
+	{"clock", clocks},
+}
+
+// examination is a database, as an engine of a client's works with it.
 type examination struct {
 	database
-	limits
-	older    time.Duration // a longer transaction is reported as long
-	standby  bool          // PostgreSQL replays what a primary writes
-	failover failover      // the expected failover, set by the check of the cluster
-	tables   driver.Schema // zero: there are no tables that this build can use
-	pooling  pooling       // the pooler in between, set by its check
-}
-
-// own returns the number of doctor's own connections on the server. Behind a pooler, the pooler
-// would hold them without doctor too.
-func (e *examination) own() int {
-	if e.engine == migrate.Postgres && e.pooling != noPooler {
-		return 0
-	}
-	return e.Stats().OpenConnections
-}
-
-// checksOf returns the checks of an engine, in the order in which they run.
-func checksOf(engine migrate.Engine) []check {
-	switch engine {
-	case migrate.Postgres:
-		return postgresChecks
-	case migrate.MySQL:
-		return mysqlChecks
-	}
-	return sqliteChecks
+	backend driver.Backend
 }
 
 var findings = listing[finding]{
@@ -109,31 +82,31 @@ var findings = listing[finding]{
 // doctor examines a database.
 func doctor(o *options) *cobra.Command {
 	var all, strict bool
-	var older time.Duration
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine a database: what keeps locks from working, and what to do",
-		Long: `doctor examines the database as dblock's clients see it, and prints a finding a line with what to do. It changes nothing.
+		Long: `doctor does what a client does before its first lock, and prints a finding a line with what to do. It takes no lock, and leaves nothing
+behind: it opens a session, listens as a waiter does, and ends both.
 
   problem   locks can fail, or be granted twice
-  unknown   the check could not be made, for want of a privilege for instance
+  unknown   the check could not be made
   note      locks work; you should know this
   ok        shown with --all
 
 It connects as the data source says: give it the application's own user and parameters. doctor cannot see settings that an application
-changes on its connections. A check takes 5 s at most; a check that could not be made within --timeout is unknown.
+changes on its connections. A check takes 5 s at most; a check that could not be made within --timeout is unknown. Without tables that
+this command can use, no other check is made.
 
-The exit status is 1 if there is a problem, and 0 if there is none, whatever is unknown. With --strict it is 1 for a note as well: most
-correct set-ups have one, a pooler for instance. In CI use it without.`,
-		Example: "  dblock doctor           # in CI, too\n  dblock doctor --json    # for a script\n  dblock doctor " +
-			"--all --older 1m",
-		Args: arguments(cobra.NoArgs),
+The exit status is 1 if there is a problem, and 0 if there is none, whatever is unknown. With --strict it is 1 for a note as well, which
+a pooler of transactions is. In CI use it without.`,
+		Example: "  dblock doctor\n  dblock doctor --all",
+		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := sourceOf(o, o.getenv)
 			if err != nil {
 				return err
 			}
-			made := o.examine(c.Context(), s, older)
+			made := o.examine(c.Context(), s)
 			if err := c.Context().Err(); err != nil {
 				return err
 			}
@@ -152,7 +125,6 @@ correct set-ups have one, a pooler for instance. In CI use it without.`,
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "also show checks that are ok")
 	flags.BoolVar(&strict, "strict", false, "fail for a note, too")
-	flags.DurationVar(&older, "older", longOpen, "report transactions and snapshots that are open for longer")
 	return c
 }
 
@@ -185,7 +157,7 @@ func count(made []finding, l level) (n int) {
 }
 
 // examine runs all checks of a database. A database that cannot be reached is a single finding.
-func (o *options) examine(ctx context.Context, s source, older time.Duration) []finding {
+func (o *options) examine(ctx context.Context, s source) []finding {
 	ctx, cancel := o.context(ctx)
 	defer cancel()
 	s.local = false // a missing file is a finding, and is not made
@@ -202,20 +174,20 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 		return []finding{{isProblem, "connection", fmt.Sprintf("%v cannot be reached: %v", s, because(ctx, err)),
 			"see that the data source is right and the server is up"}}
 	}
-	e := &examination{database: d, limits: o.limits, older: older}
-	if d.engine == migrate.SQLite {
-		e.file = e.real(ctx)
-	}
+	e := &examination{d, inside.Of(d.locks()).Backend}
 	made := []finding{{isOK, "connection", s.String(), ""}}
-	for _, c := range checksOf(d.engine) {
+	for i, c := range checks {
 		made = append(made, c.run(ctx, e)...)
+		if i == 0 && count(made, isProblem) > 0 {
+			break
+		}
 	}
 	return made
 }
 
 // run runs a check. A check that could not be made is a finding as well.
 func (c check) run(ctx context.Context, e *examination) []finding {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.check, fmt.Errorf("no answer within %v", e.check))
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("no answer within %v", checkTimeout))
 	defer cancel()
 	made, err := c.look(ctx, e)
 	if err != nil {
@@ -225,17 +197,4 @@ func (c check) run(ctx context.Context, e *examination) []finding {
 		made[i].Check = c.name
 	}
 	return made
-}
-
-// because returns err, or the cause of its context, which drivers leave out. Its text has one line.
-// For a connect error of pgx it has the answer of each address, without the rest of the data
-// source.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	if failed := new(pgconn.ConnectError); errors.As(err, &failed) {
-		err = failed.Unwrap()
-	}
-	return errors.New(driver.Line(err.Error()))
 }

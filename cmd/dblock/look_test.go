@@ -43,7 +43,7 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 		if out := w.must("ls", "--contended"); strings.Contains(out, "orders/2") || !strings.Contains(out, "orders/1") {
 			w.Errorf("ls --contended:\n%s", out)
 		}
-		candidate := func(o *contract.Options) { o.Candidate = true }
+		candidate := contract.Set(func(o *contract.Options) { o.Candidate = true })
 		w.waits("other", 1, candidate)
 		if out := w.must("ls", "--contended"); strings.Contains(out, "other") {
 			w.Errorf("ls --contended with a candidate:\n%s", out)
@@ -145,13 +145,8 @@ func TestWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
 
 func TestAWatchSurvivesAFailover(t *testing.T) {
 	eachServer(t, func(w *world) {
-		u, err := url.Parse(w.dsn)
-		if err != nil || u.Host == "" {
-			w.Skipf("the data source %q has no host in it: %v", w.dsn, err)
-		}
-		proxy := dbtest.NewProxy(w, u.Host)
-		u.Host = proxy.Addr()
-		is := w.at(u.String()).watch("ls", "--watch=20ms", "--timeout", "2s")
+		far, proxy := w.through()
+		is := far.watch("ls", "--watch=20ms", "--timeout", "2s")
 		is.shows("No lock is held")
 		proxy.Freeze()
 		is.shows("dblock: no answer within 2s; a failover may be in progress: the watch continues")
@@ -287,7 +282,7 @@ func TestWhoLooksHearsSoonThatTheServerIsSilent(t *testing.T) {
 func TestWhoLooksFindsTheServerBehindASilentOne(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer silent.Close()
+	t.Cleanup(func() { _ = silent.Close() }) // after the parallel subtests
 	onPostgres(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
 		if err != nil || u.Host == "" {
@@ -310,6 +305,18 @@ func TestWhoLooksAtAServerThatIsReadOnlyIsAnswered(t *testing.T) {
 		contains(w, w.must("why", "held"), "held", "is not known", "read-only transaction")
 		contains(w, w.must("sessions"), "there")
 	})
+}
+
+// through is the world as a host sees it that reaches its server through a proxy.
+func (w *world) through() (*world, *dbtest.Proxy) {
+	w.Helper()
+	u, err := url.Parse(w.dsn)
+	if err != nil || u.Host == "" {
+		w.Skipf("the data source %q has no host in it: %v", w.dsn, err)
+	}
+	proxy := dbtest.NewProxy(w, u.Host)
+	u.Host = proxy.Addr()
+	return w.at(u.String()), proxy
 }
 
 // parameter is the data source, a URL, with another parameter.

@@ -34,7 +34,7 @@ const (
 
 func main() {
 	ctx, release := interruptible()
-	c := root(&options{getenv: os.Getenv, stderr: os.Stderr, release: release, limits: usual})
+	c := root(&options{getenv: os.Getenv, stderr: os.Stderr, release: release})
 	os.Exit(status(ctx, os.Stderr, c.ExecuteContext(ctx)))
 }
 

@@ -94,8 +94,7 @@ func outcome(t *testing.T, c *exec.Cmd) said {
 // shell is where the command runs in this process, which costs a fraction of a process of its own.
 type shell struct {
 	environment []string
-	limits
-	in string // what somebody types
+	in          string // what somebody types
 }
 
 // run runs the command to its end.
@@ -104,11 +103,7 @@ func (s shell) run(t *testing.T, arguments ...string) said {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out, complaints bytes.Buffer
-	if s.limits == (limits{}) {
-		s.limits = usual
-	}
-	c := root(&options{getenv: environment(s.environment...), stderr: &complaints, release: func() {},
-		limits: s.limits})
+	c := root(&options{getenv: environment(s.environment...), stderr: &complaints, release: func() {}})
 	c.SetArgs(arguments)
 	c.SetIn(strings.NewReader(s.in))
 	c.SetOut(&out)
@@ -137,10 +132,10 @@ type world struct {
 	*testing.T
 	kind   string // as package dbtest names it
 	engine migrate.Engine
+	own    dbtest.Database
 	db     *sql.DB
 	dsn    string // as the command has it
 	client *dblock.Client[*sql.Tx]
-	limits // of doctor
 }
 
 // eachServer is eachKind without SQLite.
@@ -181,7 +176,7 @@ func onSQLite(t *testing.T) *world {
 
 func newWorld(t *testing.T, db dbtest.Database) *world {
 	t.Helper()
-	w := &world{T: t, kind: db.Kind, engine: db.Engine, db: db.SQL(t), dsn: db.DSN}
+	w := &world{T: t, kind: db.Kind, engine: db.Engine, own: db, db: db.SQL(t), dsn: db.DSN}
 	switch db.Engine {
 	case migrate.SQLite:
 		file, _, _ := strings.Cut(strings.TrimPrefix(db.DSN, "file:"), "?")
@@ -227,12 +222,12 @@ const innodbIdle = 110 * time.Millisecond
 // answers is run where somebody types something.
 func (w *world) answers(in string, arguments ...string) said {
 	w.Helper()
-	if w.engine == migrate.MySQL && (slices.Contains(arguments, "why") || slices.Contains(arguments, "doctor")) {
+	if w.engine == migrate.MySQL && slices.Contains(arguments, "why") {
 		innodb.Lock()
 		defer innodb.Unlock()
 		time.Sleep(innodbIdle)
 	}
-	return shell{[]string{"DBLOCK_DSN=" + w.dsn}, w.limits, in}.run(w.T, arguments...)
+	return shell{[]string{"DBLOCK_DSN=" + w.dsn}, in}.run(w.T, arguments...)
 }
 
 // command is the command as a process.
@@ -284,6 +279,28 @@ func (w *world) waits(name string, n int, options ...dblock.LockOption) {
 		return err == nil && info.Queued == n
 	})
 }
+
+// exec runs statements on the test's own database.
+func (w *world) exec(statements ...string) {
+	w.Helper()
+	for _, s := range statements {
+		require.NoError(w, require.ErrOf(w.db.ExecContext(w.Context(), s)), s)
+	}
+}
+
+// name is that of the test's own database.
+func (w *world) name() string {
+	name, _, _ := strings.Cut(w.dsn[strings.LastIndex(w.dsn, "/")+1:], "?")
+	return name
+}
+
+// onPostgres runs a test on a database of PostgreSQL.
+func onPostgres(t *testing.T, test func(w *world)) {
+	t.Helper()
+	eachKind(t, test, "postgres")
+}
+
+func (w *world) isMariaDB() bool { return strings.HasSuffix(w.Name(), "mariadb") }
 
 func (w *world) until(yes func() bool) {
 	w.Helper()

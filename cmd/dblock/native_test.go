@@ -130,11 +130,3 @@ func (w *world) withPlugin() {
 	}
 	w.Skipf("this MariaDB has no plugin %s, which Debian's package mariadb-server has: %v", plugin, err)
 }
-
-func TestAFileHasNoLocksOfItsOwn(t *testing.T) {
-	w := onSQLite(t)
-	if s := w.run("ls", "--native"); s.status != exitUsage ||
-		!strings.Contains(s.err, "SQLite has no locks of its own") {
-		t.Errorf("%+v", s)
-	}
-}

@@ -8,13 +8,9 @@ package main
 
 import (
 	"bytes"
-	"io"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,86 +26,6 @@ func soaks(t *testing.T) {
 	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
 		t.Skip("it takes a TTL in real time: DBLOCK_TEST_SOAK=1 runs it")
 	}
-}
-
-// relay is a way to a server that can be cut off.
-type relay struct {
-	net.Listener
-	to string
-
-	mu      sync.Mutex // protects what follows
-	conns   []net.Conn
-	cut     bool
-	refused int // connections, since it was cut
-}
-
-// through is the world as a host sees it that reaches its server over a relay.
-func (w *world) through() (*world, *relay) {
-	w.Helper()
-	u, err := url.Parse(w.dsn)
-	require.NoError(w, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(w, err)
-	r := &relay{Listener: listener, to: u.Host}
-	var running sync.WaitGroup
-	w.Cleanup(func() {
-		_ = r.Close()
-		r.cutOff()
-		running.Wait()
-	})
-	running.Go(func() {
-		for {
-			c, err := r.Accept()
-			if err != nil {
-				return
-			}
-			if on := r.forward(c); on != nil {
-				running.Go(func() { _, _ = io.Copy(on, c); _ = on.Close() })
-				running.Go(func() { _, _ = io.Copy(c, on); _ = c.Close() })
-			}
-		}
-	})
-	u.Host = listener.Addr().String()
-	far := *w
-	far.dsn = u.String()
-	return &far, r
-}
-
-// forward connects to the server, unless the way is cut.
-func (r *relay) forward(c net.Conn) net.Conn {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.cut {
-		if on, err := net.Dial("tcp", r.to); err == nil {
-			r.conns = append(r.conns, c, on)
-			return on
-		}
-	}
-	r.refused++
-	_ = c.Close()
-	return nil
-}
-
-func (r *relay) cutOff() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = true
-	for _, c := range r.conns {
-		_ = c.Close()
-	}
-	r.conns = nil
-}
-
-func (r *relay) heal() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut, r.refused = false, 0
-}
-
-func (r *relay) refuses() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.refused > 0
 }
 
 // The database takes no heartbeat for longer than the TTL.
@@ -162,7 +78,7 @@ func TestSoakAHostThatIsCutOffStopsItsCommandBeforeAnotherBegins(t *testing.T) {
 	soaks(t)
 	eachServer(t, func(w *world) {
 		far, way := w.through()
-		w.diesBeforeTheNext(far, []string{"--ttl", "4s", "--grace", "1s"}, way.cutOff)
+		w.diesBeforeTheNext(far, []string{"--ttl", "4s", "--grace", "1s"}, way.Cut)
 	})
 }
 
@@ -178,9 +94,9 @@ func TestSoakACommandGoesOnWhereTheDatabaseComesBackInTime(t *testing.T) {
 		c.Stderr = &complaint
 		require.NoError(w, c.Start())
 		w.fileWith(runs, "\n")
-		way.cutOff()
-		w.until(way.refuses)
-		way.heal()
+		way.Cut()
+		w.until(way.Refused)
+		way.Heal()
 		// Its next heartbeat comes through.
 		until := func() time.Time {
 			info, err := inspect.New(w.client).Lock(w.Context(), "n")

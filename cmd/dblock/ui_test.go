@@ -271,31 +271,20 @@ func TestUIRefusesToListenForOthersUnlessItIsTold(t *testing.T) {
 	}
 }
 
-// slow is a Source. Its List and Break wait until the test lets them go on.
+// slow is a Source. Its Break waits until the test lets it go on.
 type slow struct {
 	dblockweb.Source
-	began   chan struct{}
-	release chan struct{}
+	began, release chan struct{}
 }
 
-func (s slow) wait(ctx context.Context) error {
-	s.began <- struct{}{}
+func (s slow) Break(ctx context.Context, _, _ string, _ ...int64) (int, error) {
+	close(s.began)
 	select {
 	case <-s.release:
 	case <-ctx.Done():
 	}
-	return ctx.Err()
+	return 1, ctx.Err()
 }
-
-func (s slow) List(ctx context.Context, _ inspect.Filter) iter.Seq2[inspect.Info, error] {
-	return func(yield func(inspect.Info, error) bool) {
-		if err := s.wait(ctx); err != nil {
-			yield(inspect.Info{}, err)
-		}
-	}
-}
-
-func (s slow) Break(ctx context.Context, _, _ string, _ ...int64) (int, error) { return 1, s.wait(ctx) }
 
 func (s slow) Sessions(context.Context, inspect.SessionFilter) iter.Seq2[inspect.Session, error] {
 	return func(func(inspect.Session, error) bool) {}
@@ -327,7 +316,7 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // its goroutine is for all tests, and none of the bubble
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)
-		i := slow{began: make(chan struct{}, 10), release: make(chan struct{})}
+		i := slow{began: make(chan struct{}), release: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		in, out := io.Pipe()
 		ended := make(chan error, 1)
@@ -353,13 +342,11 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		}
 		stream := ask("GET", "sessions", nil, "text/event-stream")
 		defer stream.Body.Close()
-		answers := make(chan *http.Response, 2)
-		go func() { answers <- ask("GET", "", nil, "text/html") }()
+		answer := make(chan *http.Response, 1)
 		go func() {
-			answers <- ask("POST", "break", url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}},
-				"text/html")
+			form := url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}}
+			answer <- ask("POST", "break", form, "text/html")
 		}()
-		<-i.began
 		<-i.began
 		began := time.Now()
 		cancel()
@@ -369,20 +356,18 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the stream ended after %v", took)
 		}
-		time.Sleep(2 * time.Second) // a page has three
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		select {
 		case err := <-ended:
-			t.Errorf("it ended before its answers: %v", err)
+			t.Errorf("it ended before its answer: %v", err)
 		default:
 		}
 		close(i.release)
-		for range 2 {
-			response := <-answers
-			body, err := io.ReadAll(response.Body)
-			if response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
-				t.Errorf("%d, %v: %s", response.StatusCode, err, body)
-			}
+		response := <-answer
+		body, err := io.ReadAll(response.Body)
+		if response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
+			t.Errorf("%d, %v: %s", response.StatusCode, err, body)
 		}
 		assert.NoError(t, <-ended)
 	})

@@ -35,7 +35,8 @@ To find such a transaction, why waits for the rows of each name as a release doe
 right to lock them, and to see other sessions: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
 on performance_schema. On SQLite, Linux identifies the process.
 
-On PostgreSQL why also names the oldest snapshot if that is old (see dblock doctor): while it is open, dblock's tables grow.`,
+On PostgreSQL why also names the oldest snapshot if that is open for five minutes, or if many transactions have begun since: while it is
+open, dblock's tables grow.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := o.context(c.Context())
@@ -83,20 +84,13 @@ func (d database) why(ctx context.Context, name string) (chain []link, err error
 			}
 			chain = append(chain, l)
 		}
-		chain[0].Snapshot = d.oldSnapshot(ctx)
+		// a hint, which is left out if it cannot be read
+		if s, err := d.oldestSnapshot(ctx); err == nil && s != nil && s.old() {
+			chain[0].Snapshot = s
+		}
 		return nil
 	})
 	return chain, err
-}
-
-// oldSnapshot returns the oldest snapshot for which VACUUM keeps versions of dblock's tables, or
-// nil if it is not old. It is a hint, which is left out if it cannot be read.
-func (d database) oldSnapshot(ctx context.Context) *snapshot {
-	all, err := d.snapshots(ctx)
-	if err != nil || len(all) == 0 || all[0].CatalogsOnly || !all[0].old(longOpen) {
-		return nil
-	}
-	return &all[0]
 }
 
 // explain draws a chain as a tree: below a holder stand the names that it waits for.
@@ -105,7 +99,8 @@ func explain(chain []link) string {
 	e := explanation{&b, chain, map[string]bool{}}
 	e.name(chain[0], nil)
 	if s := chain[0].Snapshot; s != nil {
-		told := fmt.Sprintf("The oldest snapshot is that of %v. %s; %s.", s, s.harm(), remedies[s.Kind])
+		told := fmt.Sprintf("The oldest snapshot is that of %v. VACUUM keeps all newer row versions; dblock's tables "+
+			"have %d dead ones; %s.", s, s.Versions, remedies[s.Kind])
 		fmt.Fprintln(&b, printable(told))
 	}
 	return b.String()

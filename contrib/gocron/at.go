@@ -45,7 +45,7 @@ type Schedule interface {
 //
 // schedule is a *jobs.Schedule, which jobs.NewSchedule makes of a cron expression, or another
 // schedule, which is asked for its times in time.Local. At returns ErrInvalidOption for a nil
-// client, schedule or option, and for a schedule that jobs.NewSchedule refuses. Lock returns
+// client or schedule, and for a schedule that jobs.NewSchedule refuses. Lock returns
 // ErrInvalidOption if the schedule has had no time in the last ten years.
 func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...jobs.Option) (*Locker, error) {
 	switch {
@@ -66,7 +66,7 @@ func At[TX any](client *dblock.Client[TX], schedule Schedule, options ...jobs.Op
 		return jobs.New(client).OnceAt(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 			return during(l)
 		}, options...)
-	}, options)
+	}), nil
 }
 
 // timesOf returns a schedule by the wall clock of its zone.

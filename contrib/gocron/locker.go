@@ -39,8 +39,7 @@ var _ gocron.Locker = (*Locker)(nil)
 // of the job's interval. Runs of a job do not overlap: while one continues, no other begins, in any
 // slot. A slot whose process dies counts as run, unless jobs.RetryFailed is given.
 //
-// slot is at least 100 ms. Every returns ErrInvalidOption for a shorter slot, a nil client and a
-// nil option.
+// slot is at least 100 ms. Every returns ErrInvalidOption for a shorter slot and a nil client.
 func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...jobs.Option) (*Locker, error) {
 	switch {
 	case client == nil:
@@ -52,26 +51,20 @@ func Every[TX any](client *dblock.Client[TX], slot time.Duration, options ...job
 		return jobs.New(client).OncePer(ctx, name, slot, func(_ context.Context, l *dblock.Lock, _ time.Time) error {
 			return during(l)
 		}, options...)
-	}, options)
+	}), nil
 }
 
 // newRunLocker makes a Locker of a function that runs a job once in a slot.
 func newRunLocker(
 	once func(ctx context.Context, name string, during func(l dblock.Handle) error) (ran bool, err error),
-	options []jobs.Option,
-) (*Locker, error) {
-	for _, o := range options {
-		if o == nil {
-			return nil, invalid("a nil Option")
-		}
-	}
+) *Locker {
 	return newLocker(func(ctx context.Context, name string, during func(l dblock.Handle) error) error {
 		ran, err := once(ctx, name, during)
 		if !ran && err == nil {
 			return fmt.Errorf("dblock: %q: %w", name, ErrTaken)
 		}
 		return err
-	}), nil
+	})
 }
 
 // Hold makes a Locker that takes a plain lock with the job's name, and keeps it for at least

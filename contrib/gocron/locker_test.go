@@ -251,10 +251,12 @@ func TestBadInputIsRefused(t *testing.T) {
 	for what, try := range map[string]func() error{
 		"Every without a client":   func() error { _, err := gocronlock.Every[any](nil, time.Hour); return err },
 		"a slot that is too short": func() error { _, err := gocronlock.Every(c, 99*time.Millisecond); return err },
-		"a nil Option":             func() error { _, err := gocronlock.Every(c, time.Hour, nil); return err },
-		"At without a client":      func() error { _, err := gocronlock.At[any](nil, hourly); return err },
-		"At without a schedule":    func() error { _, err := gocronlock.At(c, nil); return err },
-		"At with a nil Option":     func() error { _, err := gocronlock.At(c, hourly, nil); return err },
+		"a zero Option": func() error {
+			_, err := made(t)(gocronlock.Every(c, time.Hour, jobs.Option{})).Lock(t.Context(), job)
+			return err
+		},
+		"At without a client":   func() error { _, err := gocronlock.At[any](nil, hourly); return err },
+		"At without a schedule": func() error { _, err := gocronlock.At(c, nil); return err },
 		"a schedule without times": func() error {
 			_, err := made(t)(gocronlock.At(c, never{})).Lock(t.Context(), job)
 			return err

@@ -57,19 +57,13 @@ var _ lock.Locker = (*Locker)(nil)
 // New makes a Locker with a name, which all processes that migrate one database have in common.
 // Options are those of dblock.Client.Lock, such as dblock.Metadata. New does no I/O.
 //
-// It returns ErrInvalidOption for a nil client and a nil option, and ErrInvalidName for an empty
-// name.
+// It returns ErrInvalidOption for a nil client, and ErrInvalidName for an empty name.
 func New(client dblock.Locker, name string, options ...dblock.LockOption) (*Locker, error) {
 	switch {
 	case client == nil:
 		return nil, fmt.Errorf("dblock: gooselock: %w: the client is nil", dblock.ErrInvalidOption)
 	case name == "":
 		return nil, fmt.Errorf("dblock: gooselock: %w: the name is empty", dblock.ErrInvalidName)
-	}
-	for _, o := range options {
-		if o == nil {
-			return nil, fmt.Errorf("dblock: gooselock: %w: a nil LockOption", dblock.ErrInvalidOption)
-		}
 	}
 	return &Locker{client: client, name: name, options: options, turn: make(chan struct{}, 1)}, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock"
 	gooselock "github.com/dblock-go/dblock/contrib/goose"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
-	"github.com/dblock-go/dblock/migrate"
 )
 
 const name = "migrations"
@@ -33,24 +33,18 @@ func locker(t *testing.T, c *dblock.Client[*sql.Tx]) *gooselock.Locker {
 	return l
 }
 
-// provider is that of a process of its own.
-func (d database) provider(t *testing.T, options ...goose.ProviderOption) *goose.Provider {
-	db := d.open(t)
-	p, err := goose.NewProvider(d.dialect, db, migrations,
-		append(options, goose.WithLocker(locker(t, d.client(t, db))))...)
-	require.NoError(t, err)
-	return p
-}
-
 func TestOneOfFiveProvidersMigrates(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
-		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider { return d.provider(t) })
+		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
+			db := d.SQL(t)
+			return d.provider(t, db, goose.WithLocker(locker(t, d.client(t, db))))
+		})
 	})
 }
 
 func TestOneOfFiveLockersHasTheLock(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
-		db := d.open(t)
+		db := d.SQL(t)
 		newLocker := func(t *testing.T) lock.Locker { return locker(t, d.client(t, db)) }
 		locktesting.TestConcurrentLocking(t, db, newLocker, time.Second)
 	})
@@ -58,20 +52,16 @@ func TestOneOfFiveLockersHasTheLock(t *testing.T) {
 
 func TestProvidersMayShareALocker(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
-		db := d.open(t)
+		db := d.SQL(t)
 		shared := goose.WithLocker(locker(t, d.client(t, db)))
-		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
-			p, err := goose.NewProvider(d.dialect, db, migrations, shared)
-			require.NoError(t, err)
-			return p
-		})
+		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider { return d.provider(t, db, shared) })
 	})
 }
 
 // Under a lock's context an owner enters what it has: here, both would migrate.
 func TestTwoProvidersUnderOneLockAreTwo(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
-		c := d.client(t, d.open(t))
+		c := d.client(t, d.SQL(t))
 		err := c.Do(t.Context(), "deployment", func(ctx context.Context, _ *dblock.Lock) error {
 			l, other := locker(t, c), locker(t, c)
 			if err := l.Lock(ctx, nil); err != nil {
@@ -88,10 +78,10 @@ func TestTwoProvidersUnderOneLockAreTwo(t *testing.T) {
 
 func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
-		c := d.client(t, d.open(t))
+		c := d.client(t, d.SQL(t))
 		l := locker(t, c)
 		require.NoError(t, l.Lock(t.Context(), nil))
-		if n, err := d.client(t, d.open(t)).Break(t.Context(), name, "test"); n != 1 || err != nil {
+		if n, err := d.client(t, d.SQL(t)).Break(t.Context(), name, "test"); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -111,14 +101,12 @@ func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
 
 // The recipe of the package comment.
 func TestDoMigratesOverAPoolOfOne(t *testing.T) {
-	d := database{kinds["sqlite"], kinds["sqlite"].create(t)}
-	db := d.open(t)
+	d := database{dbtest.SQLite(t)}
+	db := d.SQL(t)
 	db.SetMaxOpenConns(1)
-	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
-	provider, err := goose.NewProvider(d.dialect, db, migrations)
-	require.NoError(t, err)
+	provider := d.provider(t, db)
 	var results []*goose.MigrationResult
-	err = d.client(t, db).Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock) (err error) {
+	err := d.client(t, db).Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock) (err error) {
 		results, err = provider.Up(ctx)
 		return err
 	})
@@ -128,13 +116,8 @@ func TestDoMigratesOverAPoolOfOne(t *testing.T) {
 }
 
 func TestBadInputIsRefused(t *testing.T) {
-	d := database{kinds["sqlite"], kinds["sqlite"].create(t)}
-	c := d.client(t, d.open(t)).Locker()
-	for what, err := range map[string]error{
-		"no client":    assert.ErrOf(gooselock.New(nil, name)),
-		"a nil option": assert.ErrOf(gooselock.New(c, name, nil)),
-	} {
-		assert.ErrorIs(t, err, dblock.ErrInvalidOption, what)
-	}
+	d := database{dbtest.SQLite(t)}
+	c := d.client(t, d.SQL(t)).Locker()
+	assert.ErrorIs(t, assert.ErrOf(gooselock.New(nil, name)), dblock.ErrInvalidOption, "no client")
 	assert.ErrorIs(t, assert.ErrOf(gooselock.New(c, "")), dblock.ErrInvalidName)
 }

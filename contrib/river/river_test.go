@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	riverlock "github.com/dblock-go/dblock/contrib/river"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -135,9 +136,7 @@ func TestAJobIsToldThatItsPermitIsLost(t *testing.T) {
 func direct(
 	t *testing.T,
 ) (*dblock.Client[*sql.Tx], func(of riverlock.Limit, work func(ctx context.Context) error) error) {
-	d := database{kind: kinds["sqlite"], name: "sqlite", dsn: kinds["sqlite"].create(t)}
-	d.migrate(t)
-	c := d.client(t)
+	c := newDatabase(t, dbtest.KindSQLite).client(t)
 	return c, func(of riverlock.Limit, work func(ctx context.Context) error) error {
 		m := limit(t, c.Locker(), func(*rivertype.JobRow) riverlock.Limit { return of })
 		return m.Work(t.Context(), &rivertype.JobRow{}, work)

@@ -8,7 +8,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_sessions TO orders_app@'%'
 GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_heartbeats TO orders_app@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_locks TO orders_app@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_shares TO orders_app@'%';
-GRANT SELECT, INSERT, DELETE ON orders.dblock_waiters TO orders_app@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_waiters TO orders_app@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_guards TO orders_app@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_wanted TO orders_app@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON orders.dblock_runs TO orders_app@'%';

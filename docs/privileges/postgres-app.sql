@@ -8,7 +8,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_heartbeats TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_names TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_locks TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_shares TO orders_app;
-GRANT SELECT, INSERT, DELETE ON dblock_waiters TO orders_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_waiters TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_guards TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_wanted TO orders_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_runs TO orders_app;

@@ -10,6 +10,7 @@ import (
 )
 
 type DBTX interface {
+	Text(query string) string // in the words of the server
 	ExecContext(context.Context, string, ...interface{}) (sql.Result, error)
 	PrepareContext(context.Context, string) (*sql.Stmt, error)
 	QueryContext(context.Context, string, ...interface{}) (*sql.Rows, error)
@@ -22,10 +23,4 @@ func New(db DBTX) *Queries {
 
 type Queries struct {
 	db DBTX
-}
-
-func (q *Queries) WithTx(tx *sql.Tx) *Queries {
-	return &Queries{
-		db: tx,
-	}
 }

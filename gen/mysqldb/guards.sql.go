@@ -18,7 +18,7 @@ UPDATE dblock_guards SET takeovers = takeovers - 1 WHERE attempt = ?
 // After ShareGuard of a hold that was not taken over, where a lock alone leaves no trace. The number of takeovers stays
 // below 1.
 func (q *Queries) CountGuarded(ctx context.Context, attempt string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, countGuarded, attempt)
+	result, err := q.db.ExecContext(ctx, q.db.Text(countGuarded), attempt)
 	if err != nil {
 		return 0, err
 	}
@@ -31,7 +31,7 @@ DELETE FROM dblock_guards WHERE attempt = ?
 
 // After LockGuards. One row by its key, as with DropLock.
 func (q *Queries) DropGuard(ctx context.Context, attempt string) error {
-	_, err := q.db.ExecContext(ctx, dropGuard, attempt)
+	_, err := q.db.ExecContext(ctx, q.db.Text(dropGuard), attempt)
 	return err
 }
 
@@ -41,7 +41,7 @@ DELETE FROM dblock_wanted WHERE attempt = ?
 
 // 0: another reaper has deleted it.
 func (q *Queries) DropWanted(ctx context.Context, attempt string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, dropWanted, attempt)
+	result, err := q.db.ExecContext(ctx, q.db.Text(dropWanted), attempt)
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +56,7 @@ SELECT takeovers FROM dblock_guards WHERE attempt = ?
 // The guards of holds.
 // After LockRow, which found the hold: a takeover either sees its guard, or came before.
 func (q *Queries) FindGuard(ctx context.Context, attempt string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, findGuard, attempt)
+	row := q.db.QueryRowContext(ctx, q.db.Text(findGuard), attempt)
 	var takeovers int64
 	err := row.Scan(&takeovers)
 	return takeovers, err
@@ -71,7 +71,7 @@ SELECT g.attempt FROM dblock_guards g
 
 // The guards of holds that have ended. An attempt is never reused.
 func (q *Queries) IdleGuards(ctx context.Context, limit int32) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, idleGuards, limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(idleGuards), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE NOWAIT
 // Every takeover has to pass this statement, after LockRow. A guarded transaction holds the row in share mode. No
 // connection waits behind it: the takeover is retried later.
 func (q *Queries) LockGuard(ctx context.Context, attempt string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, lockGuard, attempt)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lockGuard), attempt)
 	var takeovers int64
 	err := row.Scan(&takeovers)
 	return takeovers, err
@@ -112,7 +112,7 @@ SELECT attempt FROM dblock_guards FORCE INDEX (PRIMARY) WHERE attempt IN (/*SLIC
 
 // Of IdleGuards, those that no transaction has locked.
 func (q *Queries) LockGuards(ctx context.Context, attempts []string) ([]string, error) {
-	query := lockGuards
+	query := q.db.Text(lockGuards)
 	var queryParams []interface{}
 	if len(attempts) > 0 {
 		for _, v := range attempts {
@@ -173,7 +173,7 @@ type LookGuardRow struct {
 // would lock the row at SERIALIZABLE, and a locking read would keep all others from joining the queue. A guard that is
 // refused here is not locked there. server identifies the server: the second half must run on the same one.
 func (q *Queries) LookGuard(ctx context.Context, arg LookGuardParams) (LookGuardRow, error) {
-	row := q.db.QueryRowContext(ctx, lookGuard, arg.Name, arg.Session, arg.Token)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lookGuard), arg.Name, arg.Session, arg.Token)
 	var i LookGuardRow
 	err := row.Scan(
 		&i.Server,
@@ -211,7 +211,7 @@ type LookShareGuardRow struct {
 }
 
 func (q *Queries) LookShareGuard(ctx context.Context, arg LookShareGuardParams) (LookShareGuardRow, error) {
-	row := q.db.QueryRowContext(ctx, lookShareGuard, arg.Name, arg.Token, arg.Session)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lookShareGuard), arg.Name, arg.Token, arg.Session)
 	var i LookShareGuardRow
 	err := row.Scan(
 		&i.Server,
@@ -235,7 +235,7 @@ type MakeGuardParams struct {
 
 // After FindGuard, which found none.
 func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) error {
-	_, err := q.db.ExecContext(ctx, makeGuard, arg.Attempt, arg.Name, arg.Session)
+	_, err := q.db.ExecContext(ctx, q.db.Text(makeGuard), arg.Attempt, arg.Name, arg.Session)
 	return err
 }
 
@@ -251,7 +251,7 @@ type ShareGuardRow struct {
 
 // The second half: a locking read, fresh at every isolation level. takeovers > 0: the hold was taken over.
 func (q *Queries) ShareGuard(ctx context.Context, attempt string) (ShareGuardRow, error) {
-	row := q.db.QueryRowContext(ctx, shareGuard, attempt)
+	row := q.db.QueryRowContext(ctx, q.db.Text(shareGuard), attempt)
 	var i ShareGuardRow
 	err := row.Scan(&i.Takeovers, &i.Server)
 	return i, err
@@ -263,7 +263,7 @@ SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE SKIP LOCKED
 
 // LockGuard of an existing guard, for a MariaDB that would roll back the whole transaction for NOWAIT.
 func (q *Queries) SkipGuard(ctx context.Context, attempt string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, skipGuard, attempt)
+	row := q.db.QueryRowContext(ctx, q.db.Text(skipGuard), attempt)
 	var takeovers int64
 	err := row.Scan(&takeovers)
 	return takeovers, err
@@ -275,7 +275,7 @@ UPDATE dblock_guards SET takeovers = GREATEST(takeovers, 0) + 1 WHERE attempt = 
 
 // After LockGuard, if the hold is taken over.
 func (q *Queries) TouchGuard(ctx context.Context, attempt string) error {
-	_, err := q.db.ExecContext(ctx, touchGuard, attempt)
+	_, err := q.db.ExecContext(ctx, q.db.Text(touchGuard), attempt)
 	return err
 }
 
@@ -292,7 +292,7 @@ type WantHoldParams struct {
 
 // A takeover that LockGuard has refused announces itself. 0: it has done so in the same microsecond.
 func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, wantHold, arg.Attempt, arg.Announced)
+	result, err := q.db.ExecContext(ctx, q.db.Text(wantHold), arg.Attempt, arg.Announced)
 	if err != nil {
 		return 0, err
 	}
@@ -304,7 +304,7 @@ SELECT attempt FROM dblock_wanted WHERE wanted_until < (SELECT c.now_us FROM dbl
 `
 
 func (q *Queries) WantedNoMore(ctx context.Context, limit int32) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, wantedNoMore, limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(wantedNoMore), limit)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ SELECT CAST(c.now_us AS SIGNED) AS now_us FROM dblock_clock c
 `
 
 func (q *Queries) Clock(ctx context.Context) (int64, error) {
-	row := q.db.QueryRowContext(ctx, clock)
+	row := q.db.QueryRowContext(ctx, q.db.Text(clock))
 	var now_us int64
 	err := row.Scan(&now_us)
 	return now_us, err
@@ -26,7 +26,7 @@ DELETE FROM dblock_heartbeats WHERE session_id = ?
 
 // After EndSession: a clock that steps back must not revive the dead. 0: there is none.
 func (q *Queries) DropHeartbeat(ctx context.Context, session string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, dropHeartbeat, session)
+	result, err := q.db.ExecContext(ctx, q.db.Text(dropHeartbeat), session)
 	if err != nil {
 		return 0, err
 	}
@@ -50,7 +50,7 @@ type HeartbeatParams struct {
 // dblock_schema locks nothing: a migration that hangs must not block heartbeats. The end of the lease never moves back:
 // heartbeats that a lock of the table has blocked run in any order, each with the clock of its start.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, heartbeat,
+	result, err := q.db.ExecContext(ctx, q.db.Text(heartbeat),
 		arg.Ttl,
 		arg.Session,
 		arg.Build,
@@ -68,7 +68,7 @@ SELECT expires_at FROM dblock_heartbeats WHERE session_id = ? FOR UPDATE
 
 // By id alone: a condition on the time could skip a heartbeat in flight. The time is read afterwards.
 func (q *Queries) LockHeartbeat(ctx context.Context, session string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, lockHeartbeat, session)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lockHeartbeat), session)
 	var expires_at int64
 	err := row.Scan(&expires_at)
 	return expires_at, err
@@ -85,6 +85,6 @@ type OpenHeartbeatParams struct {
 }
 
 func (q *Queries) OpenHeartbeat(ctx context.Context, arg OpenHeartbeatParams) error {
-	_, err := q.db.ExecContext(ctx, openHeartbeat, arg.Session, arg.Ttl)
+	_, err := q.db.ExecContext(ctx, q.db.Text(openHeartbeat), arg.Session, arg.Ttl)
 	return err
 }

@@ -30,7 +30,7 @@ type ContendedParams struct {
 // to the next: few of many names have a queue, and a queue may be long. (MariaDB does so if its statistics fit the table,
 // and otherwise reads the queues.) A condition on the attempt there would read them all.
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, contended,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(contended),
 		arg.After,
 		arg.First,
 		arg.Bounded,
@@ -77,7 +77,7 @@ type NamesParams struct {
 // Names that begin with a prefix: first is the lowest such name, and last the first name above all of them. FORCE
 // INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read the whole queue.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, names,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(names),
 		arg.After,
 		arg.First,
 		arg.Bounded,
@@ -133,7 +133,7 @@ type NamesHeldParams struct {
 
 // The same for names with a holder on a host (”: any) that has held them for at least so long.
 func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, namesHeld,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(namesHeld),
 		arg.After,
 		arg.First,
 		arg.Bounded,
@@ -174,7 +174,7 @@ const sessions = `-- name: Sessions :many
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
        CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
           + (SELECT COUNT(*) FROM dblock_shares r WHERE r.session_id = p.id) AS SIGNED) AS held,
-       CAST((SELECT COUNT(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting
+       CAST((SELECT COALESCE(SUM(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting
   FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, CAST(c.now_us AS SIGNED) AS now_us,
                CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at
           FROM dblock_sessions s FORCE INDEX (PRIMARY)
@@ -210,7 +210,7 @@ type SessionsRow struct {
 // Sessions on a host (”: any), of an application (”: any); with dead also those that have ended. The counts are taken
 // for the page only.
 func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
-	rows, err := q.db.QueryContext(ctx, sessions,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(sessions),
 		arg.After,
 		arg.Dead,
 		arg.Host,
@@ -263,7 +263,7 @@ type UnwatchParams struct {
 
 // 0: the reaper has deleted it.
 func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, unwatch, arg.Name, arg.Watch)
+	result, err := q.db.ExecContext(ctx, q.db.Text(unwatch), arg.Name, arg.Watch)
 	if err != nil {
 		return 0, err
 	}
@@ -284,7 +284,7 @@ type WatchParams struct {
 
 // For a living session: the watchers of a dead one would never be deleted. 0: the session is dead, or watches already.
 func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, watch,
+	result, err := q.db.ExecContext(ctx, q.db.Text(watch),
 		arg.Name,
 		arg.Watch,
 		arg.Session,
@@ -307,7 +307,7 @@ type WatchedByRow struct {
 
 // The watchers of a session, for Unwatch.
 func (q *Queries) WatchedBy(ctx context.Context, session string) ([]WatchedByRow, error) {
-	rows, err := q.db.QueryContext(ctx, watchedBy, session)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(watchedBy), session)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ SELECT DISTINCT session_id FROM dblock_watchers WHERE name = ?
 `
 
 func (q *Queries) Watchers(ctx context.Context, name string) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, watchers, name)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(watchers), name)
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +381,7 @@ type WhyParams struct {
 // A name, and the names that its holders wait for, directly or through others. The lengths are compared for the reason
 // given in WaitGraph.
 func (q *Queries) Why(ctx context.Context, arg WhyParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, why, arg.Name, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(why), arg.Name, arg.Limit)
 	if err != nil {
 		return nil, err
 	}

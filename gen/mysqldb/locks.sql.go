@@ -18,7 +18,7 @@ DELETE FROM dblock_locks WHERE name = ?
 // After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for each of its rows, if the
 // optimizer finds that cheaper, and takes no hint.
 func (q *Queries) DropLock(ctx context.Context, name string) error {
-	_, err := q.db.ExecContext(ctx, dropLock, name)
+	_, err := q.db.ExecContext(ctx, q.db.Text(dropLock), name)
 	return err
 }
 
@@ -31,7 +31,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
 
 // After LockRow: releases several names without waiters that the session holds. It changes each of them.
 func (q *Queries) FreeLocks(ctx context.Context, names []string) (int64, error) {
-	query := freeLocks
+	query := q.db.Text(freeLocks)
 	var queryParams []interface{}
 	if len(names) > 0 {
 		for _, v := range names {
@@ -66,7 +66,7 @@ type LockIdleParams struct {
 // The idle rows among some names that no transaction has locked. A row with a token ahead of the clock stays, so that
 // the next token is higher.
 func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, error) {
-	query := lockIdle
+	query := q.db.Text(lockIdle)
 	var queryParams []interface{}
 	if len(arg.Names) > 0 {
 		for _, v := range arg.Names {
@@ -132,7 +132,7 @@ type LockRowRow struct {
 // the time, which is that of the statement. A row that another transaction has locked is not returned: the application
 // may have locked it for long, and a wait for a row has no limit that could be set with the statement.
 func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
-	row := q.db.QueryRowContext(ctx, lockRow, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lockRow), name)
 	var i LockRowRow
 	err := row.Scan(
 		&i.SessionID,
@@ -159,8 +159,8 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 }
 
 const lockRowInTurn = `-- name: LockRowInTurn :one
-SELECT /*+ MAX_EXECUTION_TIME(100) */
-       COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
+/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ SELECT /*+ MAX_EXECUTION_TIME(1000) */ COALESCE(session_id, '') AS session_id, host, thread,
+       attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
        shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = ? FOR UPDATE
@@ -188,9 +188,9 @@ type LockRowInTurnRow struct {
 	NowUs       int64
 }
 
-// After LockRow, where that has refused the locked row: it waits for a tenth of a second, in the server's order.
+// LockRow that waits for a locked row in the server's order, for a second: on MariaDB by a prefix, a comment to others.
 func (q *Queries) LockRowInTurn(ctx context.Context, name string) (LockRowInTurnRow, error) {
-	row := q.db.QueryRowContext(ctx, lockRowInTurn, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lockRowInTurn), name)
 	var i LockRowInTurnRow
 	err := row.Scan(
 		&i.SessionID,
@@ -242,7 +242,7 @@ type LockRowsRow struct {
 
 // LockRow for many names, in the order of their keys, with the time. It waits for no row.
 func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, error) {
-	query := lockRows
+	query := q.db.Text(lockRows)
 	var queryParams []interface{}
 	if len(names) > 0 {
 		for _, v := range names {
@@ -301,7 +301,7 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name
 // took, and meanwhile another row of the name may have been made, granted, and purged. If the connection converts
 // texts, the name would be another lock: the statement fails (see settings.go). 0: there is a row.
 func (q *Queries) MakeRow(ctx context.Context, name interface{}) (int64, error) {
-	result, err := q.db.ExecContext(ctx, makeRow, name)
+	result, err := q.db.ExecContext(ctx, q.db.Text(makeRow), name)
 	if err != nil {
 		return 0, err
 	}
@@ -328,7 +328,7 @@ type MiscountedParams struct {
 // Names whose rows disagree with their places and shares, among the names that have any, and those from after to upto
 // (”: the last).
 func (q *Queries) Miscounted(ctx context.Context, arg MiscountedParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, miscounted,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(miscounted),
 		arg.After,
 		arg.Upto,
 		arg.Upto,
@@ -367,7 +367,7 @@ type OverdueRow struct {
 }
 
 func (q *Queries) Overdue(ctx context.Context, limit int32) ([]OverdueRow, error) {
-	rows, err := q.db.QueryContext(ctx, overdue, limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(overdue), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -402,7 +402,7 @@ type OverdueSharesRow struct {
 }
 
 func (q *Queries) OverdueShares(ctx context.Context, limit int32) ([]OverdueSharesRow, error) {
-	rows, err := q.db.QueryContext(ctx, overdueShares, limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(overdueShares), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -448,7 +448,7 @@ type PurgePageRow struct {
 
 // The names for which LockIdle may find an idle row.
 func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePageRow, error) {
-	rows, err := q.db.QueryContext(ctx, purgePage, arg.Idle, arg.After, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(purgePage), arg.Idle, arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -485,7 +485,7 @@ type ReleaseIdleParams struct {
 
 // Releases a name without waiters.
 func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, releaseIdle, arg.Name, arg.Session, arg.Token)
+	result, err := q.db.ExecContext(ctx, q.db.Text(releaseIdle), arg.Name, arg.Session, arg.Token)
 	if err != nil {
 		return 0, err
 	}
@@ -523,7 +523,7 @@ type TakeLockParams struct {
 // LIMIT keeps MySQL from merging the derived table, and waiting. The index is forced, here and below, wherever another
 // one could serve: a statement locks the rows that it scans.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeLock,
+	result, err := q.db.ExecContext(ctx, q.db.Text(takeLock),
 		arg.Name,
 		arg.Session,
 		arg.Host,
@@ -540,7 +540,7 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, erro
 }
 
 const takeRow = `-- name: TakeRow :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = ?, host = ?, thread = ?, attempt = ?,
@@ -567,7 +567,7 @@ type TakeRowParams struct {
 // prefix tells the statement not to wait. SET runs from left to right, or, if MariaDB is configured so, at once:
 // therefore token is last.
 func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeRow,
+	result, err := q.db.ExecContext(ctx, q.db.Text(takeRow),
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -608,7 +608,7 @@ type TallyRow struct {
 
 // After LockRow: the totals of a name's places and shares. It always returns a row.
 func (q *Queries) Tally(ctx context.Context, arg TallyParams) (TallyRow, error) {
-	row := q.db.QueryRowContext(ctx, tally, arg.Name, arg.Name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(tally), arg.Name, arg.Name)
 	var i TallyRow
 	err := row.Scan(
 		&i.Waiters,
@@ -658,7 +658,7 @@ type WriteRowParams struct {
 // After LockRow: the row after a transition. unseen: whether the session must be notified of its grant; null leaves it
 // unchanged. The insert id shows that there was a row, even if it did not change.
 func (q *Queries) WriteRow(ctx context.Context, arg WriteRowParams) error {
-	_, err := q.db.ExecContext(ctx, writeRow,
+	_, err := q.db.ExecContext(ctx, q.db.Text(writeRow),
 		arg.Session,
 		arg.Host,
 		arg.Thread,

@@ -58,7 +58,7 @@ type NextPlacesRow struct {
 
 // The places behind a place, with the columns of ReadAll.
 func (q *Queries) NextPlaces(ctx context.Context, arg NextPlacesParams) ([]NextPlacesRow, error) {
-	rows, err := q.db.QueryContext(ctx, nextPlaces, arg.Name, arg.After, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(nextPlaces), arg.Name, arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ type ReadRow struct {
 // columns, here and there. The last row has no name. FORCE INDEX, here and there: by the primary key all places of the name
 // would be read, and beside an old snapshot also each place that has ever left.
 func (q *Queries) Read(ctx context.Context, arg ReadParams) ([]ReadRow, error) {
-	query := read
+	query := q.db.Text(read)
 	var queryParams []interface{}
 	queryParams = append(queryParams, arg.Session)
 	if len(arg.Names) > 0 {
@@ -305,7 +305,7 @@ type ReadAllRow struct {
 // over. most > 0 as a separate condition: without it MySQL plans for places that are not requested (0.37 ms in place of
 // 0.39).
 func (q *Queries) ReadAll(ctx context.Context, arg ReadAllParams) ([]ReadAllRow, error) {
-	query := readAll
+	query := q.db.Text(readAll)
 	var queryParams []interface{}
 	queryParams = append(queryParams, arg.Session)
 	if len(arg.Names) > 0 {

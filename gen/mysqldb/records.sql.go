@@ -27,7 +27,7 @@ type AddEventParams struct {
 }
 
 func (q *Queries) AddEvent(ctx context.Context, arg AddEventParams) error {
-	_, err := q.db.ExecContext(ctx, addEvent,
+	_, err := q.db.ExecContext(ctx, q.db.Text(addEvent),
 		arg.Name,
 		arg.Kind,
 		arg.Token,
@@ -40,20 +40,14 @@ func (q *Queries) AddEvent(ctx context.Context, arg AddEventParams) error {
 	return err
 }
 
-const beginIncarnation = `-- name: BeginIncarnation :execlastid
-INSERT INTO dblock_incarnation (one, since, token_floor)
-SELECT 1, LAST_INSERT_ID(c.now_us), ? FROM dblock_clock c
-ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0)
+const beginIncarnation = `-- name: BeginIncarnation :exec
+INSERT INTO dblock_incarnation (one, since, token_floor) SELECT 1, c.now_us, ? FROM dblock_clock c
 `
 
-// The insert id shows that there was none before. The LAST_INSERT_ID of the SELECT runs first and answers for the
-// insert.
-func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (int64, error) {
-	result, err := q.db.ExecContext(ctx, beginIncarnation, floor)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
+// A duplicate key shows that another client has begun it.
+func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) error {
+	_, err := q.db.ExecContext(ctx, q.db.Text(beginIncarnation), floor)
+	return err
 }
 
 const dropEvent = `-- name: DropEvent :execrows
@@ -62,7 +56,7 @@ DELETE FROM dblock_events WHERE id = ?
 
 // One row by its key, as with DropWaiter.
 func (q *Queries) DropEvent(ctx context.Context, id int64) (int64, error) {
-	result, err := q.db.ExecContext(ctx, dropEvent, id)
+	result, err := q.db.ExecContext(ctx, q.db.Text(dropEvent), id)
 	if err != nil {
 		return 0, err
 	}
@@ -79,7 +73,7 @@ type DropRunParams struct {
 }
 
 func (q *Queries) DropRun(ctx context.Context, arg DropRunParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, dropRun, arg.Name, arg.Slot)
+	result, err := q.db.ExecContext(ctx, q.db.Text(dropRun), arg.Name, arg.Slot)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +96,7 @@ type EndRunParams struct {
 
 // 0: another client has replaced the run, or there is none.
 func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, endRun,
+	result, err := q.db.ExecContext(ctx, q.db.Text(endRun),
 		arg.Failed,
 		arg.Detail,
 		arg.Name,
@@ -130,7 +124,7 @@ type EventsParams struct {
 
 // Events of all names or of one, ascending or descending. No kinds: all.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
-	rows, err := q.db.QueryContext(ctx, events,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(events),
 		arg.After,
 		arg.Below,
 		arg.Kinds,
@@ -184,7 +178,7 @@ type EventsOfParams struct {
 }
 
 func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEvent, error) {
-	rows, err := q.db.QueryContext(ctx, eventsOf,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(eventsOf),
 		arg.Name,
 		arg.After,
 		arg.Below,
@@ -232,7 +226,7 @@ SELECT CAST(COALESCE(MIN(f.id), 0) AS SIGNED) AS lowest
 // The lowest of the first thousand ids in the order of their times. Concurrent transactions may get ids and times in
 // different orders; a clock may have been set back.
 func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
-	row := q.db.QueryRowContext(ctx, eventsSince, since)
+	row := q.db.QueryRowContext(ctx, q.db.Text(eventsSince), since)
 	var lowest int64
 	err := row.Scan(&lowest)
 	return lowest, err
@@ -245,7 +239,7 @@ SELECT CAST(GREATEST((SELECT c.now_us FROM dblock_clock c), COALESCE((SELECT MAX
 
 // It reads the whole table of locks.
 func (q *Queries) HighestToken(ctx context.Context) (int64, error) {
-	row := q.db.QueryRowContext(ctx, highestToken)
+	row := q.db.QueryRowContext(ctx, q.db.Text(highestToken))
 	var highest int64
 	err := row.Scan(&highest)
 	return highest, err
@@ -261,7 +255,7 @@ type IncarnationRow struct {
 }
 
 func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
-	row := q.db.QueryRowContext(ctx, incarnation)
+	row := q.db.QueryRowContext(ctx, q.db.Text(incarnation))
 	var i IncarnationRow
 	err := row.Scan(&i.Age, &i.TokenFloor)
 	return i, err
@@ -302,7 +296,7 @@ type LatestRunsRow struct {
 // The latest run of each name. It reads all runs of the names that it returns. LIMIT makes MySQL run the inner queries
 // once, before the outer one.
 func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
-	rows, err := q.db.QueryContext(ctx, latestRuns, arg.After, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(latestRuns), arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -339,11 +333,10 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Lates
 	return items, nil
 }
 
-const makeRun = `-- name: MakeRun :execlastid
+const makeRun = `-- name: MakeRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
 VALUES (?, ?, ?, ?, ?, ?,
-        LAST_INSERT_ID(CAST(? AS SIGNED)), '', ?)
-ON DUPLICATE KEY UPDATE began_at = dblock_runs.began_at + LAST_INSERT_ID(0)
+        ?, '', ?)
 `
 
 type MakeRunParams struct {
@@ -357,9 +350,9 @@ type MakeRunParams struct {
 	SlotEnds int64
 }
 
-// The run of a free slot. 0: the unique key shows that the slot has a run.
-func (q *Queries) MakeRun(ctx context.Context, arg MakeRunParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, makeRun,
+// The run of a free slot. A duplicate key shows that the slot has a run.
+func (q *Queries) MakeRun(ctx context.Context, arg MakeRunParams) error {
+	_, err := q.db.ExecContext(ctx, q.db.Text(makeRun),
 		arg.Name,
 		arg.Slot,
 		arg.Token,
@@ -369,10 +362,7 @@ func (q *Queries) MakeRun(ctx context.Context, arg MakeRunParams) (int64, error)
 		arg.BeganAt,
 		arg.SlotEnds,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
+	return err
 }
 
 const newestEvents = `-- name: NewestEvents :many
@@ -389,7 +379,7 @@ type NewestEventsParams struct {
 }
 
 func (q *Queries) NewestEvents(ctx context.Context, arg NewestEventsParams) ([]DblockEvent, error) {
-	rows, err := q.db.QueryContext(ctx, newestEvents,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(newestEvents),
 		arg.After,
 		arg.Below,
 		arg.Kinds,
@@ -443,7 +433,7 @@ type NewestEventsOfParams struct {
 }
 
 func (q *Queries) NewestEventsOf(ctx context.Context, arg NewestEventsOfParams) ([]DblockEvent, error) {
-	rows, err := q.db.QueryContext(ctx, newestEventsOf,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(newestEventsOf),
 		arg.Name,
 		arg.After,
 		arg.Below,
@@ -499,7 +489,7 @@ type OldEventsParams struct {
 // Events of the name's present holder are kept: observers of an election find its leader by them, however long the
 // term.
 func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, error) {
-	rows, err := q.db.QueryContext(ctx, oldEvents, arg.Keep, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(oldEvents), arg.Keep, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -544,7 +534,7 @@ type OldRunsRow struct {
 // The latest moment of a name stays: no earlier one is run after it. MAX, since the statement runs on any connection of
 // the pool: MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
 func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow, error) {
-	rows, err := q.db.QueryContext(ctx, oldRuns, arg.Keep, arg.Keep, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(oldRuns), arg.Keep, arg.Keep, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -571,25 +561,8 @@ UPDATE dblock_incarnation SET since = LAST_INSERT_ID((SELECT c.now_us FROM dbloc
 `
 
 func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) error {
-	_, err := q.db.ExecContext(ctx, renewIncarnation, floor)
+	_, err := q.db.ExecContext(ctx, q.db.Text(renewIncarnation), floor)
 	return err
-}
-
-const runToken = `-- name: RunToken :one
-SELECT token FROM dblock_runs WHERE name = ? AND slot = ?
-`
-
-type RunTokenParams struct {
-	Name string
-	Slot int64
-}
-
-// After MakeRun, where an INSERT returns no LAST_INSERT_ID of its values: the token of the slot's run.
-func (q *Queries) RunToken(ctx context.Context, arg RunTokenParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, runToken, arg.Name, arg.Slot)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
 }
 
 const runs = `-- name: Runs :many
@@ -623,7 +596,7 @@ type RunsRow struct {
 }
 
 func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
-	rows, err := q.db.QueryContext(ctx, runs, arg.Name, arg.Before, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(runs), arg.Name, arg.Before, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -707,7 +680,7 @@ type RunsAboutRow struct {
 // slot before; the index of slot_ends finds it. If the job is retried, its runs that have not ended are read as well,
 // since their sessions may be dead: they are few. The last row has no name.
 func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
-	rows, err := q.db.QueryContext(ctx, runsAbout,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(runsAbout),
 		arg.Name,
 		arg.Number,
 		arg.Name,
@@ -782,7 +755,7 @@ type TakeRunParams struct {
 
 // A run that replaces the one with the token replaced. 0: that run was deleted or replaced, or has succeeded.
 func (q *Queries) TakeRun(ctx context.Context, arg TakeRunParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeRun,
+	result, err := q.db.ExecContext(ctx, q.db.Text(takeRun),
 		arg.Token,
 		arg.Session,
 		arg.Host,

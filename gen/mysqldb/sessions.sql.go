@@ -36,7 +36,7 @@ type ClaimsRow struct {
 // All holds of a session, and its places in queues (token 0), at most so many. One statement: two could both miss a
 // grant in between. The last row has no name, unless there are more rows than the limit.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
-	rows, err := q.db.QueryContext(ctx, claims,
+	rows, err := q.db.QueryContext(ctx, q.db.Text(claims),
 		arg.Session,
 		arg.Session,
 		arg.Session,
@@ -75,7 +75,7 @@ UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = ?
 
 // After LockSession.
 func (q *Queries) EndSession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, endSession, id)
+	_, err := q.db.ExecContext(ctx, q.db.Text(endSession), id)
 	return err
 }
 
@@ -85,7 +85,7 @@ SELECT h.session_id FROM dblock_heartbeats h
 `
 
 func (q *Queries) Expired(ctx context.Context, limit int32) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, expired, limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(expired), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ DELETE FROM dblock_sessions WHERE id = ? AND dead = 1
 // A late statement may still put a lock under a deleted session: Orphans lists it. No subquery on other tables:
 // a DELETE would lock the rows that it reads there, against the order of locks.
 func (q *Queries) ForgetSession(ctx context.Context, id string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, forgetSession, id)
+	result, err := q.db.ExecContext(ctx, q.db.Text(forgetSession), id)
 	if err != nil {
 		return 0, err
 	}
@@ -137,7 +137,7 @@ type ForgettableParams struct {
 
 // Dead sessions to which nothing refers.
 func (q *Queries) Forgettable(ctx context.Context, arg ForgettableParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, forgettable, arg.Idle, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(forgettable), arg.Idle, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ SELECT dead FROM dblock_sessions WHERE id = ? FOR UPDATE NOWAIT
 
 // Another client may be ending the session. No connection waits behind it: the caller retries later.
 func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
-	row := q.db.QueryRowContext(ctx, lockSession, id)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lockSession), id)
 	var dead bool
 	err := row.Scan(&dead)
 	return dead, err
@@ -184,7 +184,7 @@ type OpenSessionParams struct {
 }
 
 func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error {
-	_, err := q.db.ExecContext(ctx, openSession,
+	_, err := q.db.ExecContext(ctx, q.db.Text(openSession),
 		arg.ID,
 		arg.Host,
 		arg.Pid,
@@ -219,7 +219,7 @@ type OrphansRow struct {
 // Claims of all sessions that are dead, or have no row. A session has its row before its first claim, and a statement
 // sees both in one snapshot. The last row has no name, as there.
 func (q *Queries) Orphans(ctx context.Context, limit int32) ([]OrphansRow, error) {
-	rows, err := q.db.QueryContext(ctx, orphans, limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(orphans), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ SELECT CAST(COALESCE(DATABASE(), '') AS CHAR) AS db
 
 // Where this session looks for a table.
 func (q *Queries) Place(ctx context.Context) (interface{}, error) {
-	row := q.db.QueryRowContext(ctx, place)
+	row := q.db.QueryRowContext(ctx, q.db.Text(place))
 	var db interface{}
 	err := row.Scan(&db)
 	return db, err
@@ -268,7 +268,7 @@ ON DUPLICATE KEY UPDATE id = dblock_sessions.id
 // A session whose row an operator or a restore removed gets a row again: then its heartbeat tells whether it lives. The
 // unique key decides, not a snapshot. Not INSERT IGNORE, which also ignores other errors. 0: there is a row.
 func (q *Queries) RestoreSession(ctx context.Context, id string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, restoreSession, id)
+	result, err := q.db.ExecContext(ctx, q.db.Text(restoreSession), id)
 	if err != nil {
 		return 0, err
 	}
@@ -286,7 +286,7 @@ type SchemaRow struct {
 
 // The builds that can use these tables.
 func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
-	row := q.db.QueryRowContext(ctx, schema)
+	row := q.db.QueryRowContext(ctx, q.db.Text(schema))
 	var i SchemaRow
 	err := row.Scan(&i.Version, &i.UsableFrom)
 	return i, err
@@ -304,7 +304,7 @@ type SessionBeatsRow struct {
 
 // A dead session never revives, so no lock is needed to rely on its death.
 func (q *Queries) SessionBeats(ctx context.Context, id string) (SessionBeatsRow, error) {
-	row := q.db.QueryRowContext(ctx, sessionBeats, id)
+	row := q.db.QueryRowContext(ctx, q.db.Text(sessionBeats), id)
 	var i SessionBeatsRow
 	err := row.Scan(&i.Dead, &i.Beats)
 	return i, err

@@ -8,6 +8,7 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
+	"strings"
 )
 
 const dropShare = `-- name: DropShare :execrows
@@ -21,7 +22,7 @@ type DropShareParams struct {
 
 // After LockRow. One row by its whole key.
 func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, dropShare, arg.Name, arg.Token)
+	result, err := q.db.ExecContext(ctx, q.db.Text(dropShare), arg.Name, arg.Token)
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +55,7 @@ type FindShareRow struct {
 
 // After LockRow; without it the share may be gone.
 func (q *Queries) FindShare(ctx context.Context, arg FindShareParams) (FindShareRow, error) {
-	row := q.db.QueryRowContext(ctx, findShare, arg.Name, arg.Token)
+	row := q.db.QueryRowContext(ctx, q.db.Text(findShare), arg.Name, arg.Token)
 	var i FindShareRow
 	err := row.Scan(
 		&i.SessionID,
@@ -97,7 +98,7 @@ type FindShareOfAttemptRow struct {
 }
 
 func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttemptParams) (FindShareOfAttemptRow, error) {
-	row := q.db.QueryRowContext(ctx, findShareOfAttempt, arg.Attempt, arg.Name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(findShareOfAttempt), arg.Attempt, arg.Name)
 	var i FindShareOfAttemptRow
 	err := row.Scan(
 		&i.SessionID,
@@ -141,7 +142,7 @@ type PutShareParams struct {
 // After LockRow: a share that a transition has added or changed. Of an existing share, only the end of its lease and
 // the reason in asked can change. The insert id shows that the row is there, even if it did not change.
 func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
-	_, err := q.db.ExecContext(ctx, putShare,
+	_, err := q.db.ExecContext(ctx, q.db.Text(putShare),
 		arg.Name,
 		arg.Token,
 		arg.Session,
@@ -182,7 +183,7 @@ type SharesRow struct {
 
 // After LockRow. The last row has no session.
 func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) {
-	rows, err := q.db.QueryContext(ctx, shares, name)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(shares), name)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +191,79 @@ func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) 
 	var items []SharesRow
 	for rows.Next() {
 		var i SharesRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Token,
+			&i.Units,
+			&i.Capacity,
+			&i.AcquiredAt,
+			&i.ExpiresAt,
+			&i.Metadata,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sharesWith = `-- name: SharesWith :many
+(SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE name = ? AND token IN (/*SLICE:tokens*/?) ORDER BY token LIMIT 1000000000)
+UNION ALL
+SELECT _ascii'', '', '', _ascii'', 0, 0, 0, 0, NULL, '', NULL
+`
+
+type SharesWithParams struct {
+	Name   string
+	Tokens []int64
+}
+
+type SharesWithRow struct {
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Token      int64
+	Units      int32
+	Capacity   int32
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      sql.NullString
+}
+
+// After LockRow. The last row has no session.
+func (q *Queries) SharesWith(ctx context.Context, arg SharesWithParams) ([]SharesWithRow, error) {
+	query := q.db.Text(sharesWith)
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Name)
+	if len(arg.Tokens) > 0 {
+		for _, v := range arg.Tokens {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:tokens*/?", strings.Repeat(",?", len(arg.Tokens))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:tokens*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SharesWithRow
+	for rows.Next() {
+		var i SharesWithRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.Host,
@@ -229,7 +303,7 @@ type StatedRow struct {
 // After LockRow: the smallest and the largest capacity that a holder states; 0 if there is none. At READ COMMITTED it
 // reads the state since the row was locked.
 func (q *Queries) Stated(ctx context.Context, name string) (StatedRow, error) {
-	row := q.db.QueryRowContext(ctx, stated, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(stated), name)
 	var i StatedRow
 	err := row.Scan(&i.Smallest, &i.Largest)
 	return i, err

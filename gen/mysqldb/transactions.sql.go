@@ -12,7 +12,8 @@ import (
 )
 
 const awaitRow = `-- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
+/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = 0.5 FOR */ SELECT /*+ MAX_EXECUTION_TIME(500) */ COALESCE(session_id, '') AS session_id, host, thread,
+       attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
@@ -33,9 +34,9 @@ type AwaitRowRow struct {
 	DatabaseID  string
 }
 
-// LockRowNow, waiting for as long as the row is locked.
+// LockRowNow, waiting for transaction.Turn while the row is locked.
 func (q *Queries) AwaitRow(ctx context.Context, name interface{}) (AwaitRowRow, error) {
-	row := q.db.QueryRowContext(ctx, awaitRow, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(awaitRow), name)
 	var i AwaitRowRow
 	err := row.Scan(
 		&i.SessionID,
@@ -62,7 +63,7 @@ SELECT database_id FROM dblock_schema
 
 // The id of this database, in tables of this build's version, or in a transaction of the caller.
 func (q *Queries) Database(ctx context.Context) (string, error) {
-	row := q.db.QueryRowContext(ctx, database)
+	row := q.db.QueryRowContext(ctx, q.db.Text(database))
 	var database_id string
 	err := row.Scan(&database_id)
 	return database_id, err
@@ -85,7 +86,7 @@ type EnsureRowParams struct {
 // the same statement, since the insert would wait for another client that has made the row and locked it. 0: there is a
 // row.
 func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Keep, arg.Name)
+	result, err := q.db.ExecContext(ctx, q.db.Text(ensureRow), arg.Name, arg.Keep, arg.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +117,7 @@ type FindRowRow struct {
 // Tells whether LockTx can lock a name's row: its holder, and whether a purge spares the row for as long as LockTx
 // needs.
 func (q *Queries) FindRow(ctx context.Context, arg FindRowParams) (FindRowRow, error) {
-	row := q.db.QueryRowContext(ctx, findRow, arg.Enough, arg.Name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(findRow), arg.Enough, arg.Name)
 	var i FindRowRow
 	err := row.Scan(
 		&i.SessionID,
@@ -145,7 +146,7 @@ type KeepRowParams struct {
 // Protects the row of a free name from a purge. If the row is locked, it does nothing. LIMIT keeps MySQL from merging
 // the derived table, and waiting.
 func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, keepRow, arg.Name, arg.Keep)
+	result, err := q.db.ExecContext(ctx, q.db.Text(keepRow), arg.Name, arg.Keep)
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +159,7 @@ UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1 WHERE name
 
 // After LockRowNow or AwaitRow, where a lock alone leaves no trace: LockTx uses up a ticket, which is the insert id.
 func (q *Queries) LeaveTrace(ctx context.Context, name interface{}) (int64, error) {
-	result, err := q.db.ExecContext(ctx, leaveTrace, name)
+	result, err := q.db.ExecContext(ctx, q.db.Text(leaveTrace), name)
 	if err != nil {
 		return 0, err
 	}
@@ -190,7 +191,7 @@ type LockRowNowRow struct {
 // LockRow in a caller's transaction, of an existing row: at REPEATABLE READ, SKIP LOCKED would lock the gap after the
 // row, and a read of a missing row would lock the gap in its place.
 func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowRow, error) {
-	row := q.db.QueryRowContext(ctx, lockRowNow, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(lockRowNow), name)
 	var i LockRowNowRow
 	err := row.Scan(
 		&i.SessionID,
@@ -231,7 +232,7 @@ type ReleaseTxParams struct {
 // The release inside a transaction: the queue is unchanged, and the first client that notices the commit hands the name
 // on. A cohort is detached before.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
+	result, err := q.db.ExecContext(ctx, q.db.Text(releaseTx), arg.Name, arg.Session, arg.Token)
 	if err != nil {
 		return 0, err
 	}
@@ -253,7 +254,7 @@ type ReturnUnitsParams struct {
 // The same for a share, after DropShare. If the holders state different capacities, the next client that decides about
 // the name finds the smallest remaining one: here that would lock their rows.
 func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) error {
-	_, err := q.db.ExecContext(ctx, returnUnits, arg.Units, arg.Units, arg.Name)
+	_, err := q.db.ExecContext(ctx, q.db.Text(returnUnits), arg.Units, arg.Units, arg.Name)
 	return err
 }
 
@@ -263,7 +264,7 @@ SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.name = ?) AS there
 
 // Tells whether a row that LockRow did not return exists, locked by another transaction.
 func (q *Queries) RowExists(ctx context.Context, name string) (bool, error) {
-	row := q.db.QueryRowContext(ctx, rowExists, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(rowExists), name)
 	var there bool
 	err := row.Scan(&there)
 	return there, err
@@ -275,7 +276,7 @@ SELECT name FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names
 
 // The same for rows that LockRows did not return.
 func (q *Queries) RowsExist(ctx context.Context, names []string) ([]string, error) {
-	query := rowsExist
+	query := q.db.Text(rowsExist)
 	var queryParams []interface{}
 	if len(names) > 0 {
 		for _, v := range names {
@@ -321,7 +322,7 @@ type SnapshotRowRow struct {
 
 // After LockRowNow or AwaitRow, and before LeaveTrace: the row in the transaction's snapshot.
 func (q *Queries) SnapshotRow(ctx context.Context, name interface{}) (SnapshotRowRow, error) {
-	row := q.db.QueryRowContext(ctx, snapshotRow, name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(snapshotRow), name)
 	var i SnapshotRowRow
 	err := row.Scan(
 		&i.SessionID,

@@ -17,7 +17,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET unseen = 0 WHERE name IN (/*SLICE:
 
 // After LockUnseen. It changes each of them.
 func (q *Queries) AcknowledgeLocks(ctx context.Context, names []string) (int64, error) {
-	query := acknowledgeLocks
+	query := q.db.Text(acknowledgeLocks)
 	var queryParams []interface{}
 	if len(names) > 0 {
 		for _, v := range names {
@@ -40,7 +40,7 @@ UPDATE dblock_shares FORCE INDEX (dblock_shares_attempt) SET unseen = 0 WHERE at
 
 // After LockUnseenShares. It changes each of them.
 func (q *Queries) AcknowledgeShares(ctx context.Context, attempts []string) (int64, error) {
-	query := acknowledgeShares
+	query := q.db.Text(acknowledgeShares)
 	var queryParams []interface{}
 	if len(attempts) > 0 {
 		for _, v := range attempts {
@@ -75,7 +75,7 @@ type LockUnseenRow struct {
 
 // Locked rows are skipped: no wake-up waits for this statement, and the rest is acknowledged later.
 func (q *Queries) LockUnseen(ctx context.Context, arg LockUnseenParams) ([]LockUnseenRow, error) {
-	query := lockUnseen
+	query := q.db.Text(lockUnseen)
 	var queryParams []interface{}
 	if len(arg.Names) > 0 {
 		for _, v := range arg.Names {
@@ -116,7 +116,7 @@ SELECT attempt FROM dblock_shares FORCE INDEX (dblock_shares_attempt)
 
 // The same for shares, by attempts: a name may have many.
 func (q *Queries) LockUnseenShares(ctx context.Context, attempts []string) ([]string, error) {
-	query := lockUnseenShares
+	query := q.db.Text(lockUnseenShares)
 	var queryParams []interface{}
 	if len(attempts) > 0 {
 		for _, v := range attempts {
@@ -167,7 +167,7 @@ type SleepAtLockParams struct {
 
 // The same on MariaDB, as a wait for a named lock that another connection holds. 1: that connection is gone.
 func (q *Queries) SleepAtLock(ctx context.Context, arg SleepAtLockParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, sleepAtLock,
+	row := q.db.QueryRowContext(ctx, q.db.Text(sleepAtLock),
 		arg.Session,
 		arg.Known,
 		arg.Session,
@@ -200,7 +200,7 @@ type SleepUntilUnseenParams struct {
 // QUERY falls between them. The sleep is short, since a client that locks these tables waits for it. 0: the time has
 // passed without a grant; 2: interrupted; 3: there is a grant.
 func (q *Queries) SleepUntilUnseen(ctx context.Context, arg SleepUntilUnseenParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, sleepUntilUnseen,
+	row := q.db.QueryRowContext(ctx, q.db.Text(sleepUntilUnseen),
 		arg.Session,
 		arg.Known,
 		arg.Session,
@@ -236,7 +236,7 @@ type UnseenRow struct {
 
 // The grants by other sessions that the session has not acknowledged.
 func (q *Queries) Unseen(ctx context.Context, arg UnseenParams) ([]UnseenRow, error) {
-	rows, err := q.db.QueryContext(ctx, unseen, arg.Session, arg.Session)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(unseen), arg.Session, arg.Session)
 	if err != nil {
 		return nil, err
 	}

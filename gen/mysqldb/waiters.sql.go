@@ -9,42 +9,6 @@ import (
 	"context"
 )
 
-const addPlace = `-- name: AddPlace :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?,
-       (SELECT c.now_us FROM dblock_clock c), 0, 0, ?, ?)
-`
-
-type AddPlaceParams struct {
-	Name     string
-	Ticket   int64
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	MinHold  int64
-	Members  int32
-}
-
-// After TakeTicket.
-func (q *Queries) AddPlace(ctx context.Context, arg AddPlaceParams) error {
-	_, err := q.db.ExecContext(ctx, addPlace,
-		arg.Name,
-		arg.Ticket,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.MinHold,
-		arg.Members,
-	)
-	return err
-}
-
 const addWaiter = `-- name: AddWaiter :exec
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?,
@@ -69,7 +33,7 @@ type AddWaiterParams struct {
 
 // After LockRow: a place that a transition has added.
 func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
-	_, err := q.db.ExecContext(ctx, addWaiter,
+	_, err := q.db.ExecContext(ctx, q.db.Text(addWaiter),
 		arg.Name,
 		arg.Ticket,
 		arg.Session,
@@ -96,10 +60,11 @@ type DropWaiterParams struct {
 	Ticket int64
 }
 
-// After LockRow. One row by its whole key: a range would wait for the neighbours' rows. So would a list of keys: MySQL
-// reads a small table from end to end for it, even if a DELETE of several tables forces the index (MySQL 9.7).
+// After LockRow. One row by its whole key: a range would wait for the neighbours' rows. So would a list of keys (IN):
+// MySQL reads a small table from end to end for it, even if a DELETE of several tables forces the index (MySQL 9.7).
+// Package mysql deletes several rows by a join with JSON_TABLE, which finds each by its whole key.
 func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
-	_, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Ticket)
+	_, err := q.db.ExecContext(ctx, q.db.Text(dropWaiter), arg.Name, arg.Ticket)
 	return err
 }
 
@@ -130,7 +95,7 @@ type FindWaiterRow struct {
 
 // After LockRow.
 func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWaiterRow, error) {
-	row := q.db.QueryRowContext(ctx, findWaiter, arg.Attempt, arg.Name)
+	row := q.db.QueryRowContext(ctx, q.db.Text(findWaiter), arg.Attempt, arg.Name)
 	var i FindWaiterRow
 	err := row.Scan(
 		&i.Ticket,
@@ -147,62 +112,6 @@ func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWai
 		&i.Members,
 	)
 	return i, err
-}
-
-const handToHead = `-- name: HandToHead :execlastid
-UPDATE dblock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
-   SET l.first_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)),
-       l.last_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED) - 1,
-       l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED) - 1),
-       l.session_id = ?, l.host = ?, l.thread = ?, l.attempt = ?,
-       l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.rests_until = 0, l.metadata = ?, l.asked = NULL,
-       l.waiters = GREATEST(l.waiters - CAST(? AS SIGNED), 0), l.first_ticket = CAST(? AS SIGNED) + 1,
-       l.unseen = ?
- WHERE l.name = ? AND l.session_id = ? AND l.last_token = ?
-   AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND l.first_ticket <= CAST(? AS SIGNED)
-   AND w.ticket = CAST(? AS SIGNED)
-`
-
-type HandToHeadParams struct {
-	Members  int64
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Metadata string
-	Ticket   int64
-	Unseen   int8
-	Name     string
-	Holder   string
-	Token    int64
-}
-
-// The release of a whole name to the first place that NextWaiters found, without LockRow; DropWaiter follows in the
-// same transaction. It waits for the name's row, and decides by its newest version. While the place exists and
-// first_ticket is unchanged, no other place comes first: tickets rise in the order of commits. The last token is
-// returned as the insert id; 0: not done. SET as in TakeRow.
-func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, handToHead,
-		arg.Members,
-		arg.Members,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Metadata,
-		arg.Members,
-		arg.Ticket,
-		arg.Unseen,
-		arg.Name,
-		arg.Holder,
-		arg.Token,
-		arg.Ticket,
-		arg.Ticket,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
 }
 
 const nextWaiters = `-- name: NextWaiters :many
@@ -242,7 +151,7 @@ type NextWaitersRow struct {
 // statement has a new snapshot. The last row, without a session, proves that the list was not cut short, as in every
 // list that ends with such a row.
 func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
-	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, q.db.Text(nextWaiters), arg.Name, arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -278,24 +187,21 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 	return items, nil
 }
 
-const takeTicket = `-- name: TakeTicket :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       capacity = IF(waiters = 0, 0, capacity), waiters = waiters + CAST(? AS SIGNED),
-       next_ticket = LAST_INSERT_ID(next_ticket) + 1
- WHERE name = ? AND session_id IS NOT NULL
+const setMembers = `-- name: SetMembers :execrows
+UPDATE dblock_waiters SET members = ? WHERE name = ? AND ticket = ?
 `
 
-type TakeTicketParams struct {
-	Members int64
+type SetMembersParams struct {
+	Members int32
 	Name    string
+	Ticket  int64
 }
 
-// The first half of a place for a request for the whole of a held name, without LockRow: it waits for the name's row,
-// in the server's order, and AddPlace follows in the same transaction. 0: the name is not held.
-func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeTicket, arg.Members, arg.Name)
+// After LockRow: a place that has grown.
+func (q *Queries) SetMembers(ctx context.Context, arg SetMembersParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, q.db.Text(setMembers), arg.Members, arg.Name, arg.Ticket)
 	if err != nil {
 		return 0, err
 	}
-	return result.LastInsertId()
+	return result.RowsAffected()
 }

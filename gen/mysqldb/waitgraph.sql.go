@@ -78,7 +78,7 @@ type WaitGraphRow struct {
 // (the whole name: 0); dead sessions need none. room: the units that may be in use for all of them to fit, by the
 // capacities that they state. The last row has no name.
 func (q *Queries) WaitGraph(ctx context.Context, attempts []string) ([]WaitGraphRow, error) {
-	query := waitGraph
+	query := q.db.Text(waitGraph)
 	var queryParams []interface{}
 	if len(attempts) > 0 {
 		for _, v := range attempts {

@@ -119,6 +119,31 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 	return items, nil
 }
 
+const NotifyWatchers = `-- name: NotifyWatchers :many
+SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v
+ WHERE v.name = $1 AND pg_notification_queue_usage() < 0.95
+`
+
+func (q *Queries) NotifyWatchers(ctx context.Context, name string) ([]string, error) {
+	rows, err := q.db.Query(ctx, NotifyWatchers, name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var notified string
+		if err := rows.Scan(&notified); err != nil {
+			return nil, err
+		}
+		items = append(items, notified)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Sessions = `-- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
     SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
@@ -128,7 +153,7 @@ WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
      ORDER BY s.id LIMIT $5
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
-       coalesce(h.held, 0)::bigint AS held, (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
+       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting
   FROM page p LEFT JOIN (SELECT c.session_id, count(*) AS held FROM dblock_holders c
                           WHERE c.session_id IN (SELECT page.id FROM page) GROUP BY c.session_id) h ON h.session_id = p.id
  ORDER BY p.id
@@ -184,31 +209,6 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const Stir = `-- name: Stir :many
-SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v
- WHERE v.name = $1 AND pg_notification_queue_usage() < 0.95
-`
-
-func (q *Queries) Stir(ctx context.Context, name string) ([]string, error) {
-	rows, err := q.db.Query(ctx, Stir, name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var notified string
-		if err := rows.Scan(&notified); err != nil {
-			return nil, err
-		}
-		items = append(items, notified)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -10,11 +10,11 @@ import (
 )
 
 const DropPlaces = `-- name: DropPlaces :exec
-DELETE FROM dblock_waiters w
+WITH done AS (DELETE FROM dblock_waiters w
  WHERE w.ctid = ANY (ARRAY(
        SELECT p.ctid FROM (SELECT jsonb_array_elements_text($1::text::jsonb)::bigint AS ticket) t
         CROSS JOIN LATERAL (SELECT q.ctid FROM dblock_waiters q WHERE q.name = $2 AND q.ticket = t.ticket OFFSET 0) p))
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 type DropPlacesParams struct {
 	Tickets string
@@ -28,9 +28,9 @@ func (q *Queries) DropPlaces(ctx context.Context, arg DropPlacesParams) error {
 }
 
 const DropShares = `-- name: DropShares :exec
-DELETE FROM dblock_shares s
+WITH done AS (DELETE FROM dblock_shares s
  WHERE s.name = $1 AND s.token = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::bigint))
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 type DropSharesParams struct {
 	Name   string
@@ -261,12 +261,12 @@ func (q *Queries) Places(ctx context.Context, arg PlacesParams) ([]PlacesRow, er
 }
 
 const PutPlaces = `-- name: PutPlaces :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)
+WITH done AS (INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)
 SELECT $1::text, (j.r ->> 'Ticket')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Attempt',
        (j.r ->> 'Members')::integer, (j.r ->> 'Lease')::bigint, j.r ->> 'Metadata', (j.r ->> 'MinHold')::bigint, (j.r ->> 'Units')::integer,
        (j.r ->> 'Of')::integer, (j.r ->> 'Since')::bigint
   FROM (SELECT jsonb_array_elements($2::text::jsonb) AS r) j
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 type PutPlacesParams struct {
 	Name   string
@@ -279,13 +279,13 @@ func (q *Queries) PutPlaces(ctx context.Context, arg PutPlacesParams) error {
 }
 
 const PutShares = `-- name: PutShares :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+WITH done AS (INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
 SELECT $1::text, (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Attempt',
        (j.r ->> 'Units')::integer, (j.r ->> 'Of')::integer, (j.r ->> 'Since')::bigint, nullif((j.r ->> 'Ends')::bigint, 0),
        j.r ->> 'Metadata', j.r ->> 'Asked'
   FROM (SELECT jsonb_array_elements($2::text::jsonb) AS r) j
 ON CONFLICT (name, token) DO UPDATE SET expires_at = excluded.expires_at, asked = excluded.asked
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 type PutSharesParams struct {
 	Name   string
@@ -355,18 +355,31 @@ func (q *Queries) ReadName(ctx context.Context, name string) (ReadNameRow, error
 	return i, err
 }
 
+const SetMembers = `-- name: SetMembers :exec
+WITH done AS (UPDATE dblock_waiters SET members = $1 WHERE name = $2 AND ticket = $3
+ RETURNING 1) SELECT 1 / count(*) FROM done`
+
+type SetMembersParams struct {
+	Members int32
+	Name    string
+	Ticket  int64
+}
+
+// Under the lock of the name: a place that has grown.
+func (q *Queries) SetMembers(ctx context.Context, arg SetMembersParams) error {
+	_, err := q.db.Exec(ctx, SetMembers, arg.Members, arg.Name, arg.Ticket)
+	return err
+}
+
 const Shares = `-- name: Shares :many
 SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, coalesce(s.expires_at, 0)::bigint AS expires_at,
        s.metadata, s.asked
   FROM dblock_shares s
- WHERE s.name = $1 AND s.token BETWEEN $2::bigint AND $3::bigint
-   AND $4::text IN ('', s.session_id) AND $5::text IN ('', s.attempt)
+ WHERE s.name = $1 AND $2::text IN ('', s.session_id) AND $3::text IN ('', s.attempt)
 `
 
 type SharesParams struct {
 	Name    string
-	Lowest  int64
-	Highest int64
 	Session string
 	Attempt string
 }
@@ -387,13 +400,7 @@ type SharesRow struct {
 
 // session and attempt: ” for all.
 func (q *Queries) Shares(ctx context.Context, arg SharesParams) ([]SharesRow, error) {
-	rows, err := q.db.Query(ctx, Shares,
-		arg.Name,
-		arg.Lowest,
-		arg.Highest,
-		arg.Session,
-		arg.Attempt,
-	)
+	rows, err := q.db.Query(ctx, Shares, arg.Name, arg.Session, arg.Attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -401,6 +408,64 @@ func (q *Queries) Shares(ctx context.Context, arg SharesParams) ([]SharesRow, er
 	var items []SharesRow
 	for rows.Next() {
 		var i SharesRow
+		if err := rows.Scan(
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Units,
+			&i.Capacity,
+			&i.AcquiredAt,
+			&i.ExpiresAt,
+			&i.Metadata,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const SharesWith = `-- name: SharesWith :many
+SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, coalesce(s.expires_at, 0)::bigint AS expires_at,
+       s.metadata, s.asked
+  FROM dblock_shares s
+ WHERE s.name = $1 AND s.token = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::bigint))
+`
+
+type SharesWithParams struct {
+	Name   string
+	Tokens string
+}
+
+type SharesWithRow struct {
+	Token      int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Units      int32
+	Capacity   int32
+	AcquiredAt int64
+	ExpiresAt  int64
+	Metadata   string
+	Asked      string
+}
+
+func (q *Queries) SharesWith(ctx context.Context, arg SharesWithParams) ([]SharesWithRow, error) {
+	rows, err := q.db.Query(ctx, SharesWith, arg.Name, arg.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SharesWithRow
+	for rows.Next() {
+		var i SharesWithRow
 		if err := rows.Scan(
 			&i.Token,
 			&i.SessionID,
@@ -460,7 +525,7 @@ const Tell = `-- name: Tell :one
 SELECT (CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
        (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
           FROM (SELECT jsonb_array_elements($2::text::jsonb) AS r) j
-         WHERE pg_notification_queue_usage() < 0.95)::bigint AS told
+         WHERE pg_notification_queue_usage() < 0.95)::bigint AS notified
 `
 
 type TellParams struct {
@@ -469,8 +534,8 @@ type TellParams struct {
 }
 
 type TellRow struct {
-	Commits bool
-	Told    int64
+	Commits  bool
+	Notified int64
 }
 
 // The last statement before COMMIT. lazily: the commit need not reach the disk. The server keeps notifications until
@@ -479,12 +544,12 @@ type TellRow struct {
 func (q *Queries) Tell(ctx context.Context, arg TellParams) (TellRow, error) {
 	row := q.db.QueryRow(ctx, Tell, arg.Lazily, arg.Hints)
 	var i TellRow
-	err := row.Scan(&i.Commits, &i.Told)
+	err := row.Scan(&i.Commits, &i.Notified)
 	return i, err
 }
 
 const WriteName = `-- name: WriteName :exec
-UPDATE dblock_locks l SET
+WITH done AS (UPDATE dblock_locks l SET
        session_id = nullif($1::text, ''), host = $2, thread = $3, attempt = $4, first_token = $5,
        last_token = $6, token = w.token, acquired_at = $7, expires_at = nullif($8::bigint, 0),
        rests_until = $9, metadata = $10, asked = $11, shared_units = $12, capacity = $13, mixed = $14,
@@ -492,7 +557,7 @@ UPDATE dblock_locks l SET
        (epoch, grants) = (SELECT l.epoch + (l.grants + g.new) / 32, (l.grants + g.new) % 32 FROM (SELECT (w.token > l.token)::integer AS new) g)
   FROM (SELECT $19::bigint AS token) w
  WHERE l.name = $18 AND l.epoch >= (SELECT e FROM dblock_epoch($18) e)
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 type WriteNameParams struct {
 	Session     string

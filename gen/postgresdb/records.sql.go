@@ -10,11 +10,11 @@ import (
 )
 
 const AddEvent = `-- name: AddEvent :exec
-INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+WITH done AS (INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
 SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread',
        j.r ->> 'Detail', j.r ->> 'Metadata'
   FROM (SELECT jsonb_array_elements($1::text::jsonb) AS r) j
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 func (q *Queries) AddEvent(ctx context.Context, events string) error {
 	_, err := q.db.Exec(ctx, AddEvent, events)
@@ -22,12 +22,12 @@ func (q *Queries) AddEvent(ctx context.Context, events string) error {
 }
 
 const AddEventAhead = `-- name: AddEventAhead :exec
-INSERT INTO dblock_events (id, at, name, kind, token, session_id, host, thread, detail, metadata) OVERRIDING SYSTEM VALUE
+WITH done AS (INSERT INTO dblock_events (id, at, name, kind, token, session_id, host, thread, detail, metadata) OVERRIDING SYSTEM VALUE
 SELECT ahead.id + row_number() OVER (ORDER BY j.nth), dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session',
        j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Detail', j.r ->> 'Metadata'
   FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY AS j(r, nth)
  CROSS JOIN (SELECT coalesce(max(e.id), 0) + floor(1000 * random())::bigint AS id FROM dblock_events e) ahead
-`
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 // AddEvent for a sequence of ids that is behind, as after a switch of logical replication. Two simultaneous statements
 // seldom choose the same id, and are then repeated.

@@ -21,34 +21,48 @@ WITH timeout AS MATERIALIZED (
                 WHEN EXISTS (SELECT FROM dblock_locks f WHERE f.name = $2 AND f.epoch >= timeout.epoch FOR UPDATE SKIP LOCKED)
                 THEN true ELSE dblock_wait($2) END AS mine
       FROM timeout
+), queue AS MATERIALIZED (
+    SELECT c.next_ticket - 1 AS last FROM turn, dblock_locks c
+     WHERE turn.mine AND $3::text <> '' AND c.name = $2 AND c.epoch >= (SELECT timeout.epoch FROM timeout)
+       AND c.waiters > 0
+       FOR UPDATE OF c
+), grown AS (
+    UPDATE dblock_waiters w SET members = w.members + $4::integer
+     WHERE w.name = $2 AND w.ticket = (SELECT queue.last FROM queue) AND w.session_id = $5 AND w.attempt = $3::text
+       AND w.members + $4::integer <= $6::integer
+    RETURNING w.members - $4::integer AS ahead
 ), l AS (
-    UPDATE dblock_locks q SET waiters = q.waiters + $3::integer, next_ticket = q.next_ticket + 1,
-           capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $4::integer END
+    UPDATE dblock_locks q SET waiters = q.waiters + $4::integer,
+           next_ticket = q.next_ticket + CASE WHEN EXISTS (SELECT FROM grown) THEN 0 ELSE 1 END,
+           capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $7::integer END
       FROM turn
      WHERE turn.mine AND q.name = $2 AND q.epoch >= (SELECT timeout.epoch FROM timeout)
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
-            OR CASE WHEN $5::integer = 0 THEN q.shared_units > 0
-                    ELSE q.shared_units > 0 AND q.shared_units::bigint + $5::integer > least(q.capacity, $4::integer) END)
-       AND ($5::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
-            OR (q.capacity = 2147483647) = ($4::integer = 2147483647))
+            OR CASE WHEN $8::integer = 0 THEN q.shared_units > 0
+                    ELSE q.shared_units > 0 AND q.shared_units::bigint + $8::integer > least(q.capacity, $7::integer) END)
+       AND ($8::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
+            OR (q.capacity = 2147483647) = ($7::integer = 2147483647))
     RETURNING q.name, q.next_ticket - 1 AS ticket
 ), placed AS (
     INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
-    SELECT l.name, l.ticket, $6, $7, $8, $9, $10, $11, dblock_now(), $5::integer, $4::integer,
-           $12, $3::integer FROM l
+    SELECT l.name, l.ticket, $5, $9, $10, $11, $12, $13, dblock_now(), $8::integer, $7::integer,
+           $14, $4::integer FROM l
+     WHERE NOT EXISTS (SELECT FROM grown)
     RETURNING ticket
 )
-SELECT EXISTS (SELECT FROM placed) AS queued, (turn.mine IS NULL)::boolean AS busy, set_config('synchronous_commit', 'off', true)::text AS commits
+SELECT EXISTS (SELECT FROM l) AS queued, coalesce((SELECT grown.ahead FROM grown), 0)::integer AS ahead, (turn.mine IS NULL)::boolean AS busy, set_config('synchronous_commit', 'off', true)::text AS commits
   FROM turn
 `
 
 type JoinQueueParams struct {
 	LockTimeout string
 	Name        string
+	Extends     string
 	Members     int32
+	Session     string
+	Most        int32
 	Capacity    int32
 	Units       int32
-	Session     string
 	Host        string
 	Thread      string
 	Attempt     string
@@ -59,22 +73,26 @@ type JoinQueueParams struct {
 
 type JoinQueueRow struct {
 	Queued  bool
+	Ahead   int32
 	Busy    bool
 	Commits string
 }
 
 // Joins the queue of a name that is not available, in one statement. It decides by the lock row alone, and takes the
 // ticket from that row, locked. A free name gets no queue, since no release would hand it on. The commit need not reach
-// the disk: a place that a crash removes is queued again by its owner. If the name has no shares, the first waiter for
-// units states the capacity of the queue.
+// the disk: a place that a crash removes is queued again by its owner, and so are the members that it lacks afterwards.
+// If the name has no shares, the first waiter for units states the capacity of the queue. If the place that the request
+// extends is the last, it grows: its row may have changed since the snapshot, and is looked at again once it is locked.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueueRow, error) {
 	row := q.db.QueryRow(ctx, JoinQueue,
 		arg.LockTimeout,
 		arg.Name,
+		arg.Extends,
 		arg.Members,
+		arg.Session,
+		arg.Most,
 		arg.Capacity,
 		arg.Units,
-		arg.Session,
 		arg.Host,
 		arg.Thread,
 		arg.Attempt,
@@ -83,6 +101,11 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 		arg.MinHold,
 	)
 	var i JoinQueueRow
-	err := row.Scan(&i.Queued, &i.Busy, &i.Commits)
+	err := row.Scan(
+		&i.Queued,
+		&i.Ahead,
+		&i.Busy,
+		&i.Commits,
+	)
 	return i, err
 }

@@ -8,6 +8,7 @@ package sqlitedb
 import (
 	"context"
 	"database/sql"
+	"strings"
 )
 
 const addPlace = `-- name: AddPlace :exec
@@ -380,49 +381,20 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64
 	return result.RowsAffected()
 }
 
-const shareOf = `-- name: ShareOf :one
-SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,
-       COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
-  FROM dblock_shares p WHERE p.name = ?1 AND p.token = ?2 AND p.session_id = ?3
+const setMembers = `-- name: SetMembers :exec
+UPDATE dblock_waiters SET members = ?1 WHERE name = ?2 AND ticket = ?3
 `
 
-type ShareOfParams struct {
+type SetMembersParams struct {
+	Members int64
 	Name    string
-	Token   int64
-	Session string
+	Ticket  int64
 }
 
-type ShareOfRow struct {
-	SessionID  string
-	Host       string
-	Thread     string
-	Attempt    string
-	Token      int64
-	Units      int64
-	Capacity   int64
-	AcquiredAt int64
-	ExpiresAt  int64
-	Metadata   string
-	Asked      string
-}
-
-func (q *Queries) ShareOf(ctx context.Context, arg ShareOfParams) (ShareOfRow, error) {
-	row := q.db.QueryRowContext(ctx, shareOf, arg.Name, arg.Token, arg.Session)
-	var i ShareOfRow
-	err := row.Scan(
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.Attempt,
-		&i.Token,
-		&i.Units,
-		&i.Capacity,
-		&i.AcquiredAt,
-		&i.ExpiresAt,
-		&i.Metadata,
-		&i.Asked,
-	)
-	return i, err
+// A place that has grown.
+func (q *Queries) SetMembers(ctx context.Context, arg SetMembersParams) error {
+	_, err := q.db.ExecContext(ctx, setMembers, arg.Members, arg.Name, arg.Ticket)
+	return err
 }
 
 const shareOfAttempt = `-- name: ShareOfAttempt :one
@@ -499,6 +471,77 @@ func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) 
 	var items []SharesRow
 	for rows.Next() {
 		var i SharesRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Token,
+			&i.Units,
+			&i.Capacity,
+			&i.AcquiredAt,
+			&i.ExpiresAt,
+			&i.Metadata,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sharesWith = `-- name: SharesWith :many
+SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,
+       COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
+  FROM dblock_shares p WHERE p.name = ?1 AND p.token IN (/*SLICE:tokens*/?)
+`
+
+type SharesWithParams struct {
+	Name   string
+	Tokens []int64
+}
+
+type SharesWithRow struct {
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Token      int64
+	Units      int64
+	Capacity   int64
+	AcquiredAt int64
+	ExpiresAt  int64
+	Metadata   string
+	Asked      string
+}
+
+func (q *Queries) SharesWith(ctx context.Context, arg SharesWithParams) ([]SharesWithRow, error) {
+	query := sharesWith
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Name)
+	if len(arg.Tokens) > 0 {
+		for _, v := range arg.Tokens {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:tokens*/?", strings.Repeat(",?", len(arg.Tokens))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:tokens*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SharesWithRow
+	for rows.Next() {
+		var i SharesWithRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.Host,

@@ -76,9 +76,9 @@ func (p *pin) Watch(ctx context.Context) error {
 	}
 }
 
-// Run sends all operations in one round trip. A session lock that one of them takes or releases
+// Do sends all operations in one round trip. A session lock that one of them takes or releases
 // stays taken or released if a later one fails.
-func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
+func (p *pin) Do(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 	for len(ops) > 0 {
 		results, err := p.send(ctx, ops)
 		for i, r := range results {

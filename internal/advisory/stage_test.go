@@ -44,7 +44,7 @@ func stageOn(t *testing.T, db dbtest.Database) *stage {
 	require.NoError(t, err)
 	s.seen = conn
 	t.Cleanup(func() {
-		s.eventually("advisory locks are left", func() bool {
+		dbtest.Eventually(s, "no advisory lock to be left", func() bool {
 			return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype "+
 				"= 'advisory' AND datname = current_database()") == 0
 		})
@@ -86,22 +86,10 @@ func (s *stage) count(sql string, args ...any) (n int) {
 	return n
 }
 
-func (s *stage) eventually(not string, condition func() bool) {
-	s.Helper()
-	deadline := time.After(10 * time.Second)
-	for !condition() {
-		select {
-		case <-deadline:
-			s.Fatal(not)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
 // waiting returns when n connections wait for an advisory lock.
 func (s *stage) waiting(n int) {
 	s.Helper()
-	s.eventually("not as many wait as should", func() bool { return s.waiters() == n })
+	dbtest.Eventually(s, "as many to wait as should", func() bool { return s.waiters() == n })
 }
 
 func (s *stage) waiters() int {

@@ -8,50 +8,60 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
+// attempt is the acquisition of a lock by one call: its request and its owner.
+type attempt struct {
+	*Client
+	r       *protocol.Request
+	owner   ledger.Owner
+	wait    bool
+	entered bool // it has entered a lock that its owner had
+}
+
 // acquire retries until it holds the name, or until another try is useless.
-func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
-	if err := c.checkPermits(ctx, r, o); err != nil {
+func (a *attempt) acquire(ctx context.Context) (*ledger.Claim, error) {
+	if err := a.checkPermits(ctx); err != nil {
 		return nil, err
 	}
-	if r.Units == 0 || r.Of == protocol.Readers { // permits are not entered again
-		leave := c.ledger.Enter(ctx, r.Name, o, wait)
-		if leave == nil {
-			return nil, c.NotAcquired(ctx.Err())
+	if a.r.Units == 0 || a.r.Of == protocol.Readers { // permits are not entered again
+		done := a.ledger.Serialize(ctx, a.r.Name, a.owner, a.wait)
+		if done == nil {
+			return nil, a.NotAcquired(ctx.Err())
 		}
-		defer leave()
+		defer done()
 	}
-	r.Host, r.Thread, r.Patient = o.Host, o.Thread, wait
+	a.r.Host, a.r.Thread, a.r.Patient = a.owner.Host, a.owner.Thread, a.wait
 	policy := store.Trying
-	if wait {
+	if a.wait {
 		policy = store.Waiting
 	}
 	seen := false // a holder or a waiter: the name's row was locked, or this request had a place in the queue
 	var transactions txWait
-	for tries := c.store.Tries(policy); ; {
-		h, err := c.try(ctx, r, o, wait)
+	for tries := a.store.Tries(policy); ; {
+		claim, err := a.try(ctx)
 		if err == nil {
-			return h, nil
+			return claim, nil
 		}
-		transactions.refused(ctx, c, r.Name, err, wait)
+		transactions.refused(ctx, a, err)
 		if errors.Is(err, driver.ErrBusy) {
-			r.Patient = false // a long transaction: from now on only knock
-			seen = seen || wait
-			if !wait { // look first from now on: the look names the holder
-				c.ledger.SetContended(r.Name, true)
+			a.r.Patient = false // a long transaction: from now on only knock
+			seen = seen || a.wait
+			if !a.wait { // look first from now on: the look names the holder
+				a.ledger.SetContended(a.r.Name, true)
 			}
 		}
 		seen = seen || errors.Is(err, store.ErrPlaceGone)
 		if !tries.Again(ctx, err) { // also after a refusal by a locked row
 			err = transactions.last(ctx, err)
-			if !wait && ctx.Err() == nil {
-				err = transactions.obstacle(ctx, c, r.Name, err)
+			if !a.wait && ctx.Err() == nil {
+				err = transactions.obstacle(ctx, a, err)
 			}
-			return nil, c.whyNot(ctx, err, seen)
+			return nil, a.whyNot(ctx, err, seen)
 		}
 	}
 }
@@ -59,7 +69,7 @@ func (c *Client) acquire(ctx context.Context, r *protocol.Request, o ledger.Owne
 // whyNot converts the error of the last try for the caller of Lock or TryLock. If the context has
 // ended, the result is ErrNotAcquired where a holder or a waiter was seen, and ErrUnavailable
 // otherwise.
-func (c *Client) whyNot(ctx context.Context, err error, seen bool) error {
+func (a *attempt) whyNot(ctx context.Context, err error, seen bool) error {
 	busy := errors.Is(err, driver.ErrBusy)
 	if busy && !errors.Is(err, ErrNotAcquired) {
 		err = inTheWay(err)
@@ -68,27 +78,27 @@ func (c *Client) whyNot(ctx context.Context, err error, seen bool) error {
 	case errors.Is(err, ErrNotAcquired):
 		return err
 	case ctx.Err() != nil && (seen || busy):
-		return c.NotAcquired(store.Ended(ctx, err))
+		return a.NotAcquired(store.Ended(ctx, err))
 	case ctx.Err() != nil:
-		return c.store.Unanswered(ctx, err)
+		return a.store.Unanswered(ctx, err)
 	}
-	return c.store.Explain(ctx, err)
+	return a.store.Explain(ctx, err)
 }
 
 // checkPermits refuses a request that would wait for permits of its own caller.
-func (c *Client) checkPermits(ctx context.Context, r *protocol.Request, o ledger.Owner) error {
-	if _, under := c.owners.In(ctx); !under {
+func (a *attempt) checkPermits(ctx context.Context) error {
+	if _, under := a.owners.In(ctx); !under {
 		return nil
 	}
-	mine, of := c.ledger.Units(ctx, r.Name, o)
+	mine, of := a.ledger.Units(ctx, a.r.Name, a.owner)
 	switch {
 	case mine == 0:
 		return nil
-	case r.Units > 0 && r.Of != protocol.Readers && r.Of != of:
+	case a.r.Units > 0 && a.r.Of != protocol.Readers && a.r.Of != of:
 		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number",
-			ErrInvalidOption, r.Units, r.Of, mine, of)
-	case r.Units == 0 || r.Of == protocol.Readers || mine+r.Units > r.Of:
-		return c.selfDeadlock(o, r.Name, r.Units)
+			ErrInvalidOption, a.r.Units, a.r.Of, mine, of)
+	case a.r.Units == 0 || a.r.Of == protocol.Readers || mine+a.r.Units > a.r.Of:
+		return a.selfDeadlock(a.owner, a.r.Name, a.r.Units)
 	}
 	return nil
 }
@@ -96,13 +106,13 @@ func (c *Client) checkPermits(ctx context.Context, r *protocol.Request, o ledger
 // checkEnclosing refuses a request that would wait for a lock of its own caller, by another client
 // of this process. A name in another database is another lock, so the other client's session must
 // hold the name in this database.
-func (c *Client) checkEnclosing(ctx context.Context, r *protocol.Request, o ledger.Owner) error {
-	for _, by := range c.owners.Elsewhere(ctx, r.Name) {
-		if by.Beside(r) || o.Explicit && o == by.Owner { // an explicit owner takes over
+func (a *attempt) checkEnclosing(ctx context.Context) error {
+	for _, by := range a.owners.Elsewhere(ctx, a.r.Name) {
+		if by.Beside(a.r) || a.owner.Explicit && a.owner == by.Owner { // an explicit owner takes over
 			continue
 		}
-		if state, err := c.store.Look(ctx, by.Session, r.Name); err == nil && len(state.Granted) > 0 {
-			cycle := c.config.Deadlocked(waitFor(o, r.Name, r.Units, by.Owner))
+		if state, err := a.store.Look(ctx, by.Session, a.r.Name); err == nil && len(state.Granted) > 0 {
+			cycle := a.config.Deadlocked(waitFor(a.owner, a.r.Name, a.r.Units, by.Owner))
 			return fmt.Errorf("%w, by another client of this process: this one was called under the context of that "+
 				"lock", cycle)
 		}
@@ -122,211 +132,194 @@ func waitFor(o ledger.Owner, name string, units int, holder ledger.Owner) deadlo
 	}}
 }
 
-// reenter enters a hold of the same owner once more. It returns nil if there is none to enter.
-func (c *Client) reenter(ctx context.Context, r *protocol.Request, o ledger.Owner) (*ledger.Hold, error) {
-	h := c.ledger.Owned(r.Name, o)
-	if h == nil {
+// reenter enters a lock of the same owner once more. It returns nil if there is none to enter.
+func (a *attempt) reenter(ctx context.Context) (*ledger.Claim, error) {
+	claim := a.ledger.Owned(a.r.Name, a.owner)
+	if claim == nil {
 		return nil, nil
 	}
-	within, done := h.Within(ctx)
+	within, done := claim.Within(ctx)
 	defer done()
-	err := h.Entries.Lock(within)
+	err := claim.Grant.Order.Lock(within)
 	if err == nil {
-		defer h.Entries.Unlock()
-		err = c.settle(within, h)
+		defer claim.Grant.Order.Unlock()
+		err = a.ledger.Ascertain(within, claim)
 	}
-	m := h.Mode.Load()
+	m := claim.Grant.Mode.Load()
 	switch {
-	case !c.ledger.Relies(h) || h.Over() != nil: // its session, or its fixed lease
+	case !a.ledger.Relies(claim) || claim.Over() != nil: // its session, or its fixed lease
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case m.Shared() && r.Units == 0:
-		return nil, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
-	case m.Shared() && r.Of != m.Of:
+	case m.Shared() && a.r.Units == 0:
+		return nil, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first",
+			a.selfDeadlock(a.owner, a.r.Name, 0))
+	case m.Shared() && a.r.Of != m.Of:
 		return nil, fmt.Errorf("%w: this owner reads it", driver.ErrCapacity)
 	}
-	if err := h.Contradiction(r); err != nil {
+	if err := claim.Contradiction(a.r); err != nil {
 		return nil, err
 	}
-	if !c.ledger.Again(h) {
+	if !a.ledger.Again(claim) {
 		return nil, nil
 	}
-	return h, nil
+	a.entered = true
+	return claim, nil
 }
 
 // try enters the lock of the same owner again, or makes one attempt in the session that is alive,
 // and undoes the attempt if it fails.
-func (c *Client) try(ctx context.Context, r *protocol.Request, o ledger.Owner, wait bool) (*ledger.Hold, error) {
-	if h, err := c.reenter(ctx, r, o); h != nil || err != nil {
-		return h, err
+func (a *attempt) try(ctx context.Context) (*ledger.Claim, error) {
+	if claim, err := a.reenter(ctx); claim != nil || err != nil {
+		return claim, err
 	}
-	if wait {
-		if err := c.checkEnclosing(ctx, r, o); err != nil {
+	if a.wait {
+		if err := a.checkEnclosing(ctx); err != nil {
 			return nil, err
 		}
 	}
-	ctx, cancel := contract.UntilClosed(ctx, c.store.Answering)
+	ctx, cancel := contract.UntilClosed(ctx, a.store.Answering)
 	defer cancel()
-	s, err := c.sessions.Open(ctx, wait)
-	if c.store.Closing() {
+	s, err := a.sessions.Open(ctx, a.wait)
+	if a.store.Closing() {
 		return nil, ErrClosed
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.Session, r.Attempt = s.ID, c.owners.Attempt(ctx, o)
-	if r.Candidate {
-		r.Attempt = protocol.Candidacy(r.Attempt)
+	a.r.Session, a.r.Attempt = s.ID, a.owners.Attempt(ctx, a.owner)
+	if a.r.Candidate {
+		a.r.Attempt = protocol.Candidacy(a.r.Attempt)
 	}
-	k := c.ledger.Request(r.Name, r.Attempt)
-	got := &receipt{}
-	free := !c.ledger.Contended(r.Name) && !c.queues.Busy(s, r.Name)
+	claim := a.ledger.Request(s, a.r, a.owner)
+	var got store.Answer
+	free := !a.ledger.Contended(a.r.Name) && !a.ledger.Busy(s, a.r.Name)
 	if free { // as far as the client knows
-		got.Answer, err = s.Take(ctx, r, true)
+		got, err = s.Take(ctx, a.r, true)
 	}
 	if err == nil && !got.Taken() {
 		if free {
-			c.ledger.SetContended(r.Name, true)
+			a.ledger.SetContended(a.r.Name, true)
 		}
-		got, err = c.queueOrPeek(ctx, s, r, o, wait)
+		got, err = a.contend(ctx, claim)
 		if free && err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) { // a holder or a waiter was seen
-			err = c.NotAcquired(store.Ended(ctx, err))
+			err = a.NotAcquired(store.Ended(ctx, err))
 		}
-	}
-	h, err := c.relyOrUndo(ctx, s, k, r, o, got, err)
-	if err != nil && c.store.Closing() {
-		return nil, ErrClosed
-	}
-	return h, err
-}
-
-// relyOrUndo makes a hold of the grant that an attempt got, or undoes the attempt.
-func (c *Client) relyOrUndo(
-	ctx context.Context, s *store.Session, k *ledger.Attempt, r *protocol.Request, o ledger.Owner, got *receipt,
-	err error,
-) (*ledger.Hold, error) {
-	if got.member != nil {
-		k = c.ledger.Find(r.Name, got.member.Attempt())
-		r.Attempt = k.ID
 	}
 	if err == nil {
-		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
-			return h, nil
-		}
-		err, got.Left = c.unreliable(r, got), store.Something
-		got.member.Leave(true)
+		err = a.hold(ctx, claim, &got)
 	}
-	switch got.Left {
-	case store.Settled:
-	case store.Nothing:
-		c.ledger.Move(k, ledger.Finish)
-	default:
-		c.undo(k, func() {
-			if got.Answered != nil {
-				<-got.Answered
-			}
-			c.giveBack(s, k, got.Left)
-		})
+	if err == nil {
+		return claim, nil
 	}
-	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
+	a.undo(claim.Grant, got)
+	switch {
+	case a.store.Closing():
+		return nil, ErrClosed
+	case s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired):
 		return nil, store.ErrSessionOver
 	}
 	return nil, err
 }
 
-// unreliable returns the reason why the client cannot rely on a grant.
-func (c *Client) unreliable(r *protocol.Request, got *receipt) error {
-	now := c.config.Clock.Now()
-	if !ledger.TooLate(got.Grant.Lease, got.Asked, now) {
-		return store.ErrSessionOver
+// hold relies on the lock that the database has given to an attempt, unless that came too late.
+func (c *Client) hold(ctx context.Context, claim *ledger.Claim, got *store.Answer) error {
+	if got.Taken() {
+		c.ledger.Allow(claim.Grant, got.Grant, got.Asked)
 	}
-	return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-		"the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.Asked, r.Lease,
-	))
+	if c.ledger.Hold(ctx, claim) {
+		c.report.record(claim, history.Granted, "")
+		return nil
+	}
+	got.Left = store.Something
+	if took, late := claim.TooLate(c.config.Clock.Now()); late {
+		return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
+			"the grant took %v: the database, or this machine, is too slow for a lease of %v", took,
+			claim.Request.Lease,
+		))
+	}
+	return store.ErrSessionOver
 }
 
-// queueOrPeek requests a name that is not plainly free. An owner that outlives its process first
-// tries to take over its own lock. Without wait the name is read (peek), otherwise the request
-// joins the queue.
-func (c *Client) queueOrPeek(
-	ctx context.Context, s *store.Session, r *protocol.Request, o ledger.Owner, wait bool,
-) (*receipt, error) {
-	if o.Explicit && r.Units == 0 {
-		if answer, err := s.Reenter(ctx, r); answer.Taken() || err != nil {
-			return &receipt{Answer: answer}, err
+// undo ends an attempt that failed, with what it has left in the database.
+func (c *Client) undo(g *ledger.Grant, got store.Answer) {
+	switch got.Left {
+	case store.Settled:
+	case store.Nothing:
+		c.ledger.Finish(g, true)
+	default:
+		c.ledger.AbandonAfter(g, got.Left, got.Answered)
+	}
+}
+
+// contend requests a name that is not plainly free. An owner that outlives its process first tries
+// to take over its own lock. TryLock reads the name (peek). Lock joins the queue, and the claim is
+// that of another attempt from then on, where requests wait together.
+func (a *attempt) contend(ctx context.Context, claim *ledger.Claim) (store.Answer, error) {
+	if a.owner.Explicit && a.r.Units == 0 {
+		if answer, err := claim.Grant.In.Reenter(ctx, a.r); answer.Taken() || err != nil {
+			return answer, err
 		}
 	}
-	if !wait {
-		return c.peek(ctx, s, r)
+	if !a.wait {
+		return a.peek(ctx, claim.Grant.In)
 	}
-	return c.queue(ctx, s, r, o)
+	_, under := a.owners.In(ctx)
+	holding := under || !a.owner.Anonymous()
+	if holding {
+		if err := a.ledger.Show(ctx, a.owner); err != nil {
+			return store.Answer{}, err
+		}
+	}
+	return store.Answer{Left: store.Settled}, a.ledger.Join(ctx, claim, holding)
 }
 
 // peek reads a name before it takes it, so that finding a lock held costs no write. It first
 // removes expired holders and waiters.
-func (c *Client) peek(ctx context.Context, s *store.Session, r *protocol.Request) (*receipt, error) {
+func (a *attempt) peek(ctx context.Context, s *store.Session) (store.Answer, error) {
+	var none store.Answer
 	var state driver.State
 	for fails := 0; fails < 2; {
 		var err error
-		if state, err = c.store.Look(ctx, "", r.Name); err != nil {
-			return &receipt{}, err
+		if state, err = a.store.Look(ctx, "", a.r.Name); err != nil {
+			return none, err
 		}
-		is := rowOf(state)
-		if gone := overdue(state); gone != nil && !is.free(r) {
-			taken, err := s.TakeOver(ctx, r.Name, *gone)
+		row := state.Row()
+		free := row.Free(a.r.Units, a.r.Of, 0)
+		if gone := overdue(state); gone != nil && !free {
+			taken, err := s.TakeOver(ctx, a.r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
-				return &receipt{}, err
+				return none, err
 			}
 			if err != nil {
-				return &receipt{}, c.notAcquired(state, err)
+				return none, a.notAcquired(state, err)
 			}
 			if !taken.Done() || len(taken.Next) > 0 { // another session has freed it, or the holder lives
 				fails++
 			}
 			continue // there may be more of them
 		}
-		if c.undone(ctx, state.Holder.Attempt) {
+		if a.ledger.Undone(ctx, state.Holder.Attempt) {
 			continue // the holder was an earlier attempt of this client
 		}
-		if state.Holder.Session == s.ID && !c.ledger.Knows(state.Holder.Attempt) {
+		if state.Holder.Session == s.ID && !a.ledger.Knows(state.Holder.Attempt) {
 			fails++
 			continue // another earlier attempt, undone after the name was read
 		}
-		capacity, collides := is.Joined(r.Of)
+		capacity, collides := row.Joined(a.r.Of)
 		switch {
 		case collides:
-			return &receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity,
-				r.Of)
-		case !is.free(r):
-			return &receipt{}, c.notAcquired(state, nil)
+			return none, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity,
+				a.r.Of)
+		case !free:
+			return none, a.notAcquired(state, nil)
 		}
-		if answer, err := s.Take(ctx, r, false); answer.Taken() || err != nil {
-			return &receipt{Answer: answer}, err
+		if answer, err := s.Take(ctx, a.r, false); answer.Taken() || err != nil {
+			return answer, err
 		}
 		fails++
 	}
-	return &receipt{}, c.notAcquired(state, nil)
-}
-
-// snapshot is the row of a name as it was read.
-type snapshot struct {
-	protocol.Row
-	rests bool
-}
-
-func rowOf(s driver.State) snapshot {
-	row := protocol.Row{Units: s.Used, Capacity: s.Capacity, Waiters: s.Waiters}
-	if s.Sharing == 0 {
-		row.Session = s.Holder.Session
-	}
-	return snapshot{row, s.Rest > 0}
-}
-
-// free reports whether a request is granted at once.
-func (s snapshot) free(r *protocol.Request) bool {
-	_, collides := s.Joined(r.Of)
-	return !collides && !s.rests && s.Waiters == 0 && s.Fits(r.Units, r.Of)
+	return none, a.notAcquired(state, nil)
 }
 
 // overdue returns an expired holder of the name, or nil.
@@ -334,36 +327,6 @@ func overdue(s driver.State) *protocol.Holder {
 	for _, h := range []protocol.Holder{s.Holder, s.Head} {
 		if h.Session != "" && h.Left <= 0 {
 			return &h
-		}
-	}
-	return nil
-}
-
-// queue waits for the name as the member of a cohort. The cohort has the attempt of the request
-// from then on.
-func (c *Client) queue(ctx context.Context, s *store.Session, r *protocol.Request, o ledger.Owner) (*receipt, error) {
-	_, under := c.owners.In(ctx)
-	holding := under || !o.Alone()
-	if holding {
-		if err := c.show(ctx, o); err != nil {
-			return &receipt{}, err
-		}
-	}
-	m, err := c.queues.Join(ctx, s, r, holding)
-	if err != nil {
-		return &receipt{Answer: store.Answer{Left: store.Settled}}, err
-	}
-	got := &receipt{member: m}
-	got.Grant, got.Asked = m.Grant()
-	return got, nil
-}
-
-// show makes an owner, in the database, the only holder of each of its locks, before it waits for
-// another name. The search for deadlocks reads the holders in the database.
-func (c *Client) show(ctx context.Context, o ledger.Owner) error {
-	for _, h := range c.ledger.Crowded(o) {
-		if err := c.single(ctx, h); err != nil && !errors.Is(err, ErrLost) {
-			return err
 		}
 	}
 	return nil

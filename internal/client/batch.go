@@ -1,10 +1,8 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -94,7 +92,7 @@ func (c *Client) gather(
 	within, cancel := context.WithCancelCause(ctx) // ends when the first lock is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
-	obs := c.tellStarts(within, requests, wait)
+	obs := c.report.starts(within, requests, wait)
 	together := !o.Explicit // an explicit owner takes its own locks over one by one
 	for len(requests) > 0 && err == nil {
 		failed = requests[0].Name
@@ -106,10 +104,11 @@ func (c *Client) gather(
 		}
 		if err == nil && taken < len(requests) {
 			failed = requests[taken].Name
-			var h *ledger.Hold
+			var claim *ledger.Claim
 			r := requests[taken]
-			if h, err = c.acquire(obs.under(taken, within), &r, o, wait); err == nil {
-				all.add(h, obs.at(taken), h.ID != r.Attempt)
+			one := attempt{Client: c, r: &r, owner: o, wait: wait}
+			if claim, err = one.acquire(obs.under(taken, within)); err == nil {
+				all.add(claim, obs.at(taken), one.entered)
 				taken++
 			}
 		}
@@ -140,23 +139,24 @@ func (c *Client) gather(
 func (l *Locks) lapse() {
 	var asked *store.Session
 	for _, one := range l.locks {
-		if h := one.hold; h.Fixed() || h.In != asked {
-			if h.Context().Err() != nil {
-				l.cancel(context.Cause(h.Context()))
+		if claim, in := one.claim, one.claim.Grant.In; claim.Fixed() || in != asked {
+			if claim.Context().Err() != nil {
+				l.cancel(context.Cause(claim.Context()))
 				return
 			}
-			if h.In.Over() == nil { // the context of a lock that UnlockTx has released outlives its session
-				asked = h.In
+			if in.Over() == nil { // the context of a lock that UnlockTx has released outlives its session
+				asked = in
 			}
 		}
 	}
 }
 
-// add adds a hold. It is not safe for concurrent use.
-func (l *Locks) add(h *ledger.Hold, obs *observation, entered bool) {
-	l.locks = append(l.locks, l.client.handle(h, obs, entered))
-	l.client.ledger.TakenWith(h, l)
-	l.unwatch = append(l.unwatch, context.AfterFunc(h.Context(), func() { l.cancel(context.Cause(h.Context())) }))
+// add adds a lock. It is not safe for concurrent use.
+func (l *Locks) add(claim *ledger.Claim, obs *observation, entered bool) {
+	l.locks = append(l.locks, l.client.handle(claim, obs, entered))
+	l.client.ledger.TakenWith(claim, l)
+	ctx := claim.Context()
+	l.unwatch = append(l.unwatch, context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) }))
 }
 
 // takeBatch takes, in one statement, the names before the first that is not free or that the owner
@@ -166,12 +166,13 @@ func (c *Client) takeBatch(
 ) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
-		leave := c.ledger.Enter(ctx, r.Name, o, false)
-		if leave == nil { // another goroutine of the same owner acquires it
+		done := c.ledger.Serialize(ctx, r.Name, o, false)
+		if done == nil { // another goroutine of the same owner acquires it
 			break
 		}
-		defer leave()
-		if c.ledger.Owned(r.Name, o) != nil || c.ledger.Contended(r.Name) || c.checkPermits(ctx, &r, o) != nil {
+		defer done()
+		one := attempt{Client: c, r: &r, owner: o}
+		if c.ledger.Owned(r.Name, o) != nil || c.ledger.Contended(r.Name) || one.checkPermits(ctx) != nil {
 			break
 		}
 		if r.Units > 0 || r.MinHold > 0 { // these are taken one by one
@@ -187,34 +188,32 @@ func (c *Client) takeBatch(
 		return 0, c.ignoreTransient(err)
 	}
 	rs := slices.Clone(requests[:fresh])
-	attempts, takes := make([]*ledger.Attempt, fresh), make([]protocol.Op, fresh)
+	claims, takes := make([]*ledger.Claim, fresh), make([]protocol.Op, fresh)
 	for i := range rs {
 		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.Attempt(ctx, o), o.Host, o.Thread
-		attempts[i] = c.ledger.Request(rs[i].Name, rs[i].Attempt)
+		claims[i] = c.ledger.Request(s, &rs[i], o)
 		takes[i] = protocol.Take{Request: rs[i]}
 	}
 	results, asked, err := c.store.Run(ctx, takes...)
 	taken := 0
 	gap := false // a name was not taken: the names after it are out of order
-	for i := range rs {
+	for i, claim := range claims {
 		if err != nil || !results[i].Done() {
-			c.ledger.Move(attempts[i], ledger.Finish)
+			c.ledger.Finish(claim.Grant, true)
 			gap = true
 			continue
 		}
-		if !gap {
-			got := &receipt{Answer: store.Answer{Grant: results[i].Grant, Asked: asked}}
-			if h, ok := c.rely(obs.under(i, ctx), s, attempts[i], &rs[i], o, got); ok {
-				all.add(h, obs.at(i), false)
-				taken++
-				continue
-			}
-			gap = true // the answer came after a lease had expired
+		got := store.Answer{Outcome: results[i].Outcome, Grant: results[i].Grant, Asked: asked, Left: store.Something}
+		if !gap && c.hold(obs.under(i, ctx), claim, &got) == nil {
+			all.add(claim, obs.at(i), false)
+			taken++
+			continue
 		}
-		c.abandon(s, attempts[i], store.Something)
+		gap = true // also where the answer came after a lease had expired
+		c.undo(claim.Grant, got)
 	}
 	if err != nil && store.ResidueOf(err) == store.Unsure {
-		s.Doubt() // if the statement takes locks later, these are released
+		s.NoteUnknown() // if the statement takes locks later, these are released
 	}
 	return taken, c.ignoreTransient(err)
 }
@@ -262,8 +261,8 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 // enclosing returns the key of ctx if it is under the Locks, or under one of them.
 func (l *Locks) enclosing(ctx context.Context) (key any) {
 	for _, one := range l.locks {
-		if ctx.Value(one.hold) != nil {
-			return one.hold
+		if ctx.Value(one.claim) != nil {
+			return one.claim
 		}
 	}
 	return l
@@ -276,39 +275,35 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		return
 	}
 	defer c.store.Done()
-	together := map[protocol.Held]*Lock{}
+	var together []*Lock
 	for _, l := range locks { // in the order of the names, so that two calls do not deadlock
 		if !l.mu.TryLock() {
 			continue
 		}
 		defer l.mu.Unlock()
-		if !l.hold.Entries.TryLock() {
+		order := l.claim.Grant.Order
+		if !order.TryLock() {
 			continue
 		}
-		defer l.hold.Entries.Unlock()
+		defer order.Unlock()
 		if l.simple() {
-			together[l.hold.Held()] = l
+			together = append(together, l)
 		}
 	}
 	if len(together) < 2 {
 		return
 	}
-	for h, l := range together {
-		c.ledger.Leave(l.hold)
-		c.ledger.Drop(l.hold, errUnlocked)
-		if l.hold.Guarded.Load() { // meanwhile: Unlock waits for the end of the transaction
-			delete(together, h)
-		}
-	}
-	if len(together) == 0 {
+	together = slices.DeleteFunc(together, func(l *Lock) bool { // ended meanwhile, or guarded: Unlock goes on
+		c.ledger.Leave(l.claim)
+		dropped := c.ledger.Drop(l.claim, errUnlocked)
+		return !dropped || l.claim.Grant.Guarded.Load()
+	})
+	if len(together) < 2 { // a release alone may hand the lock on: Unlock delivers that
 		return
 	}
-	list := slices.SortedFunc(maps.Keys(together), func(a, b protocol.Held) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
-	})
-	releases := make([]protocol.Op, len(list))
-	for i, h := range list {
-		releases[i] = protocol.Release(h, false, false)
+	releases := make([]protocol.Op, len(together))
+	for i, l := range together {
+		releases[i] = protocol.Release(l.claim.Held(), false, false)
 	}
 	var released []protocol.Result
 	briefly := store.Briefly
@@ -319,26 +314,27 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	})
 	if err != nil { // Unlock retries each; a lock that this statement has released is no loss
 		for _, l := range together {
-			l.hold.Entries.Unanswered = store.ResidueOf(err) == store.Unsure
+			if store.ResidueOf(err) == store.Unsure {
+				c.ledger.ReleaseUnanswered(l.claim.Grant)
+			}
 		}
 		return
 	}
-	for i, h := range list {
-		if l := together[h]; released[i].Done() {
-			c.ledger.Move(l.hold.Attempt, ledger.Finish)
-			c.record(l.hold, history.Released, "")
-			c.tellEnded(l.hold, nil)
+	for i, l := range together {
+		if released[i].Done() {
+			c.ledger.Finish(l.claim.Grant, false)
+			c.report.record(l.claim, history.Released, "")
+			c.report.ended(l.claim, nil)
 			l.unlocked = true
 		}
 	}
 }
 
-// simple reports whether the statement for many can release the lock: it is the last entry of a
-// hold whose mode is certain and that had no waiters. MUST be called with the mutexes of the lock
-// and of the hold's Entries locked.
+// simple reports whether the statement for many can release the lock: it is the last entry of the
+// only claim that the lock is for, its mode is certain, and it had no waiters. MUST be called with
+// the mutex of the lock and Order locked.
 func (l *Lock) simple() bool {
-	h := l.hold
-	return !l.unlocked && l.client.ledger.Entered(h) == 1 && h.Context().Err() == nil && h.In.Over() == nil &&
-		!h.Grant.Contended && !h.Member.InOpenCohort() && !h.Guarded.Load() && h.Mode.Load().Doubt == ledger.Certain &&
-		l.client.ledger.State(h.Attempt) == ledger.Held
+	book, claim, g := l.client.ledger, l.claim, l.claim.Grant
+	return !l.unlocked && book.Entered(claim) == 1 && claim.Context().Err() == nil && g.In.Over() == nil &&
+		!g.Given.Contended && !g.Guarded.Load() && g.Mode.Load().Plain() && book.Relies(claim)
 }

@@ -5,15 +5,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
-	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/tell"
-	"github.com/dblock-go/dblock/reaper"
+	"github.com/dblock-go/dblock/internal/tx"
 )
 
 // answerTimeout limits how long Close waits for the answers of statements in flight.
@@ -28,52 +26,25 @@ func New(engine driver.Backend, config Config) *Client {
 	db := store.New(engine, store.Config{
 		Host: config.Host, App: config.App, TTL: config.TTL, Clock: config.Clock, Log: log, Deadlock: config.Deadlock,
 	})
-	report := func(what string) *outage.Report { return outage.New(log, "dblock: "+what) }
 	c := &Client{
 		engine: engine, store: db, config: config,
-		telling:   []*tell.Queue{observing, logging},
-		history:   history.New(db, history.Config{On: config.Events, TTL: config.TTL, Clock: config.Clock, Log: log}),
-		splitting: report("showing the holder of a lock"), givingBack: report("releasing in the background"),
-		down: make(chan struct{}), stuck: make(chan struct{}), undoing: make(chan struct{}, parallelism),
+		telling: []*tell.Queue{observing, logging},
+		report: reporter{
+			clock:   config.Clock,
+			history: history.New(db, history.Config{On: config.Events, TTL: config.TTL, Clock: config.Clock, Log: log}),
+		},
+		down: make(chan struct{}), stuck: make(chan struct{}),
+	}
+	if config.Observer != nil {
+		c.report.observer = queued(config.Observer, observing)
 	}
 	c.ledger = ledger.New(ledger.Config{
-		Host: config.Host, TTL: config.TTL, Clock: config.Clock, Log: log, Calls: db.Calls, Ended: c.ended,
+		Host: config.Host, TTL: config.TTL, Clock: config.Clock, Log: log, Store: db, Client: keeper{c},
 	})
 	c.owners = c.ledger.Owners
-	c.queues = c.newQueues()
-	if config.Observer != nil {
-		c.observer = queued(config.Observer, observing)
-	}
-	hooks := store.Hooks{
-		Reconcile: c.reconcile, Holding: c.ledger.Holding, Unused: c.ledger.Empty, Stray: c.unknownGrant,
-		Own:       c.ownWaits,
-		Reclaimed: c.history.Expired, Lost: c.ledger.LoseSession, First: c.serve, Opened: config.Opened,
-	}
-	if c.observer != nil {
-		hooks.Beaten, hooks.Listener = c.observer.Heartbeat, c.observer.Listener
-	}
-	c.sessions = store.NewSessions(db, hooks)
-	c.transactions = c.newTransactions()
+	c.sessions = store.NewSessions(db, keeper{c})
+	c.transactions = tx.New(tx.Config{Store: db, Sessions: c.sessions, Ledger: c.ledger, Leases: keeper{c}})
 	return c
-}
-
-// serve starts the client's history and its reaper, with its first session.
-func (c *Client) serve() {
-	if c.history.On() {
-		c.sessions.Go(c.history.Run)
-	}
-	if c.config.Reap {
-		c.sessions.Go(func() {
-			options := []reaper.Option{
-				reaper.Logger(c.config.Log), reaper.While(func() bool { return c.sessions.Alive() != nil }),
-			}
-			if c.config.Events {
-				options = append(options, reaper.Events())
-			}
-			_ = reaper.Run(clock.With(c.store.Background, c.config.Clock), c.engine,
-				append(options, c.config.Reaper...)...)
-		})
-	}
 }
 
 // Close releases the locks, and ends everything of the client. When it returns nil, nothing of the
@@ -114,16 +85,16 @@ func (c *Client) shutDown() {
 	limit := cmp.Or(c.config.Closing, contract.CloseTimeout)
 	defer time.AfterFunc(limit, c.store.Abort).Stop()
 	defer time.AfterFunc(limit+contract.StuckTimeout, func() { close(c.stuck) }).Stop()
-	var holds []*ledger.Hold
-	for _, h := range c.ledger.Close() {
-		if c.ledger.Drop(h, ErrClosed) {
-			holds = append(holds, h)
+	var dropped []*ledger.Claim
+	for _, claim := range c.ledger.Close() {
+		if c.ledger.Drop(claim, ErrClosed) {
+			dropped = append(dropped, claim)
 		}
 	}
-	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.releaseFor(holds[i], ErrClosed) })...)
+	c.failure = driver.Join(parallel(len(dropped), func(i int) error { return c.releaseFor(dropped[i], ErrClosed) })...)
 	c.store.Wait()
-	if c.history.On() {
-		c.history.Flush(c.store.Tidying)
+	if c.report.history.On() {
+		c.report.history.Flush(c.store.Tidying)
 	}
 	c.failure = driver.Join(c.failure, c.sessions.End())
 	c.sessions.Wait()

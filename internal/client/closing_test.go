@@ -48,9 +48,9 @@ func TestCloseReturnsAndTheSessionEndsThoughACallDoesNotEnd(t *testing.T) {
 				if synctest.Wait(); s.Context().Err() == nil || l.Context().Err() == nil {
 					t.Error("the session goes on")
 				}
-				before := p.line.Asked()
+				before := p.link.Asked()
 				time.Sleep(time.Hour)
-				if n := p.line.Asked(); n != before {
+				if n := p.link.Asked(); n != before {
 					t.Errorf("%d statements were sent after Close", n-before)
 				}
 				close(end)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -15,7 +16,7 @@ import (
 
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	c, h, sent := l.client, l.hold, false
+	c, claim, sent := l.client, l.claim, false
 	return l.convert(ctx, ledger.Yielding, func(m ledger.Mode) (ledger.Mode, error) {
 		switch {
 		case m.Shared() && sent: // an earlier try has converted it, and its answer was lost
@@ -23,11 +24,11 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		case m.Shared():
 			return m, fmt.Errorf("%w: it is shared already", driver.ErrUnsupported)
 		}
-		if err := c.ledger.Once(h); err != nil {
+		if err := c.ledger.Once(claim); err != nil {
 			return m, err
 		}
 		sent = true
-		_, err := h.In.Do(ctx, protocol.Downgrade{Held: h.Held()})
+		_, err := claim.Grant.In.Do(ctx, protocol.Downgrade{Held: claim.Held()})
 		if err != nil {
 			return m, err
 		}
@@ -38,23 +39,24 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 
 // TryUpgrade makes a writer of a reader, if no other reader holds the name.
 func (l *Lock) TryUpgrade(ctx context.Context) error {
-	c, h := l.client, l.hold
+	c, claim := l.client, l.claim
 	return l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
 		if !m.Shared() {
 			return m, nil
 		}
-		if err := c.ledger.Once(h); err != nil {
+		if err := c.ledger.Once(claim); err != nil {
 			return m, err
 		}
-		upgraded, err := h.In.Do(ctx, protocol.Upgrade{Held: h.Held(), Attempt: h.ID})
+		g := claim.Grant
+		upgraded, err := g.In.Do(ctx, protocol.Upgrade{Held: claim.Held(), Attempt: g.ID})
 		switch {
 		case err != nil:
 			return m, err
 		case !upgraded.Done():
-			state, _ := c.store.Look(ctx, h.In.ID, h.Name)
+			state, _ := c.store.Look(ctx, g.In.ID, g.Name)
 			return m, c.notAcquired(state, nil)
 		}
-		m.Token, m.Last, m.Units, m.Of = upgraded.Grant.Token, upgraded.Grant.Token, 0, 0
+		m.Last, m.Units, m.Of = upgraded.Grant.Token, 0, 0
 		return m, nil
 	})
 }
@@ -66,8 +68,8 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
 		var err error
-		if raised, err = raise(ctx, l.hold, l.hold.Held(), token); err == nil {
-			m.Token, m.Last = raised, raised
+		if raised, err = l.claim.Grant.Raise(ctx, l.claim.Held(), token); err == nil {
+			m.Last = raised
 		}
 		return m, err
 	})
@@ -77,19 +79,19 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 // Extend moves the end of a fixed lease, and never back. Without an answer the client keeps the
 // earlier end, even if the database has a later one.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	c, h := l.client, l.hold
-	if !h.Fixed() {
+	c, claim := l.client, l.claim
+	if !claim.Fixed() {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
 	return l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
 		asked := c.config.Clock.Now()
-		extended, err := h.In.Do(ctx, protocol.Extend{Held: h.Held(), For: d})
+		extended, err := claim.Grant.In.Do(ctx, protocol.Extend{Held: claim.Held(), For: d})
 		if err != nil {
 			return m, err
 		}
-		if !c.ledger.Prolong(h, ledger.LeaseEnd(extended.Grant.Lease, asked, c.config.Clock.Now())) {
-			c.ledger.Expire(h)
-			<-h.Context().Done() // ended by the goroutine that took the hold out of the ledger
+		if !c.ledger.Prolong(claim, ledger.LeaseEnd(extended.Grant.Lease, asked, c.config.Clock.Now())) {
+			c.ledger.Expire(claim)
+			<-claim.Context().Done() // ended by the goroutine that ended the claim
 		}
 		return m, nil
 	})
@@ -98,36 +100,36 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.convert(ctx, ledger.Unknown, func(m ledger.Mode) (ledger.Mode, error) {
-		e := l.hold.Event(kind, Clean(detail, MaxReason))
-		_, err := l.hold.In.Do(ctx, protocol.Announce{Held: l.hold.Held(), Event: e})
+		e := l.claim.Event(kind, Clean(detail, MaxReason))
+		_, err := l.claim.Grant.In.Do(ctx, protocol.Announce{Held: l.claim.Held(), Event: e})
 		return m, err
 	})
 }
 
 // convert changes how a lock is held, while nothing else changes it, and retries a lost race. f
-// sends the change, and returns the mode after it. If the answer to f is lost, doubt is in the
+// sends the change, and returns the mode after it. If the answer to f is lost, unsure is in the
 // mode: Unknown, or Yielding, which the mode has while f is in flight, too.
 func (l *Lock) convert(
-	ctx context.Context, doubt ledger.Doubt, f func(m ledger.Mode) (ledger.Mode, error),
+	ctx context.Context, unsure ledger.Knowledge, f func(m ledger.Mode) (ledger.Mode, error),
 ) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	c, h := l.client, l.hold
+	c, claim := l.client, l.claim
 	if err := c.store.Begin(); err != nil {
 		return err
 	}
 	defer c.store.Done()
 	var final error // an error that is not retried
 	err := c.store.Retry(ctx, store.Patient, func() error {
-		err := c.tryConvert(ctx, h, doubt, f)
-		switch over := h.Over(); { // the lock may have ended while the statement was in flight
+		err := l.tryConvert(ctx, unsure, f)
+		switch over := claim.Over(); { // the lock may have ended while the statement was in flight
 		case over != nil:
 			final = over
-		case err == ledger.ErrReleasedTx, err != nil && !h.In.Alive():
+		case err == ledger.ErrReleasedTx, err != nil && !claim.Grant.In.Alive():
 			final = err
 		case errors.Is(err, driver.ErrNotHeld):
-			c.ledger.Lose(err, h)
+			c.ledger.Lose(err, claim)
 			final = lost(err)
 		default:
 			return err // with nothing locked: the transaction in the way may need the mutexes
@@ -138,38 +140,69 @@ func (l *Lock) convert(
 }
 
 // tryConvert converts once.
-func (c *Client) tryConvert(
-	ctx context.Context, h *ledger.Hold, doubt ledger.Doubt, f func(m ledger.Mode) (ledger.Mode, error),
+func (l *Lock) tryConvert(
+	ctx context.Context, unsure ledger.Knowledge, f func(m ledger.Mode) (ledger.Mode, error),
 ) error {
-	within, done := h.Within(ctx)
+	book, claim := l.client.ledger, l.claim
+	mode := &claim.Grant.Mode
+	within, done := claim.Within(ctx)
 	defer done()
-	if err := h.Entries.Lock(within); err != nil {
+	if err := claim.Grant.Order.Lock(within); err != nil {
 		return err
 	}
-	defer h.Entries.Unlock()
-	if !c.ledger.Relies(h) { // before the wait for the mode, on which a statement of UnlockTx may rely
-		return c.ledger.Unusable(h)
+	defer claim.Grant.Order.Unlock()
+	if !book.Relies(claim) { // before the wait for the mode, on which a statement of UnlockTx may rely
+		return book.Unusable(claim)
 	}
-	if err := store.LockWithin(within, h.Mode.TryLock); err != nil {
+	if err := store.LockWithin(within, mode.TryLock); err != nil {
 		return err
 	}
-	defer h.Mode.Unlock()
-	if err := c.single(within, h); err != nil {
+	defer mode.Unlock()
+	if err := book.Single(within, claim); err != nil {
 		return err
 	}
-	if err := c.readMode(within, h); err != nil {
+	if err := claim.Over(); err != nil { // Unlock has the mode from here on
 		return err
 	}
-	was := *h.Mode.Load()
-	if doubt == ledger.Yielding {
+	if err := book.ReadMode(within, claim); err != nil {
+		return err
+	}
+	was := *mode.Load()
+	if unsure == ledger.Yielding {
 		during := was
-		during.Doubt = ledger.Yielding
-		h.Mode.Store(&during)
+		during.Knowledge = ledger.Yielding
+		claim.Become(during)
 	}
 	now, err := f(was)
 	if err != nil && store.ResidueOf(err) == store.Unsure {
-		now.Doubt = doubt
+		now.Knowledge = unsure
 	}
-	h.Mode.Store(&now)
+	claim.Become(now)
 	return err
+}
+
+// Confirm asks the database whether the lock is held.
+func (l *Lock) Confirm(ctx context.Context) error {
+	c, claim := l.client, l.claim
+	within, done := claim.Within(ctx)
+	defer done()
+	if err := claim.Grant.Order.Lock(within); err != nil {
+		return err
+	}
+	defer claim.Grant.Order.Unlock()
+	if err := context.Cause(claim.Context()); err != nil {
+		return err
+	}
+	return c.store.Insist(ctx, func(ctx context.Context) error {
+		g := claim.Grant
+		state, err := c.store.Look(ctx, g.In.ID, g.Name)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(state.Granted, func(own driver.OwnGrant) bool { return own.Attempt == g.ID }) {
+			return nil
+		}
+		c.ledger.Lose(driver.ErrNotHeld, claim)
+		return lost(driver.ErrNotHeld)
+	})
 }

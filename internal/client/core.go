@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/cohort"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
-	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
@@ -67,15 +64,10 @@ type Client struct {
 	config       Config
 	ledger       *ledger.Ledger
 	owners       *ledger.Owners // the ledger's
-	queues       *cohort.Queues
-	history      *history.History
+	report       reporter
 	sessions     *store.Sessions
 	transactions *tx.Transactions
-	undoing      chan struct{}     // has an element for each attempt that is being undone, parallelism at most
-	observer     *observe.Observer // its calls are queued; nil: there is none
-	reconciled   atomic.Int64      // when the latest reconciliation began, by the client's clock
-
-	splitting, givingBack *outage.Report
+	reconciled   atomic.Int64 // when the latest reconciliation began, by the client's clock
 
 	telling []*tell.Queue // the observer's, then the logger's: the log counts the calls that the observer lost
 

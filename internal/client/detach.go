@@ -24,15 +24,15 @@ const detached = "detached"
 var errDetached = fmt.Errorf("%w: it was detached", driver.ErrNotHeld)
 
 // Detach transfers the lock to a session of its own, which outlives the client and ends after d.
-// Like Unlock, Detach ends the hold here before its statement is sent. If the statement fails, the
+// Like Unlock, Detach ends the lock here before its statement is sent. If the statement fails, the
 // client releases the lock.
 func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	ctx, cancel := contract.ToUnlock(ctx, l.hold)
+	ctx, cancel := contract.ToUnlock(ctx, l.claim)
 	defer cancel()
-	within, done := l.hold.Within(ctx)
+	within, done := l.claim.Within(ctx)
 	defer done()
 	if err := store.LockWithin(within, l.mu.TryLock); err != nil {
 		return err
@@ -46,32 +46,33 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer c.store.Done()
-	l.outcome = c.detachHold(ctx, l.hold, d)
-	l.unlocked = l.hold.Context().Err() != nil
+	l.outcome = l.detach(ctx, d)
+	l.unlocked = l.claim.Context().Err() != nil
 	return l.outcome
 }
 
-// detachHold detaches a hold while nothing else changes it.
-func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration) error {
-	if err := h.Ended(); err != nil {
-		return err
-	}
-	within, done := h.Within(ctx)
-	defer done()
-	if err := h.Entries.Lock(within); err != nil {
-		return err
-	}
-	defer h.Entries.Unlock()
-	if err := c.settle(within, h); err != nil {
-		return cmp.Or(h.Over(), err)
-	}
-	if err := c.detachable(h); err != nil {
+// detach is Detach while no Unlock runs.
+func (l *Lock) detach(ctx context.Context, d time.Duration) error {
+	c, claim := l.client, l.claim
+	if err := claim.Revoked(); err != nil {
 		return err
 	}
 	// The bound holds also where the application has locked the whole database.
 	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout)
 	defer cancel()
-	to := protocol.Request{Host: h.Owner.Host, Thread: h.Owner.Thread, Attempt: rand.Text()}
+	within, done := claim.Within(ctx)
+	defer done()
+	if err := claim.Grant.Order.Lock(within); err != nil {
+		return err
+	}
+	defer claim.Grant.Order.Unlock()
+	if err := c.ledger.Ascertain(within, claim); err != nil {
+		return cmp.Or(claim.Over(), err)
+	}
+	if err := l.detachable(); err != nil {
+		return err
+	}
+	to := protocol.Request{Host: claim.Owner.Host, Thread: claim.Owner.Thread, Attempt: rand.Text()}
 	err := c.persist(ctx, func() (err error) {
 		to.Session, err = c.openDetached(ctx, d)
 		return err
@@ -79,7 +80,7 @@ func (c *Client) detachHold(ctx context.Context, h *ledger.Hold, d time.Duration
 	if err != nil {
 		return err
 	}
-	if err = c.transfer(ctx, h, to, d); err != nil {
+	if err = l.transfer(ctx, to, d); err != nil {
 		c.endSession(to.Session)
 	}
 	return err
@@ -100,16 +101,15 @@ func (c *Client) openDetached(ctx context.Context, d time.Duration) (id string, 
 	return id, err
 }
 
-// transfer ends a hold here, and transfers the lock to another session, which lasts for d from then
-// on. MUST be called with the hold's Entries locked.
-func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Request, d time.Duration) error {
-	c.ledger.Leave(h)
-	if !c.ledger.Drop(h, errDetached) { // ended by the goroutine that took it out of the ledger
-		<-h.Context().Done()
-		return h.Ended()
+// transfer ends the lock here, and transfers it to another session, which lasts for d from then on.
+// MUST be called with Order locked.
+func (l *Lock) transfer(ctx context.Context, to protocol.Request, d time.Duration) error {
+	c, claim, g := l.client, l.claim, l.claim.Grant
+	c.ledger.Leave(claim)
+	if err := c.ledger.Quit(claim, errDetached); err != nil {
+		return err
 	}
-	h.Member.Leave(true)
-	held, waited := h.Held(), false
+	held, waited := claim.Held(), false
 	err := c.persist(ctx, func() error {
 		if waited { // a guarded transaction was in the way: d begins anew
 			if err := c.lengthen(ctx, to.Session, d); err != nil {
@@ -117,38 +117,38 @@ func (c *Client) transfer(ctx context.Context, h *ledger.Hold, to protocol.Reque
 			}
 		}
 		waited = true
-		_, err := h.In.Do(ctx, protocol.Move{Held: held, Attempt: h.ID, To: to, Self: h.In.ID})
+		_, err := g.In.Do(ctx, protocol.Move{Held: held, Attempt: g.ID, To: to, Self: g.In.ID})
 		return err
 	})
-	c.tellEnded(h, err)
-	switch {
-	case err == nil:
-		c.ledger.Move(h.Attempt, ledger.Finish)
-	case errors.Is(err, driver.ErrNotHeld):
-		c.ledger.Move(h.Attempt, ledger.Finish)
+	c.report.ended(claim, err)
+	if err == nil {
+		c.ledger.Finish(g, true)
+		return nil
+	}
+	c.ledger.Abandon(g, store.Unsure) // a Raise that was not answered may have given it another token meanwhile
+	if errors.Is(err, driver.ErrNotHeld) {
 		err = lost(err)
-	default:
-		c.abandon(h.In, h.Attempt, store.Unsure)
 	}
 	return err
 }
 
-// detachable returns the reason why a hold cannot be detached, or nil. MUST be called with the
-// hold's Entries locked.
-func (c *Client) detachable(h *ledger.Hold) error {
-	if !c.ledger.Relies(h) {
-		return c.ledger.Unusable(h)
+// detachable returns the reason why the lock cannot be detached, or nil. MUST be called with Order
+// locked.
+func (l *Lock) detachable() error {
+	book, claim := l.client.ledger, l.claim
+	if !book.Relies(claim) {
+		return book.Unusable(claim)
 	}
-	m := h.Mode.Load()
+	m := claim.Grant.Mode.Load()
 	switch {
 	case m.Shared():
 		return fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
-	case h.Fixed():
+	case claim.Fixed():
 		return fmt.Errorf("%w: it has a Lease, and ends with that", driver.ErrUnsupported)
-	case c.ledger.Together(h):
+	case book.Together(claim):
 		return fmt.Errorf("%w: it was locked together with others", driver.ErrUnsupported)
 	}
-	return c.ledger.Once(h)
+	return book.Once(claim)
 }
 
 // persist retries until ctx ends. If ctx ends, the error also has the failure before that.
@@ -196,21 +196,27 @@ func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, e
 	}
 	defer c.store.Done()
 	r := protocol.Request{Name: name, Patient: true}
-	ctx, obs := c.tellStart(ctx, attemptAt(&r, true))
-	h, err := c.resumeDetached(ctx, &r, token)
+	ctx, obs := c.report.start(ctx, attemptAt(&r, true))
+	claim, err := c.resumeDetached(ctx, &r, token)
+	if err != nil && c.store.Closing() {
+		err = ErrClosed
+	}
 	if err != nil {
 		obs.end(0, err)
 		return nil, err
 	}
-	return c.handle(h, obs, false), nil
+	return c.handle(claim, obs, false), nil
 }
 
-func (c *Client) resumeDetached(ctx context.Context, r *protocol.Request, token int64) (*ledger.Hold, error) {
-	s, err := c.sessions.Open(ctx, true)
-	if err != nil {
-		return nil, err
-	}
-	state, err := c.store.Look(ctx, "", r.Name)
+func (c *Client) resumeDetached(ctx context.Context, r *protocol.Request, token int64) (*ledger.Claim, error) {
+	var s *store.Session
+	var state driver.State
+	err := c.persist(ctx, func() (err error) {
+		if s, err = c.sessions.Open(ctx, true); err == nil {
+			state, err = c.store.Look(ctx, "", r.Name)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -228,45 +234,47 @@ func (c *Client) resumeDetached(ctx context.Context, r *protocol.Request, token 
 	}
 	o := c.owners.Of(ctx, nil)
 	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.Attempt(ctx, o)
-	k := c.ledger.Request(r.Name, r.Attempt)
-	got := &receipt{Answer: store.Answer{
-		Grant: protocol.Grant{First: token, Token: token, Contended: true}, Asked: c.config.Clock.Now(),
-	}}
+	claim := c.ledger.Request(s, r, o)
+	got := store.Answer{
+		Outcome: protocol.Done, Grant: protocol.Grant{First: token, Token: token, Contended: true},
+		Asked: c.config.Clock.Now(),
+	}
 	from := protocol.Held{Name: r.Name, Session: holder.Session, Token: token}
 	err = c.persist(ctx, func() error {
 		_, err := s.Do(ctx, protocol.Move{Held: from, Attempt: holder.Attempt, To: *r, Self: s.ID})
 		return err
 	})
 	if err == nil {
-		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
+		if err = c.hold(ctx, claim, &got); err == nil {
 			c.endSession(holder.Session)
-			return h, nil
+			return claim, nil
 		}
-		err = store.ErrSessionOver
+		err = driver.Fail(driver.ErrUnavailable, err)
 	}
 	if errors.Is(err, driver.ErrNotHeld) {
-		c.ledger.Move(k, ledger.Finish)
+		c.ledger.Finish(claim.Grant, true)
 		return nil, fmt.Errorf("%w: it is not detached any more, or has expired", err)
 	}
-	c.moveBack(s, k, token, holder)
+	c.moveBack(claim.Grant, token, holder)
 	return nil, err
 }
 
 // moveBack transfers a lock that no caller relies on back to its detached session: a statement that
 // was cut off may have taken the lock up.
-func (c *Client) moveBack(s *store.Session, k *ledger.Attempt, token int64, to protocol.Holder) {
-	held := protocol.Held{Name: k.Name, Session: s.ID, Token: token}
+func (c *Client) moveBack(g *ledger.Grant, token int64, to protocol.Holder) {
+	s := g.In
+	held := protocol.Held{Name: g.Name, Session: s.ID, Token: token}
 	back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
-	c.undo(k, func() {
+	c.ledger.Undo(g, func() {
 		within, cancel := contract.UntilClosed(c.store.Tidying, s.Context())
 		defer cancel()
 		_ = c.store.Retry(within, store.Undoing, func() error {
-			_, err := s.Do(c.store.Tidying, protocol.Move{Held: held, Attempt: k.ID, To: back, Self: s.ID})
+			_, err := s.Do(c.store.Tidying, protocol.Move{Held: held, Attempt: g.ID, To: back, Self: s.ID})
 			if errors.Is(err, driver.ErrNotHeld) {
 				return nil
 			}
 			return err
 		})
-		s.Doubt() // a statement that runs later may take the lock: then it is released
+		s.NoteUnknown() // a statement that runs later may take the lock: then it is released
 	})
 }

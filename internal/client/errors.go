@@ -18,10 +18,7 @@ var (
 	errUnlocked   = contract.ErrUnlocked
 )
 
-var (
-	errDisowned      = errors.New("the database shows another holder, or none")
-	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
-)
+var errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
 
 // lost returns ErrLost with its reason.
 func lost(reason error) error { return contract.Lost(reason) }

@@ -42,9 +42,9 @@ func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
 			}
 			time.Sleep(2 * c.TTL())
 			assert.Equal(t, p.attending.Load(), 0, "the engine keeps connections for an idle client")
-			before := p.line.Asked()
+			before := p.link.Asked()
 			time.Sleep(1000 * c.TTL())
-			if is, n := c.Stats().Session, p.line.Asked()-before; is != "" || n != 0 {
+			if is, n := c.Stats().Session, p.link.Asked()-before; is != "" || n != 0 {
 				t.Errorf("session %q, and %d statements of an idle client", is, n)
 			}
 		}

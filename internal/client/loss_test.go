@@ -19,7 +19,7 @@ func TestAllContextsEndBeforeAnythingFollows(t *testing.T) {
 		var locks []*Lock
 		told := 0
 		c := newPaperClient(t, newPaper(), nil)
-		c.observer = &observe.Observer{HoldEnd: func(r observe.HoldResult) { // without a queue
+		c.report.observer = &observe.Observer{HoldEnd: func(r observe.HoldResult) { // without a queue
 			told++
 			for _, l := range locks {
 				if l.Context().Err() == nil {

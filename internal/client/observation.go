@@ -5,76 +5,85 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/observe"
 )
 
-// The states of a hold for the observer.
+// The states of a claim for the observer.
 const (
 	unobserved int32 = iota
 	observedGrant
 	observedEnd // reported, or to be reported after the grant
 )
 
-// tellStart reports an attempt to the observer. The attempt continues with the returned context.
-// The caller MUST then call end or tellAcquired.
-func (c *Client) tellStart(ctx context.Context, a observe.Attempt) (context.Context, *observation) {
-	if c.observer == nil {
+// reporter tells the observer and the history what happens to locks.
+type reporter struct {
+	clock    clock.Clock
+	history  *history.History
+	observer *observe.Observer // its calls are queued; nil: there is none
+}
+
+// start reports an attempt to the observer. The attempt continues with the returned context. The
+// caller MUST then call observation.end or acquired.
+func (r *reporter) start(ctx context.Context, a observe.Attempt) (context.Context, *observation) {
+	if r.observer == nil {
 		return ctx, nil
 	}
-	s := &observation{observer: c.observer, ctx: ctx, attempt: a, began: time.Now()}
-	if c.observer.AcquireStart != nil {
-		s.ctx = c.observer.AcquireStart(ctx, a)
+	s := &observation{observer: r.observer, ctx: ctx, attempt: a, began: time.Now()}
+	if r.observer.AcquireStart != nil {
+		s.ctx = r.observer.AcquireStart(ctx, a)
 	}
 	return s.ctx, s
 }
 
-// tellStarts is tellStart for several names, each of which gets a context of its own.
-func (c *Client) tellStarts(ctx context.Context, requests []protocol.Request, wait bool) (all observations) {
-	if c.observer == nil {
+// starts is start for several names, each of which gets a context of its own.
+func (r *reporter) starts(ctx context.Context, requests []protocol.Request, wait bool) (all observations) {
+	if r.observer == nil {
 		return nil
 	}
 	for i := range requests {
-		_, one := c.tellStart(ctx, attemptAt(&requests[i], wait))
+		_, one := r.start(ctx, attemptAt(&requests[i], wait))
 		all = append(all, one)
 	}
 	return all
 }
 
-// tellAcquired reports a new hold to the observer, and then its end, if it has ended already.
-func (c *Client) tellAcquired(s *observation, h *ledger.Hold) {
-	if c.observer == nil {
+// acquired reports a new lock to the observer, and then its end, if it has ended already.
+func (r *reporter) acquired(s *observation, c *ledger.Claim) {
+	if r.observer == nil {
 		return
 	}
-	s.end(h.Mode.Load().Token, nil)
-	if !h.Observed.CompareAndSwap(unobserved, observedGrant) {
-		c.tell(h, context.Cause(h.Context()))
+	s.end(c.Token(), nil)
+	if !c.Observed.CompareAndSwap(unobserved, observedGrant) {
+		r.tell(c, context.Cause(c.Context()))
 	}
 }
 
-// tellEnded reports the end of a hold to the observer, once: with ErrLost or ErrClosed, or with nil
-// after Unlock. It reports no hold before tellAcquired has.
-func (c *Client) tellEnded(h *ledger.Hold, err error) {
-	if c.observer != nil && !h.Observed.CompareAndSwap(unobserved, observedEnd) &&
-		h.Observed.CompareAndSwap(observedGrant, observedEnd) {
-		c.tell(h, err)
+// ended reports the end of a lock to the observer, once: with ErrLost or ErrClosed, or with nil
+// after Unlock. It reports no lock before acquired has.
+func (r *reporter) ended(c *ledger.Claim, err error) {
+	if r.observer != nil && !c.Observed.CompareAndSwap(unobserved, observedEnd) &&
+		c.Observed.CompareAndSwap(observedGrant, observedEnd) {
+		r.tell(c, err)
 	}
 }
 
-func (c *Client) tell(h *ledger.Hold, err error) {
+func (r *reporter) tell(c *ledger.Claim, err error) {
 	if !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
 		err = nil
 	}
-	if c.observer.HoldEnd != nil {
-		held := c.config.Clock.Now() - h.Began
-		c.observer.HoldEnd(observe.HoldResult{Name: h.Name, Token: h.Mode.Load().Token, Held: held, Err: err})
+	if r.observer.HoldEnd != nil {
+		held := r.clock.Now() - c.Began
+		r.observer.HoldEnd(observe.HoldResult{Name: c.Request.Name, Token: c.Token(), Held: held, Err: err})
 	}
 }
 
-// record adds an event of a hold to the history.
-func (c *Client) record(h *ledger.Hold, kind, detail string) {
-	if c.history.On() {
-		c.history.Add(h.Event(kind, Clean(detail, MaxReason)))
+// record adds an event of a lock to the history.
+func (r *reporter) record(c *ledger.Claim, kind, detail string) {
+	if r.history.On() {
+		r.history.Add(c.Event(kind, Clean(detail, MaxReason)))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -173,10 +174,11 @@ func TestAnObserverIsToldOfEachNameOfSeveral(t *testing.T) {
 func TestAHoldThatEndsBeforeItIsToldOfEndsAfterThat(t *testing.T) {
 	observed(t, func(t *testing.T, p *paper, d *diary, c *Client) {
 		w := want("n")
-		ctx, obs := c.tellStart(t.Context(), attemptAt(&w.Request, true))
-		h, err := c.acquire(ctx, &w.Request, c.owners.Of(ctx, nil), true)
+		ctx, obs := c.report.start(t.Context(), attemptAt(&w.Request, true))
+		a := attempt{Client: c, r: &w.Request, owner: c.owners.Of(ctx, nil), wait: true}
+		h, err := a.acquire(ctx)
 		require.NoError(t, err)
-		c.ledger.Lose(errDisowned, h)
+		c.ledger.Lose(ledger.ErrDisowned, h)
 		d.expect(t, "start n true")
 		l := c.handle(h, obs, false)
 		d.expect(t, "end n 1 <nil> under n after 0s", "over n 1 lost after 0s")

@@ -57,7 +57,7 @@ type observation struct {
 	began    time.Time
 }
 
-// end reports the result of the attempt to the observer. tellAcquired reports a hold.
+// end reports the result of the attempt to the observer. reporter.acquired reports a lock.
 func (s *observation) end(token int64, err error) {
 	if s != nil && s.observer.AcquireEnd != nil {
 		took := time.Since(s.began)

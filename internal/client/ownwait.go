@@ -11,17 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// ownWaits logs that calls of Lock have waited for a TTL for a lock of this client, and have no
-// deadline. Usually that is the lock of another goroutine. If it is the caller's own, the call does
-// not return.
-func (c *Client) ownWaits(attempt string) {
-	if h, waits := c.ledger.Overlong(attempt); waits > 0 {
-		c.config.Log.Info("dblock: Lock waits for a lock of this client; a caller that holds the lock must call Lock "+
-			"under its Context", "name", h.Name, "thread", h.Owner.Thread, "held for", c.config.Clock.Now()-h.Began,
-			"waiting", waits)
-	}
-}
-
 // txWait is the wait of one Lock or TryLock for open transactions that have locked the name.
 type txWait struct {
 	since  time.Duration // since when transactions have refused the request; 0: the last answer was another
@@ -39,12 +28,12 @@ type frozen struct {
 	waiters int
 }
 
-// frozenOf reads what nobody changes while a transaction has locked a name, as err says.
-func (c *Client) frozenOf(ctx context.Context, name string, err error) frozen {
+// frozen reads what nobody changes while a transaction has locked the name, as err says.
+func (a *attempt) frozen(ctx context.Context, err error) frozen {
 	if locked := new(driver.Locked); errors.As(err, &locked) {
 		return frozen{commit: locked.Commit}
 	}
-	s, err := c.store.Look(ctx, "", name)
+	s, err := a.store.Look(ctx, "", a.r.Name)
 	if err != nil {
 		return frozen{}
 	}
@@ -53,8 +42,8 @@ func (c *Client) frozenOf(ctx context.Context, name string, err error) frozen {
 
 // refused notes the answer to a try. It logs once that transactions have been in the way for a TTL,
 // if the context has no deadline: the transaction may be the caller's own, which cannot end then.
-func (w *txWait) refused(ctx context.Context, c *Client, name string, err error, wait bool) {
-	now := c.config.Clock.Now()
+func (w *txWait) refused(ctx context.Context, a *attempt, err error) {
+	now := a.config.Clock.Now()
 	switch _, bounded := ctx.Deadline(); {
 	case !errors.Is(err, driver.ErrBusy):
 		if ctx.Err() == nil { // the end of ctx is no answer
@@ -62,12 +51,12 @@ func (w *txWait) refused(ctx context.Context, c *Client, name string, err error,
 		}
 	case w.since == 0:
 		w.since = now
-		if !wait {
-			w.first = c.frozenOf(ctx, name, err)
+		if !a.wait {
+			w.first = a.frozen(ctx, err)
 		}
-	case !w.logged && !bounded && now-w.since >= c.config.TTL:
+	case !w.logged && !bounded && now-w.since >= a.config.TTL:
 		w.logged = true
-		c.config.Log.Info("dblock: Lock waits: "+openTransaction, "name", name)
+		a.config.Log.Info("dblock: Lock waits: "+openTransaction, "name", a.r.Name)
 	}
 }
 
@@ -82,16 +71,16 @@ func (w *txWait) last(ctx context.Context, err error) error {
 
 // obstacle returns why TryLock gave up after a locked row or a lost race. One transaction has had
 // the name all the time if nothing that it freezes has changed since the first refusal.
-func (w *txWait) obstacle(ctx context.Context, c *Client, name string, err error) error {
+func (w *txWait) obstacle(ctx context.Context, a *attempt, err error) error {
 	switch busy := errors.Is(err, driver.ErrBusy); {
 	case errors.Is(err, ErrNotAcquired), errors.Is(err, transaction.ErrUnproven),
 		!busy && !errors.Is(err, driver.ErrRetry):
 		return err
-	case busy && c.config.Clock.Now()-w.since >= store.Trying.Patience && w.first != (frozen{}) &&
-		w.first == c.frozenOf(ctx, name, err):
-		return c.NotAcquired(inTheWay(err))
+	case busy && a.config.Clock.Now()-w.since >= store.Trying.Patience && w.first != (frozen{}) &&
+		w.first == a.frozen(ctx, err):
+		return a.NotAcquired(inTheWay(err))
 	}
-	return c.NotAcquired(errBusyName)
+	return a.NotAcquired(errBusyName)
 }
 
 // errBusyName: as far as the client knows, no single transaction had the name's row all the time.

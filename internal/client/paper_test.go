@@ -21,7 +21,7 @@ import (
 type paper struct {
 	driver.Backend
 	*memory.DB
-	line *memory.Line
+	link *memory.Link
 	deaf bool
 	why  error // that it is away
 
@@ -30,8 +30,8 @@ type paper struct {
 
 func newPaper() *paper {
 	p := &paper{DB: memory.NewDB(), why: errAway}
-	p.line = memory.NewLine(p.DB)
-	p.Backend = fakedb.Hooked(p.line, p.hook)
+	p.link = memory.NewLink(p.DB)
+	p.Backend = fakedb.Hooked(p.link, p.hook)
 	p.Locks.Now = func() (token int64) { // of the next grant, whatever its name
 		for _, name := range p.Locks.All() {
 			row, _ := p.Locks.Row(name)
@@ -81,8 +81,8 @@ func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Cli
 }
 
 // leave breaks every connection, until comeBack.
-func (p *paper) leave() { p.line.Disconnect(p.why) }
+func (p *paper) leave() { p.link.Disconnect(p.why) }
 
-func (p *paper) comeBack() { p.line.Reconnect() }
+func (p *paper) comeBack() { p.link.Reconnect() }
 
 var errAway = driver.Fail(driver.ErrUnavailable, errors.New("away"))

@@ -4,16 +4,17 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // Broken by a cohort that counts as the holder after it has been released or lost: requests would
-// linger, and not take the name though it is free.
+// join the queue, and not take the name though it is free.
 func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, l *Lock){
 		"unlocked": func(t *testing.T, l *Lock) { assert.NoError(t, l.Unlock(t.Context())) },
-		"lost":     func(_ *testing.T, l *Lock) { l.client.ledger.Lose(errDisowned, l.hold) },
+		"lost":     func(_ *testing.T, l *Lock) { l.client.ledger.Lose(ledger.ErrDisowned, l.claim) },
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -28,13 +29,13 @@ func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 				s := c.sessions.Alive()
 				for range 2 {
 					l := <-locks
-					if !c.queues.Busy(s, "n") {
+					if !c.ledger.Busy(s, "n") {
 						t.Error("a cohort has the name, and it is not busy")
 					}
 					end(t, l)
 				}
 				synctest.Wait()
-				if c.queues.Busy(s, "n") {
+				if c.ledger.Busy(s, "n") {
 					t.Error("the name is busy, and nobody has it")
 				}
 			})

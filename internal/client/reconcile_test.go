@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -25,10 +27,10 @@ func TestOnlyAListOfAllClaimsShowsALoss(t *testing.T) {
 			if asked = append(asked, known); known != nil {
 				return nil, nil
 			}
-			return p.line.Claims(ctx, s.ID, driver.All)
+			return p.link.Claims(ctx, s.ID, driver.All)
 		}
-		require.NoError(t, c.reconcile(t.Context(), s.Session, list))
-		all, err := p.line.Claims(t.Context(), s.ID, driver.All)
+		require.NoError(t, keeper{c}.Reconcile(t.Context(), s.Session, list))
+		all, err := p.link.Claims(t.Context(), s.ID, driver.All)
 		if err != nil || len(asked) != 2 || !slices.Equal(asked[0], all) || asked[1] != nil {
 			t.Errorf("the claims of %+v were listed, want of %+v and then of all", asked, all)
 		}
@@ -49,7 +51,7 @@ func TestAHoldThatHasEndedMeanwhileIsNotLookedFor(t *testing.T) {
 			}
 			return nil, nil
 		}
-		require.NoError(t, c.reconcile(t.Context(), c.sessions.Last().Session, list))
+		require.NoError(t, keeper{c}.Reconcile(t.Context(), c.sessions.Last().Session, list))
 		assert.Equal(t, lists, 1, "the claims were listed")
 	})
 }
@@ -86,9 +88,10 @@ func TestASessionIsEmptyUnlessItMayHaveLocks(t *testing.T) {
 		"in doubt": {
 			func(t *testing.T, _ *ending, c *Client, l *Lock) {
 				require.NoError(t, l.Unlock(t.Context()))
-				s, k := c.sessions.Last(), c.ledger.Request("n", "attempt")
+				r := protocol.Request{Name: "n", Attempt: "attempt"}
+				late := c.ledger.Request(c.sessions.Last(), &r, ledger.Owner{})
 				require.NoError(t, c.store.Begin())
-				c.abandon(s, k, store.Unsure)
+				c.ledger.Abandon(late.Grant, store.Unsure)
 				c.store.Done()
 				synctest.Wait()
 			},

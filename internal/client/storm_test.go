@@ -106,11 +106,11 @@ func TestAnUnlockWithoutADatabaseIsNoStorm(t *testing.T) {
 		c := newPaperClient(t, p, func(*Config) {})
 		l := acquire(t, t.Context(), c, "n")
 		p.leave()
-		before := p.line.Asked()
+		before := p.link.Asked()
 		unlocked := make(chan error)
 		go func() { unlocked <- l.Unlock(t.Context()) }()
 		time.Sleep(10 * time.Second)
-		if n := p.line.Asked() - before; n < 20 || n > 150 {
+		if n := p.link.Asked() - before; n < 20 || n > 150 {
 			t.Errorf("%d statements in ten seconds", n)
 		}
 		p.comeBack()

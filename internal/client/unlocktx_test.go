@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/ledger"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 )
@@ -32,7 +31,7 @@ func TestAGuardDoesNotBeginOnceTheLockIsBeingReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPaperClient(t, newPaper(), nil)
 		l := acquire(t, t.Context(), c, "n")
-		if !c.ledger.EndBy(l.hold, ledger.Unlock) { // Unlock goes on after this moment
+		if !c.ledger.Release(l.claim) { // Unlock goes on after this moment
 			t.Fatal("it is not held")
 		}
 		guarded := make(chan error, 1)
@@ -41,14 +40,14 @@ func TestAGuardDoesNotBeginOnceTheLockIsBeingReleased(t *testing.T) {
 			guarded <- err
 		}()
 		synctest.Wait()
-		c.ledger.End(l.hold, errUnlocked)
+		c.ledger.End(l.claim, errUnlocked)
 		if err := <-guarded; !errors.Is(err, driver.ErrNotHeld) || errors.Is(err, ErrLost) {
 			t.Errorf("guarded: %v", err)
 		}
-		if !l.hold.Guarded.Load() {
+		if !l.claim.Grant.Guarded.Load() {
 			t.Error("a release that comes later does not see it")
 		}
-		c.ledger.Move(l.hold.Attempt, ledger.Finish)
+		c.ledger.Finish(l.claim.Grant, false)
 	})
 }
 
@@ -59,7 +58,7 @@ func TestATransactionTakesLocksInTheOrderOfTheirNames(t *testing.T) {
 		c := newPaperClient(t, newPaper(), nil)
 		b, a := acquire(t, t.Context(), c, "b"), acquire(t, t.Context(), c, "a")
 		ordered, _, err := c.ofTx([]*Lock{b, a, b})
-		if err != nil || len(ordered) != 2 || ordered[0] != a.hold || ordered[1] != b.hold {
+		if err != nil || len(ordered) != 2 || ordered[0] != a.claim || ordered[1] != b.claim {
 			t.Errorf("%v, %v", ordered, err)
 		}
 		for _, l := range []*Lock{a, b} {

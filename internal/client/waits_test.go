@@ -131,7 +131,7 @@ var methods = []method{
 		return lockUnder(ctx, w, false)
 	}},
 	{name: "LockAll under the lock", call: func(ctx context.Context, w *waiting) error {
-		ctx = w.lock.hold.Under(ctx, w.c.owners)
+		ctx = w.lock.claim.Under(ctx, w.c.owners)
 		all, _, err := w.c.AcquireAll(ctx, []Want{want("a"), want("b")}, true)
 		if err == nil {
 			err = errors.Join(all.Unlock(ctx)...)
@@ -141,7 +141,7 @@ var methods = []method{
 }
 
 func lockUnder(ctx context.Context, w *waiting, wait bool) error {
-	ctx = w.lock.hold.Under(ctx, w.c.owners)
+	ctx = w.lock.claim.Under(ctx, w.c.owners)
 	l, err := w.c.Acquire(ctx, new(want("a")), wait)
 	if err == nil {
 		err = l.Unlock(ctx)
@@ -194,7 +194,7 @@ func beside(t *testing.T, first, next method, patience time.Duration) {
 	}()
 	synctest.Wait()
 	answered := w.lock.Context().Err() != nil && next.needs >= notEnded ||
-		w.c.ledger.State(w.lock.hold.Attempt) == ledger.ReleasingTx && next.needs == relied
+		w.c.ledger.StateOf(w.lock.claim) == ledger.Pledged && next.needs == relied
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
@@ -214,7 +214,7 @@ func beside(t *testing.T, first, next method, patience time.Duration) {
 	}
 	synctest.Wait()
 	for _, name := range []string{"a", "b"} {
-		if row, _ := p.Locks.Row(name); row.Session == w.lock.hold.In.ID {
+		if row, _ := p.Locks.Row(name); row.Session == w.lock.claim.Grant.In.ID {
 			t.Errorf("%s is held still", name)
 		}
 	}

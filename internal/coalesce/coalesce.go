@@ -3,6 +3,9 @@
 // slot is free they are sent together. So the number of statements in flight stays small, and the
 // batches grow with the load.
 //
+// Requests may be in lanes, each with slots of its own. Those of a lane are sent in the order in
+// which they came. With one slot, none of them overtakes another, unless a statement is slow.
+//
 // A batch belongs to all its callers. The end of one caller's context does not end the batch: that
 // caller leaves, and learns the outcome of its request once the batch is answered.
 package coalesce
@@ -10,6 +13,7 @@ package coalesce
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,18 +27,21 @@ const (
 
 // Config configures a Coalescer.
 type Config[Q, A any] struct {
-	// Run sends requests as one statement and returns an answer for each, or an error for all. It
+	// Send sends requests as one statement and returns an answer for each, or an error for all. It
 	// bounds itself.
-	Run func(requests []Q) ([]A, error)
-	// Refused reports whether an error of Run may be due to a single request, and says that nothing
-	// was done. The requests are then sent again in halves, so that only requests that are refused
-	// alone get the error. nil: never.
+	Send func(requests []Q) ([]A, error)
+	// Refused reports whether an error of Send may be due to a single request, and says that
+	// nothing was done. The requests are then sent again in halves, so that only requests that are
+	// refused alone get the error. nil: never.
 	Refused func(err error) bool
+	// Lane returns the lane of a request. nil: there is one lane.
+	Lane func(request Q) string
 	// Key returns the key of a request: requests with one key never share a batch. nil: all may.
 	Key func(request Q) string
 	// Most limits the requests of a batch.
 	Most int
-	// Slots is the number of statements in flight from which on requests wait for each other.
+	// Slots is the number of statements of a lane in flight from which on requests wait for each
+	// other.
 	// Default: 2, of which one is prepared while the other waits for the disk.
 	Slots int
 	// Go runs a function in a goroutine. It is called within a call of Do.
@@ -45,10 +52,15 @@ type Config[Q, A any] struct {
 type Coalescer[Q, A any] struct {
 	config Config[Q, A]
 
-	mu      sync.Mutex // protects the fields below
-	taken   int        // the number of slots in use
+	mu    sync.Mutex             // protects the lanes
+	lanes map[string]*lane[Q, A] // those with a statement in flight, or a request that is about to be sent
+}
+
+// lane has the requests that wait for each other's statements.
+type lane[Q, A any] struct {
+	name    string
+	taken   int // the number of slots in use
 	waiting []*member[Q, A]
-	latest  <-chan struct{} // the answered channel of the latest request
 }
 
 // member is a request that waits for a batch, or for its answer.
@@ -62,7 +74,7 @@ type member[Q, A any] struct {
 // New makes a coalescer. It starts nothing.
 func New[Q, A any](config Config[Q, A]) *Coalescer[Q, A] {
 	config.Slots = cmp.Or(config.Slots, slots)
-	return &Coalescer[Q, A]{config: config}
+	return &Coalescer[Q, A]{config: config, lanes: map[string]*lane[Q, A]{}}
 }
 
 // Left is the error of Do where the context ended before the batch was answered.
@@ -76,25 +88,35 @@ func (l *Left) Error() string { return l.Cause.Error() }
 // Unwrap returns the cause.
 func (l *Left) Unwrap() error { return l.Cause }
 
-// Alone reports whether the caller is to send its request itself, at once. It then has a slot until
-// it calls done.
-func (c *Coalescer[Q, A]) Alone() (done func(), alone bool) {
+// Busy reports whether the lane of a request has statements in flight.
+func (c *Coalescer[Q, A]) Busy(request Q) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.taken >= c.config.Slots {
-		return nil, false
-	}
-	return c.slot(), true
+	return c.lanes[c.name(request)] != nil
 }
 
-// Do sends a request together with others, as soon as there is a slot. Its errors are those of Run,
-// and *Left.
+// Alone reports whether the caller is to send its request itself, at once. It then has a slot until
+// it calls done.
+func (c *Coalescer[Q, A]) Alone(request Q) (done func(), alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lane(request)
+	if l.taken >= c.config.Slots {
+		return nil, false
+	}
+	_, done = c.slot(l)
+	return done, true
+}
+
+// Do sends a request together with others, as soon as there is a slot. Its errors are those of
+// Send, and *Left.
 func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	m := &member[Q, A]{request: request, answered: make(chan struct{})}
 	c.mu.Lock()
-	c.waiting, c.latest = append(c.waiting, m), m.answered
-	if c.taken < c.config.Slots { // a slot was freed since Alone
-		c.send(c.slot())
+	l := c.lane(request)
+	l.waiting = append(l.waiting, m)
+	if l.taken < c.config.Slots { // a slot was freed since Alone
+		c.send(l)
 	}
 	c.mu.Unlock()
 	select {
@@ -103,75 +125,83 @@ func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	case <-ctx.Done():
 	}
 	var none A
-	if c.withdraw(m) {
+	if c.withdraw(l, m) {
 		return none, &Left{Cause: context.Cause(ctx)}
 	}
 	return none, &Left{Cause: context.Cause(ctx), Answered: m.answered}
 }
 
-// Drain waits until all requests so far are answered, or ctx ends.
-func (c *Coalescer[Q, A]) Drain(ctx context.Context) {
-	c.mu.Lock()
-	latest := c.latest
-	c.mu.Unlock()
-	if latest == nil {
-		return
-	}
-	select {
-	case <-latest:
-	case <-ctx.Done():
-	}
-}
-
 // withdraw removes a request that was not sent yet. It returns false if the request was sent.
-func (c *Coalescer[Q, A]) withdraw(m *member[Q, A]) bool {
+func (c *Coalescer[Q, A]) withdraw(l *lane[Q, A], m *member[Q, A]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, other := range c.waiting {
-		if other == m {
-			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
-			close(m.answered)
-			return true
-		}
+	i := slices.Index(l.waiting, m)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
-// slot takes a slot, which is freed by done, or after slow. The waiting requests are sent then.
-// MUST be called with mu locked.
-func (c *Coalescer[Q, A]) slot() (done func()) {
-	c.taken++
+func (c *Coalescer[Q, A]) name(request Q) string {
+	if c.config.Lane == nil {
+		return ""
+	}
+	return c.config.Lane(request)
+}
+
+// lane returns the lane of a request that takes a slot, or waits for one. MUST be called with mu
+// locked.
+func (c *Coalescer[Q, A]) lane(request Q) *lane[Q, A] {
+	name := c.name(request)
+	l := c.lanes[name]
+	if l == nil {
+		l = &lane[Q, A]{name: name}
+		c.lanes[name] = l
+	}
+	return l
+}
+
+// slot takes a slot of a lane, which is freed by done, or once a statement takes slow: late is to
+// be reset before each further one. The waiting requests are sent then. MUST be called with mu
+// locked.
+func (c *Coalescer[Q, A]) slot(l *lane[Q, A]) (late *time.Timer, done func()) {
+	l.taken++
 	free := sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.taken--
-		if len(c.waiting) > 0 {
-			c.send(c.slot())
+		switch l.taken--; {
+		case len(l.waiting) > 0:
+			c.send(l)
+		case l.taken == 0:
+			delete(c.lanes, l.name)
 		}
 	})
-	late := time.AfterFunc(slow, free)
-	return func() { late.Stop(); free() }
+	late = time.AfterFunc(slow, free)
+	return late, func() { late.Stop(); free() }
 }
 
-// send sends the waiting requests, up to a batch. MUST be called with mu locked.
-func (c *Coalescer[Q, A]) send(done func()) {
-	batch := c.next()
+// send takes a slot of a lane, and sends the waiting requests, up to a batch. MUST be called with
+// mu locked.
+func (c *Coalescer[Q, A]) send(l *lane[Q, A]) {
+	late, done := c.slot(l)
+	batch := c.next(l)
 	c.config.Go(func() {
 		defer done()
-		c.answer(batch)
+		c.answer(batch, late)
 	})
 }
 
 // answer runs a batch, and its halves where it is refused.
-func (c *Coalescer[Q, A]) answer(batch []*member[Q, A]) {
+func (c *Coalescer[Q, A]) answer(batch []*member[Q, A], late *time.Timer) {
+	late.Reset(slow)
 	requests := make([]Q, len(batch))
 	for i, m := range batch {
 		requests[i] = m.request
 	}
-	answers, err := c.config.Run(requests)
+	answers, err := c.config.Send(requests)
 	if err != nil && len(batch) > 1 && c.config.Refused != nil && c.config.Refused(err) {
-		c.answer(batch[:len(batch)/2])
-		c.answer(batch[len(batch)/2:])
+		c.answer(batch[:len(batch)/2], late)
+		c.answer(batch[len(batch)/2:], late)
 		return
 	}
 	for i, m := range batch {
@@ -184,21 +214,24 @@ func (c *Coalescer[Q, A]) answer(batch []*member[Q, A]) {
 
 // next removes the next batch from the waiting requests, in their order. MUST be called with mu
 // locked.
-func (c *Coalescer[Q, A]) next() (batch []*member[Q, A]) {
+func (c *Coalescer[Q, A]) next(l *lane[Q, A]) (batch []*member[Q, A]) {
 	keys := map[string]bool{}
 	var rest []*member[Q, A]
-	for _, m := range c.waiting {
-		key := ""
+	for i, m := range l.waiting {
+		if len(batch) == c.config.Most {
+			rest = append(rest, l.waiting[i:]...)
+			break
+		}
 		if c.config.Key != nil {
-			key = c.config.Key(m.request)
+			key := c.config.Key(m.request)
+			if keys[key] {
+				rest = append(rest, m)
+				continue
+			}
+			keys[key] = true
 		}
-		if len(batch) == c.config.Most || c.config.Key != nil && keys[key] {
-			rest = append(rest, m)
-			continue
-		}
-		keys[key] = true
 		batch = append(batch, m)
 	}
-	c.waiting = rest
+	l.waiting = rest
 	return batch
 }

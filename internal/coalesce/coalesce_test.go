@@ -58,15 +58,18 @@ func (s *server) sent() [][]string {
 }
 
 // slotsTaken is called when nothing goes on.
-func (c *Coalescer[Q, A]) slotsTaken() int {
+func (c *Coalescer[Q, A]) slotsTaken() (taken int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.taken
+	for _, l := range c.lanes {
+		taken += l.taken
+	}
+	return taken + len(c.lanes)
 }
 
 func (s *server) coalescer(most int) *Coalescer[string, string] {
 	return New(Config[string, string]{
-		Run: s.run, Most: most, Key: func(r string) string { return r[:1] }, Go: func(f func()) { go f() },
+		Send: s.run, Most: most, Key: func(r string) string { return r[:1] }, Go: func(f func()) { go f() },
 	})
 }
 
@@ -74,7 +77,7 @@ func (s *server) coalescer(most int) *Coalescer[string, string] {
 func busy[Q, A any](c *Coalescer[Q, A]) (done func()) {
 	var all []func()
 	for {
-		one, alone := c.Alone()
+		one, alone := c.Alone(*new(Q))
 		if !alone {
 			return func() {
 				for _, one := range all {
@@ -91,7 +94,7 @@ func TestOneRequestGoesAloneAndManyGoTogether(t *testing.T) {
 		s := &server{took: 10 * time.Millisecond}
 		c := s.coalescer(100)
 		done := busy(c)
-		if _, alone := c.Alone(); alone {
+		if _, alone := c.Alone(""); alone {
 			t.Fatal("more statements than slots")
 		}
 		for _, r := range []string{"a", "b", "c"} {
@@ -119,7 +122,7 @@ func TestTwoRequestsWithOneKeyNeverShareABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{took: time.Millisecond}
 		c := s.coalescer(3)
-		keep, _ := c.Alone() // so that one batch follows the other
+		keep, _ := c.Alone("") // so that one batch follows the other
 		defer keep()
 		time.AfterFunc(slow/2, busy(c))
 		for _, r := range []string{"a1", "b1", "a2", "c1", "d1", "a3"} {
@@ -135,7 +138,7 @@ func TestTwoRequestsWithOneKeyNeverShareABatch(t *testing.T) {
 func TestNoMoreStatementsThanSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{took: 5 * time.Millisecond}
-		c := New(Config[string, string]{Run: s.run, Most: 10, Go: func(f func()) { go f() }})
+		c := New(Config[string, string]{Send: s.run, Most: 10, Go: func(f func()) { go f() }})
 		var all sync.WaitGroup
 		for i := range 1000 {
 			all.Go(func() { assert.NoError(t, assert.ErrOf(c.Do(t.Context(), fmt.Sprint(i)))) })
@@ -205,49 +208,40 @@ func TestACallerThatLeavesEndsNothing(t *testing.T) {
 	})
 }
 
-// Drain waits for the requests that have come. It waits neither for a request that was withdrawn
-// nor for one that came later.
-func TestDrainWaitsForTheRequestsThatHaveCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{took: time.Second}
-		c := s.coalescer(10)
-		began := time.Now()
-		drained := func(want time.Duration) {
-			t.Helper()
-			c.Drain(t.Context())
-			assert.Equal(t, time.Since(began), want, "after")
-		}
-		ask := func(ctx context.Context, r string) {
-			go func() { _, _ = c.Do(ctx, r) }()
-			synctest.Wait()
-		}
-		drained(0)
-		ask(t.Context(), "a") // is sent
-		done := busy(c)
-		ask(t.Context(), "b") // waits
-		go func() {
-			time.Sleep(1500 * time.Millisecond)
-			ask(t.Context(), "c")
-		}()
-		go done()
-		drained(time.Second)
-		drained(time.Second)
-		time.Sleep(time.Second)
-		drained(2500 * time.Millisecond)
+// lanes are the lanes of requests by their first letter, each with one slot.
+func (s *server) lanes() *Coalescer[string, string] {
+	return New(Config[string, string]{
+		Send: s.run, Most: 3, Slots: 1, Lane: func(r string) string { return r[:1] }, Go: func(f func()) { go f() },
+	})
+}
 
-		done = busy(c)
-		taken, takeBack := context.WithCancel(t.Context())
-		ask(taken, "d")
-		takeBack()
+// Broken by a request that is sent before one that came earlier, or while that is in flight.
+func TestRequestsOfALaneAreSentInTheOrderInWhichTheyCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{took: slow / 10}
+		c := s.lanes()
+		for _, r := range []string{"a", "b", "a1", "a2", "a3", "a4", "b1", "a5"} {
+			if done, alone := c.Alone(r); alone {
+				go func() { _, _ = s.run([]string{r}); done() }()
+			} else {
+				go func() { _, _ = c.Do(t.Context(), r) }()
+			}
+			synctest.Wait()
+			if !c.Busy(r) {
+				t.Errorf("%s is not under way", r)
+			}
+		}
+		time.Sleep(time.Second)
 		synctest.Wait()
-		drained(2500 * time.Millisecond)
-		ask(t.Context(), "e")
-		ended, end := context.WithTimeout(t.Context(), slow/2)
-		defer end()
-		c.Drain(ended)
-		assert.Equal(t, time.Since(began), 2500*time.Millisecond+slow/2, "with a context that ends")
-		done()
-		drained(3500*time.Millisecond + slow/2)
+		sent := map[string][][]string{}
+		for _, batch := range s.sent() {
+			sent[batch[0][:1]] = append(sent[batch[0][:1]], batch)
+		}
+		assert.Equal(t, fmt.Sprint(sent), "map[a:[[a] [a1 a2 a3] [a4 a5]] b:[[b] [b1]]]")
+		assert.Equal(t, c.slotsTaken(), 0, "slots are taken")
+		if c.Busy("a") {
+			t.Error("a lane without requests is busy")
+		}
 	})
 }
 
@@ -276,7 +270,7 @@ func TestARequestThatIsRefusedTakesNoOtherAlong(t *testing.T) {
 		var sizes []int
 		c := New(Config[int, int]{
 			Most: 100, Go: func(f func()) { go f() }, Refused: func(err error) bool { return err == refused },
-			Run: func(requests []int) ([]int, error) {
+			Send: func(requests []int) ([]int, error) {
 				sizes = append(sizes, len(requests))
 				switch {
 				case slices.Contains(requests, 17):

@@ -23,7 +23,10 @@ const (
 )
 
 // Option configures one lock.
-type Option func(*Options)
+type Option struct{ set func(o *Options) }
+
+// Set makes an Option.
+func Set(set func(o *Options)) Option { return Option{set} }
 
 // LocksOption configures several locks: an Option, or a For.
 type LocksOption interface{ addTo(s *Several) }
@@ -93,10 +96,10 @@ func Of(name string, options []Option) (o Options, err error) {
 		return o, fmt.Errorf("%w: %w", ErrInvalidName, err)
 	}
 	for _, option := range options {
-		if option == nil {
-			return o, fmt.Errorf("%w: a nil LockOption", ErrInvalidOption)
+		if option.set == nil {
+			return o, fmt.Errorf("%w: a zero LockOption", ErrInvalidOption)
 		}
-		option(&o)
+		option.set(&o)
 	}
 	if o.Leased && o.Lease < MinLease {
 		return o, fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, o.Lease, MinLease)

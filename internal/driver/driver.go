@@ -19,16 +19,14 @@
 // it locks that row after the name's, without waiting, and writes it. A release by the holder does
 // the same if the hold was guarded (Removal.Guarded), and Tx.Release always. The end of a session
 // takes no lock away, and leaves that row alone.
-// which takes no lock away, does not.
 package driver
 
 import (
 	"context"
 )
 
-// Engine is a database with callers' transactions of type TX (pgx.Tx, *sql.Tx). An engine's
-// constructor returns this type, so that dblock.New can infer TX. It is a struct, because from an
-// interface Go infers by methods alone.
+// Engine is a database with callers' transactions of type TX (pgx.Tx, *sql.Tx): what an
+// engines.Engine has inside.
 type Engine[TX any] struct {
 	Backend
 	In func(tx TX) Tx // nil: the engine has no locks inside transactions

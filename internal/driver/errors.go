@@ -67,7 +67,7 @@ func Fail(kind, cause error) error {
 	if errors.Is(cause, kind) {
 		return cause
 	}
-	return &joined{kind.Error() + ": " + Line(cause.Error()), []error{kind, cause}}
+	return &joined{kind.Error() + ": " + OneLine(cause.Error()), []error{kind, cause}}
 }
 
 // Mark makes an error match a kind. Its text stays the same.
@@ -131,11 +131,11 @@ func Join(errs ...error) error {
 	for _, err := range errs {
 		texts = append(texts, err.Error())
 	}
-	return &joined{Line(texts...), errs}
+	return &joined{OneLine(texts...), errs}
 }
 
-// Line joins texts to one line, without repetitions.
-func Line(texts ...string) (line string) {
+// OneLine joins texts to one line, without repetitions.
+func OneLine(texts ...string) (line string) {
 	for part := range strings.Lines(strings.Join(texts, "\n")) {
 		switch part = strings.TrimSpace(part); {
 		case strings.Contains(line, part):

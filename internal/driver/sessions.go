@@ -36,9 +36,9 @@ type Sessions interface {
 	// that attended last, where the server shows such a name.
 	Attend(app string, ttl time.Duration) (leave func())
 
-	// Lending ends when the engine has found that the application has closed a pool which has lent
-	// connections to the engine, and whose Close waits until they are given back. Every statement
-	// on such a connection then fails with ErrConfig. Where no Close waits, Lending does not end.
+	// Lending is cancelled when the application closes a pool whose Close waits for the connections
+	// that the engine has reserved of it (pgxpool). Every statement on them then fails with
+	// ErrConfig. An engine that cannot see that returns a context that does not end.
 	Lending() context.Context
 
 	// OnSideConn runs do on a connection of the engine's own, which is not an Upkeep's, and which

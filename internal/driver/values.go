@@ -14,6 +14,9 @@ type Session struct {
 	App  string
 	TTL  time.Duration
 
+	// First is set for the first session of a client: the engine then refuses triggers on its
+	// tables with ErrConfig.
+	First bool
 	// Detached is set for the session of a detached lock: the engine keeps no connections for it,
 	// and has opened another session of the same client before.
 	Detached bool
@@ -40,6 +43,17 @@ type State struct {
 	Queue   []Participant // of Read with waiters: up to so many, the first of the queue in its order
 
 	Database string // of LockTx, where it has locked the row: that of its transaction; "" where it is not known
+}
+
+// Row returns what the row of the name says of requests. The present time is 0.
+func (s State) Row() protocol.Row {
+	row := protocol.Row{
+		Name: s.Name, Units: s.Used, Capacity: s.Capacity, Waiters: s.Waiters, Rests: s.Rest.Microseconds(),
+	}
+	if s.Sharing == 0 {
+		row.Session = s.Holder.Session
+	}
+	return row
 }
 
 // Until returns when a holder or a waiter of the name expires without another heartbeat, by this

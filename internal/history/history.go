@@ -111,8 +111,9 @@ func (y *History) putBack(events []protocol.Event) {
 	y.events = append(events, y.events...)
 }
 
-// Run writes events until Close begins; Close flushes the last. After a failure the pauses grow.
-func (y *History) Run() {
+// WriteUntilClosed writes events until Close begins; Close flushes the last. After a failure the
+// pauses grow.
+func (y *History) WriteUntilClosed() {
 	timer := y.config.Clock.NewTimer(gathering)
 	defer timer.Stop()
 	for failures := 0; !y.db.Closing(); {

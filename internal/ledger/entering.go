@@ -11,19 +11,19 @@ type entry struct {
 	// endless is set while the owner waits under a context without a deadline, and Overlong has not
 	// counted it.
 	endless bool
-	since   time.Duration // when Overlong first found it behind the present hold, by the client's clock
+	since   time.Duration // when Overlong first found it behind the present claim, by the client's clock
 }
 
-// Enter lets one goroutine at a time acquire a name as the same owner, so that the second finds the
-// hold of the first. leave MUST follow. Enter returns nil if ctx ends first, or at once where wait
-// is false and another goroutine acquires the name.
-func (l *Ledger) Enter(ctx context.Context, name string, o Owner, wait bool) (leave func()) {
+// Serialize lets one goroutine at a time acquire a name as the same owner, so that the second finds
+// the lock of the first. leave MUST follow. Serialize returns nil if ctx ends first, or at once
+// where wait is false and another goroutine acquires the name.
+func (l *Ledger) Serialize(ctx context.Context, name string, o Owner, wait bool) (leave func()) {
 	_, bounded := ctx.Deadline()
 	for {
-		busy := l.enter(name, o, wait && !bounded)
+		busy := l.begin(name, o, wait && !bounded)
 		switch {
 		case busy == nil:
-			return func() { l.leave(name, o) }
+			return func() { l.cease(name, o) }
 		case !wait:
 			return nil
 		}
@@ -35,7 +35,7 @@ func (l *Ledger) Enter(ctx context.Context, name string, o Owner, wait bool) (le
 	}
 }
 
-func (l *Ledger) enter(name string, o Owner, endless bool) (busy <-chan struct{}) {
+func (l *Ledger) begin(name string, o Owner, endless bool) (busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.of(name)
@@ -49,7 +49,7 @@ func (l *Ledger) enter(name string, o Owner, endless bool) (busy <-chan struct{}
 	return nil
 }
 
-func (l *Ledger) leave(name string, o Owner) {
+func (l *Ledger) cease(name string, o Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.of(name)
@@ -58,22 +58,21 @@ func (l *Ledger) leave(name string, o Owner) {
 	l.trim(name)
 }
 
-// Overlong returns the hold of an attempt; nil: the client does not rely on it. waits is the number
-// of the client's owners that have waited for the hold for a TTL, under contexts without a
-// deadline. Each of them is counted once.
-func (l *Ledger) Overlong(attempt string) (h *Hold, waits int) {
+// Overlong returns the claim that is held by an attempt; nil: there is none. waits is the number of
+// the client's owners that have waited for it for a TTL, under contexts without a deadline. Each of
+// them is counted once.
+func (l *Ledger) Overlong(attempt string) (c *Claim, waits int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.attempts[attempt]
-	if k == nil || k.state != Held {
+	if c = l.heldBy(attempt); c == nil {
 		return nil, 0
 	}
-	entering, now := l.of(k.Name).entering, l.config.Clock.Now()
+	entering, now := l.of(c.Grant.Name).entering, l.config.Clock.Now()
 	for o, e := range entering {
 		switch {
 		case !e.endless:
 			continue
-		case e.since <= k.hold.Began:
+		case e.since <= c.Began:
 			e.since = now
 		case now-e.since >= l.config.TTL:
 			e.endless = false
@@ -81,5 +80,5 @@ func (l *Ledger) Overlong(attempt string) (h *Hold, waits int) {
 		}
 		entering[o] = e
 	}
-	return k.hold, waits
+	return c, waits
 }

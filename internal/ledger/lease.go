@@ -14,24 +14,30 @@ func LeaseEnd(lease, asked, now time.Duration) time.Duration {
 	return asked + lease - lease/100 - 2*(now-asked)
 }
 
-// TooLate reports whether a fixed lease had expired here before its grant came.
-func TooLate(lease, asked, now time.Duration) bool {
-	return lease != 0 && LeaseEnd(lease, asked, now) <= now
+// alarm ends a claim by itself, or the context of one that UnlockTx has released.
+type alarm struct {
+	stop func() // nil: the lock ends with its session only
 }
 
-// Expiry returns when the fixed lease of a hold expires, by the client's clock.
-func (h *Hold) Expiry() time.Duration { return h.lease.At() }
+// TooLate returns how long the grant of a claim took, if its fixed lease had expired here before.
+func (c *Claim) TooLate(now time.Duration) (took time.Duration, late bool) {
+	g := c.Grant
+	return now - g.asked, c.Fixed() && LeaseEnd(g.Given.Lease, g.asked, now) <= now
+}
 
-// watchLease lets a hold end with its fixed lease, in place of an earlier end. MUST be called with
+// Expiry returns when the fixed lease of a claim expires, by the client's clock.
+func (c *Claim) Expiry() time.Duration { return c.lease.At() }
+
+// watchLease lets a claim end with its fixed lease, in place of an earlier end. MUST be called with
 // mu locked.
-func (l *Ledger) watchLease(h *Hold) {
-	h.alarm.silence()
-	stop := l.config.Clock.Alarm(h.Expiry(), func() {
-		if h.lease.Passed() { // else the alarm of an earlier end was not stopped in time
-			l.Expire(h)
+func (l *Ledger) watchLease(c *Claim) {
+	c.alarm.silence()
+	stop := l.config.Clock.Alarm(c.Expiry(), func() {
+		if c.lease.Passed() { // else the alarm of an earlier end was not stopped in time
+			l.Expire(c)
 		}
 	})
-	h.alarm = alarm{func() { stop() }}
+	c.alarm = alarm{func() { stop() }}
 }
 
 // silence stops an alarm, if there is one.
@@ -41,18 +47,18 @@ func (a *alarm) silence() {
 	}
 }
 
-// Prolong moves the end of a hold's fixed lease, and never back. It returns false if the hold has
+// Prolong moves the end of a claim's fixed lease, and never back. It returns false if the claim has
 // ended, or if its lease has expired here, even unnoticed.
-func (l *Ledger) Prolong(h *Hold, end time.Duration) bool {
+func (l *Ledger) Prolong(c *Claim, end time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !h.relies() || !h.lease.Move(end) {
+	if !c.relies() || !c.lease.Move(end) {
 		return false
 	}
-	l.watchLease(h)
+	l.watchLease(c)
 	return true
 }
 
-// Expire ends a hold whose fixed lease has expired. The log does not report it, since the end was
+// Expire ends a claim whose fixed lease has expired. The log does not report it, since the end was
 // requested.
-func (l *Ledger) Expire(h *Hold) { l.revoke(contract.ErrLeaseOver, h) }
+func (l *Ledger) Expire(c *Claim) { l.revoke(contract.ErrLeaseOver, c) }

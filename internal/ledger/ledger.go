@@ -3,12 +3,14 @@ package ledger
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/store"
 )
 
@@ -18,38 +20,60 @@ const maxContended = 4096
 
 // Config configures a ledger.
 type Config struct {
-	Host  string
-	TTL   time.Duration // also how long the context of a hold stays open after UnlockTx has released it
-	Clock clock.Clock
-	Log   *slog.Logger
-	Calls *store.Calls
-	// Ended is called when a hold has ended without Unlock, after the contexts of all holds that
-	// end with it.
-	Ended func(h *Hold, e Ending)
+	Host   string
+	TTL    time.Duration // also how long the context of a lock stays open after UnlockTx has released it
+	Clock  clock.Clock
+	Log    *slog.Logger
+	Store  *store.Store
+	Client Client
 }
 
-// Ledger keeps the holds of a client, and every attempt that the database may know.
+// Client is the client as its ledger calls it.
+type Client interface {
+	// Ended follows up the end of a claim without Unlock. It is called after the contexts of all
+	// claims that end together.
+	Ended(c *Claim, e Ending)
+	// GaveUp makes the error of a request whose context ended. queued: it had a place.
+	GaveUp(in *store.Session, name string, queued bool, cause error) error
+	// Deadlocked makes the error of a request that must give up.
+	Deadlocked(cycle deadlock.Cycle) error
+}
+
+// Ledger keeps the grants and claims of a client.
 type Ledger struct {
 	Owners *Owners
 	config Config
 
-	mu        sync.Mutex          // protects the fields below
-	closed    bool                // nothing is added any more
-	attempts  map[string]*Attempt // by id; those that are gone are not in it
+	splitting, givingBack *outage.Report
+
+	undoing    chan struct{} // has an element for each attempt that is being undone, parallelism at most
+	waiting    atomic.Int64  // claims that are in a queue, or gather
+	candidates atomic.Int64  // likewise, of elections
+
+	mu        sync.Mutex        // protects the fields below, and every grant and claim
+	closed    bool              // nothing is held that was not
+	attempts  map[string]*Grant // by id; those that are gone are not in it
 	names     map[string]*name
+	queues    map[key]*localQueue
 	contended int // names
 }
 
 // name is the entry of a name in the ledger.
 type name struct {
-	holds     []*Hold // the client relies on these, or did before UnlockTx
-	contended bool    // others waited for the name when it was last read
+	claims    []*Claim // that stand
+	contended bool     // others waited for the name when it was last read
 	entering  map[Owner]entry
 }
 
 // New makes the ledger of a client.
 func New(config Config) *Ledger {
-	l := &Ledger{config: config, attempts: map[string]*Attempt{}, names: map[string]*name{}}
+	l := &Ledger{
+		config:     config,
+		splitting:  outage.New(config.Log, "dblock: showing the holder of a lock"),
+		givingBack: outage.New(config.Log, "dblock: releasing in the background"),
+		undoing:    make(chan struct{}, parallelism),
+		attempts:   map[string]*Grant{}, names: map[string]*name{}, queues: map[key]*localQueue{},
+	}
 	l.Owners = &Owners{config.Host, l}
 	return l
 }
@@ -67,86 +91,27 @@ func (l *Ledger) of(key string) *name {
 
 // trim forgets a name whose entry is empty. MUST be called with mu locked.
 func (l *Ledger) trim(key string) {
-	if n := l.names[key]; n != nil && len(n.holds) == 0 && !n.contended && len(n.entering) == 0 {
+	if n := l.names[key]; n != nil && len(n.claims) == 0 && !n.contended && len(n.entering) == 0 {
 		delete(l.names, key)
 	}
 }
 
-// held yields the holds of a name on which the client relies. MUST be called with mu locked.
-func (l *Ledger) held(key string, f func(h *Hold) (more bool)) {
+// held yields the claims of a name that are held. MUST be called with mu locked.
+func (l *Ledger) held(key string, f func(c *Claim) (more bool)) {
 	if n := l.names[key]; n != nil {
-		for _, h := range n.holds {
-			if h.state == Held && !f(h) {
+		for _, c := range n.claims {
+			if c.relies() && !f(c) {
 				return
 			}
 		}
 	}
 }
 
-// move makes every transition of an attempt. An event that is impossible in the attempt's state
-// changes nothing, and is logged as an error. MUST be called with mu locked.
-func (l *Ledger) move(k *Attempt, e Event) {
-	next, possible := k.state.after(e)
-	if !possible {
-		l.config.Log.Error("dblock: a state that cannot be: please report this",
-			"name", k.Name, "attempt", k.ID, "state", k.state, "event", e)
-		return
-	}
-	k.state = next
-	if !next.hasHold() {
-		k.hold = nil
-	}
-	if next == Gone {
-		if l.attempts[k.ID] == k {
-			delete(l.attempts, k.ID)
-		}
-	} else {
-		l.attempts[k.ID] = k
-	}
-}
-
-// Move makes a transition of an attempt.
-func (l *Ledger) Move(k *Attempt, e Event) {
+// StateOf returns the state of a claim.
+func (l *Ledger) StateOf(c *Claim) ClaimState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.move(k, e)
-}
-
-// State returns the state of an attempt.
-func (l *Ledger) State(k *Attempt) State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return k.state
-}
-
-// StateOf returns the state of a hold. A hold that the attempt does not have any more is Gone:
-// another member of its cohort may have the attempt.
-func (l *Ledger) StateOf(h *Hold) State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h.hold != h {
-		return Gone
-	}
-	return h.state
-}
-
-// Request registers an attempt before it is sent.
-func (l *Ledger) Request(name, id string) *Attempt {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := &Attempt{Name: name, ID: id}
-	l.attempts[id] = k
-	return k
-}
-
-// Find returns the attempt with an id. If it is gone, Find makes a new Attempt in the state Gone.
-func (l *Ledger) Find(name, id string) *Attempt {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k := l.attempts[id]; k != nil {
-		return k
-	}
-	return &Attempt{Name: name, ID: id, state: Gone}
+	return c.state
 }
 
 // Knows reports whether an attempt is in the table: the client may hold or be granted its lock.
@@ -156,128 +121,103 @@ func (l *Ledger) Knows(id string) bool {
 	return l.attempts[id] != nil
 }
 
-// Undo abandons an attempt. done MUST be called when nothing of it is in the database.
-func (l *Ledger) Undo(k *Attempt) (done func()) {
-	undone := make(chan struct{})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.move(k, Abandon)
-	k.undone = undone
-	return func() {
-		l.Move(k, Finish)
-		close(undone)
+// Hold lets a claim whose turn has come have the lock, unless the grant came too late. A fixed
+// lease counts from the time of its request.
+func (l *Ledger) Hold(ctx context.Context, c *Claim) bool {
+	c.Began = l.config.Clock.Now()
+	l.open(ctx, c)
+	if c.Fixed() {
+		c.lease = clock.NewDeadline(l.config.Clock, LeaseEnd(c.Grant.Given.Lease, c.Grant.asked, c.Began))
 	}
+	before, how, held := l.enter(c, func() bool {
+		if !c.Grant.In.Alive() || c.Fixed() && c.Expiry() <= c.Began {
+			return false
+		}
+		if c.Fixed() {
+			l.watchLease(c)
+		}
+		return true
+	})
+	if before != nil { // the client did not know that before had ended
+		l.cut(before, how)
+		l.follow(before, how)
+		if !how.Released() {
+			l.LogLoss(before)
+		}
+	}
+	return held
 }
 
-// Undoing returns a channel that is closed when an attempt that is being undone is gone from the
-// database. It returns nil if the attempt is not being undone, or waits for the transactions that
-// it has guarded.
-func (l *Ledger) Undoing(id string) <-chan struct{} {
+// enter lets a claim have the lock, unless it came too late to be relied upon: the client is
+// closed, a later grant of the name is held already, or admit, which is called with mu locked,
+// refuses. enter also returns another claim that had the whole name until then, as far as the
+// client knew, and how that one ends.
+func (l *Ledger) enter(c *Claim, admit func() bool) (before *Claim, how Ending, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.attempts[id]
-	if k == nil || k.state != Undoing || k.Guarded.Load() {
-		return nil
-	}
-	return k.undone
-}
-
-// add enters a hold, unless its grant came too late to be relied upon: the client is closed, a
-// later grant of the name was entered already, or admit, which is called with mu locked, refuses.
-// add also returns another hold that had the whole name until then, as far as the client knew, and
-// how that one ends.
-func (l *Ledger) add(h *Hold, admit func() bool) (before *Hold, how Ending, added bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n, m := l.of(h.Name), h.Mode.Load()
-	defer l.trim(h.Name)
-	before, was := n.whole(Held, ReleasingTx, AwaitingTx)
-	late := before != nil && !m.Shared() && was.Token > m.Token
-	if l.closed || h.state != Requested || late || !admit() {
+	g := c.Grant
+	m := g.Mode.Load()
+	before, was := l.whole(g.Name, Held, Pledged)
+	late := before != nil && !m.Shared() && was.Last > m.Last
+	if l.closed || g.state != Granted || g.present != c || !c.can(hold) || late || !admit() {
 		return nil, Ending{}, false
 	}
-	l.setContended(h.Name, h.Grant.Contended)
-	n = l.of(h.Name)
-	if m.Token == 0 || before != nil && was.Doubt == Yielding && m.Shared() {
+	l.setContended(g.Name, g.Given.Contended)
+	if m.Last == 0 || before != nil && was.Knowledge == Yielding && m.Shared() {
 		before = nil // without tokens the client cannot tell which of the two is later
 	}
-	l.move(h.Attempt, Grant)
-	h.hold = h
-	n.holds = append(n.holds, h)
-	if before != nil { // the database took the name from that hold
+	l.happen(c, hold)
+	if before != nil { // the database took the name from that claim
 		how = before.ending(errGrantedAgain)
-		l.remove(before, how.Event)
+		l.happen(before, how.event)
 	}
 	return before, how, true
 }
 
-// whole returns the hold in one of the states that has all of the name, with the mode in which it
+// whole returns the claim in one of the states that has all of a name, with the mode in which it
 // has it; nil: there is none. The caller MUST NOT load the mode again: mu does not protect it, and
-// after a Downgrade that has ended meanwhile it is neither the whole name nor Yielding.
-func (n *name) whole(states ...State) (*Hold, *Mode) {
+// after a Downgrade that has ended meanwhile it is neither the whole name nor Yielding. MUST be
+// called with mu locked.
+func (l *Ledger) whole(key string, states ...ClaimState) (*Claim, *Mode) {
+	n := l.names[key]
+	if n == nil {
+		return nil, nil
+	}
 	for _, s := range states {
-		for _, h := range n.holds {
-			if m := h.Mode.Load(); h.state == s && !m.Shared() {
-				return h, m
+		for _, c := range n.claims {
+			if m := c.Grant.Mode.Load(); c.state == s && !m.Shared() {
+				return c, m
 			}
 		}
 	}
 	return nil, nil
 }
 
-// remove lets an event end a hold. It returns false if the hold has ended already. MUST be called
-// with mu locked.
-func (l *Ledger) remove(h *Hold, e Event) bool {
-	next, possible := h.state.after(e)
-	if !possible || h.hold != h {
-		return false
-	}
-	if !next.claimed() {
-		n := l.of(h.Name)
-		n.holds = slices.DeleteFunc(n.holds, func(other *Hold) bool { return other == h })
-		l.trim(h.Name)
-	}
-	if next == ReleasedTx {
-		h.outlives.Store(true)
-	}
-	l.move(h.Attempt, e)
-	return true
-}
+// Relies reports whether the caller of a claim relies on its lock.
+func (l *Ledger) Relies(c *Claim) bool { return l.StateOf(c) == Held }
 
-// EndBy is remove for a caller that has not locked mu.
-func (l *Ledger) EndBy(h *Hold, e Event) bool {
+// HeldBy returns the claim that is held by an attempt; nil: none.
+func (l *Ledger) HeldBy(attempt string) *Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.remove(h, e)
+	return l.heldBy(attempt)
 }
 
-// relies is Relies for a caller that has locked mu.
-func (h *Hold) relies() bool { return h.hold == h && h.state == Held }
-
-// Relies reports whether the client relies on a hold.
-func (l *Ledger) Relies(h *Hold) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return h.relies()
-}
-
-// HeldBy returns the hold of an attempt on which the client relies; nil: none.
-func (l *Ledger) HeldBy(attempt string) *Hold {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k := l.attempts[attempt]; k != nil && k.state == Held {
-		return k.hold
+// heldBy is HeldBy for a caller that has locked mu.
+func (l *Ledger) heldBy(attempt string) *Claim {
+	if g := l.attempts[attempt]; g != nil && g.present != nil && g.present.relies() {
+		return g.present
 	}
 	return nil
 }
 
-// Owned returns the hold of a name that an owner would enter again; nil: there is none.
-func (l *Ledger) Owned(name string, o Owner) (owned *Hold) {
+// Owned returns the claim of a name that an owner would enter again; nil: there is none.
+func (l *Ledger) Owned(name string, o Owner) (owned *Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held(name, func(h *Hold) bool {
-		if h.Owner == o && !h.Mode.Load().permit() {
-			owned = h
+	l.held(name, func(c *Claim) bool {
+		if c.Owner == o && !c.Grant.Mode.Load().permit() {
+			owned = c
 		}
 		return owned == nil
 	})
@@ -289,8 +229,8 @@ func (l *Ledger) Owned(name string, o Owner) (owned *Hold) {
 func (l *Ledger) Units(ctx context.Context, name string, o Owner) (n, of int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held(name, func(h *Hold) bool {
-		if m := h.Mode.Load(); m.permit() && h.Owner == o && h.encloses(ctx) {
+	l.held(name, func(c *Claim) bool {
+		if m := c.Grant.Mode.Load(); m.permit() && c.Owner == o && c.encloses(ctx) {
 			n, of = n+m.Units, m.Of
 		}
 		return true
@@ -298,58 +238,57 @@ func (l *Ledger) Units(ctx context.Context, name string, o Owner) (n, of int) {
 	return n, of
 }
 
-// enclosing returns the holds of a name whose contexts enclose ctx.
+// enclosing returns the claims of a name whose contexts enclose ctx.
 func (l *Ledger) enclosing(ctx context.Context, name string) (all []Enclosing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held(name, func(h *Hold) bool {
-		if h.encloses(ctx) && h.ctx.Err() == nil && h.In.Over() == nil {
-			m := h.Mode.Load()
-			all = append(all, Enclosing{h.Owner, h.In.ID, m.Units, m.Of})
+	l.held(name, func(c *Claim) bool {
+		if g := c.Grant; c.encloses(ctx) && c.ctx.Err() == nil && g.In.Over() == nil {
+			m := g.Mode.Load()
+			all = append(all, Enclosing{c.Owner, g.In.ID, m.Units, m.Of})
 		}
 		return true
 	})
 	return all
 }
 
-// Close keeps anything from being added from now on, and returns the holds.
-func (l *Ledger) Close() (holds []*Hold) {
+// Close keeps anything from being held that is not, and returns the claims that stand.
+func (l *Ledger) Close() []*Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	return l.all(func(*Hold) bool { return true })
+	return l.all(func(*Claim) bool { return true })
 }
 
-// all returns the holds that the database may have and that satisfy want. MUST be called with mu
-// locked.
-func (l *Ledger) all(want func(h *Hold) bool) (holds []*Hold) {
+// all returns the claims that stand and that satisfy want. MUST be called with mu locked.
+func (l *Ledger) all(want func(c *Claim) bool) (all []*Claim) {
 	for _, n := range l.names {
-		for _, h := range n.holds {
-			if want(h) {
-				holds = append(holds, h)
+		for _, c := range n.claims {
+			if want(c) {
+				all = append(all, c)
 			}
 		}
 	}
-	return holds
+	return all
 }
 
-// Of returns the holds of a session that the database may have, by attempt.
-func (l *Ledger) Of(s *store.Session) map[string]*Hold {
+// Of returns the claims of a session that stand, by attempt.
+func (l *Ledger) Of(s *store.Session) map[string]*Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	holds := map[string]*Hold{}
-	for _, h := range l.all(func(h *Hold) bool { return h.In == s }) {
-		holds[h.ID] = h
+	of := map[string]*Claim{}
+	for _, c := range l.all(func(c *Claim) bool { return c.Grant.In == s }) {
+		of[c.Grant.ID] = c
 	}
-	return holds
+	return of
 }
 
 // Holding reports whether the client has a lock that others could want or take.
 func (l *Ledger) Holding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range l.attempts {
-		if k.state.claimed() || k.state == Overdue {
+	for _, g := range l.attempts {
+		if g.present != nil && g.present.stands() || g.overdue() {
 			return true
 		}
 	}
@@ -363,14 +302,15 @@ func (l *Ledger) Empty() bool {
 	return len(l.attempts) == 0
 }
 
-// Count returns the number of holds, and the age of the oldest without a watch over its progress.
+// Count returns the number of claims that are held, and the age of the oldest without a watch over
+// its progress.
 func (l *Ledger) Count(now time.Duration) (n int, oldest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.all(func(h *Hold) bool { return h.state == Held }) {
+	for _, c := range l.all((*Claim).relies) {
 		n++
-		if h.progress.Load() == nil {
-			oldest = max(oldest, now-h.Began)
+		if c.progress.Load() == nil {
+			oldest = max(oldest, now-c.Began)
 		}
 	}
 	return n, oldest
@@ -412,69 +352,56 @@ func (l *Ledger) Contended(name string) bool {
 	return n != nil && n.contended
 }
 
-// Crowded returns the holds of an owner that the database may show as another owner's, because they
-// were granted to a cohort. Owners are compared as the database knows them, also for a lease that
-// is acquired for a transaction.
-func (l *Ledger) Crowded(o Owner) []*Hold {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all(func(h *Hold) bool {
-		return h.state == Held && h.Owner.Host == o.Host && h.Owner.Thread == o.Thread && h.Member.InOpenCohort()
-	})
-}
-
-// Occupied reports whether this client has the whole name, as far as it knows.
+// Occupied reports whether this client holds the whole name, as far as it knows.
 func (l *Ledger) Occupied(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.names[name]
-	if n == nil {
-		return false
-	}
-	h, _ := n.whole(Held)
-	return h != nil
+	c, _ := l.whole(name, Held)
+	return c != nil
 }
 
-// Overdue returns the attempts whose fixed lease has expired here.
-func (l *Ledger) Overdue() map[string]*Hold {
+// overdue reports whether a fixed lease has expired here, and the database may still have it. MUST
+// be called with the ledger's mutex locked.
+func (g *Grant) overdue() bool { return g.state == Uncertain && g.present.state == Ended }
+
+// Overdue returns the claims whose fixed lease has expired here, by attempt.
+func (l *Ledger) Overdue() map[string]*Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := map[string]*Hold{}
-	for id, k := range l.attempts {
-		if k.state == Overdue {
-			all[id] = k.hold
+	all := map[string]*Claim{}
+	for id, g := range l.attempts {
+		if g.overdue() {
+			all[id] = g.present
 		}
 	}
 	return all
 }
 
-// Found handles the database's claim of an attempt: it passes on the reason of an Ask. It returns
-// the attempt if the client does not know it.
-func (l *Ledger) Found(a driver.Claim) *Attempt {
+// Recognize handles the database's claim of an attempt in a session: it passes on the reason of an
+// Ask. It returns the grant of an attempt that the client does not know.
+func (l *Ledger) Recognize(in *store.Session, a driver.Claim) *Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.attempts[a.Attempt]
-	if k == nil {
-		return &Attempt{Name: a.Name, ID: a.Attempt}
+	g := l.attempts[a.Attempt]
+	if g == nil {
+		return newGrant(in, a.Name, a.Attempt)
 	}
-	if k.hold != nil && k.hold.relies() {
-		k.hold.ask(a.Asked)
-	}
+	g.ask(a.Asked)
 	return nil
 }
 
-// TakenWith notes the Locks with which a hold was first acquired.
-func (l *Ledger) TakenWith(h *Hold, all any) {
+// TakenWith notes the Locks with which a lock was first acquired.
+func (l *Ledger) TakenWith(c *Claim, all any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h.all == nil {
-		h.all = all
+	if c.all == nil {
+		c.all = all
 	}
 }
 
-// Together reports whether a hold was acquired together with others.
-func (l *Ledger) Together(h *Hold) bool {
+// Together reports whether a lock was acquired together with others.
+func (l *Ledger) Together(c *Claim) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return h.all != nil
+	return c.all != nil
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/store"
@@ -16,14 +14,17 @@ import (
 
 var errGrantedAgain = errors.New("the database granted the name again")
 
-// How a hold ends:
+// ErrDisowned: the database does not show a lock that the client relies on.
+var ErrDisowned = errors.New("the database shows another holder, or none")
+
+// How a claim ends:
 //
 //	LoseSession, a fixed lease, Lose  -> revoke -> cut -> End
-//	Rely, of a later grant            -> cut -> End
-//	Drop (Unlock), Lend (LockTx)      -> EndBy -> End
+//	Hold, of a later grant            -> cut -> End
+//	Drop (Unlock), Lend (LockTx)      -> endBy -> End
 //
-// EndBy and revoke remove the hold from the table, so that one of them ends it. cut leaves
-// the context of a hold that UnlockTx has released open for a TTL. End ends the context.
+// endBy and revoke move the claim, so that one of them ends it. cut leaves the context
+// of a lock that UnlockTx has released open for a TTL. End ends the context.
 
 // ErrReleasedTx: UnlockTx was called, and only Guard shows whether its transaction was rolled back.
 var ErrReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call Guard first", driver.ErrNotHeld)
@@ -31,161 +32,180 @@ var ErrReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call 
 // maxLossLines limits the locks that the log names when several are lost together.
 const maxLossLines = 10
 
-// Ending is how a hold ends without Unlock.
+// Ending is how a claim ends without Unlock.
 type Ending struct {
-	Event Event
+	event claimEvent
 	Cause error // with which its context ends
 }
 
-// Released reports whether UnlockTx has released the hold, which is then not lost.
-func (e Ending) Released() bool { return e.Event == Commit }
+// Released reports whether UnlockTx has released the lock, which is then not lost.
+func (e Ending) Released() bool { return e.event == commit }
 
-// ending returns how a hold ends that the database does not have any more: lost, unless an UnlockTx
-// has succeeded. A rollback with a takeover after it cannot be told from a commit. A hold
+// ending returns how a claim ends that the database does not have any more: lost, unless an
+// UnlockTx has succeeded. A rollback with a takeover after it cannot be told from a commit. A lock
 // with a fixed lease stays known while its session lives: a transaction that it guards may still be
 // open, and only a takeover checks the guard. MUST be called with mu locked.
-func (h *Hold) ending(reason error) Ending {
-	alive := h.In.Over() == nil
-	if h.state == AwaitingTx && alive && !errors.Is(reason, contract.ErrLeaseOver) {
-		return Ending{Commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
+func (c *Claim) ending(reason error) Ending {
+	alive := c.Grant.In.Over() == nil
+	if c.state == Pledged && c.pledge.kept && alive && !errors.Is(reason, contract.ErrLeaseOver) {
+		return Ending{commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}
-	if h.Fixed() && alive {
-		return Ending{Expire, h.lost(reason)}
+	if c.Fixed() && alive {
+		return Ending{expire, c.lost(reason)}
 	}
-	return Ending{Lose, h.lost(reason)}
+	return Ending{lose, c.lost(reason)}
 }
 
-// Rely enters the hold of a grant, unless the grant came too late. A fixed lease counts from the
-// time of its request.
-func (l *Ledger) Rely(h *Hold, asked time.Duration) bool {
-	if h.Fixed() {
-		h.lease = clock.NewDeadline(l.config.Clock, LeaseEnd(h.Grant.Lease, asked, h.Began))
-	}
-	before, how, added := l.add(h, func() bool {
-		if !h.In.Alive() || h.Fixed() && h.Expiry() <= h.Began {
-			return false
-		}
-		if h.Fixed() {
-			l.watchLease(h)
-		}
-		return true
-	})
-	if before != nil { // the client did not know that before had ended
-		l.cut(before, how)
-		l.config.Ended(before, how)
-		if !how.Released() {
-			l.LogLoss(before)
-		}
-	}
-	return added
-}
-
-// revoke ends holds without Unlock, and returns those that are lost. Their contexts end one
+// revoke ends claims without Unlock, and returns those that are lost. Their contexts end one
 // directly after the other: nothing else may stand between a deadline and the last context that
 // must end at it.
-func (l *Ledger) revoke(reason error, holds ...*Hold) (lost []*Hold) {
-	hows := make(map[*Hold]Ending, len(holds))
-	for _, h := range holds {
+func (l *Ledger) revoke(reason error, claims ...*Claim) (lost []*Claim) {
+	hows := make(map[*Claim]Ending, len(claims))
+	for _, c := range claims {
 		l.mu.Lock()
-		how := h.ending(reason)
-		ended := l.remove(h, how.Event)
+		how := c.ending(reason)
+		stands := c.can(how.event)
+		if stands {
+			l.happen(c, how.event)
+		}
 		l.mu.Unlock()
-		if ended {
-			l.cut(h, how)
-			hows[h] = how
+		if stands {
+			l.cut(c, how)
+			hows[c] = how
 		}
 	}
-	for h, how := range hows {
-		l.config.Ended(h, how)
+	for c, how := range hows {
+		l.follow(c, how)
 		if !how.Released() {
-			lost = append(lost, h)
+			lost = append(lost, c)
 		}
 	}
 	return lost
 }
 
-// cut ends the context of a hold that was removed. The context of a hold that UnlockTx has
+// follow follows up the end of a claim that was not unlocked. The claims behind it request the lock
+// again, unless the database may have them in the queue.
+func (l *Ledger) follow(c *Claim, how Ending) {
+	l.config.Client.Ended(c, how)
+	if l.config.Store.Begin() != nil { // Close ends the waiting
+		return
+	}
+	defer l.config.Store.Done()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end(c.Grant, true)
+}
+
+// cut ends the context of a claim that was revoked. The context of a lock that UnlockTx has
 // released stays open for a TTL, or until Unlock or Close: the Commit that released it may be
 // reading its answer with that context.
-func (l *Ledger) cut(h *Hold, how Ending) {
+func (l *Ledger) cut(c *Claim, how Ending) {
 	if !how.Released() {
-		l.End(h, how.Cause)
+		l.End(c, how.Cause)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h.state != ReleasedTx {
+	if c.state != Released {
 		return
 	}
-	h.alarm.silence()
+	c.alarm.silence()
 	leave := func() {
-		if l.EndBy(h, Finish) {
-			l.End(h, how.Cause)
+		if l.endBy(c, finish) {
+			l.End(c, how.Cause)
 		}
 	}
 	over := l.config.Clock.Alarm(l.config.Clock.Now()+l.config.TTL, leave)
-	closed := context.AfterFunc(l.config.Calls.Background, leave)
-	h.alarm.stop = func() { over(); closed() }
+	closed := context.AfterFunc(l.config.Store.Background, leave)
+	c.alarm.stop = func() { over(); closed() }
 }
 
-// End ends the context of a hold that was removed.
-func (l *Ledger) End(h *Hold, cause error) {
-	h.cancel(cause)
-	h.alarm.silence()
-	h.progress.Load().end()
+// End ends the context of a claim.
+func (l *Ledger) End(c *Claim, cause error) {
+	c.cancel(cause)
+	c.alarm.silence()
+	c.progress.Load().end()
 }
 
-// Drop removes a hold that is about to be released, and ends its context with a cause. It returns
-// false if the hold has ended already.
-func (l *Ledger) Drop(h *Hold, cause error) bool {
-	held := l.EndBy(h, Unlock)
-	if held {
-		l.End(h, cause)
+// Drop ends a claim whose lock is about to be released, and its context with a cause. It returns
+// false if the claim has ended already.
+func (l *Ledger) Drop(c *Claim, cause error) bool {
+	ended := l.Release(c)
+	if ended {
+		l.End(c, cause)
 	}
-	return held
+	return ended
 }
 
-// Lend removes a lease from the holds that the client relies on, and keeps its attempt for a
-// transaction.
-func (l *Ledger) Lend(h *Hold) {
-	if l.EndBy(h, Lend) {
-		l.End(h, fmt.Errorf("%w: it stands behind a transaction", driver.ErrNotHeld))
+// Release is Drop without the end of the context, which MUST follow.
+func (l *Ledger) Release(c *Claim) bool {
+	return l.endBy(c, unlock) || c.outlives.Load() && l.endBy(c, finish)
+}
+
+// Quit is Drop for the holder itself. It returns the reason why the lock has ended without Unlock,
+// or nil.
+func (l *Ledger) Quit(c *Claim, cause error) error {
+	if l.Drop(c, cause) {
+		return nil
+	}
+	<-c.ctx.Done() // ended by the goroutine that ended the claim
+	return c.Revoked()
+}
+
+// Lend ends the claim of a lease, and keeps its grant for a transaction.
+func (l *Ledger) Lend(c *Claim) {
+	if l.endBy(c, lend) {
+		l.End(c, fmt.Errorf("%w: it stands behind a transaction", driver.ErrNotHeld))
 	}
 }
 
-// Lose ends holds without Unlock, and logs those that are lost.
-func (l *Ledger) Lose(reason error, holds ...*Hold) {
-	lost := l.revoke(reason, holds...)
-	for _, h := range lost[:min(len(lost), maxLossLines)] {
-		l.LogLoss(h)
+// Absent finishes the grant of a claim that was released, and that the database does not have. The
+// lock is lost unless an UnlockTx has succeeded, the answer to an earlier release was lost, or the
+// client was releasing it in the background.
+func (l *Ledger) Absent(c *Claim) (lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := c.Grant
+	lost = g.state == Leaving && g.undone == nil && !c.pledge.kept
+	l.finish(g, true)
+	return lost
+}
+
+// Lose ends claims without Unlock, and logs those that are lost.
+func (l *Ledger) Lose(reason error, claims ...*Claim) {
+	lost := l.revoke(reason, claims...)
+	for _, c := range lost[:min(len(lost), maxLossLines)] {
+		l.LogLoss(c)
 	}
 	if more := len(lost) - maxLossLines; more > 0 {
-		l.config.Log.Warn("dblock: more locks lost", "session", lost[0].In.ID, "locks", more)
+		l.config.Log.Warn("dblock: more locks lost", "session", lost[0].Grant.In.ID, "locks", more)
 	}
 }
 
-// LoseSession ends the holds of a session that has ended. Later grants of that session are not
-// entered. The rows of the holds may remain in the database: Close releases them.
+// LoseSession ends the claims of a session that has ended. Later grants of that session are not
+// held. Their rows may remain in the database: Close releases them.
 func (l *Ledger) LoseSession(s *store.Session) {
-	holds := slices.Collect(maps.Values(l.Of(s)))
-	if len(holds) > 0 {
-		s.Doubt()
+	claims := slices.Collect(maps.Values(l.Of(s)))
+	if len(claims) > 0 {
+		s.NoteUnknown()
 	}
-	l.Lose(context.Cause(s.Context()), holds...)
+	l.Lose(context.Cause(s.Context()), claims...)
 }
 
-// LogLoss logs that a hold is lost.
-func (l *Ledger) LogLoss(h *Hold) {
-	l.config.Log.Warn("dblock: lock lost",
-		"name", h.Name, "token", h.Mode.Load().Token, "because", context.Cause(h.ctx))
+// LogLoss logs that a lock is lost.
+func (l *Ledger) LogLoss(c *Claim) {
+	l.config.Log.Warn("dblock: lock lost", "name", c.Grant.Name, "token", c.Token(), "because", context.Cause(c.ctx))
 }
 
-// Unusable returns the error of a call that has found a hold on which the client does not rely. If
-// the client relies on it by now, a Guard has shown the rollback of an UnlockTx meanwhile.
-func (l *Ledger) Unusable(h *Hold) error {
-	if s := l.StateOf(h); s.claimed() || s == ReleasedTx {
+// Unusable returns the error of a call that has found a claim that is not held. If it is held by
+// now, a Guard has shown the rollback of an UnlockTx meanwhile.
+func (l *Ledger) Unusable(c *Claim) error {
+	l.mu.Lock()
+	released := c.stands() || c.state == Released && c.outlives.Load()
+	l.mu.Unlock()
+	if released {
 		return ErrReleasedTx
 	}
-	<-h.ctx.Done() // ended by the goroutine that removed the hold
-	return h.Over()
+	<-c.ctx.Done() // ended by the goroutine that ended the claim
+	return c.Over()
 }

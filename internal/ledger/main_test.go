@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
@@ -22,23 +23,52 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-var (
-	errDisowned = errors.New("another has it")
-	quiet       = outage.New(slog.New(slog.DiscardHandler), "")
-)
+var quiet = outage.New(slog.New(slog.DiscardHandler), "")
+
+// client is the client of a ledger.
+type client struct {
+	ended  func(c *Claim, e Ending)
+	gaveUp func(queued bool, cause error) error
+}
+
+func (c *client) Ended(claim *Claim, e Ending) {
+	if c.ended != nil {
+		c.ended(claim, e)
+	}
+}
+
+func (c *client) GaveUp(_ *store.Session, _ string, queued bool, cause error) error {
+	return c.gaveUp(queued, cause)
+}
+
+func (*client) Deadlocked(deadlock.Cycle) error { return errCycle }
+
+var errCycle = errors.New("a cycle")
 
 // newLedger makes a ledger that fails the test where a state cannot be.
 func newLedger(t testing.TB, now clock.Clock) *Ledger {
+	log := testlog.New(io.Discard, t.Error)
 	return New(Config{
-		TTL: time.Minute, Clock: now, Log: testlog.New(io.Discard, t.Error), Calls: store.NewCalls(),
-		Ended: func(*Hold, Ending) {},
+		TTL: time.Minute, Clock: now, Log: log, Client: &client{},
+		Store: store.New(nil, store.Config{TTL: time.Minute, Clock: now, Log: log}),
 	})
 }
 
-// newHold makes a hold of name n and attempt a, or of another one, that is not entered yet.
-func newHold(t testing.TB, l *Ledger, in *store.Session, attempt string, g protocol.Grant) *Hold {
-	k := l.Request("n", attempt)
-	return l.NewHold(t.Context(), in, k, &protocol.Request{Name: "n"}, Owner{}, g, nil)
+// granted makes a claim of name n that the database has given to an attempt, and that is not held
+// yet.
+func granted(l *Ledger, in *store.Session, attempt string, g protocol.Grant) *Claim {
+	c := l.Request(in, &protocol.Request{Name: "n", Attempt: attempt}, Owner{})
+	l.Allow(c.Grant, g, 0)
+	return c
+}
+
+// held is a claim that is held.
+func held(t *testing.T, l *Ledger, in *store.Session, attempt string, g protocol.Grant) *Claim {
+	c := granted(l, in, attempt, g)
+	if !l.Hold(t.Context(), c) {
+		t.Fatal("it is not held")
+	}
+	return c
 }
 
 // ttl is so long that only the test looks at the clock while it runs.
@@ -47,7 +77,7 @@ const ttl = 24 * time.Hour
 // aliveSession is a session until the test ends.
 func aliveSession(t *testing.T, c clock.Clock) *store.Session {
 	s, err := session.Open(t.Context(), fakedb.Silent(), session.Config{
-		TTL: ttl, Clock: c, Beating: quiet, Connecting: quiet,
+		TTL: ttl, Clock: c, Beating: quiet, Connecting: quiet, Client: asleep{},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Stop(contract.ErrClosed) })

@@ -42,11 +42,11 @@ const (
 	nobodyByUnlock
 )
 
-// world is a hold, and what happens to it: two calls of UnlockTx, in a transaction each or both in
+// world is a claim, and what happens to it: two calls of UnlockTx, in a transaction each or both in
 // one, Unlock, Guard, a takeover by Break or by the same Owner elsewhere, and heartbeats.
 type world struct {
 	*Ledger
-	hold     *Hold
+	claim    *Claim
 	together bool // both calls are in one transaction
 	db       owner
 	calls    [2]step
@@ -64,14 +64,11 @@ type world struct {
 func newWorld(t *testing.T, in *store.Session, still clock.Clock, together bool) *world {
 	w := &world{together: together}
 	w.Ledger = newLedger(t, still)
-	w.config.Ended = func(_ *Hold, e Ending) {
+	w.config.Client = &client{ended: func(_ *Claim, e Ending) {
 		w.told++
 		w.check(e.Released() == w.ever, "it ended released: %v, an UnlockTx has succeeded: %v", e.Released(), w.ever)
-	}
-	w.hold = newHold(t, w.Ledger, in, "a", protocol.Grant{Token: 7})
-	if !w.Rely(w.hold, 0) {
-		t.Fatal("it is not held")
-	}
+	}}
+	w.claim = held(t, w.Ledger, in, "a", protocol.Grant{Token: 7})
 	return w
 }
 
@@ -92,7 +89,7 @@ func (w *world) locked(i int) bool {
 }
 
 // lost reports whether the client knows that it has lost the lock.
-func (w *world) lost() bool { return errors.Is(w.hold.Over(), contract.ErrLost) }
+func (w *world) lost() bool { return errors.Is(w.claim.Over(), contract.ErrLost) }
 
 // event is one that may happen: do is nil while it cannot.
 type event struct {
@@ -109,7 +106,7 @@ func (w *world) events() (all []event) {
 	for i, c := range w.calls {
 		call := func(so bool, name string, do func()) { can(so, fmt.Sprint(name, " ", i), do) }
 		call(c == absent && (i == 0 || w.calls[0] != absent), "UnlockTx begins", func() {
-			if answered, ok := w.ReleaseTx(w.hold); ok {
+			if answered, ok := w.Promise(w.claim); ok {
 				w.answered[i], w.calls[i] = answered, inFlight
 			} else {
 				w.calls[i] = failed
@@ -138,8 +135,8 @@ func (w *world) events() (all []event) {
 		call(c == refused, "it does not find the lock", func() {
 			w.calls[i] = failed
 			w.answered[i](driver.ErrNotHeld)
-			if w.Relies(w.hold) { // as package tx does
-				w.Lose(driver.ErrNotHeld, w.hold)
+			if w.Relies(w.claim) { // as package tx does
+				w.Lose(driver.ErrNotHeld, w.claim)
 				w.check(w.db == another, "lost, and no other client has it")
 			}
 		})
@@ -149,36 +146,36 @@ func (w *world) events() (all []event) {
 	}
 	can(w.db == mine && !w.locked(-1), "Break", func() { w.db = another })
 	can(w.db != mine && w.db != nobodyByUnlock, "a heartbeat shows that", func() {
-		live := w.hold.Over() == nil
-		w.Lose(errDisowned, w.hold)
+		live := w.claim.Over() == nil
+		w.Lose(ErrDisowned, w.claim)
 		if live && !w.ever {
-			w.check(w.lost(), "the context is live beside the next holder's: %v", w.hold.Over())
+			w.check(w.lost(), "the context is live beside the next holder's: %v", w.claim.Over())
 		}
 	})
-	can(w.shown == nil && w.hold.Over() == nil, "Guard begins", func() { _, w.shown = w.ReleasedTx(w.hold) })
+	can(w.shown == nil && w.claim.Over() == nil, "Guard begins", func() { _, w.shown = w.Promised(w.claim) })
 	can(w.shown != nil && !w.saw && w.db == mine && !w.locked(-1), "Guard finds the lock", func() { w.saw = true })
 	can(w.saw, "Guard succeeds", func() {
 		w.shown()
 		w.shown, w.saw = nil, false
-		w.ever = w.ever && !w.Relies(w.hold)
+		w.ever = w.ever && !w.Relies(w.claim)
 	})
 	can(w.unlocks == 0, "Unlock", func() {
 		w.unlocks = 1
-		if !w.Drop(w.hold, contract.ErrUnlocked) {
-			w.check(w.lost(), "Unlock finds that it has ended by %v", w.hold.Over())
+		if !w.Drop(w.claim, contract.ErrUnlocked) {
+			w.check(w.lost(), "Unlock finds that it has ended by %v", w.claim.Over())
 			w.unlocks = 2
 		}
 	})
 	can(w.unlocks == 1 && !w.locked(-1), "Unlock is answered", func() {
 		w.unlocks = 2
 		switch {
-		case w.State(w.hold.Attempt) == Gone:
+		case w.StateOf(w.claim) == Ended:
 			w.check(w.ever, "Unlock says that UnlockTx has released it")
 		case w.db == mine:
 			w.db = nobodyByUnlock
-			w.Move(w.hold.Attempt, Finish)
+			w.Finish(w.claim.Grant, false)
 		default:
-			w.check(w.Absent(w.hold) == !w.ever, "Unlock says lost, and an UnlockTx has succeeded: %v", w.ever)
+			w.check(w.Absent(w.claim) == !w.ever, "Unlock says lost, and an UnlockTx has succeeded: %v", w.ever)
 		}
 	})
 	return all
@@ -186,19 +183,20 @@ func (w *world) events() (all []event) {
 
 // always checks what holds after every event.
 func (w *world) always() {
-	relied := w.Relies(w.hold)
+	relied := w.Relies(w.claim)
 	w.check(!relied || !slices.Contains(w.calls[:], promised), "it is relied upon, and a transaction releases it")
 	w.check(!relied || w.db == mine || w.db == another, "it is relied upon, and was released")
 	pending := slices.ContainsFunc(w.calls[:], step.pending)
-	w.check(relied || w.ever || pending || w.hold.Over() != nil, "no UnlockTx has succeeded, and it is not relied upon")
+	w.check(relied || w.ever || pending || w.claim.Over() != nil,
+		"no UnlockTx has succeeded, and it is not relied upon")
 	w.check(w.told <= 1, "its end is reported %d times", w.told)
 	w.check(w.db != nobodyByTx || !w.lost(), "it was released by UnlockTx, and counts as lost")
 }
 
 // key tells apart what may happen next.
 func (w *world) key() string {
-	return fmt.Sprint(w.together, w.db, w.calls, w.shown != nil, w.saw, w.unlocks, w.ever, w.told, w.hold.Over(),
-		w.hold.state, w.hold.begun, w.hold.answered)
+	return fmt.Sprint(w.together, w.db, w.calls, w.shown != nil, w.saw, w.unlocks, w.ever, w.told, w.claim.Over(),
+		w.claim.state, w.claim.Grant.state, w.claim.pledge)
 }
 
 // Broken by a hold that counts as released before the statement of UnlockTx has succeeded, by one
@@ -231,8 +229,8 @@ func TestAHoldIsReleasedByWhatSucceededWhateverTheOrder(t *testing.T) {
 					seen[key] = true
 					paths = append(paths, next)
 				}
-				w.hold.alarm.silence()
-				w.hold.cancel(context.Canceled)
+				w.claim.alarm.silence()
+				w.claim.cancel(context.Canceled)
 			}
 		}
 	}

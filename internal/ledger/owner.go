@@ -24,9 +24,9 @@ type Owner struct {
 	requests *atomic.Int64
 }
 
-// Alone reports whether the kind of an owner implies that it holds nothing that others could wait
-// for.
-func (o Owner) Alone() bool { return !o.Explicit && o.private == 0 }
+// Anonymous reports whether the kind of an owner implies that it holds nothing that others could
+// wait for.
+func (o Owner) Anonymous() bool { return !o.Explicit && o.private == 0 }
 
 // Owners determines the owner of each call. Each client has owners of its own, since another client
 // is another session.

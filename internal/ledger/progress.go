@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// progress watches a hold with the option Progress. Heartbeats only show that the process lives.
+// progress watches a claim with the option Progress. Heartbeats only show that the process lives.
 type progress struct {
 	every time.Duration
 	last  atomic.Int64                // the latest call of Progress, by the client's clock
@@ -22,7 +22,7 @@ func (p *progress) noted(now time.Duration) {
 	}
 }
 
-// end stops the watch of a hold that has ended.
+// end stops the watch of a claim that has ended.
 func (p *progress) end() {
 	if p == nil {
 		return
@@ -33,30 +33,30 @@ func (p *progress) end() {
 }
 
 // Progress records that the holder makes progress.
-func (l *Ledger) Progress(h *Hold) { h.progress.Load().noted(l.config.Clock.Now()) }
+func (l *Ledger) Progress(c *Claim) { c.progress.Load().noted(l.config.Clock.Now()) }
 
 // WatchProgress calls stalled once the holder has not called Progress for as long as every.
-func (l *Ledger) WatchProgress(h *Hold, every time.Duration, stalled func()) {
+func (l *Ledger) WatchProgress(c *Claim, every time.Duration, stalled func()) {
 	p := &progress{every: every}
 	p.noted(l.config.Clock.Now())
-	h.progress.Store(p)
-	l.awaitProgress(h, p, stalled)
+	c.progress.Store(p)
+	l.awaitProgress(c, p, stalled)
 }
 
-func (l *Ledger) awaitProgress(h *Hold, p *progress, stalled func()) {
+func (l *Ledger) awaitProgress(c *Claim, p *progress, stalled func()) {
 	due := p.due()
 	stop := l.config.Clock.Alarm(due, func() {
 		switch {
-		case !l.Relies(h): // after UnlockTx its transaction decides; after a rollback the watch begins anew
+		case !l.Relies(c): // after UnlockTx its transaction decides; after a rollback the watch begins anew
 			p.noted(l.config.Clock.Now())
 		case p.due() == due:
 			stalled()
 			return
 		}
-		l.awaitProgress(h, p, stalled)
+		l.awaitProgress(c, p, stalled)
 	})
 	p.stop.Store(&stop)
-	if h.ctx.Err() != nil { // the hold ended meanwhile, and may have stopped the alarm before
+	if c.ctx.Err() != nil { // the claim ended meanwhile, and may have stopped the alarm before
 		stop()
 	}
 }

@@ -49,18 +49,18 @@ func duration(us int64) time.Duration { return time.Duration(us) * time.Microsec
 
 // Apply runs an op, and sends its hints. MUST be called with Mu locked.
 func (d *DB) Apply(op protocol.Op) (protocol.Result, error) {
-	result, left, err := d.Locks.Run(op)
+	result, left, err := d.Locks.Apply(op)
 	if err != nil {
 		return protocol.Result{}, err
 	}
 	for _, e := range left.Events {
 		d.record(e)
 	}
-	for _, told := range left.Told {
-		d.tell(told.Session, told.Hint)
+	for _, notice := range left.Notices {
+		d.tell(notice.Session, notice.Hint)
 	}
-	if left.Stirred {
-		d.stir(op.On())
+	if left.WakesWatchers {
+		d.notifyWatchers(op.On())
 	}
 	d.signal()
 	return result, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (l *Line) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
+func (l *Link) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
 	return get(ctx, l, func() (names []string) {
 		for _, name := range l.Locks.All() {
 			if name > f.After && strings.HasPrefix(name, f.Prefix) && len(names) < limit && l.selects(f, name) {
@@ -42,7 +42,7 @@ func (d *DB) awaited(name string) bool {
 	})
 }
 
-func (l *Line) Why(ctx context.Context, name string, limit int) ([]string, error) {
+func (l *Link) Why(ctx context.Context, name string, limit int) ([]string, error) {
 	return get(ctx, l, func() (names []string) {
 		if _, there := l.Locks.Row(name); there {
 			names = append(names, name)
@@ -67,7 +67,7 @@ func (d *DB) delays(awaited, name string) bool {
 	})
 }
 
-func (l *Line) Sessions(
+func (l *Link) Sessions(
 	ctx context.Context, f driver.SessionFilter, after string, limit int,
 ) ([]driver.SessionDetail, error) {
 	return get(ctx, l, func() (details []driver.SessionDetail) {
@@ -82,8 +82,13 @@ func (l *Line) Sessions(
 			for _, c := range l.ClaimsOf(id) {
 				if c.Token > 0 {
 					detail.Held++
-				} else {
-					detail.Waiting++
+				}
+			}
+			for _, name := range l.Locks.All() {
+				for _, p := range l.Locks.Places(name) {
+					if p.Session == id {
+						detail.Waiting += int64(max(p.Members, 1))
+					}
 				}
 			}
 			details = append(details, detail.Detail())
@@ -93,7 +98,7 @@ func (l *Line) Sessions(
 }
 
 // Watch does nothing for a session that has ended.
-func (l *Line) Watch(ctx context.Context, session, name, watch string) error {
+func (l *Link) Watch(ctx context.Context, session, name, watch string) error {
 	return l.do(ctx, func() error {
 		if l.WatchRows[name] == nil {
 			l.WatchRows[name] = map[string]string{}
@@ -105,15 +110,15 @@ func (l *Line) Watch(ctx context.Context, session, name, watch string) error {
 	})
 }
 
-func (l *Line) Unwatch(ctx context.Context, name, watch string) error {
+func (l *Link) Unwatch(ctx context.Context, name, watch string) error {
 	return l.do(ctx, func() error {
 		delete(l.WatchRows[name], watch)
 		return nil
 	})
 }
 
-// stir notifies the sessions that watch a name.
-func (d *DB) stir(name string) {
+// notifyWatchers notifies the sessions that watch a name.
+func (d *DB) notifyWatchers(name string) {
 	watches := d.WatchRows[name]
 	for _, watch := range slices.Sorted(maps.Keys(watches)) {
 		d.tell(watches[watch], protocol.Hint{Attempt: watch})

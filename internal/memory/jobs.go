@@ -20,7 +20,7 @@ func (d *DB) shownRuns(name string) []slots.Row {
 	return rows
 }
 
-func (l *Line) BeginRun(
+func (l *Link) BeginRun(
 	ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry,
 ) (begun driver.Run, ours bool, err error) {
 	err = l.do(ctx, func() (err error) {
@@ -42,7 +42,7 @@ func (d runTables) Claim(r slots.Row, _ int64) (bool, error) {
 	return true, nil
 }
 
-func (l *Line) EndRun(ctx context.Context, r driver.Run) error {
+func (l *Link) EndRun(ctx context.Context, r driver.Run) error {
 	return l.do(ctx, func() error {
 		i := slices.IndexFunc(l.RunRows[r.Name], func(other *slots.Row) bool {
 			return other.Slot == r.Slot && other.Token == r.Token
@@ -56,7 +56,7 @@ func (l *Line) EndRun(ctx context.Context, r driver.Run) error {
 	})
 }
 
-func (l *Line) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
+func (l *Link) Runs(ctx context.Context, f driver.RunFilter, limit int) ([]driver.Run, error) {
 	return get(ctx, l, func() []driver.Run {
 		var found []slots.Row
 		if f.Name != "" {

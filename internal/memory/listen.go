@@ -8,13 +8,13 @@ import (
 
 // listener is a session that listens.
 type listener struct {
-	line  *Line
+	link  *Link
 	hints []protocol.Hint // the database's mutex protects them
 	news  chan struct{}
 }
 
-func (l *Line) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
-	own := &listener{line: l, news: make(chan struct{}, 1)}
+func (l *Link) Listen(ctx context.Context, session string, ready func(), wake func(protocol.Hint)) error {
+	own := &listener{link: l, news: make(chan struct{}, 1)}
 	cut, err := get(ctx, l, func() chan struct{} {
 		l.listeners[session] = own
 		return l.cut
@@ -48,8 +48,8 @@ func (l *Line) Listen(ctx context.Context, session string, ready func(), wake fu
 	}
 }
 
-// reason returns why the line was last down.
-func (l *Line) reason() error {
+// reason returns why the link was last down.
+func (l *Link) reason() error {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	return l.why

@@ -29,16 +29,16 @@ type name struct {
 	shares []protocol.Share
 }
 
-// Run runs an op, writes its changes, and returns them: the caller sends the hints. After an error
-// nothing is written. A name gets a row if the op changes it.
-func (m *Names) Run(op protocol.Op) (protocol.Result, protocol.Changes, error) {
+// Apply applies an op, writes its changes, and returns them: the caller sends the hints. After an
+// error nothing is written. A name gets a row if the op changes it.
+func (m *Names) Apply(op protocol.Op) (protocol.Result, protocol.Changes, error) {
 	is, now := op.On(), m.Now()
 	n := m.names[is]
 	if n == nil {
 		n = &name{row: protocol.Row{Name: is, Since: now, Head: 1, Next: 1}}
 	}
 	open := protocol.Open(n.row, now, source{m, n})
-	result, err := op.Run(open)
+	result, err := op.Apply(open)
 	if err != nil {
 		return protocol.Result{}, protocol.Changes{}, err
 	}
@@ -58,12 +58,15 @@ func (n *name) write(open *protocol.Name) {
 	for _, gone := range open.GonePlaces {
 		n.places = slices.DeleteFunc(n.places, func(p protocol.Place) bool { return p.Ticket == gone.Ticket })
 	}
-	n.places = append(n.places, open.PutPlaces...)
+	for _, set := range open.SetPlaces {
+		n.places = slices.DeleteFunc(n.places, func(p protocol.Place) bool { return p.Ticket == set.Ticket })
+	}
+	n.places = slices.Concat(n.places, open.PutPlaces, open.SetPlaces)
 	slices.SortFunc(n.places, func(a, b protocol.Place) int { return cmp.Compare(a.Ticket, b.Ticket) })
 	for _, gone := range open.GoneShares {
 		n.shares = slices.DeleteFunc(n.shares, func(s protocol.Share) bool { return s.Token == gone.Token })
 	}
-	for _, put := range open.PutShares {
+	for _, put := range slices.Concat(open.PutShares, open.SetShares) {
 		n.shares = slices.DeleteFunc(n.shares, func(s protocol.Share) bool { return s.Token == put.Token })
 		n.shares = append(n.shares, put)
 	}
@@ -138,10 +141,10 @@ func (s source) Place(session, attempt string) (protocol.Place, bool, error) {
 	return protocol.Place{}, false, nil
 }
 
-// Share implements protocol.Source.
-func (s source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
+// ShareOf implements protocol.Source.
+func (s source) ShareOf(session, attempt string) (protocol.Share, bool, error) {
 	for _, share := range s.n.shares {
-		if share.Session == session && (token != 0 && share.Token == token || token == 0 && share.Attempt == attempt) {
+		if share.Session == session && share.Attempt == attempt {
 			return share, true, nil
 		}
 	}
@@ -149,7 +152,14 @@ func (s source) Share(session string, token int64, attempt string) (protocol.Sha
 }
 
 // Shares implements protocol.Source.
-func (s source) Shares() ([]protocol.Share, error) { return slices.Clone(s.n.shares), nil }
+func (s source) Shares(tokens ...int64) (shares []protocol.Share, err error) {
+	for _, share := range s.n.shares {
+		if len(tokens) == 0 || slices.Contains(tokens, share.Token) {
+			shares = append(shares, share)
+		}
+	}
+	return shares, nil
+}
 
 // Tally implements protocol.Source.
 func (s source) Tally() (t protocol.Tally, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-func (l *Line) Record(ctx context.Context, events []protocol.Event) error {
+func (l *Link) Record(ctx context.Context, events []protocol.Event) error {
 	return l.do(ctx, func() error {
 		for _, e := range events {
 			l.record(e)
@@ -25,7 +25,7 @@ func (d *DB) record(e protocol.Event) {
 	d.EventRows = append(d.EventRows, e)
 }
 
-func (l *Line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]protocol.Event, error) {
+func (l *Link) Events(ctx context.Context, f driver.EventFilter, limit int) ([]protocol.Event, error) {
 	return get(ctx, l, func() (events []protocol.Event) {
 		for _, e := range l.EventRows {
 			if e.ID > f.After && e.ID < f.Below() && (f.Name == "" || e.Name == f.Name) &&
@@ -40,7 +40,7 @@ func (l *Line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]p
 	})
 }
 
-func (l *Line) EventsSince(ctx context.Context, since time.Time) (int64, error) {
+func (l *Link) EventsSince(ctx context.Context, since time.Time) (int64, error) {
 	return get(ctx, l, func() int64 {
 		i := slices.IndexFunc(l.EventRows, func(e protocol.Event) bool { return !e.At.Before(since) })
 		if i < 0 {
@@ -53,7 +53,7 @@ func (l *Line) EventsSince(ctx context.Context, since time.Time) (int64, error) 
 // incarnation is the period for which the database remembers its locks.
 type incarnation struct{ since, floor int64 }
 
-func (l *Line) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
+func (l *Link) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
 	return get(ctx, l, func() driver.Incarnation {
 		fresh := l.incarnation == nil
 		if fresh || renew {

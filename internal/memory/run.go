@@ -9,7 +9,7 @@ import (
 )
 
 // Run runs the ops one after the other.
-func (l *Line) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
+func (l *Link) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.Result, err error) {
 	err = l.do(ctx, func() error {
 		results = make([]protocol.Result, len(ops))
 		for i, op := range protocol.Together(ops) {
@@ -24,7 +24,7 @@ func (l *Line) Run(ctx context.Context, ops ...protocol.Op) (results []protocol.
 	return results, err
 }
 
-func (l *Line) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
+func (l *Link) Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error) {
 	return get(ctx, l, func() []driver.State {
 		var rows []inspection.Row
 		for _, name := range names {

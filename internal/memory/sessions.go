@@ -15,7 +15,7 @@ type SessionRow struct {
 	Dead             bool
 }
 
-func (l *Line) OpenSession(ctx context.Context, s driver.Session) error {
+func (l *Link) OpenSession(ctx context.Context, s driver.Session) error {
 	return l.do(ctx, func() error {
 		now := l.Micros()
 		l.SessionRows[s.ID] = &SessionRow{Session: s, Started: now, Expires: now + micros(s.TTL)}
@@ -23,7 +23,7 @@ func (l *Line) OpenSession(ctx context.Context, s driver.Session) error {
 	})
 }
 
-func (l *Line) EndSession(ctx context.Context, id string, empty bool) error {
+func (l *Link) EndSession(ctx context.Context, id string, empty bool) error {
 	return l.do(ctx, func() error {
 		if s := l.SessionRows[id]; s != nil {
 			s.Dead = true
@@ -43,11 +43,11 @@ func (l *Line) EndSession(ctx context.Context, id string, empty bool) error {
 }
 
 // Upkeep reserves nothing: there is no connection.
-func (l *Line) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
+func (l *Link) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	return upkeep{l, new(Walk)}, l.ping(ctx)
 }
 
-func (l *Line) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+func (l *Link) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	return get(ctx, l, func() bool {
 		s := l.SessionRows[session]
 		if s == nil || s.Dead {
@@ -58,17 +58,17 @@ func (l *Line) Beat(ctx context.Context, session string, ttl time.Duration) (boo
 	})
 }
 
-func (l *Line) Attend(string, time.Duration) (leave func()) { return func() {} }
+func (l *Link) Attend(string, time.Duration) (leave func()) { return func() {} }
 
-func (l *Line) Lending() context.Context { return context.Background() }
+func (l *Link) Lending() context.Context { return context.Background() }
 
-func (l *Line) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+func (l *Link) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{l, new(Walk)})
 }
 
-// upkeep is a line in the role of the connection for heartbeats.
+// upkeep is a link in the role of the connection for heartbeats.
 type upkeep struct {
-	*Line
+	*Link
 	walk *Walk
 }
 
@@ -77,7 +77,7 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 }
 
 func (u upkeep) Claims(ctx context.Context, session string, known []driver.Claim) ([]driver.Claim, error) {
-	claims, err := u.Line.Claims(ctx, session, driver.All)
+	claims, err := u.Link.Claims(ctx, session, driver.All)
 	return u.walk.Step(claims, known), err
 }
 
@@ -154,11 +154,11 @@ func (d *DB) expire(id string) bool {
 	return s.Dead
 }
 
-func (l *Line) Expire(ctx context.Context, session string) (bool, error) {
+func (l *Link) Expire(ctx context.Context, session string) (bool, error) {
 	return get(ctx, l, func() bool { return l.expire(session) })
 }
 
-func (l *Line) Expired(ctx context.Context, limit int) ([]string, error) {
+func (l *Link) Expired(ctx context.Context, limit int) ([]string, error) {
 	return get(ctx, l, func() (ids []string) {
 		for id, s := range l.SessionRows {
 			if !s.Dead && s.Expires <= l.Micros() {

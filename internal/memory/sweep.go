@@ -11,21 +11,21 @@ import (
 	"github.com/dblock-go/dblock/internal/slots"
 )
 
-func (l *Line) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+func (l *Link) Claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
 	return get(ctx, l, func() []driver.Claim {
 		claims := l.ClaimsOf(session)
 		return claims[:min(len(claims), limit)]
 	})
 }
 
-func (l *Line) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
+func (l *Link) Orphans(ctx context.Context, limit int) ([]driver.Claim, error) {
 	return get(ctx, l, func() (orphans []driver.Claim) {
 		orphans = l.claims(l.dead)
 		return orphans[:min(len(orphans), limit)]
 	})
 }
 
-func (l *Line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
+func (l *Link) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	return get(ctx, l, func() (states []driver.State) {
 		for _, name := range l.Locks.All() {
 			for _, h := range l.Holders(name) {
@@ -38,10 +38,10 @@ func (l *Line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	})
 }
 
-func (l *Line) Miscounted(ctx context.Context, _, _ string, limit int) ([]string, error) {
+func (l *Link) Miscounted(ctx context.Context, _, _ string, limit int) ([]string, error) {
 	return get(ctx, l, func() (names []string) {
 		for _, name := range l.Locks.All() {
-			if _, _, err := l.Locks.Run(counted{protocol.Recount{Name: name}}); err != nil && len(names) < limit {
+			if _, _, err := l.Locks.Apply(counted{protocol.Recount{Name: name}}); err != nil && len(names) < limit {
 				names = append(names, name)
 			}
 		}
@@ -52,8 +52,8 @@ func (l *Line) Miscounted(ctx context.Context, _, _ string, limit int) ([]string
 // counted is a recount that changes nothing: it fails where the row is wrong.
 type counted struct{ protocol.Recount }
 
-func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
-	result, err := c.Recount.Run(n)
+func (c counted) Apply(n *protocol.Name) (protocol.Result, error) {
+	result, err := c.Recount.Apply(n)
 	if result.Done() {
 		err = protocol.ErrRetry
 	}
@@ -62,7 +62,7 @@ func (c counted) Run(n *protocol.Name) (protocol.Result, error) {
 
 // Purge keeps a name whose token is ahead of the clock, since the tokens of a new row would be
 // lower.
-func (l *Line) Purge(
+func (l *Link) Purge(
 	ctx context.Context, idle time.Duration, after string, limit int,
 ) (deleted int, next string, err error) {
 	err = l.do(ctx, func() error {
@@ -85,7 +85,7 @@ func (l *Line) Purge(
 	return deleted, next, err
 }
 
-func (l *Line) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
+func (l *Link) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	return get(ctx, l, func() (forgotten int) {
 		for _, watches := range l.WatchRows {
 			maps.DeleteFunc(watches, func(_, session string) bool { return l.dead(session) })
@@ -101,9 +101,9 @@ func (l *Line) Forget(ctx context.Context, idle time.Duration, limit int) (int, 
 }
 
 // DropGuards does nothing: there are no transactions.
-func (l *Line) DropGuards(context.Context, int) (int, error) { return 0, nil }
+func (l *Link) DropGuards(context.Context, int) (int, error) { return 0, nil }
 
-func (l *Line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
+func (l *Link) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
 	return get(ctx, l, func() int {
 		before, events, runs := l.Micros()-micros(keep), 0, 0
 		l.EventRows = slices.DeleteFunc(l.EventRows, func(e protocol.Event) bool {

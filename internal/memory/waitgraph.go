@@ -11,7 +11,7 @@ import (
 // owner identifies a waiter or holder.
 type owner struct{ session, host, thread string }
 
-func (l *Line) WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error) {
+func (l *Link) WaitGraph(ctx context.Context, from []driver.Waiting) ([]driver.Wait, error) {
 	return get(ctx, l, func() []driver.Wait {
 		g := graph{DB: l.DB, names: map[string]bool{}, owners: map[owner]bool{}}
 		g.places(func(p protocol.Place) bool {

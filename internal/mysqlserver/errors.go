@@ -141,6 +141,7 @@ const (
 	recordChanged   = 1020 // MariaDB: since the transaction's snapshot
 	killed          = 1317
 	LockNoWait      = 3572
+	DuplicateKey    = 1062
 	TooManyPrepared = 1461 // max_prepared_stmt_count
 	UnknownVariable = 1193
 	UnknownDatabase = 1049

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -129,33 +128,6 @@ func TestNamesOfNamedLocksAreBytes(t *testing.T) {
 	})
 }
 
-func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
-	onStage(t, func(t *testing.T, s stage) {
-		pool := s.open(nil)
-		pool.SetMaxOpenConns(3)
-		k := s.keeper(pool)
-		var all sync.WaitGroup
-		held := make([]sessionlock.Possession, 1000)
-		for i := range held {
-			all.Go(func() {
-				p, _, err := k.Acquire(t.Context(), s.name(fmt.Sprint(i)), false, true)
-				assert.NoError(t, err)
-				held[i] = p
-			})
-		}
-		all.Wait()
-		assert.Equal(t, s.connections(), 1, "connections")
-		if s.try(s.client(nil), "999") {
-			t.Error("taken twice")
-		}
-		for _, p := range held {
-			all.Go(func() { assert.NoError(t, p.Release(t.Context())) })
-		}
-		all.Wait()
-		s.nothingLeft("0", "999")
-	})
-}
-
 // Broken by leaving the end of the wait to the driver, which closes the connection: the server goes
 // on waiting. With the pool exhausted, the connection that has the locks must end the wait.
 func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
@@ -180,7 +152,7 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 			is(t, (<-call.c).err, context.Canceled)
 			s.waiting(call.left)
 		}
-		eventually(t, "the queue to be free", func() bool { return s.holder(named.Key(s.name("n"))+"+") == -1 })
+		dbtest.Eventually(t, "the queue to be free", func() bool { return s.holder(named.Key(s.name("n"))+"+") == -1 })
 		s.unlock(held)
 		if !s.try(one, "n") {
 			t.Error("somebody has it")
@@ -207,7 +179,7 @@ func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 		proxy.Cut()
 		proxy.Heal()
 		s.lost(own) // which is another matter
-		eventually(t, "another connection to wait instead", func() bool {
+		dbtest.Eventually(t, "another connection to wait instead", func() bool {
 			after := s.waiterOf()
 			return after > 0 && after != before
 		})
@@ -246,7 +218,7 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 				pin := s.holder(named.Key(s.name(name)))
 				if name == "looking" {
 					before := sent.Load()
-					eventually(t, "the server to find it idle", func() bool {
+					dbtest.Eventually(t, "the server to find it idle", func() bool {
 						return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND "+
 							"command = 'Sleep' AND time >= 1", pin) == 1
 					})
@@ -297,21 +269,38 @@ func TestWaitersForNamedLocksLeaveConnectionsToTheWork(t *testing.T) {
 	})
 }
 
-func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
+// A process is stopped when its waiter has become the first of the queue: what it would send next
+// stays with it. Broken by a server that keeps the connection of an idle waiter for as long as any
+// other.
+func TestAStoppedProcessLosesItsPlaceInTheNamedQueue(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
-		pool := s.open(nil)
-		one, two := s.client(nil), s.keeper(pool)
-		p := s.lock(one, "n")
-		c, cancel := s.begin(two, "n", 1)
-		defer cancel()
-		require.NoError(t, two.Close(t.Context()))
-		is(t, (<-c).err, driver.ErrUnavailable)
-		s.waiting(0)
-		require.NoError(t, one.Close(t.Context()))
-		s.lost(p)
-		s.nothingLeft("n")
-		if n := pool.Stats().InUse; n > 0 {
-			t.Errorf("%d connections of the pool are in use", n)
+		var short atomic.Int32
+		resumed := make(chan struct{})
+		stopped := s.keeper(s.tapped(func(text string) (string, error) {
+			switch {
+			case strings.HasPrefix(text, "SET SESSION wait_timeout = 10"):
+				short.Add(1)
+				text = strings.Replace(text, "wait_timeout = 10", "wait_timeout = 1", 1)
+			case strings.Contains(text, "@@GLOBAL.read_only, GET_LOCK("): // what follows a wait
+				<-resumed
+			}
+			return text, nil
+		}, false))
+		one, two := s.client(nil), s.client(nil)
+		held := s.lock(one, "n")
+		c, cancel := s.begin(stopped, "n", 1)
+		behind, done := s.begin(two, "n", 2)
+		s.unlock(held)
+		p := s.granted(behind)
+		close(resumed)
+		s.unlock(p)
+		s.unlock(s.granted(c))
+		done()
+		cancel()
+		if short.Load() == 0 {
+			t.Error("no waiter is bounded by 10 s")
 		}
+		s.nothingLeft("n")
+		require.NoError(t, stopped.Close(context.Background()))
 	})
 }

@@ -124,17 +124,17 @@ func (p *pin) ask(ctx context.Context) error {
 	return err
 }
 
-// Run makes each operation a column of a statement; columns are evaluated from left to right. An
+// Do makes each operation a column of a statement; columns are evaluated from left to right. An
 // operation that does not wait checks that the queue is free, without joining it. Keys need no
 // quoting.
-func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[string]) error {
+func (p *pin) Do(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.leave()
 	for len(ops) > 0 {
 		n := min(len(ops), together)
-		if err := p.run(ctx, ops[:n]); err != nil {
+		if err := p.batch(ctx, ops[:n]); err != nil {
 			return err
 		}
 		ops = ops[n:]
@@ -142,7 +142,7 @@ func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	return nil
 }
 
-func (p *pin) run(ctx context.Context, ops []*sessionlock.Op[string]) error {
+func (p *pin) batch(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	text := []byte("SELECT CONNECTION_ID(), @@GLOBAL.read_only")
 	var id int64
 	var readOnly string

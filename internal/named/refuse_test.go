@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // Broken by believing that a lock was given back which the server says was not held.
@@ -173,7 +174,7 @@ func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 		held := s.lock(one, "n")
 		c, cancel := s.begin(two, "n", 1)
 		defer cancel()
-		eventually(t, "it to be held for longer", func() bool {
+		dbtest.Eventually(t, "it to be held for longer", func() bool {
 			return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command "+
 				"= 'Sleep' AND id = ? AND time >= 2", s.holder(named.Key(s.name("n")))) == 1
 		})

@@ -161,7 +161,7 @@ func (s stage) lost(p sessionlock.Possession) {
 
 func (s stage) waiting(n int64) {
 	s.t.Helper()
-	eventually(s.t, "the waiters in the server", func() bool {
+	dbtest.Eventually(s.t, "the waiters in the server", func() bool {
 		return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = "+
 			"'User lock'") == n
 	})
@@ -173,11 +173,6 @@ func (s stage) waiterOf() int64 {
 		"state = 'User lock'")
 }
 
-func (s stage) connections() int64 {
-	return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> " +
-		"CONNECTION_ID()")
-}
-
 // holder is the connection that has a key; -1: none.
 func (s stage) holder(key string) int64 {
 	return s.number("SELECT COALESCE(IS_USED_LOCK(?), -1)", key)
@@ -186,7 +181,7 @@ func (s stage) holder(key string) int64 {
 // nothingLeft waits until the locks and the queues of names are free.
 func (s stage) nothingLeft(names ...string) {
 	s.t.Helper()
-	eventually(s.t, "the locks to be free", func() bool {
+	dbtest.Eventually(s.t, "the locks to be free", func() bool {
 		for _, name := range names {
 			key := named.Key(s.name(name))
 			if s.holder(key) != -1 || s.holder(key+"+") != -1 {
@@ -195,16 +190,6 @@ func (s stage) nothingLeft(names ...string) {
 		}
 		return true
 	})
-}
-
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s in vain", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 func is(t *testing.T, err, kind error) {

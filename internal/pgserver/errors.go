@@ -105,6 +105,7 @@ func singleStatements(state string, err error) bool {
 // SQLSTATEs that callers check.
 const (
 	divisionByZero       = "22012"
+	Deadlock             = "40P01"
 	LockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
 	SerializationFailure = "40001"
 	QueryCanceled        = "57014" // a request to cancel, or statement_timeout
@@ -131,7 +132,7 @@ func kindOf(state string) error {
 		return driver.ErrDenied
 	case untranslatable, denied:
 		return driver.ErrConfig
-	case SerializationFailure, "40P01": // and deadlock
+	case SerializationFailure, Deadlock:
 		return driver.ErrRetry
 	case LockNotAvailable:
 		return driver.ErrBusy

@@ -15,23 +15,23 @@ func (a Ask) On() string { return a.Name }
 // By returns "": the asking session is notified like any other.
 func (a Ask) By() string { return "" }
 
-// Run implements Op.
-func (a Ask) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (a Ask) Apply(n *Name) (Result, error) {
 	holders := 0
 	if n.held() {
 		n.Asked = a.Reason
-		n.tell(n.Session, Hint{Attempt: n.Attempt})
+		n.notify(n.Session, Hint{Attempt: n.Attempt})
 		holders++
 	}
 	if n.Units > 0 {
-		shares, err := n.source.Shares()
+		shares, err := n.shares()
 		if err != nil {
 			return Result{}, err
 		}
 		for _, s := range shares {
 			s.Asked = a.Reason
-			n.PutShares = append(n.PutShares, s)
-			n.tell(s.Session, Hint{Attempt: s.Attempt})
+			n.set(s)
+			n.notify(s.Session, Hint{Attempt: s.Attempt})
 			holders++
 		}
 	}
@@ -68,15 +68,15 @@ func (s Show) On() string { return s.Name }
 // By returns "": the asking session is notified like any other.
 func (s Show) By() string { return "" }
 
-// Run implements Op.
-func (s Show) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (s Show) Apply(n *Name) (Result, error) {
 	if !n.held() || n.Last != s.Token || n.First == n.Last {
 		return Result{}, nil
 	}
 	if n.Asked == "" {
 		n.Asked = unshown
 	}
-	n.tell(n.Session, Hint{Attempt: n.Attempt})
+	n.notify(n.Session, Hint{Attempt: n.Attempt})
 	return Result{Outcome: Done}, nil
 }
 
@@ -95,12 +95,12 @@ func (e EndRest) On() string { return e.Name }
 // By returns "": EndRest grants nothing.
 func (e EndRest) By() string { return "" }
 
-// Run implements Op.
-func (e EndRest) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (e EndRest) Apply(n *Name) (Result, error) {
 	if !n.resting() || e.Token != 0 && e.Token != n.Last {
 		return Result{}, nil
 	}
-	n.Rests, n.Stirred = 0, true
+	n.Rests, n.WakesWatchers = 0, true
 	n.record(e.Event)
 	return Result{Outcome: Done}, nil
 }
@@ -111,14 +111,14 @@ type Announce struct {
 	Event Event
 }
 
-// Run implements Op.
-func (a Announce) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (a Announce) Apply(n *Name) (Result, error) {
 	found, held, err := n.find(a.Session, a.Token, "")
 	if err != nil || !held || a.Shared != (found.share != nil) {
 		return Result{}, notHeld(err)
 	}
 	n.record(a.Event)
-	n.Stirred = true
+	n.WakesWatchers = true
 	return Result{Outcome: Done}, nil
 }
 

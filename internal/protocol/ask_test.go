@@ -8,7 +8,7 @@ import (
 )
 
 func asking(n *protocol.Name) (string, error) {
-	asked, err := protocol.Ask{Reason: "?", Event: protocol.Event{Kind: "asked"}}.Run(n)
+	asked, err := protocol.Ask{Reason: "?", Event: protocol.Event{Kind: "asked"}}.Apply(n)
 	return fmt.Sprint(asked.Holders), err
 }
 
@@ -28,7 +28,7 @@ func TestAsk(t *testing.T) {
 func TestShow(t *testing.T) {
 	showing := func(last int64) func(n *protocol.Name) (string, error) {
 		return func(n *protocol.Name) (string, error) {
-			shown, err := protocol.Show{Token: began + last}.Run(n)
+			shown, err := protocol.Show{Token: began + last}.Apply(n)
 			return fmt.Sprint(shown.Done(), " ", protocol.Reason(n.Asked)), err
 		}
 	}
@@ -50,16 +50,16 @@ func TestShow(t *testing.T) {
 func TestEndRest(t *testing.T) {
 	ending := func(token int64) func(n *protocol.Name) (string, error) {
 		return func(n *protocol.Name) (string, error) {
-			ended, err := protocol.EndRest{Token: token, Event: protocol.Event{Kind: "ended"}}.Run(n)
+			ended, err := protocol.EndRest{Token: token, Event: protocol.Event{Kind: "ended"}}.Apply(n)
 			return fmt.Sprint(ended.Done()), err
 		}
 	}
 	free := func(tab *table) { tab.does(removal(protocol.Release(held("A", 0), true, false))) }
 	run(t, []row{
 		{"a rest ends, and nothing is granted yet", requests(request("a", rests), request("b")), free, ending(0),
-			"true: free < b; event ended; stir"},
+			"true: free < b; event ended; wake"},
 		{"while the name is held too", requests(request("a", rests)), nil, ending(began),
-			"true: a=0; event ended; stir"},
+			"true: a=0; event ended; wake"},
 		{"not that of another grant", requests(request("a", rests)), nil, ending(began + 1), "false: a=0 rests 4"},
 		{"not one that is over", requests(request("a", rests)), later(4), ending(0), "false: a=0"},
 	})
@@ -71,9 +71,9 @@ func TestAnnounce(t *testing.T) {
 	}
 	run(t, []row{
 		{"those who watch hear of it", requests(request("a")), nil, announcing(held("A", 0)),
-			": a=0; event news; stir"},
+			": a=0; event news; wake"},
 		{"of a reader as well", requests(request("a", reads)), nil, announcing(shared("A", 0)),
-			": a:r=0; event news; stir"},
+			": a:r=0; event news; wake"},
 		{"not from one that does not hold the name", requests(request("a")), nil, announcing(held("B", 0)), notHeld},
 		{"nor by an earlier token", requests(request("a")), nil, announcing(held("A", -1)), notHeld},
 	})

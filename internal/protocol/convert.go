@@ -13,8 +13,8 @@ type Extend struct {
 	For time.Duration
 }
 
-// Run implements Op.
-func (e Extend) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (e Extend) Apply(n *Name) (Result, error) {
 	found, held, err := n.find(e.Session, e.Token, "")
 	if err != nil || !held || e.Shared != (found.share != nil) || found.ends == 0 || found.ends <= n.Now {
 		return Result{}, notHeld(err)
@@ -24,7 +24,7 @@ func (e Extend) Run(n *Name) (Result, error) {
 		n.Ends = ends
 	} else if ends > found.ends {
 		found.share.Ends = ends
-		n.PutShares = append(n.PutShares, *found.share)
+		n.set(*found.share)
 	}
 	return Result{Outcome: Done, Grant: Grant{Lease: duration(ends - n.Now)}}, nil
 }
@@ -43,8 +43,8 @@ func notHeld(err error) error {
 // waiters want permits.
 type Downgrade struct{ Held }
 
-// Run implements Op.
-func (d Downgrade) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (d Downgrade) Apply(n *Name) (Result, error) {
 	found, held, err := n.find(d.Session, d.Token, "")
 	switch {
 	case err != nil || !held:
@@ -76,10 +76,10 @@ type Upgrade struct {
 	Attempt string
 }
 
-// Run implements Op.
-func (u Upgrade) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (u Upgrade) Apply(n *Name) (Result, error) {
 	if !n.held() || n.Session != u.Session || n.Attempt != u.Attempt {
-		s, shared, err := n.source.Share(u.Session, u.Token, "")
+		s, shared, err := n.share(u.Session, u.Token)
 		switch {
 		case err != nil || !shared || s.Attempt != u.Attempt:
 			return Result{}, notHeld(err)
@@ -112,8 +112,8 @@ type Raise struct {
 	To      int64
 }
 
-// Run implements Op.
-func (r Raise) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (r Raise) Apply(n *Name) (Result, error) {
 	if !n.holds(r.Session, r.Token) && !n.holds(r.Session, r.To) || n.Attempt != r.Attempt || n.First < n.Last {
 		return Result{}, ErrNotHeld
 	}
@@ -140,8 +140,8 @@ type Detach struct {
 	Member Detachment
 }
 
-// Run implements Op.
-func (d Detach) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (d Detach) Apply(n *Name) (Result, error) {
 	member := d.Member
 	if n.holds(d.Session, member.Token) && n.First == member.Token {
 		return Result{Outcome: Done}, nil

@@ -10,7 +10,7 @@ import (
 
 func extending(h protocol.Held, d time.Duration) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		extended, err := protocol.Extend{Held: h, For: d}.Run(n)
+		extended, err := protocol.Extend{Held: h, For: d}.Apply(n)
 		return fmt.Sprint(int64(extended.Grant.Lease / tick)), err
 	}
 }
@@ -21,7 +21,7 @@ func downgrading(h protocol.Held) func(n *protocol.Name) (string, error) {
 
 func upgrading(h protocol.Held, attempt string) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		upgraded, err := protocol.Upgrade{Held: h, Attempt: attempt}.Run(n)
+		upgraded, err := protocol.Upgrade{Held: h, Attempt: attempt}.Apply(n)
 		if !upgraded.Done() {
 			return "no", err
 		}
@@ -31,7 +31,7 @@ func upgrading(h protocol.Held, attempt string) func(n *protocol.Name) (string, 
 
 func raising(h protocol.Held, attempt string, to int64) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		raised, err := protocol.Raise{Held: h, Attempt: attempt, To: began + to}.Run(n)
+		raised, err := protocol.Raise{Held: h, Attempt: attempt, To: began + to}.Apply(n)
 		return fmt.Sprint(raised.Grant.Token - began), err
 	}
 }
@@ -58,6 +58,8 @@ func TestExtend(t *testing.T) {
 			notHeld},
 		{"nor one that is none", requests(request("a")), nil, extending(held("A", 0), 7*tick), notHeld},
 		{"nor another's", requests(request("a", leased)), nil, extending(held("B", 0), 7*tick), notHeld},
+		{"nor by the token of another", requests(request("a", leased)), nil, extending(held("A", 1), 7*tick), notHeld},
+		{"nor a share by that", requests(request("a", reads, leased)), nil, extending(shared("A", 1), 7*tick), notHeld},
 		{"nor the whole name as a share", requests(request("a", leased)), nil, extending(shared("A", 0), 7*tick),
 			notHeld},
 	})
@@ -147,7 +149,7 @@ func TestDetach(t *testing.T) {
 			detaching(held("A", 3), protocol.Detachment{Token: began - 1}), notHeld},
 		{"in one transition with its release those behind it are next", requests(cohort, request("b")), nil,
 			func(n *protocol.Name) (string, error) {
-				if _, err := (protocol.Detach{Held: held("A", 3), Member: second}).Run(n); err != nil {
+				if _, err := (protocol.Detach{Held: held("A", 3), Member: second}).Apply(n); err != nil {
 					return "", err
 				}
 				return removal(protocol.Release(held("A", 1), true, false))(n)

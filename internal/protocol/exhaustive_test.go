@@ -22,6 +22,7 @@ func TestEverySequenceOfSmallWorlds(t *testing.T) {
 			request("b1", permits(2, 9))},
 		"cohorts": {request("a", members(2)), request("b", members(2)), request("a1", reads),
 			request("b1")},
+		"growing":    {request("b"), request("a"), request("a1", members(2)), request("b1")},
 		"leases":     {request("a", leased), request("b", reads, leased), request("b1")},
 		"rests":      {request("a", rests), request("b", reads), request("b1", rests)},
 		"collisions": {request("a", reads), request("b", permits(1, 2)), request("b1"), request("a1")},
@@ -36,20 +37,26 @@ func TestEverySequenceOfSmallWorlds(t *testing.T) {
 	}
 }
 
+// state is a world that was reached.
+type state struct {
+	world
+	from int // the index of the state before
+	says string
+	did
+}
+
 // explore reports the first sequence that breaks a rule.
 func explore(t *testing.T, requests []protocol.Request) {
-	type state struct {
-		world
-		from int
-		says string
-	}
 	states := []state{{world: newWorld()}}
 	seen, taken := map[string]bool{states[0].key(): true}, 0
 	for i := 0; i < len(states); i++ {
 		w := states[i].world
 		for _, s := range w.steps(requests) {
-			after, err := w.take(s)
+			after, d, err := w.take(s)
 			taken++
+			if err == nil {
+				err = inOneGo(states, i, d, after)
+			}
 			if err != nil {
 				path := []string{s.says}
 				for at := i; at > 0; at = states[at].from {
@@ -61,7 +68,7 @@ func explore(t *testing.T, requests []protocol.Request) {
 			}
 			if key := after.key(); !seen[key] {
 				seen[key] = true
-				states = append(states, state{after, i, s.says})
+				states = append(states, state{after, i, s.says, d})
 			}
 		}
 	}
@@ -100,7 +107,7 @@ func (w *world) key() string {
 		b = append(append(b, '.'), strings.Join(letters, "")...)
 	}
 	for _, p := range w.places {
-		b = append(append(b, ' '), p.Attempt...)
+		b = append(append(append(b, ' '), p.Attempt...), byte('0'+count(p.Request)))
 	}
 	for _, s := range w.shares {
 		b = append(append(b, ' ', rank(s.Token)), s.Attempt...)

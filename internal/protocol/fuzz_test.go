@@ -41,7 +41,7 @@ func FuzzTransitions(f *testing.F) {
 			steps := w.steps([]protocol.Request{r})
 			chosen := steps[int(b)%len(steps)]
 			path = append(path, chosen.says)
-			after, err := w.take(chosen)
+			after, _, err := w.take(chosen)
 			if err != nil {
 				t.Fatalf("%v\n%q\nbefore %+v\n%+v\n%+v\nafter %+v\n%+v\n%+v", err, path, w.row, w.places, w.shares,
 					after.row, after.places, after.shares)

@@ -8,7 +8,7 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 	case n.held() || n.Waiters == 0:
 		return false, nil
 	case n.resting():
-		return false, n.forewarn()
+		return false, n.notifyHead()
 	}
 	first, exhausted := len(n.Handoffs), true
 	timed := false // a grant has a lease or a rest: the waiters behind must learn when to look
@@ -37,9 +37,9 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 		}
 		changed = true
 	}
-	n.tellGranted(n.Handoffs[first:], self)
+	n.notifyGranted(n.Handoffs[first:], self)
 	if timed && n.Waiters > 0 {
-		err = n.forewarn()
+		err = n.notifyHead()
 	}
 	return changed, err
 }
@@ -62,8 +62,8 @@ func (n *Name) emptied() error {
 	return nil
 }
 
-// tellGranted notifies the sessions of grants, except the session that asks, which is answered.
-func (n *Name) tellGranted(granted []Handoff, self string) {
+// notifyGranted notifies the sessions of grants, except the session that asks, which is answered.
+func (n *Name) notifyGranted(granted []Handoff, self string) {
 	for i := range granted {
 		h := &granted[i]
 		h.Grant.Contended = n.Waiters > 0
@@ -74,19 +74,19 @@ func (n *Name) tellGranted(granted []Handoff, self string) {
 		if h.Grant.Lease == 0 {
 			hint.Grant = h.Grant
 		}
-		n.tell(h.Session, hint)
+		n.notify(h.Session, hint)
 	}
 }
 
-// forewarn notifies the first living waiter, which then reads when to look again: at the end of a
+// notifyHead notifies the first living waiter, which then reads when to look again: at the end of a
 // rest, or of a lease.
-func (n *Name) forewarn() error {
+func (n *Name) notifyHead() error {
 	for p, err := range n.queue() {
 		if err != nil {
 			return err
 		}
 		if p.Alive {
-			n.tell(p.Session, Hint{Attempt: p.Attempt})
+			n.notify(p.Session, Hint{Attempt: p.Attempt})
 			return nil
 		}
 	}

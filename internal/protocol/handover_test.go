@@ -72,14 +72,16 @@ func TestHandOver(t *testing.T) {
 type cutShort struct{ protocol.Source }
 
 func (cutShort) Places(int64, int) ([]protocol.Place, error) { return nil, nil }
-func (cutShort) Shares() ([]protocol.Share, error)           { return nil, nil }
+
+func (cutShort) Shares(tokens ...int64) (shares []protocol.Share, err error) {
+	for _, token := range tokens {
+		shares = append(shares, protocol.Share{Session: "A", Token: token, Units: 1, Of: 2})
+	}
+	return shares, nil
+}
 
 func (cutShort) Tally() (protocol.Tally, error) {
 	return protocol.Tally{Waiters: 2, Units: 2, First: 1, Last: 2, Smallest: 2, Largest: 3}, nil
-}
-
-func (cutShort) Share(string, int64, string) (protocol.Share, bool, error) {
-	return protocol.Share{Session: "A", Token: 1, Units: 1, Of: 2}, true, nil
 }
 
 func TestAHandOverBelievesNoListThatWasCutShort(t *testing.T) {
@@ -89,7 +91,7 @@ func TestAHandOverBelievesNoListThatWasCutShort(t *testing.T) {
 	} {
 		n := protocol.Open(row, began, cutShort{})
 		h := protocol.Held{Name: "n", Session: "A", Token: 1, Shared: what == "shares"}
-		if left, err := protocol.Release(h, true, false).Run(n); !errors.Is(err, protocol.ErrRetry) {
+		if left, err := protocol.Release(h, true, false).Apply(n); !errors.Is(err, protocol.ErrRetry) {
 			t.Errorf("without its %s the release says %+v, %v", what, left, err)
 		}
 	}

@@ -1,13 +1,12 @@
 package protocol
 
 // Move transfers an Attempt's lock to another session: a lock is detached from its client, or goes
-// back. The token stays, so that a lock which was moved and came back to its session has the same
-// token under another attempt: that is not the Attempt's lock any more. The new attempt is that of
-// To. Move seizes the guard of the old attempt, so that no transaction of the old session ends
-// beside the work of the new one. It notifies the first waiter, since the lock ends at another time
-// now. Move is safe to repeat. ErrNotHeld, also where the old session has expired: the next waiter
-// may have read so. ErrNotHeld also of a cohort, which is detached first. ErrGuarded while a
-// guarded transaction is open.
+// back. The token does not change, so Move compares the attempt too: after Detach and Resume the
+// same token belongs to a new attempt. The new attempt is that of To. Move seizes the guard of the
+// old attempt, so that no transaction of the old session ends beside the work of the new one. It
+// notifies the first waiter, since the end of the lock moves. Move is safe to repeat. ErrNotHeld,
+// also where the old session has expired: the next waiter may have read so. ErrNotHeld also of a
+// cohort, which is detached first. ErrGuarded while a guarded transaction is open.
 type Move struct {
 	Held
 	Attempt string
@@ -18,8 +17,8 @@ type Move struct {
 // By implements Op.
 func (m Move) By() string { return m.Self }
 
-// Run implements Op.
-func (m Move) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (m Move) Apply(n *Name) (Result, error) {
 	switch {
 	case n.holds(m.To.Session, m.Token) && n.Attempt == m.To.Attempt:
 		return Result{Outcome: Done}, nil
@@ -34,7 +33,7 @@ func (m Move) Run(n *Name) (Result, error) {
 	}
 	n.Session, n.Host, n.Thread, n.Attempt = m.To.Session, m.To.Host, m.To.Thread, m.To.Attempt
 	if n.Waiters > 0 {
-		if err := n.forewarn(); err != nil {
+		if err := n.notifyHead(); err != nil {
 			return Result{}, err
 		}
 	}

@@ -86,7 +86,7 @@ func newTable(t testing.TB) *table {
 func (tab *table) join(requests ...protocol.Request) {
 	tab.t.Helper()
 	for _, r := range requests {
-		if _, _, err := tab.Run(protocol.Join{Request: r}); err != nil {
+		if _, _, err := tab.Apply(protocol.Join{Request: r}); err != nil {
 			tab.t.Fatal(err)
 		}
 		tab.now++
@@ -96,7 +96,7 @@ func (tab *table) join(requests ...protocol.Request) {
 // plainly runs an op, of which only the error and the rows tell.
 func plainly(op protocol.Op) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		_, err := op.Run(n)
+		_, err := op.Apply(n)
 		return "", err
 	}
 }
@@ -104,7 +104,7 @@ func plainly(op protocol.Op) func(n *protocol.Name) (string, error) {
 // does runs a transition, and tells what it answered, what it left, and what it sent.
 func (tab *table) does(transition func(n *protocol.Name) (string, error)) string {
 	var said string
-	_, left, err := tab.Run(drivertest.Func{Name: "n", Do: func(n *protocol.Name) (err error) {
+	_, left, err := tab.Apply(drivertest.Func{Name: "n", Do: func(n *protocol.Name) (err error) {
 		said, err = transition(n)
 		return err
 	}})
@@ -116,10 +116,10 @@ func (tab *table) does(transition func(n *protocol.Name) (string, error)) string
 	for _, h := range left.Handoffs {
 		fmt.Fprintf(&b, "; to %s=%s", h.Attempt, grant(h.Grant))
 	}
-	for _, told := range left.Told {
-		fmt.Fprintf(&b, "; tell %s %s", told.Session, told.Hint.Attempt)
-		if told.Hint.Grant.Token != 0 {
-			fmt.Fprintf(&b, "=%s", grant(told.Hint.Grant))
+	for _, notice := range left.Notices {
+		fmt.Fprintf(&b, "; tell %s %s", notice.Session, notice.Hint.Attempt)
+		if notice.Hint.Grant.Token != 0 {
+			fmt.Fprintf(&b, "=%s", grant(notice.Hint.Grant))
 		}
 	}
 	for _, attempt := range tab.seized {
@@ -128,8 +128,8 @@ func (tab *table) does(transition func(n *protocol.Name) (string, error)) string
 	for _, e := range left.Events {
 		fmt.Fprintf(&b, "; event %s", e.Kind)
 	}
-	if left.Stirred {
-		b.WriteString("; stir")
+	if left.WakesWatchers {
+		b.WriteString("; wake")
 	}
 	return b.String()
 }
@@ -195,7 +195,7 @@ func (tab *table) shows() string {
 // removal runs a removal.
 func removal(r protocol.Removal) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		left, err := r.Run(n)
+		left, err := r.Apply(n)
 		return fmt.Sprint(left.Done()), err
 	}
 }

@@ -3,8 +3,8 @@ package protocol
 import "slices"
 
 // Op is a transition of one name, as a value: Take, Join, Reenter, Removal, Extend, Downgrade,
-// Upgrade, Raise, Detach, Move, Ask, Show, EndRest, Announce, or Recount. After a lost race an
-// engine may run an op again.
+// Upgrade, Raise, Detach, Move, Ask, Show, EndRest, Announce, or Recount; or a Sequence of them.
+// After a lost race an engine may run an op again.
 type Op interface {
 	// On returns the name.
 	On() string
@@ -13,15 +13,15 @@ type Op interface {
 	// no session asks.
 	By() string
 
-	// Run makes the transition. After an error the name is discarded, and nothing was done.
-	Run(n *Name) (Result, error)
+	// Apply makes the transition. After an error the name is discarded, and nothing was done.
+	Apply(n *Name) (Result, error)
 }
 
 // Waits reports whether the statements of an op may wait for a row that another transaction has
 // locked. A request says so itself (Request.Patient). All other ops may wait.
 func Waits(op Op) bool {
-	r, asks := op.(interface{ request() Request })
-	return !asks || r.request().Patient
+	r, says := op.(interface{ patient() bool })
+	return !says || r.patient()
 }
 
 // Together returns ops as they run in one transaction. If there are several, each release is Idle.
@@ -42,20 +42,22 @@ func Together(ops []Op) []Op {
 // removal.
 type Idle struct{ Removal }
 
-// Run implements Op.
-func (i Idle) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (i Idle) Apply(n *Name) (Result, error) {
 	if n.Waiters > 0 || i.Cause != ByHolder {
 		return Result{}, nil
 	}
-	return i.Removal.Run(n)
+	return i.Removal.Apply(n)
 }
 
 // Result is the result of a transition.
 type Result struct {
 	Outcome Outcome
 	Grant   Grant     // of Take, Join, Reenter and Upgrade; of Raise its Token; of Extend its Lease
+	Ahead   int       // of Join: the members before those of the request, in a place that it extends; 0: it has its own
 	Next    []Handoff // the grants to waiters, those to the asking session included
 	Holders int       // of Ask: the holders that were notified
+	Each    []Result  // of a Sequence: those of its ops
 }
 
 // Done reports whether the transition did all that its op asks for.
@@ -76,7 +78,7 @@ func (n *Name) done(did bool, err error) (Result, error) {
 	if err != nil || !did {
 		return Result{}, err
 	}
-	return Result{Outcome: Done, Next: n.Handoffs}, nil
+	return Result{Outcome: Done, Next: n.Handoffs[n.handed:]}, nil
 }
 
 // On implements Op.
@@ -85,7 +87,7 @@ func (r Request) On() string { return r.Name }
 // By implements Op.
 func (r Request) By() string { return r.Session }
 
-func (r Request) request() Request { return r }
+func (r Request) patient() bool { return r.Patient }
 
 // On implements Op.
 func (h Held) On() string { return h.Name }

@@ -11,8 +11,8 @@ func (r Recount) On() string { return r.Name }
 // By returns "": a reaper has no session.
 func (r Recount) By() string { return "" }
 
-// Run implements Op.
-func (r Recount) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (r Recount) Apply(n *Name) (Result, error) {
 	t, err := n.source.Tally()
 	if err != nil {
 		return Result{}, err

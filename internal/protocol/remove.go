@@ -86,7 +86,12 @@ func (n *Name) find(session string, token int64, attempt string) (hold, bool, er
 	if token == 0 && n.held() && n.Session == session && n.Attempt == attempt || token != 0 && n.holds(session, token) {
 		return hold{attempt: n.Attempt, ends: n.Ends}, true, nil
 	}
-	s, found, err := n.source.Share(session, token, attempt)
+	s, found, err := Share{}, false, error(nil)
+	if token != 0 {
+		s, found, err = n.share(session, token)
+	} else {
+		s, found, err = n.shareOf(session, attempt)
+	}
 	return hold{attempt: s.Attempt, ends: s.Ends, share: &s}, found, err
 }
 
@@ -105,8 +110,8 @@ func (r Removal) On() string { return r.Name }
 // By implements Op.
 func (r Removal) By() string { return r.Self }
 
-// Run implements Op.
-func (r Removal) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (r Removal) Apply(n *Name) (Result, error) {
 	var left bool
 	var err error
 	switch r.Cause {
@@ -159,7 +164,7 @@ func (n *Name) undo(r Removal) (bool, error) {
 
 // vacate removes the place of an attempt.
 func (n *Name) vacate(r Removal) (bool, error) {
-	p, waits, err := n.source.Place(r.Session, r.Attempt)
+	p, waits, err := n.place(r.Session, r.Attempt)
 	if err == nil && waits {
 		n.leave(p)
 	}
@@ -203,9 +208,9 @@ func (n *Name) breakUp(r Removal) (left bool, err error) {
 		err = n.remove(h)
 	}
 	if left && err == nil {
-		n.tell(r.Session, Hint{Attempt: attempt})
+		n.notify(r.Session, Hint{Attempt: attempt})
 		n.record(r.Event)
-		n.Stirred = true
+		n.WakesWatchers = true
 	}
 	return left, err
 }

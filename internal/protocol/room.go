@@ -6,6 +6,16 @@ package protocol
 // is in use. The first in the queue fits at the latest when the name has no holder: a waiter behind
 // it does not limit it. Readers and permits do not share a name.
 
+// Free reports whether a request for so many units, of the stated number, is granted at once: it
+// fits, nobody waits, the name does not rest, and the request collides with none.
+func (r Row) Free(units, of int, now int64) bool {
+	if units == 0 {
+		of = 0
+	}
+	_, collides := r.Joined(of)
+	return !collides && r.Waiters == 0 && r.Rests <= now && r.Fits(units, of)
+}
+
 // Fits reports whether a name with this row has room for so many units, of the stated number; 0 is
 // the whole name. Fits ignores a cool-down, which needs the time.
 func (r Row) Fits(units, of int) bool {

@@ -1,11 +1,5 @@
 package protocol
 
-import (
-	"cmp"
-	"iter"
-	"slices"
-)
-
 // Row is the row of a name. All times are microseconds since 1970 on the database's clock.
 type Row struct {
 	Name                           string
@@ -62,11 +56,11 @@ type Source interface {
 	// Place returns the place of an attempt.
 	Place(session, attempt string) (Place, bool, error)
 
-	// Share returns a share by its token, or with token 0 by its attempt.
-	Share(session string, token int64, attempt string) (Share, bool, error)
+	// ShareOf returns the share of an attempt.
+	ShareOf(session, attempt string) (Share, bool, error)
 
-	// Shares returns all shares.
-	Shares() ([]Share, error)
+	// Shares returns the shares with these tokens, and without tokens all of them.
+	Shares(tokens ...int64) ([]Share, error)
 
 	// Tally adds up the rows of the name. The statement always has an answer, so it reveals a list
 	// that was cut short, or that a server answers empty.
@@ -85,16 +79,18 @@ type Source interface {
 }
 
 // Changes are the changes of a transition beside the row, to be written and sent. The row is
-// written where Changed says so.
+// written where Changed says so. What a Sequence adds and removes again is in no list.
 type Changes struct {
-	PutPlaces  []Place // new ones
-	GonePlaces []Place
-	PutShares  []Share // new ones, or new contents of old ones
-	GoneShares []Share
-	Events     []Event
-	Told       []Told
-	Handoffs   []Handoff // the grants to waiters, those to the asking session included
-	Stirred    bool      // the watchers of the name are notified
+	PutPlaces     []Place // new ones
+	SetPlaces     []Place // new contents of those in the source: Members
+	GonePlaces    []Place // of those in the source
+	PutShares     []Share // new ones
+	SetShares     []Share // new contents of those in the source: Ends and Asked
+	GoneShares    []Share // of those in the source
+	Events        []Event
+	Notices       []Notice
+	Handoffs      []Handoff // the grants to waiters, those to the asking session included
+	WakesWatchers bool      // the watchers of the name are notified
 }
 
 // Name is a name within a transaction that has locked its row.
@@ -104,6 +100,8 @@ type Name struct {
 	Now    int64 // read after the row was locked
 	source Source
 	before Row
+	seen   seen
+	handed int // the Handoffs of earlier ops of a Sequence
 }
 
 // Open makes a Name of the row that was read. For a name without a row, it is the zero Row with the
@@ -118,7 +116,8 @@ func (n *Name) Changed() bool { return n.Row != n.before }
 // Written reports whether anything of the name has to be written: its row, a place or a share. A
 // place may be left of a name whose row was deleted by hand.
 func (n *Name) Written() bool {
-	return n.Changed() || len(n.GonePlaces)+len(n.GoneShares)+len(n.PutPlaces)+len(n.PutShares) > 0
+	return n.Changed() ||
+		len(n.GonePlaces)+len(n.SetPlaces)+len(n.GoneShares)+len(n.PutPlaces)+len(n.PutShares)+len(n.SetShares) > 0
 }
 
 // held reports whether the whole name has a holder.
@@ -132,96 +131,9 @@ func (n *Name) holds(session string, token int64) bool {
 	return n.held() && n.Session == session && n.Last == token
 }
 
-// tell adds a hint for a session.
-func (n *Name) tell(session string, hint Hint) { n.Told = append(n.Told, Told{session, hint}) }
-
-// pages are the numbers of places that are read first and then at a time: a hand-over mostly needs
-// one.
-var pages = [...]int{2, 16}
-
-// queue iterates over the places in the order of tickets.
-func (n *Name) queue() iter.Seq2[Place, error] {
-	return func(yield func(Place, error) bool) {
-		put := slices.SortedFunc(slices.Values(n.PutPlaces), func(a, b Place) int {
-			return cmp.Compare(a.Ticket, b.Ticket)
-		})
-		after := n.Head - 1
-		for page, more := pages[0], true; more; page = pages[1] {
-			places, err := n.source.Places(after, page)
-			if err != nil {
-				yield(Place{}, err)
-				return
-			}
-			if more = len(places) >= page; more {
-				after = places[len(places)-1].Ticket
-			}
-			for _, p := range places {
-				for len(put) > 0 && put[0].Ticket < p.Ticket {
-					if !yield(put[0], nil) {
-						return
-					}
-					put = put[1:]
-				}
-				if !n.left(p) && !yield(p, nil) {
-					return
-				}
-			}
-		}
-		for _, p := range put {
-			if !yield(p, nil) {
-				return
-			}
-		}
-	}
-}
-
-// left reports whether this transition has removed a place.
-func (n *Name) left(p Place) bool {
-	return slices.ContainsFunc(n.GonePlaces, func(gone Place) bool { return gone.Ticket == p.Ticket })
-}
-
-// join adds a place with a ticket.
-func (n *Name) join(r Request, ticket int64) {
-	n.PutPlaces = append(n.PutPlaces, Place{Request: r, Ticket: ticket, Since: n.Now, Alive: true})
-	n.Waiters += r.members()
-}
-
-// leave removes a place.
-func (n *Name) leave(p Place) {
-	n.Waiters = max(n.Waiters-p.members(), 0) // after deletes by hand the number was wrong
-	before := len(n.PutPlaces)
-	n.PutPlaces = slices.DeleteFunc(n.PutPlaces, func(put Place) bool { return put.Ticket == p.Ticket })
-	if len(n.PutPlaces) == before {
-		n.GonePlaces = append(n.GonePlaces, p)
-	}
-}
-
-// drop removes a share from the name. From then on the capacity is that of the remaining shares.
-func (n *Name) drop(s Share) error {
-	n.GoneShares = append(n.GoneShares, s)
-	n.Units -= s.Units
-	if n.Units <= 0 {
-		n.Units, n.Mixed, n.Since = 0, false, n.Now
-		return nil
-	}
-	if !n.Mixed {
-		return nil
-	}
-	shares, err := n.source.Shares()
-	n.Capacity, n.Mixed = 0, false
-	for _, other := range shares {
-		switch {
-		case other.Token == s.Token:
-		case n.Capacity == 0:
-			n.Capacity = other.Of
-		case n.Capacity != other.Of:
-			n.Capacity, n.Mixed = min(n.Capacity, other.Of), true
-		}
-	}
-	if err == nil && n.Capacity == 0 { // units without a share: the list may have been cut short
-		err = ErrRetry
-	}
-	return err
+// notify adds a hint for a session.
+func (n *Name) notify(session string, hint Hint) {
+	n.Notices = append(n.Notices, Notice{session, hint})
 }
 
 // free removes the holder of the whole name.

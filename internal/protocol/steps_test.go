@@ -13,7 +13,7 @@ import (
 func (w *world) steps(requests []protocol.Request) (steps []step) {
 	for _, r := range requests {
 		if !w.sent(r.Attempt) && w.alive(r.Session) {
-			steps = append(steps, asks(r)...)
+			steps = append(steps, w.asks(r)...)
 		}
 	}
 	holds := w.holds()
@@ -39,28 +39,24 @@ func (w *world) steps(requests []protocol.Request) (steps []step) {
 	return append(steps, w.events(requests)...)
 }
 
-func asks(r protocol.Request) []step {
-	return []step{
-		{says: "join " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool,
-			error) {
-			return answer(protocol.Join{Request: r}.Run(n))
-		}},
-		{says: "take " + r.Attempt, self: r.Session, gets: &r, run: func(n *protocol.Name) (protocol.Grant, bool,
-			error) {
-			return answer(protocol.Take{Request: r}.Run(n))
-		}},
+func (w *world) asks(r protocol.Request) []step {
+	steps := []step{
+		{says: "join " + r.Attempt, self: r.Session, gets: &r, op: protocol.Join{Request: r}},
+		{says: "take " + r.Attempt, self: r.Session, gets: &r, op: protocol.Take{Request: r}},
 	}
-}
-
-// answer is the result of an op.
-func answer(result protocol.Result, err error) (protocol.Grant, bool, error) {
-	return result.Grant, result.Done(), err
+	for _, p := range w.places {
+		if p.Units+r.Units == 0 && p.Session == r.Session && p.Lease+p.MinHold+r.Lease+r.MinHold == 0 {
+			steps = append(steps, step{
+				says: "join " + r.Attempt + " behind " + p.Attempt, self: r.Session, gets: &r, grows: p.Attempt,
+				op: protocol.Join{Request: r, Extends: p.Attempt},
+			})
+		}
+	}
+	return steps
 }
 
 func remove(says string, r protocol.Removal) step {
-	return step{says: says, self: r.Self, hands: true, run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-		return answer(r.Run(n))
-	}}
+	return step{says: says, self: r.Self, hands: true, op: r}
 }
 
 // leaves are the ways in which a hold ends, and some in which it must not.
@@ -95,24 +91,13 @@ func (h hold) held() protocol.Held {
 func (w *world) converts(h hold) []step {
 	steps := []step{
 		{says: "downgrade " + h.attempt, self: h.session, owns: h.attempt, hands: true,
-			run: func(n *protocol.Name) (protocol.Grant, bool, error) {
-				_, err := protocol.Downgrade{Held: h.held()}.Run(n)
-				return protocol.Grant{}, false, err
-			}},
-		{says: "upgrade " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
-			bool, error) {
-			return answer(protocol.Upgrade{Held: h.held(), Attempt: h.attempt}.Run(n))
-		}},
-		{says: "extend " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
-			bool, error) {
-			_, err := protocol.Extend{Held: h.held(), For: 20 * tick}.Run(n)
-			return protocol.Grant{}, false, err
-		}},
-		{says: "raise " + h.attempt, self: h.session, owns: h.attempt, run: func(n *protocol.Name) (protocol.Grant,
-			bool, error) {
-			_, err := protocol.Raise{Held: h.held(), Attempt: h.attempt, To: began + 40}.Run(n)
-			return protocol.Grant{}, false, err
-		}},
+			op: protocol.Downgrade{Held: h.held()}},
+		{says: "upgrade " + h.attempt, self: h.session, owns: h.attempt,
+			op: protocol.Upgrade{Held: h.held(), Attempt: h.attempt}},
+		{says: "extend " + h.attempt, self: h.session, owns: h.attempt,
+			op: protocol.Extend{Held: h.held(), For: 20 * tick}},
+		{says: "raise " + h.attempt, self: h.session, owns: h.attempt,
+			op: protocol.Raise{Held: h.held(), Attempt: h.attempt, To: began + 40}},
 	}
 	for token := h.first; token <= h.last && h.first < h.last; token++ {
 		d := protocol.Detachment{Token: token, Host: h.host, Thread: h.thread + "d"}
@@ -121,17 +106,12 @@ func (w *world) converts(h hold) []step {
 			d.Behind = request(h.attempt+"-", members(behind))
 			s.rest = &d.Behind
 		}
-		s.run = func(n *protocol.Name) (protocol.Grant, bool, error) {
-			_, err := protocol.Detach{Held: h.held(), Member: d}.Run(n)
-			return protocol.Grant{}, false, err
-		}
+		s.op = protocol.Detach{Held: h.held(), Member: d}
 		steps = append(steps, s)
 	}
 	if back := request("c=", owned(h.host, h.thread)); h.units == 0 && w.alive("C") && !w.sent("c=") {
 		s := step{says: "reenter " + h.attempt, self: "C", gets: &back, owns: h.attempt, loses: h.attempt, seize: true}
-		s.run = func(n *protocol.Name) (protocol.Grant, bool, error) {
-			return answer(protocol.Reenter{Request: back}.Run(n))
-		}
+		s.op = protocol.Reenter{Request: back}
 		steps = append(steps, s)
 	}
 	return steps

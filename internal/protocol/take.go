@@ -6,10 +6,9 @@ import "fmt"
 // otherwise, and for permits of a name that is read, and the other way round.
 type Take struct{ Request }
 
-// Run implements Op.
-func (t Take) Run(n *Name) (Result, error) {
-	_, collides := n.Joined(stated(t.Request))
-	if collides || n.Waiters > 0 || n.resting() || !n.Fits(t.Units, t.Of) {
+// Apply implements Op.
+func (t Take) Apply(n *Name) (Result, error) {
+	if !n.Free(t.Units, t.Of, n.Now) {
 		return Result{}, nil
 	}
 	return Result{Outcome: Done, Grant: n.grant(t.Request)}, nil
@@ -33,22 +32,52 @@ func units(capacity int) string {
 
 // Join takes the lock as Take does, or else joins the end of the queue: Queued. So one request has
 // one outcome. ErrCapacity for permits of a name that is read, and the other way round.
-type Join struct{ Request }
+//
+// Extends names an earlier attempt of the session: if that has the last place in the queue, the
+// members of the request join that place, behind the members that it has (Result.Ahead), and no
+// place is made for the request. Nothing is overtaken, because nothing stood behind the place. A
+// place has at most MaxMembers. Both requests are for the whole name, without any option.
+type Join struct {
+	Request
+	Extends string // "": none
+}
 
-// Run implements Op.
-func (j Join) Run(n *Name) (Result, error) {
+// MaxMembers limits the members of a cohort.
+const MaxMembers = 256
+
+// Apply implements Op.
+func (j Join) Apply(n *Name) (Result, error) {
 	capacity, collides := n.Joined(stated(j.Request))
 	if collides {
 		return Result{}, fmt.Errorf("%w: %q has %s, the request is for %s",
 			ErrCapacity, n.Row.Name, units(capacity), units(j.Of))
 	}
-	if taken, err := Take(j).Run(n); err != nil || taken.Done() {
+	if taken, err := (Take{j.Request}).Apply(n); err != nil || taken.Done() {
 		return taken, err
 	}
 	n.Capacity = capacity
-	n.join(j.Request, n.Next)
-	n.Next++
-	return Result{Outcome: Queued}, nil
+	ahead, err := n.extend(j)
+	if err == nil && ahead == 0 {
+		n.join(j.Request, n.Next)
+		n.Next++
+	}
+	return Result{Outcome: Queued, Ahead: ahead}, err
+}
+
+// extend adds the members of a request to the last place in the queue, if that is the one that the
+// request extends. It returns the number of members before them; 0: the place stays as it is.
+func (n *Name) extend(j Join) (ahead int, err error) {
+	if j.Extends == "" {
+		return 0, nil
+	}
+	p, waits, err := n.place(j.Session, j.Extends)
+	if err != nil || !waits || p.Ticket != n.Next-1 || p.members()+j.members() > MaxMembers {
+		return 0, err
+	}
+	ahead = p.members()
+	p.Members, p.Alive = ahead+j.members(), true
+	n.grow(p, j.members())
+	return ahead, nil
 }
 
 // nextToken returns a token above all earlier tokens of the name, and not below the clock.
@@ -94,15 +123,15 @@ func (n *Name) take(r Request, g Grant, ends int64) {
 // one begins for two seconds.
 type Reenter struct{ Request }
 
-// Run implements Op.
-func (r Reenter) Run(n *Name) (Result, error) {
+// Apply implements Op.
+func (r Reenter) Apply(n *Name) (Result, error) {
 	if !n.held() || n.Host != r.Host || n.Thread != r.Thread || n.Session == r.Session || r.Units > 0 {
 		return Result{}, nil
 	}
 	if err := n.source.Seize(n.Attempt, true); err != nil {
 		return Result{}, err
 	}
-	n.tell(n.Session, Hint{Attempt: n.Attempt})
+	n.notify(n.Session, Hint{Attempt: n.Attempt})
 	rests := n.Rests
 	g := n.grant(r.Request)
 	if r.MinHold <= 0 {

@@ -9,7 +9,7 @@ import (
 
 func taking(r protocol.Request) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		taken, err := protocol.Take{Request: r}.Run(n)
+		taken, err := protocol.Take{Request: r}.Apply(n)
 		if !taken.Done() {
 			return "no", err
 		}
@@ -17,11 +17,16 @@ func taking(r protocol.Request) func(n *protocol.Name) (string, error) {
 	}
 }
 
-func joining(r protocol.Request) func(n *protocol.Name) (string, error) {
+func joining(r protocol.Request) func(n *protocol.Name) (string, error) { return behind("", r) }
+
+func behind(attempt string, r protocol.Request) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		joined, err := protocol.Join{Request: r}.Run(n)
-		if joined.Done() {
+		joined, err := protocol.Join{Request: r, Extends: attempt}.Apply(n)
+		switch {
+		case joined.Done():
 			return "granted " + grant(joined.Grant), err
+		case joined.Ahead > 0:
+			return fmt.Sprint("queued behind ", joined.Ahead), err
 		}
 		return "queued", err
 	}
@@ -29,7 +34,7 @@ func joining(r protocol.Request) func(n *protocol.Name) (string, error) {
 
 func reentering(r protocol.Request) func(n *protocol.Name) (string, error) {
 	return func(n *protocol.Name) (string, error) {
-		back, err := protocol.Reenter{Request: r}.Run(n)
+		back, err := protocol.Reenter{Request: r}.Apply(n)
 		if !back.Done() {
 			return "no", err
 		}
@@ -117,6 +122,27 @@ func TestJoin(t *testing.T) {
 		}, joining(request("c", reads)), "queued: b=1 < c"},
 		{"permits of several numbers wait together", requests(request("a"), request("b", permits(1, 3))), nil,
 			joining(request("c", permits(5, 9))), "queued: a=0 < b c"},
+		{"it extends the last place of its session", requests(request("b"), request("a", members(2))), nil,
+			behind("a", request("a1", members(3))), "queued behind 2: b=0 < a*5"},
+		{"not behind another place", requests(request("b"), request("a"), request("b1")), nil,
+			behind("a", request("a1")), "queued: b=0 < a b1 a1"},
+		{"nor one that is gone", requests(request("b"), request("a"), request("a1")), func(tab *table) {
+			tab.does(removal(protocol.Undo("A", "n", "a")))
+		}, behind("a", request("a2")), "queued: b=0 < a1 a2"},
+		{"nor where what stood behind has gone", requests(request("b"), request("a"), request("b1")), func(tab *table) {
+			tab.does(removal(protocol.Undo("B", "n", "b1")))
+		}, behind("a", request("a1")), "queued: b=0 < a a1"},
+		{"nor that of another session", requests(request("b"), request("b1")), nil,
+			behind("b1", request("a1")), "queued: b=0 < b1 a1"},
+		{"nor beyond the members that a place may have", requests(request("b"), request("a", members(255))), nil,
+			behind("a", request("a1", members(2))), "queued: b=0 < a*255 a1*2"},
+		{"up to that number", requests(request("b"), request("a", members(255))), nil,
+			behind("a", request("a1")), "queued behind 255: b=0 < a*256"},
+		{"what it would extend has the name by now", requests(request("a")), nil,
+			behind("a", request("a1")), "queued: a=0 < a1"},
+		{"a free name is taken all the same", requests(), func(tab *table) {
+			tab.Put(protocol.Row{Name: "n", Head: 1, Next: 1}, nil, nil)
+		}, behind("a", request("a1")), "granted 0: a1=0"},
 		{"the whole name collides with nothing", requests(request("a", permits(1, 3))), nil, joining(request("b")),
 			"queued: a:1/3=0 < b"},
 	})
@@ -162,11 +188,11 @@ func TestANameWithoutARowHasNothing(t *testing.T) {
 		"Nothing": removal(protocol.TakeOver("B", "n", protocol.Holder{})),
 		"Reenter": reentering(request("b", owned("A", "a"))),
 		"Ask": func(n *protocol.Name) (string, error) {
-			asked, err := protocol.Ask{Reason: "why"}.Run(n)
+			asked, err := protocol.Ask{Reason: "why"}.Apply(n)
 			return fmt.Sprint(asked.Done()), err
 		},
 		"EndRest": func(n *protocol.Name) (string, error) {
-			ended, err := protocol.EndRest{}.Run(n)
+			ended, err := protocol.EndRest{}.Apply(n)
 			return fmt.Sprint(ended.Done()), err
 		},
 		"Announce":  plainly(protocol.Announce{Held: h}),

@@ -106,8 +106,8 @@ type Hint struct {
 	Grant   Grant
 }
 
-// Told is a hint to a session, sent with the commit or right after it.
-type Told struct {
+// Notice is a hint to a session, sent with the commit or right after it.
+type Notice struct {
 	Session string
 	Hint    Hint
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // world is one name, with what is known of it without reading its row: who joined before whom, and
@@ -37,12 +36,13 @@ type step struct {
 	says  string
 	self  string            // the session that asks
 	gets  *protocol.Request // what the step may grant without a queue
+	grows string            // the attempt whose place the request extends, if that is the last
 	owns  string            // the attempt whose hold may change
 	loses string            // the attempt that may lose what it has
 	seize bool              // which is seized before
 	rest  *protocol.Request // what may come before all places
 	hands bool              // it hands over where it changes something
-	run   func(n *protocol.Name) (protocol.Grant, bool, error)
+	op    protocol.Op
 	event func(w *world)
 }
 
@@ -92,14 +92,18 @@ func kindOf(r protocol.Request) int {
 	return 2
 }
 
-// take takes a step, and returns the world after it. An error says which rule is broken.
-func (w world) take(s step) (after world, err error) {
-	after = w
-	if s.event != nil {
-		s.event(&after)
-		return after, nil
-	}
-	var seized []string
+// did is what the op of a step has returned and changed. Without an op the step was an event.
+type did struct {
+	op     protocol.Op
+	result protocol.Result
+	left   protocol.Changes
+	failed error
+	seized []string
+}
+
+// run runs an op, and returns the world with the rows that it leaves.
+func (w world) run(op protocol.Op) (after world, d did) {
+	after, d.op = w, op
 	names := memory.Names{
 		Now: func() int64 { return w.now }, Alive: w.alive,
 		Expire: func(session string) bool {
@@ -109,34 +113,41 @@ func (w world) take(s step) (after world, err error) {
 			return strings.Contains(after.dead, session)
 		},
 		Seize: func(attempt string, _ bool) error {
-			seized = append(seized, attempt)
+			d.seized = append(d.seized, attempt)
 			return nil
 		},
 	}
 	names.Put(w.row, w.places, w.shares)
-	var direct protocol.Grant
-	var done bool
-	_, left, failed := names.Run(drivertest.Func{Name: "n", Do: func(n *protocol.Name) (err error) {
-		direct, done, err = s.run(n)
-		return err
-	}})
+	d.result, d.left, d.failed = names.Apply(op)
 	after.row, _ = names.Row("n")
 	after.places, after.shares = names.Places("n"), names.Shares("n")
-	if failed != nil {
-		return after, w.checkFailure(s, &after, failed)
+	return after, d
+}
+
+// take takes a step, and returns the world after it. An error says which rule is broken.
+func (w world) take(s step) (after world, d did, err error) {
+	if s.event != nil {
+		s.event(&w)
+		return w, did{}, nil
 	}
-	c := check{before: &w, after: &after, step: s, left: left, seized: seized, had: w.holds(), has: after.holds()}
+	after, d = w.run(s.op)
+	if d.failed != nil {
+		return after, d, w.checkFailure(s, &after, d.failed)
+	}
+	c := check{before: &w, after: &after, step: s, left: d.left, seized: d.seized, had: w.holds(), has: after.holds()}
 	for _, rule := range []func() error{
-		c.rows, c.changes, func() error { return c.grants(direct, done) }, c.losses, c.queue, c.order, c.told,
+		c.rows, c.changes, func() error { return c.grants(d.result.Grant, d.result.Done()) }, c.losses,
+		func() error { return c.growth(d.result.Ahead) }, c.queue, c.order, c.told,
 	} {
 		if err := rule(); err != nil {
-			return after, err
+			return after, d, err
 		}
 	}
-	if r := s.gets; r != nil && (slices.Contains(after.queue, r.Attempt) || c.has[r.Attempt].session != "") {
+	if r := s.gets; r != nil && (slices.Contains(after.queue, r.Attempt) || c.has[r.Attempt].session != "" ||
+		d.result.Ahead > 0) {
 		after.used += r.Attempt + "."
 	}
-	return after, nil
+	return after, d, nil
 }
 
 // sent reports whether an attempt was sent, and had an effect.
@@ -341,6 +352,28 @@ func (c *check) queue() error {
 	return nil
 }
 
+// growth: a place grows where a request of its session extends it, and nothing stands behind it;
+// then the request has no place of its own.
+func (c *check) growth(ahead int) error {
+	last := len(c.before.places) - 1
+	for i, p := range c.before.places {
+		at := slices.IndexFunc(c.after.places, func(other protocol.Place) bool { return other.Attempt == p.Attempt })
+		if at < 0 {
+			continue
+		}
+		grown := count(c.after.places[at].Request) - count(p.Request)
+		if r := c.step.gets; c.step.grows == p.Attempt && i == last && p.Ticket == c.before.row.Next-1 {
+			if ahead != count(p.Request) || grown != count(*r) || c.after.places[at].Since != p.Since {
+				return fmt.Errorf("%s does not extend %+v: it has %+v", r.Attempt, p, c.after.places[at])
+			}
+			c.step.gets = nil
+		} else if grown != 0 {
+			return fmt.Errorf("%+v is %+v now", p, c.after.places[at])
+		}
+	}
+	return nil
+}
+
 // order: those that are granted the name come before those that still wait, apart from the dead;
 // and when the name was handed over, the first that lives does not fit any more.
 func (c *check) order() error {
@@ -395,14 +428,14 @@ func (c *check) state(r protocol.Request) {
 // lease is in it.
 func (c *check) told() error {
 	for _, g := range c.left.Handoffs {
-		i := slices.IndexFunc(c.left.Told, func(t protocol.Told) bool {
+		i := slices.IndexFunc(c.left.Notices, func(t protocol.Notice) bool {
 			return t.Session == g.Session && t.Hint.Attempt == g.Attempt
 		})
 		switch told := i >= 0; {
 		case told == (g.Session == c.step.self):
 			return fmt.Errorf("%s is granted the name; told: %v", g.Attempt, told)
-		case told && g.Grant.Lease == 0 && c.left.Told[i].Hint.Grant != g.Grant:
-			return fmt.Errorf("%s is told of %v: %v was granted", g.Attempt, c.left.Told[i].Hint.Grant, g.Grant)
+		case told && g.Grant.Lease == 0 && c.left.Notices[i].Hint.Grant != g.Grant:
+			return fmt.Errorf("%s is told of %v: %v was granted", g.Attempt, c.left.Notices[i].Hint.Grant, g.Grant)
 		}
 	}
 	return nil

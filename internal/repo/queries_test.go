@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // TestEveryQueryStandsForOneTransition holds the table in queries/README.md: each statement of each
@@ -56,6 +58,29 @@ func TestEveryQueryStandsForOneTransition(t *testing.T) {
 	}
 	for key := range listed {
 		t.Errorf("queries/README.md names a query that is not there: %s", key)
+	}
+}
+
+// TestEveryWaitInATransactionIsATurn holds the limit of the statements that wait in a transaction
+// of the application: in a locking SELECT it stands twice, once for each server.
+func TestEveryWaitInATransactionIsATurn(t *testing.T) {
+	mariaDB := fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = %g FOR */ ",
+		transaction.Turn.Seconds())
+	mysql := fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d) */ ", transaction.Turn.Milliseconds())
+	for file, names := range map[string][]string{
+		"queries/mysql/transactions.sql": {"AwaitRow"},
+		"queries/fences/mysql.sql":       {"See", "Highest"},
+		"queries/versions/mysql.sql":     {"Begin", "LockVersion"},
+	} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, name := range names {
+			_, after, _ := strings.Cut(string(text), "-- name: "+name+" :")
+			_, statement, _ := strings.Cut(after, "\n")
+			if !strings.HasPrefix(statement, mariaDB+"INSERT ") && !strings.HasPrefix(statement, mariaDB+mysql) {
+				t.Errorf("%s: %s does not wait for a turn", file, name)
+			}
+		}
 	}
 }
 

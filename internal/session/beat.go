@@ -30,7 +30,7 @@ type heart struct {
 	unlisted   int           // the number of reconciliations in a row that have failed
 	relist     time.Duration // no reconciliation begins before this time
 	few        bool          // the last list had no more than fewClaims entries
-	cleared    int64         // the number of doubts before the last list of all claims
+	cleared    int64         // the calls of NoteUnknown before the last list of all claims
 }
 
 // maxConns limits the connections that are reserved at a time. The second one is needed only while
@@ -106,7 +106,7 @@ func (h *heart) beatNow() {
 	late := true
 	var idle *reserved
 	for l := range h.conns {
-		if l.does == nothing && (idle == nil || h.onLine(l)) { // prefer the line, so that it stays
+		if l.does == nothing && (idle == nil || h.listensOn(l)) { // prefer the one on which the session listens
 			idle = l
 		}
 		late = late && l.does == beating && h.config.Clock.Now()-l.since >= h.interval
@@ -167,8 +167,8 @@ func (s *Session) send(
 	if err == nil {
 		s.config.Beating.Worked("session", s.ID)
 	}
-	if calledOff := s.ctx.Err() != nil && errors.Is(err, context.Canceled); s.config.Beaten != nil && !calledOff {
-		s.config.Beaten(s.config.Clock.Now()-sent, err)
+	if calledOff := s.ctx.Err() != nil && errors.Is(err, context.Canceled); !calledOff {
+		s.config.Client.Beaten(s.config.Clock.Now()-sent, err)
 	}
 	return err
 }
@@ -217,15 +217,15 @@ func (h *heart) answered(l *reserved, err error) {
 	if h.config.Clock.Now() < h.relist {
 		return
 	}
-	if h.checked || h.beats > 1 && (l.fresh || h.few && h.config.Holding() || (h.beats-1)%claimsEvery == 0) {
+	if h.checked || h.beats > 1 && (l.fresh || h.few && h.config.Client.Holding() || (h.beats-1)%claimsEvery == 0) {
 		h.reconcile(l)
 	}
 }
 
 // reconcile compares the claims of the session in the database with the client's holds.
 func (h *heart) reconcile(l *reserved) {
-	doubts := h.doubts.Load()
-	all := l.fresh || doubts > h.cleared
+	noted := h.unknowns.Load()
+	all := l.fresh || noted > h.cleared
 	l.does, h.checked = listing, false
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.config.TTL)
@@ -239,12 +239,12 @@ func (h *heart) reconcile(l *reserved) {
 			few = len(claims) <= fewClaims
 			return claims, err
 		}
-		err := h.config.Reconcile(ctx, h.Session, list)
+		err := h.config.Client.Reconcile(ctx, h.Session, list)
 		h.post(func() {
 			if err == nil {
 				h.unlisted, h.relist = 0, 0
 				if all {
-					l.fresh, h.cleared = false, doubts
+					l.fresh, h.cleared = false, noted
 				}
 			} else { // later heartbeats do not reset this count
 				h.unlisted++
@@ -286,10 +286,10 @@ func (h *heart) finished(l *reserved, err error) bool {
 	return false
 }
 
-// drop closes an idle connection. If it was the line, another connection becomes the line.
+// drop closes an idle connection. If the session listened on it, it listens on another one.
 func (h *heart) drop(l *reserved) {
 	delete(h.conns, l)
-	if h.onLine(l) {
+	if h.listensOn(l) {
 		var next *reserved
 		for next = range h.conns {
 		}

@@ -44,7 +44,7 @@ func (h *heart) connected(by *connecting, up driver.Upkeep) {
 	}
 	h.connecting = nil
 	l := &reserved{up: up, fresh: h.beats > 0}
-	if h.conns[l] = true; h.onLine(nil) {
+	if h.conns[l] = true; h.listensOn(nil) {
 		h.listenOn(l)
 	}
 	h.beatNow()

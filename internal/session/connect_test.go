@@ -94,12 +94,12 @@ func TestASlowAnswerStartsNoCycleOfConnections(t *testing.T) {
 		s := &server{}
 		session, _ := start(t, s)
 		time.Sleep(ttl + ttl/50)
-		s.set(func() { s.line, s.full = 3*ttl/10, true }) // longer than an interval
+		s.set(func() { s.beat, s.full = 3*ttl/10, true }) // longer than an interval
 		time.Sleep(10 * ttl)
 		if seen := s.seen(); !session.Alive() || seen.connects != 2 {
 			t.Errorf("alive %v with %d connections, want 2", session.Alive(), seen.connects)
 		}
-		s.set(func() { s.line, s.full = 0, false })
+		s.set(func() { s.beat, s.full = 0, false })
 		time.Sleep(2 * ttl)
 		s.set(func() { s.pooled = 0 })
 		time.Sleep(2 * ttl)
@@ -128,9 +128,9 @@ func TestAConnectionThatGoesSilentLosesNothing(t *testing.T) {
 		s := &server{}
 		session, _ := start(t, s)
 		time.Sleep(ttl + ttl/50)
-		s.set(func() { s.line, s.connect = 100*ttl, ttl/2 }) // the next connection is good, and slow
+		s.set(func() { s.beat, s.connect = 100*ttl, ttl/2 }) // the next connection is good, and slow
 		time.Sleep(2 * ttl / beatsPerTTL)
-		s.set(func() { s.line = 0 })
+		s.set(func() { s.beat = 0 })
 		time.Sleep(7 * ttl / 10) // not only when the silent one has failed
 		if seen := s.seen(); seen.connects != 2 {
 			t.Errorf("%d connections made", seen.connects)

@@ -29,9 +29,9 @@
 //
 // # Listening
 //
-// A session listens on one of its reserved connections, the line: on the one that answered last
-// within an interval. If the line is late or lost, another connection becomes the line once it has
-// answered. The listener then ends, and its caller begins anew on the new line.
+// A session listens on the reserved connection that answered last within an interval. If that
+// connection is late or lost, the session moves to another connection once that one has answered.
+// The listener then ends, and its caller begins anew.
 package session
 
 import (
@@ -73,56 +73,63 @@ type Engine interface {
 	OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
 }
 
-// Config is the same for all sessions of a client.
+// Config is the same for all sessions of a client, except First.
 type Config struct {
+	First     bool // the client has had no session before
 	Host, App string
 	PID       int
 	TTL       time.Duration
 	Clock     clock.Clock // must go on while the machine sleeps
 	// Beating and Connecting report the outages of heartbeats, and of connecting for them.
 	Beating, Connecting *outage.Report
+	Client              Client
+}
+
+// Client is the client as its sessions call it.
+type Client interface {
 	// Beaten is called with each heartbeat that was answered or failed, with its duration and its
-	// error. Several goroutines may call it at once. nil: nothing is called.
-	Beaten func(took time.Duration, err error)
-	// Reconcile compares the claims of a session in the database with the client's holds. It is
+	// error. Several goroutines may call it at once.
+	Beaten(took time.Duration, err error)
+	// Reconcile compares the claims of a session in the database with those of the client. It is
 	// called every few heartbeats, and after each reconnect, with a function that lists claims.
-	Reconcile func(ctx context.Context, s *Session, list List) error
-	Holding   func() bool // whether the client believes that it holds anything
+	Reconcile(ctx context.Context, s *Session, list List) error
+	// Holding reports whether the client believes that it holds anything.
+	Holding() bool
 }
 
 // List is driver.Upkeep.Claims for a session. It lists all claims after a reconnect, since a server
-// that has failed may have undone releases, and after Doubt.
+// that has failed may have undone releases, and after NoteUnknown.
 type List func(ctx context.Context, known []driver.Claim) ([]driver.Claim, error)
 
 // Session is one session of a client in the database.
 type Session struct {
 	ID string
 
-	engine Engine
-	config Config
-	ctx    context.Context // ends with the session; its cause is the reason
-	end    context.CancelCauseFunc
-	done   sync.WaitGroup
-	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
-	doubts atomic.Int64  // the number of calls of Doubt
+	engine   Engine
+	config   Config
+	ctx      context.Context // ends with the session; its cause is the reason
+	end      context.CancelCauseFunc
+	done     sync.WaitGroup
+	check    chan struct{} // asks for a reconciliation with the next heartbeat, now
+	unknowns atomic.Int64  // the number of calls of NoteUnknown
 
 	deadline *clock.Deadline
 
-	mu      sync.Mutex    // protects the fields below
-	tried   time.Duration // when the latest heartbeat was sent that was answered or failed
-	line    line
-	relined chan struct{} // closed when there is another line
+	mu        sync.Mutex    // protects the fields below
+	tried     time.Duration // when the latest heartbeat was sent that was answered or failed
+	listening listening
+	moved     chan struct{} // closed when the session listens on another connection, or on none
 }
 
 // Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
 func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 	s := &Session{
 		ID: rand.Text(), engine: engine, config: config, check: make(chan struct{}, 1),
-		line: line{over: func() {}}, relined: make(chan struct{}),
+		listening: listening{over: func() {}}, moved: make(chan struct{}),
 	}
 	sent := config.Clock.Now()
 	err := engine.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App,
-		TTL: config.TTL})
+		TTL: config.TTL, First: config.First})
 	if err != nil {
 		return nil, err
 	}
@@ -162,15 +169,15 @@ func (s *Session) Ping(ctx context.Context) error {
 	return s.sendAt(ctx, s.config.Clock.Now(), s.engine.Beat)
 }
 
-// Doubt is Check after a statement with an unknown outcome, which may have left claims that the
-// client does not know, or may still leave them: the reconciliation lists all claims.
-func (s *Session) Doubt() {
-	s.doubts.Add(1)
+// NoteUnknown is Check after a statement with an unknown outcome, which may have left claims that
+// the client does not know, or may still leave them: the reconciliation lists all claims.
+func (s *Session) NoteUnknown() {
+	s.unknowns.Add(1)
 	s.Check()
 }
 
-// Doubted reports whether Doubt was ever called.
-func (s *Session) Doubted() bool { return s.doubts.Load() > 0 }
+// HadUnknown reports whether NoteUnknown was ever called.
+func (s *Session) HadUnknown() bool { return s.unknowns.Load() > 0 }
 
 // Check requests a heartbeat and a reconciliation now.
 func (s *Session) Check() {

@@ -21,7 +21,10 @@ const (
 )
 
 // Option configures a client.
-type Option func(*Config)
+type Option struct{ set func(c *Config) }
+
+// Set makes an Option.
+func Set(set func(c *Config)) Option { return Option{set} }
 
 // Config configures a client.
 type Config struct {
@@ -35,10 +38,10 @@ type Config struct {
 func Configured(options []Option) (Config, error) {
 	c := Config{TTL: defaultTTL, App: filepath.Base(os.Args[0]), Log: slog.Default()}
 	for _, o := range options {
-		if o == nil {
-			return c, fmt.Errorf("%w: a nil option", contract.ErrInvalidOption)
+		if o.set == nil {
+			return c, fmt.Errorf("%w: a zero option", contract.ErrInvalidOption)
 		}
-		o(&c)
+		o.set(&c)
 	}
 	switch {
 	case c.TTL < minTTL || c.TTL > maxTTL:

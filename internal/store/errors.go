@@ -76,7 +76,7 @@ const (
 	Nothing   Residue = iota
 	Something         // a place in the queue, or by now the lock
 	Unsure            // Something, and the statement may still be in flight
-	Settled           // Nothing, or package cohort has undone it
+	Settled           // Nothing, or package ledger undoes it
 )
 
 // ResidueOf returns the residue of a statement that could take the lock or a place in the queue.

@@ -19,7 +19,8 @@ type Session struct {
 	store     *Store
 	hub       *wait.Hub // the waiters of the session
 	cycles    *deadlock.Detector
-	batch     *coalesce.Coalescer[protocol.Op, outcome]
+	batch     *coalesce.Coalescer[protocol.Op, outcome] // of several names
+	turns     *coalesce.Coalescer[protocol.Op, outcome] // of one name
 	reclaimed func(name string, holder protocol.Holder)
 }
 
@@ -40,29 +41,41 @@ func (s *Session) Cycles() *deadlock.Detector { return s.cycles }
 // Answer is the result of a request: a grant, or its residue.
 type Answer struct {
 	Outcome  protocol.Outcome
+	Ahead    int // that of protocol.Result
 	Grant    protocol.Grant
 	Asked    time.Duration   // by the client's clock, before the statement that granted was sent
 	Left     Residue         // if the request failed
 	Answered <-chan struct{} // closed when the statement is answered; nil: it is not in flight
 }
 
-// Take takes a name that is free. If together is true, a request for a whole name shares its
-// statement with the session's other goroutines, where some are in flight already. Such a statement
-// may leave out a name that is free.
+// Take takes a name that is free. A request for a share goes with the requests and releases of the
+// session's other goroutines for the same name, in the order in which they came; one that must not
+// wait for a locked row goes with others of that kind. If together is true, a request for a whole
+// name shares its statement with those for other names, where some are in flight already. Such a
+// statement may leave out a name that is free.
 func (s *Session) Take(ctx context.Context, r *protocol.Request, together bool) (Answer, error) {
-	if together && r.Units == 0 {
-		free, alone := s.batch.Alone()
+	take := protocol.Take{Request: *r}
+	switch {
+	case s.inTurn(take, r.Units > 0):
+		return answered(s.turn(ctx, take))
+	case together:
+		free, alone := s.batch.Alone(take)
 		if !alone {
-			return s.takeTogether(ctx, r)
+			return answered(beside(ctx, s.batch, take))
 		}
 		defer free()
 	}
-	return answer(s.store.Run(ctx, protocol.Take{Request: *r}))
+	return answer(s.store.Run(ctx, take))
 }
 
-// Join takes a name, or joins its queue.
-func (s *Session) Join(ctx context.Context, r *protocol.Request) (Answer, error) {
-	return answer(s.store.Run(ctx, protocol.Join{Request: *r}))
+// Join takes a name, or joins its queue: with a place of its own, or in that of the attempt that
+// the request extends. Requests for shares go together as those of Take.
+func (s *Session) Join(ctx context.Context, r *protocol.Request, extends string) (Answer, error) {
+	join := protocol.Join{Request: *r, Extends: extends}
+	if s.inTurn(join, r.Units > 0) {
+		return answered(s.turn(ctx, join))
+	}
+	return answer(s.store.Run(ctx, join))
 }
 
 // Reenter takes over a lock of the same owner, which another session holds.
@@ -72,33 +85,48 @@ func (s *Session) Reenter(ctx context.Context, r *protocol.Request) (Answer, err
 
 // answer converts the result of Store.Run for one request.
 func answer(results []protocol.Result, asked time.Duration, err error) (Answer, error) {
-	return Answer{Outcome: results[0].Outcome, Grant: results[0].Grant, Asked: asked, Left: ResidueOf(err)}, err
+	r := results[0]
+	return Answer{Outcome: r.Outcome, Ahead: r.Ahead, Grant: r.Grant, Asked: asked, Left: ResidueOf(err)}, err
 }
 
 // Taken reports whether the request has got the lock.
 func (a Answer) Taken() bool { return a.Outcome == protocol.Done }
 
-// Do runs a transition, and delivers its grants to the waiters of this client.
+// Do runs a transition, and delivers its grants to the waiters of this client. The undoing of an
+// attempt goes with the requests and releases of its name. MUST NOT be called for an attempt whose
+// statement is in flight.
 func (s *Session) Do(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	r, removes := op.(protocol.Removal)
+	if removes && r.Cause == protocol.ByAttempt && !r.Guarded && s.inTurn(r, false) {
+		o, err := s.turn(ctx, r)
+		return o.Result, err
+	}
 	results, asked, err := s.store.Run(ctx, op)
 	s.deliver(op.On(), results[0].Next, asked, err)
 	return results[0], err
 }
 
 // Release releases a lock: if it has no waiters, together with the locks that the session's other
-// goroutines release at that moment. It returns false if the lock is not held.
+// goroutines release at that moment; if it is a share, together with their requests and releases of
+// the same name. It returns false if the lock is not held.
 func (s *Session) Release(ctx context.Context, r protocol.Removal) (left bool, err error) {
-	if r.Cause == protocol.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
-		free, alone := s.batch.Alone()
+	switch {
+	case r.Cause != protocol.ByHolder || r.Guarded:
+	case s.inTurn(r, r.Shared):
+		o, err := s.turn(ctx, r)
+		return o.Done(), err
+	case !r.Contended:
+		free, alone := s.batch.Alone(r)
 		if alone {
 			defer free()
-		} else if o, err := s.batch.Do(ctx, r); o.Done() || err != nil {
+		} else if o, err := beside(ctx, s.batch, r); o.Done() || err != nil {
 			return o.Done(), err
 		}
 		r.Contended = !alone // the batch did nothing: the lock may have waiters
 	}
-	released, err := s.Do(ctx, r)
-	return released.Done(), err
+	results, asked, err := s.store.Run(ctx, r)
+	s.deliver(r.Name, results[0].Next, asked, err)
+	return results[0].Done(), err
 }
 
 // TakeOver takes a name from an expired holder; from none (the zero Holder) it hands the name on.

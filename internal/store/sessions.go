@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
@@ -26,30 +25,27 @@ var (
 	errMore = again{"statements that were cut off go on taking locks for it"}
 )
 
-// Hooks are called by the sessions of a client.
-type Hooks struct {
-	// Reconcile and Holding are those of session.Config.
-	Reconcile func(ctx context.Context, in *session.Session, list session.List) error
-	Holding   func() bool
-	Unused    func() bool // reports that nothing is held, requested, or being undone
-	// Stray is that of wait.Config: it is called with the attempt of a hint that has no waiter.
-	Stray     func(attempt string)
-	Own       func(attempt string)                      // that of wait.Config
-	Reclaimed func(name string, holder protocol.Holder) // called when a lock was taken from an expired holder
-	Lost      func(s *Session)                          // called when a session has ended
-	First     func()                                    // called when the first session is open
-	Beaten    func(took time.Duration, err error)       // called after each heartbeat; nil: no observer
-	Listener  func(up bool, err error)                  // called when the listener connects or fails; nil: no observer
-
+// Keeper is the client as its sessions call it.
+type Keeper interface {
+	session.Client
+	wait.Client
+	// Unused reports that nothing is held, requested, or being undone.
+	Unused() bool
+	// Reclaimed is called when a lock was taken from an expired holder.
+	Reclaimed(name string, holder protocol.Holder)
+	// First is called when the first session is open.
+	First()
 	// Opened is called with each session. It returns the function that is called after all locks of
-	// the session are lost. nil: nothing is called. For tests that move the clock.
-	Opened func(s *session.Session) (lost func())
+	// the session are lost. For tests that move the clock.
+	Opened(s *session.Session) (lost func())
+	// Lost is called when a session has ended.
+	Lost(s *Session)
 }
 
 // Sessions are the sessions of a client: one that is alive, and those that are about to end.
 type Sessions struct {
-	store *Store
-	hooks Hooks
+	store  *Store
+	keeper Keeper
 
 	beating, connecting, hearing, looking, taking, deadlocks *outage.Report
 
@@ -64,10 +60,10 @@ type Sessions struct {
 }
 
 // NewSessions makes the sessions of a client. It opens none.
-func NewSessions(s *Store, hooks Hooks) *Sessions {
+func NewSessions(s *Store, keeper Keeper) *Sessions {
 	report := func(what string) *outage.Report { return outage.New(s.config.Log, "dblock: "+what) }
 	return &Sessions{
-		store: s, hooks: hooks, opening: make(chan struct{}, 1),
+		store: s, keeper: keeper, opening: make(chan struct{}, 1),
 		beating: report("the heartbeat"), connecting: report("connecting for heartbeats"),
 		hearing: report("listening for grants"), looking: report("looking for grants"),
 		taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
@@ -112,8 +108,8 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 	err := m.store.pastBroken(ctx, func() (err error) {
 		in, err = session.Open(ctx, m.store.Engine, session.Config{
 			Host: config.Host, App: config.App, PID: os.Getpid(), TTL: config.TTL, Clock: config.Clock,
-			Beating: m.beating, Connecting: m.connecting, Beaten: m.hooks.Beaten,
-			Reconcile: m.hooks.Reconcile, Holding: m.hooks.Holding,
+			First:   !m.store.HadSession(),
+			Beating: m.beating, Connecting: m.connecting, Client: m.keeper,
 		})
 		return err
 	})
@@ -122,15 +118,11 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		return nil, err
 	}
 	s := m.store.newSession(in, m)
-	lost := func() { m.hooks.Lost(s) }
-	if m.hooks.Opened != nil {
-		told := m.hooks.Opened(in)
-		lost = func() {
-			m.hooks.Lost(s)
-			told()
-		}
-	}
-	context.AfterFunc(in.Context(), lost)
+	lost := m.keeper.Opened(in)
+	context.AfterFunc(in.Context(), func() {
+		m.keeper.Lost(s)
+		lost()
+	})
 	m.mu.Lock()
 	first := m.latest == nil
 	m.latest = s
@@ -149,7 +141,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		}
 	})
 	if first {
-		m.hooks.First()
+		m.keeper.First()
 	}
 	return s, nil
 }
@@ -157,17 +149,16 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
 	config := s.config
 	session := &Session{
-		Session: in, store: s, reclaimed: m.hooks.Reclaimed,
+		Session: in, store: s, reclaimed: m.keeper.Reclaimed,
 		cycles: deadlock.New(in.Context(), s.Engine, deadlock.Config{
 			Clock: config.Clock, After: config.Deadlock, Limit: config.TTL, Report: m.deadlocks,
 		}),
 	}
 	session.hub = wait.New(in.Context(), backend{s.Engine, session}, in.ID, wait.Config{
 		Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
-		Listener: m.hooks.Listener, Told: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Stray: m.hooks.Stray,
-		Own: m.hooks.Own,
+		Polling: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Client: m.keeper,
 	})
-	session.batch = session.newBatch()
+	session.batch, session.turns = session.newBatch(), session.newTurns()
 	return session
 }
 
@@ -218,7 +209,7 @@ func (m *Sessions) retire(s *Session) (idle bool) {
 		case <-tick.C:
 		}
 		m.store.between(func(inFlight bool) {
-			if unused++; m.used.Swap(false) || inFlight || !m.hooks.Unused() || !s.hub.Empty() {
+			if unused++; m.used.Swap(false) || inFlight || !m.keeper.Unused() || !s.hub.Empty() {
 				unused = 0
 			}
 			if idle = unused == idleTTLs; idle {
@@ -283,7 +274,7 @@ func (m *Sessions) End() error {
 
 // remove is Remove for a session that was this client's.
 func (m *Sessions) remove(s *Session) error {
-	return m.Remove(s.ID, m.hooks.Unused() && !s.Doubted())
+	return m.Remove(s.ID, m.keeper.Unused() && !s.HadUnknown())
 }
 
 // Remove removes an ended session from the database. empty is that of driver.Sessions.EndSession.
@@ -320,7 +311,8 @@ func (m *Sessions) tryRemove(id string, empty bool) error {
 				Session: id, Attempt: has.Attempt, Grant: protocol.Grant{Token: has.Token},
 			})
 		}
-		if _, given := m.store.Do(m.store.Tidying, r); given == nil { // the engine notifies the next holder
+		_, given := m.store.Do(m.store.Tidying, r) // the engine notifies the next holder
+		if given == nil || errors.Is(given, driver.ErrRetry) {
 			err = errMore
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,14 +85,22 @@ func (s *Store) Run(ctx context.Context, ops ...protocol.Op) (
 // correct corrects the row of a name whose next ticket somebody has, so that the request can be
 // sent again: the row was deleted by hand, and another client has made it anew.
 func (s *Store) correct(ctx context.Context, ops []protocol.Op, err error) error {
-	join, joins := ops[0].(protocol.Join)
-	if !joins || !transaction.KeyExists(err) {
+	if !joins(ops[0]) || !transaction.KeyExists(err) {
 		return err
 	}
-	if _, recounting := s.names.Run(ctx, protocol.Recount{Name: join.Name}); recounting != nil {
+	if _, recounting := s.names.Run(ctx, protocol.Recount{Name: ops[0].On()}); recounting != nil {
 		return driver.Join(err, recounting)
 	}
 	return driver.Fail(driver.ErrRetry, err)
+}
+
+// joins reports whether an op may add a place to a queue.
+func joins(op protocol.Op) bool {
+	if ops, sequence := op.(protocol.Sequence); sequence {
+		return slices.ContainsFunc(ops, joins)
+	}
+	_, joins := op.(protocol.Join)
+	return joins
 }
 
 // Do runs a transition that grants nothing to waiters of this client.

@@ -66,7 +66,7 @@ func TestNoStatementNamesAnObjectInAWayThatIsNotSeen(t *testing.T) {
 	files := 0
 	for _, folder := range []string{"postgresdb", "mysqldb", "sqlitedb"} {
 		err := filepath.WalkDir("../../gen/"+folder, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".sql.go") {
+			if err != nil || !strings.HasSuffix(path, ".go") {
 				return err
 			}
 			files++

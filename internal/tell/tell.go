@@ -56,17 +56,17 @@ func (q *Queue) Add(deliver func()) {
 	q.waiting = append(q.waiting, deliver)
 	if q.idle == nil {
 		q.idle = make(chan struct{})
-		go q.run(nil)
+		go q.drain(nil)
 	}
 }
 
-// run makes calls, and those that are queued meanwhile. A call may end the goroutine that makes it,
-// as testing.T.FailNow does: another goroutine then goes on with the next call.
-func (q *Queue) run(calls []func()) {
+// drain makes calls, and those that are queued meanwhile. A call may end the goroutine that makes
+// it, as testing.T.FailNow does: another goroutine then goes on with the next call.
+func (q *Queue) drain(calls []func()) {
 	finished := false
 	defer func() {
 		if !finished {
-			go q.run(calls)
+			go q.drain(calls)
 		}
 	}()
 	for {

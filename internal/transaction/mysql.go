@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -14,21 +13,14 @@ import (
 // Turn is the time for which a statement waits for a row before the caller's context is checked
 // again. It is shorter than the shortest innodb_lock_wait_timeout of MySQL: an error of that limit
 // may roll back the whole transaction.
+//
+// On MySQL it stands in each locking SELECT, on MariaDB in any statement. The limit belongs to the
+// statement: no setting of the connection has to be restored, which may have gone back to the pool
+// by then. Each of the two servers reads the other's syntax as a comment. A statement that its
+// limit has ended is undone alone, with any innodb_rollback_on_timeout.
 const Turn = 500 * time.Millisecond
 
-// InTurn limits how long a locking SELECT waits on MySQL and MariaDB, and any statement on MariaDB.
-// The limit belongs to the statement: no setting of the connection has to be restored, which may
-// have gone back to the pool by then. Each of the two servers reads the other's syntax as a
-// comment. A statement that its limit has ended is undone alone, with any
-// innodb_rollback_on_timeout.
-func InTurn(text string, limit time.Duration) string {
-	mysql := fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d) */", limit.Milliseconds())
-	mariaDB := fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = %g FOR */ ",
-		limit.Seconds())
-	return mariaDB + strings.Replace(text, "SELECT", mysql, 1)
-}
-
-// IsTurnOver reports whether an error comes from a limit of InTurn. TiDB has several.
+// IsTurnOver reports whether an error comes from the limit of a statement. TiDB has several.
 func IsTurnOver(err error) bool {
 	n := mysqlNumber(err)
 	return n == 3024 || n == 1969 || errors.Is(err, ErrCut) ||
@@ -114,11 +106,11 @@ func (e impatient) Unwrap() error { return e.cause }
 
 func (impatient) SQLState() string { return "40001" }
 
-// LockInTurn locks a row by a SELECT with its whole key, for a turn at most. It returns false if
-// there is no row.
+// LockInTurn locks a row by a SELECT with its whole key, which waits for a turn at most. It returns
+// false if there is no row.
 func LockInTurn(ctx context.Context, q Queries, text string, args []any, into ...any) (bool, error) {
 	began := time.Now()
-	there, err := q.Row(ctx, InTurn(text, Turn), args, into...)
+	there, err := q.Row(ctx, text, args, into...)
 	if err == nil && !there && time.Since(began) >= Turn {
 		err = ErrCut
 	}

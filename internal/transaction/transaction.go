@@ -16,7 +16,7 @@
 //   - PostgreSQL: lock_timeout, behind a savepoint. A turn is longer than deadlock_timeout: with
 //     shorter turns, two transactions that wait for each other would never wait long enough for the
 //     server to find the deadlock.
-//   - MySQL, MariaDB: a limit that belongs to the statement alone (InTurn). The server finds
+//   - MySQL, MariaDB: a limit that belongs to the statement alone (Turn). The server finds
 //     deadlocks at once. MySQL has none for an INSERT: see Rows.
 //   - SQLite: there are no turns. One try waits as long as the caller's own busy_timeout says, as
 //     any other statement of the caller does.

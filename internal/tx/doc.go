@@ -12,15 +12,15 @@
 //	Guard of a guarded hold          Guard
 //	UnlockTx                         Release
 //	LockTx of a free name            Lock
-//	LockTx behind a lease            Lock, Acquire, Lock, Leave
-//	LockTx that finds another lease  Lock, Acquire, Lock, Abandon, Lock
+//	LockTx behind a lease            Lock, Acquire, Lock, Return
+//	LockTx that finds another lease  Lock, Acquire, Lock, Return, Lock
 //	TryLockTx behind a lease         Lock, Refuse
 //
 // LockTx locks the name's row if no lease is in the way. Otherwise it waits in the queue for a
 // lease of its own (Acquire), which keeps other clients behind it, and then locks the row. The
-// lease is kept for the transaction, and is released (Leave) once that has ended. If another lease
-// was granted in between, LockTx abandons its own lease, and begins again.
+// lease is kept for the transaction, and is released (Return) once that has ended. If another lease
+// was granted in between, LockTx releases its own lease in the background, and begins again.
 //
-// UnlockTx takes the hold from those that the client relies on, before its statement is sent.
+// UnlockTx takes the lock from those that the client relies on, before its statement is sent.
 // Package ledger has the states after that.
 package tx

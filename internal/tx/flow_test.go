@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
-	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/store"
@@ -30,19 +30,30 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 var errRefused = errors.New("refused")
 
-// script is a transaction, and the client that it needs. It notes their steps. free says, for each
-// Lock, whether the name's row is locked at once. fails is the error of each step of the
-// transaction.
+// script is a transaction, and the client and the database that it needs. It notes their steps.
+// free says, for each Lock, whether the name's row is locked at once. fails is the error of each
+// step of the transaction.
 type script struct {
 	*Transactions
 	session *store.Session
+	mu      sync.Mutex // protects steps
 	steps   []string
 	free    []bool
 	fails   error
 	grants  int64
 }
 
-func (s *script) step(what string) { s.steps = append(s.steps, what) }
+func (s *script) step(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, what)
+}
+
+func (s *script) taken() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.steps, ", ")
+}
 
 func (s *script) Exclusive() bool { return false }
 
@@ -75,49 +86,69 @@ func (s *script) Lock(
 	return driver.State{}, locked, s.fails
 }
 
-// hold enters a hold of name n.
-func (s *script) hold(ctx context.Context) *ledger.Hold {
+// hold is a lock of name n.
+func (s *script) hold(ctx context.Context) *ledger.Claim {
 	s.grants++
-	k := s.Ledger.Request("n", string(rune('a'+s.grants)))
-	r := &protocol.Request{Name: "n"}
-	h := s.Ledger.NewHold(ctx, s.session, k, r, ledger.Owner{}, protocol.Grant{Token: s.grants}, nil)
-	s.Ledger.Rely(h, 0)
-	return h
+	r := protocol.Request{Name: "n", Attempt: string(rune('a' + s.grants))}
+	c := s.Ledger.Request(s.session, &r, ledger.Owner{})
+	s.Ledger.Allow(c.Grant, protocol.Grant{Token: s.grants}, 0)
+	s.Ledger.Hold(ctx, c)
+	return c
 }
+
+// Acquire implements Leases.
+func (s *script) Acquire(ctx context.Context, _ string) (*ledger.Claim, error) {
+	s.step("Acquire")
+	return s.hold(ctx), nil
+}
+
+func (s *script) Refuse(driver.State, error) error {
+	s.step("Refuse")
+	return errRefused
+}
+
+func (s *script) SelfDeadlock(ledger.Owner, string) error { return nil }
+
+// database is the script's, outside of the transaction.
+func (s *script) database(ctx context.Context, c *fakedb.Call) error {
+	if r, is := c.Op().(protocol.Removal); is && r.Cause == protocol.ByAttempt {
+		s.step("Return")
+		c.Outcome(protocol.Done)
+		return nil
+	}
+	return c.Do(ctx)
+}
+
+// asleep is the keeper of a session in which nothing happens.
+type asleep struct{ store.Keeper }
+
+func (asleep) Opened(*session.Session) (lost func()) { return func() {} }
+
+func (asleep) Reconcile(context.Context, *session.Session, session.List) error { return nil }
+
+func (asleep) Unused() bool                { return false }
+func (asleep) First()                      {}
+func (asleep) Lost(*store.Session)         {}
+func (asleep) Beaten(time.Duration, error) {}
 
 func newScript(t *testing.T) *script {
 	now := clock.Func(func() time.Duration { return 0 })
 	log := testlog.New(io.Discard, t.Error)
-	quiet := outage.New(slog.New(slog.DiscardHandler), "")
-	in, err := session.Open(t.Context(), fakedb.Silent(), session.Config{
-		TTL: time.Hour, Clock: now, Beating: quiet, Connecting: quiet,
-	})
+	s := &script{}
+	config := store.Config{TTL: time.Hour, Clock: now, Log: log}
+	db := store.New(fakedb.Hooked(memory.NewLink(memory.NewDB()), s.database), config)
+	sessions := store.NewSessions(db, asleep{})
+	var err error
+	s.session, err = sessions.Open(t.Context(), true)
 	require.NoError(t, err)
-	t.Cleanup(func() { in.Stop(nil) })
-	db := store.New(nil, store.Config{TTL: time.Hour, Clock: now, Log: log})
-	s := &script{session: &store.Session{Session: in}}
+	t.Cleanup(func() {
+		s.session.Stop(nil)
+		db.Abort()
+		sessions.Wait()
+	})
 	s.Transactions = New(Config{
-		Store: db, Sessions: store.NewSessions(db, store.Hooks{}),
-		Ledger: ledger.New(ledger.Config{
-			TTL: time.Hour, Clock: now, Log: log, Calls: db.Calls, Ended: func(*ledger.Hold, ledger.Ending) {},
-		}),
-		Settle: func(context.Context, *ledger.Hold) error { return nil },
-		Acquire: func(ctx context.Context, _ string) (*ledger.Hold, error) {
-			s.step("Acquire")
-			return s.hold(ctx), nil
-		},
-		Leave: func(*store.Session, *ledger.Attempt) error {
-			s.step("Leave")
-			return nil
-		},
-		Abandon: func(_ *store.Session, k *ledger.Attempt) {
-			s.step("Abandon")
-			s.Ledger.Undo(k)()
-		},
-		Refuse: func(driver.State, error) error {
-			s.step("Refuse")
-			return errRefused
-		},
+		Store: db, Sessions: sessions, Leases: s,
+		Ledger: ledger.New(ledger.Config{TTL: time.Hour, Clock: now, Log: log, Store: db}),
 	})
 	return s
 }
@@ -128,17 +159,17 @@ var row = regexp.MustCompile(`(?m)^//\t(\S.*?)\s{2,}(\w.*)$`)
 func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
 	flows := map[string]func(t *testing.T, s *script) error{
 		"Guard of a new hold": func(t *testing.T, s *script) error {
-			_, err := s.Transactions.Guard(t.Context(), s, []*ledger.Hold{s.hold(t.Context())})
+			_, err := s.Transactions.Guard(t.Context(), s, []*ledger.Claim{s.hold(t.Context())})
 			return err
 		},
 		"Guard of a guarded hold": func(t *testing.T, s *script) error {
 			h := s.hold(t.Context())
-			h.Guardable.Store(true)
-			_, err := s.Transactions.Guard(t.Context(), s, []*ledger.Hold{h})
+			h.Grant.Guardable.Store(true)
+			_, err := s.Transactions.Guard(t.Context(), s, []*ledger.Claim{h})
 			return err
 		},
 		"UnlockTx": func(t *testing.T, s *script) error {
-			_, err := s.UnlockTx(t.Context(), s, []*ledger.Hold{s.hold(t.Context())})
+			_, err := s.UnlockTx(t.Context(), s, []*ledger.Claim{s.hold(t.Context())})
 			return err
 		},
 		"LockTx of a free name": func(t *testing.T, s *script) error {
@@ -171,7 +202,7 @@ func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
 				s := newScript(t)
 				assert.NoError(t, flows[row[1]](t, s))
 				synctest.Wait()
-				assert.Equal(t, strings.Join(s.steps, ", "), row[2], "its steps are")
+				assert.Equal(t, s.taken(), row[2], "its steps are")
 			})
 		})
 	}
@@ -180,16 +211,16 @@ func TestTheFlowsAreThoseOfTheTable(t *testing.T) {
 // Broken by a step that asks for the database after a deadlock.
 func TestNothingIsSentThroughATransactionThatADeadlockHasEnded(t *testing.T) {
 	deadlock := driver.Mark(driver.ErrRolledBack, driver.Fail(driver.ErrRetry, errors.New("a deadlock")))
-	for what, do := range map[string]func(t *testing.T, s *script, h []*ledger.Hold) error{
-		"MakeGuard, Guard": func(t *testing.T, s *script, h []*ledger.Hold) error {
+	for what, do := range map[string]func(t *testing.T, s *script, h []*ledger.Claim) error{
+		"MakeGuard, Guard": func(t *testing.T, s *script, h []*ledger.Claim) error {
 			_, err := s.Transactions.Guard(t.Context(), s, h)
 			return err
 		},
-		"Release": func(t *testing.T, s *script, h []*ledger.Hold) error {
+		"Release": func(t *testing.T, s *script, h []*ledger.Claim) error {
 			_, err := s.UnlockTx(t.Context(), s, h)
 			return err
 		},
-		"Lock": func(t *testing.T, s *script, _ []*ledger.Hold) error {
+		"Lock": func(t *testing.T, s *script, _ []*ledger.Claim) error {
 			s.free = []bool{false}
 			return s.LockTx(t.Context(), s, "n", true)
 		},
@@ -197,10 +228,10 @@ func TestNothingIsSentThroughATransactionThatADeadlockHasEnded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(t)
 			s.fails = deadlock
-			err := do(t, s, []*ledger.Hold{s.hold(t.Context())})
+			err := do(t, s, []*ledger.Claim{s.hold(t.Context())})
 			assert.ErrorIs(t, err, driver.ErrRetry)
 			synctest.Wait()
-			assert.Equal(t, strings.Join(s.steps, ", "), what, "its steps are")
+			assert.Equal(t, s.taken(), what, "its steps are")
 		})
 	}
 }

@@ -19,19 +19,19 @@ const guardTimeout = time.Second
 // Guard lets a transaction write only while the client holds all these locks. With an error it
 // returns the name that failed. It makes the guards of all locks before it uses the transaction,
 // whose snapshot must show them.
-func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.Hold) (failed string, err error) {
-	proofs := make([]func(), len(holds))
-	for i, h := range holds {
-		if err := t.inside(ctx, h, func(ctx context.Context) (err error) {
-			proofs[i], err = t.makeGuard(ctx, in, h)
+func (t *Transactions) Guard(ctx context.Context, in driver.Tx, claims []*ledger.Claim) (failed string, err error) {
+	proofs := make([]func(), len(claims))
+	for i, c := range claims {
+		if err := t.inside(ctx, c, func(ctx context.Context) (err error) {
+			proofs[i], err = t.makeGuard(ctx, in, c)
 			return err
 		}); err != nil {
-			return h.Name, t.beforeCommit(h, err)
+			return c.Request.Name, t.beforeCommit(c, err)
 		}
 	}
-	for i, h := range holds {
-		if err := t.inside(ctx, h, func(ctx context.Context) error { return t.guard(ctx, in, h) }); err != nil {
-			return h.Name, err
+	for i, c := range claims {
+		if err := t.inside(ctx, c, func(ctx context.Context) error { return t.guard(ctx, in, c) }); err != nil {
+			return c.Request.Name, err
 		}
 		proofs[i]()
 	}
@@ -39,32 +39,32 @@ func (t *Transactions) Guard(ctx context.Context, in driver.Tx, holds []*ledger.
 }
 
 // beforeCommit adds to an error of Guard that the transaction in the way may be that of UnlockTx.
-func (t *Transactions) beforeCommit(h *ledger.Hold, err error) error {
-	if t.Ledger.StateOf(h) == ledger.AwaitingTx && errors.Is(err, driver.ErrBusy) {
+func (t *Transactions) beforeCommit(c *ledger.Claim, err error) error {
+	if t.Ledger.Awaited(c) && errors.Is(err, driver.ErrBusy) {
 		return fmt.Errorf("%w: UnlockTx was called, perhaps in the transaction that is in the way: %w",
 			driver.ErrNotHeld, err)
 	}
 	return err
 }
 
-func (t *Transactions) guard(ctx context.Context, in driver.Tx, h *ledger.Hold) error {
-	done, err := t.fix(ctx, h, in)
+func (t *Transactions) guard(ctx context.Context, in driver.Tx, c *ledger.Claim) error {
+	done, err := t.fix(ctx, c, in)
 	if err != nil {
 		return err
 	}
 	defer done()
-	held := h.Held()
-	err = in.Guard(ctx, held, h.In.SideConn)
-	// The member of a cohort may have been split off since h.Held.
-	if own := h.Mode.Load().Token; errors.Is(err, driver.ErrNotHeld) && held.Token != own {
+	held := c.Held()
+	err = in.Guard(ctx, held, c.Grant.In.SideConn)
+	// The claim may have been split off since c.Held.
+	if own := c.Token(); errors.Is(err, driver.ErrNotHeld) && held.Token != own {
 		held.Token = own
-		err = in.Guard(ctx, held, h.In.SideConn)
+		err = in.Guard(ctx, held, c.Grant.In.SideConn)
 	}
 	if other := t.elsewhere(ctx, in, "", err); other != nil {
 		return other
 	}
 	if errors.Is(err, driver.ErrRetry) {
-		h.Guardable.Store(false) // the guard's row may be gone: the next transaction makes it anew
+		c.Grant.Guardable.Store(false) // the guard's row may be gone: the next transaction makes it anew
 	}
 	return err
 }
@@ -73,26 +73,26 @@ func (t *Transactions) guard(ctx context.Context, in driver.Tx, h *ledger.Hold) 
 // again: while the transaction of UnlockTx is open, makeGuard fails within a second, whereas a
 // share lock would wait for that transaction. Once the lock is guarded, proven must be called: the
 // transaction of UnlockTx was rolled back.
-func (t *Transactions) makeGuard(ctx context.Context, in driver.Tx, h *ledger.Hold) (proven func(), err error) {
-	h.Guarded.Store(true) // before the read: a release that does not see it has taken the hold out
-	released, proven := t.Ledger.ReleasedTx(h)
+func (t *Transactions) makeGuard(ctx context.Context, in driver.Tx, c *ledger.Claim) (proven func(), err error) {
+	c.Grant.Guarded.Store(true) // before the read: a release that does not see it has ended the claim
+	released, proven := t.Ledger.Promised(c)
 	switch {
-	case !released && !t.Ledger.Relies(h):
-		return nil, t.Ledger.Unusable(h)
-	case !released && h.Guardable.Load():
+	case !released && !t.Ledger.Relies(c):
+		return nil, t.Ledger.Unusable(c)
+	case !released && c.Grant.Guardable.Load():
 		return proven, nil
 	}
-	done, err := t.fix(ctx, h, in)
+	done, err := t.fix(ctx, c, in)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	briefly := store.Briefly
 	briefly.Limit = guardTimeout
-	err = t.Store.Retry(ctx, briefly, func() error { return in.MakeGuard(ctx, h.Held(), h.In.SideConn) })
+	err = t.Store.Retry(ctx, briefly, func() error { return in.MakeGuard(ctx, c.Held(), c.Grant.In.SideConn) })
 	switch {
 	case err == nil:
-		h.Guardable.Store(true)
+		c.Grant.Guardable.Store(true)
 		return proven, nil
 	case ctx.Err() == nil && (errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry)):
 		err = fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than "+

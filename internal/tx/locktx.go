@@ -21,20 +21,19 @@ func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wa
 		case err != nil || locked:
 			return err
 		case !wait:
-			return t.Refuse(state, inTheWay(state))
+			return t.Leases.Refuse(state, inTheWay(state))
 		}
-		h, err := t.Acquire(ctx, name)
+		c, err := t.Leases.Acquire(ctx, name)
 		if err != nil {
 			return err
 		}
-		s := h.In
-		t.Ledger.Lend(h)
-		_, locked, err = t.lockRow(ctx, in, name, h.Attempt, wait)
+		t.Ledger.Lend(c)
+		_, locked, err = t.lockRow(ctx, in, name, c.Grant, wait)
 		if locked {
-			t.standBehind(s, h.Attempt)
+			t.standBehind(c.Grant)
 			return nil
 		}
-		t.Abandon(s, h.Attempt)
+		t.Ledger.Abandon(c.Grant, store.Something)
 		if err != nil {
 			return err
 		}
@@ -55,7 +54,7 @@ func inTheWay(state driver.State) error {
 
 // lockRow locks the name's row. turn is the lease that was granted for this call, nil for none.
 func (t *Transactions) lockRow(
-	ctx context.Context, in driver.Tx, name string, turn *ledger.Attempt, wait bool,
+	ctx context.Context, in driver.Tx, name string, turn *ledger.Grant, wait bool,
 ) (driver.State, bool, error) {
 	within, cancel := contract.UntilClosed(ctx, t.Store.Background)
 	defer cancel()
@@ -77,7 +76,7 @@ func (t *Transactions) lockRow(
 	case ctx.Err() != nil && !wait: // the engine would have returned a holder that it had found
 		return state, false, t.Store.Unanswered(ctx, err)
 	case ctx.Err() != nil:
-		return state, false, t.Refuse(state, store.Ended(ctx, err))
+		return state, false, t.Leases.Refuse(state, store.Ended(ctx, err))
 	}
 	return state, false, t.explain(ctx, err)
 }
@@ -90,26 +89,27 @@ func (t *Transactions) attemptOf(ctx context.Context, name string) (string, erro
 		return "", nil
 	}
 	if mine, _ := t.Ledger.Units(ctx, name, o); mine > 0 {
-		return "", fmt.Errorf("%w: it has permits of the name: unlock first", t.Deadlock(o, name))
+		return "", fmt.Errorf("%w: it has permits of the name: unlock first", t.Leases.SelfDeadlock(o, name))
 	}
-	h := t.Ledger.Owned(name, o)
-	if h == nil {
+	c := t.Ledger.Owned(name, o)
+	if c == nil {
 		return "", nil
 	}
-	if err := t.Settle(ctx, h); err != nil && !errors.Is(err, contract.ErrLost) { // the row must show the owner
+	// The row must show the owner.
+	if err := t.Ledger.Ascertain(ctx, c); err != nil && !errors.Is(err, contract.ErrLost) {
 		return "", err
 	}
-	if h.Mode.Load().Shared() {
-		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", t.Deadlock(o, name))
+	if c.Grant.Mode.Load().Shared() {
+		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", t.Leases.SelfDeadlock(o, name))
 	}
-	return h.ID, nil
+	return c.Grant.ID, nil
 }
 
 // passing returns the Pass of one LockTx. Its transaction may pass the lease of the owner in its
 // context, the lease that was granted for it, and the leases that are kept for this transaction
 // already. A lease that was passed to wait for the row may be passed again: the transaction
 // predates every ticket that it finds then.
-func (t *Transactions) passing(mine string, turn *ledger.Attempt) driver.Pass {
+func (t *Transactions) passing(mine string, turn *ledger.Grant) driver.Pass {
 	var passed string
 	return func(attempt string, waiters int, tx any) bool {
 		if attempt == "" || attempt != mine && attempt != passed && !t.Ledger.MayPass(attempt, turn, waiters, tx) {
@@ -124,11 +124,11 @@ func (t *Transactions) passing(mine string, turn *ledger.Attempt) driver.Pass {
 // not notified, so the release is retried until the row is free. If the client is closed or its
 // session dies first, the lease ends with the session, and the next holder waits for the same row
 // lock.
-func (t *Transactions) standBehind(s *store.Session, k *ledger.Attempt) {
+func (t *Transactions) standBehind(g *ledger.Grant) {
 	t.Store.Go(func() {
-		defer t.Ledger.Move(k, ledger.Finish)
-		within, cancel := contract.UntilClosed(t.Store.Background, s.Context())
+		defer t.Ledger.Finish(g, true)
+		within, cancel := contract.UntilClosed(t.Store.Background, g.In.Context())
 		defer cancel()
-		_ = t.Store.Retry(within, store.Behind, func() error { return t.Leave(s, k) })
+		_ = t.Store.Retry(within, store.Behind, func() error { return t.Ledger.TryReturn(g) })
 	})
 }

@@ -19,19 +19,17 @@ type Config struct {
 	Store    *store.Store
 	Sessions *store.Sessions
 	Ledger   *ledger.Ledger
-	// Settle reads the mode of a hold, unless it is known, and makes the member of a cohort its
-	// only holder.
-	Settle func(ctx context.Context, h *ledger.Hold) error
+	Leases   Leases
+}
+
+// Leases is the client as LockTx calls it.
+type Leases interface {
 	// Acquire waits for the lease of a transaction.
-	Acquire func(ctx context.Context, name string) (*ledger.Hold, error)
-	// Leave releases the lock or place of an attempt, in one try. Abandon does so in the
-	// background.
-	Leave   func(s *store.Session, k *ledger.Attempt) error
-	Abandon func(s *store.Session, k *ledger.Attempt)
+	Acquire(ctx context.Context, name string) (*ledger.Claim, error)
 	// Refuse makes ErrNotAcquired.
-	Refuse func(state driver.State, cause error) error
-	// Deadlock makes the error of an owner that would wait for a lock of its own.
-	Deadlock func(o ledger.Owner, name string) error
+	Refuse(state driver.State, cause error) error
+	// SelfDeadlock makes the error of an owner that would wait for a lock of its own.
+	SelfDeadlock(o ledger.Owner, name string) error
 }
 
 // Transactions works inside the transactions of an application.
@@ -40,13 +38,13 @@ type Transactions struct{ Config }
 // New makes the Transactions of a client.
 func New(config Config) *Transactions { return &Transactions{config} }
 
-// inside runs a step of a hold in the caller's transaction, unless the hold is known to have ended.
-// Close ends the context of the step.
-func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func(ctx context.Context) error) error {
+// inside runs a step of a claim in the caller's transaction, unless the claim is known to have
+// ended. Close ends the context of the step.
+func (t *Transactions) inside(ctx context.Context, c *ledger.Claim, step func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := h.Over(); err != nil {
+	if err := c.Over(); err != nil {
 		return err
 	}
 	if err := t.Store.Begin(); err != nil {
@@ -60,10 +58,10 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func(ctx
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if t.Ledger.Relies(h) { // after UnlockTx, it is not known whether this transaction released the lock
-			t.Ledger.Lose(err, h)
+		if t.Ledger.Relies(c) { // after UnlockTx, it is not known whether this transaction released the lock
+			t.Ledger.Lose(err, c)
 		}
-		if over := t.Ledger.Unusable(h); over != ledger.ErrReleasedTx {
+		if over := t.Ledger.Unusable(c); over != ledger.ErrReleasedTx {
 			return over
 		}
 		return fmt.Errorf("%w: UnlockTx has released it, unless it was lost after a rollback", driver.ErrNotHeld)
@@ -71,8 +69,8 @@ func (t *Transactions) inside(ctx context.Context, h *ledger.Hold, step func(ctx
 	case t.Store.Closing() && ctx.Err() == nil && within.Err() != nil &&
 		(errors.Is(err, within.Err()) || errors.Is(err, driver.ErrUnavailable)):
 		return contract.ErrClosed
-	case !h.In.Alive(): // the session ended while the step was in flight
-		return contract.Lost(driver.Join(context.Cause(h.In.Context()), err))
+	case !c.Grant.In.Alive(): // the session ended while the step was in flight
+		return contract.Lost(driver.Join(context.Cause(c.Grant.In.Context()), err))
 	}
 	return t.explain(ctx, err)
 }
@@ -130,24 +128,24 @@ func (t *Transactions) elsewhere(ctx context.Context, in driver.Tx, is string, e
 		driver.ErrConfig)
 }
 
-// fix keeps the mode of a hold as it is until done is called, since another mode would look like a
-// loss. It makes the member of a cohort its only holder, unless the transaction may be in the way
-// of that: then the engine uses the cohort's token.
-func (t *Transactions) fix(ctx context.Context, h *ledger.Hold, in driver.Tx) (done func(), err error) {
-	within, cancel := h.Within(ctx)
+// fix keeps the mode of a lock as it is until done is called, since another mode would look like a
+// loss. It makes the claim the only one that the lock is for, unless the transaction may be in the
+// way of that: then the engine uses the token of the grant.
+func (t *Transactions) fix(ctx context.Context, c *ledger.Claim, in driver.Tx) (done func(), err error) {
+	within, cancel := c.Within(ctx)
 	defer cancel()
 	for {
-		if !in.Exclusive() || h.Mode.Load().Vague() {
-			if err := t.Settle(within, h); err != nil {
-				return nil, cmp.Or(h.Over(), err)
+		if !in.Exclusive() || c.Grant.Mode.Load().Vague() {
+			if err := t.Ledger.Ascertain(within, c); err != nil {
+				return nil, cmp.Or(c.Over(), err)
 			}
 		}
-		if err := store.LockWithin(within, h.Mode.TryRLock); err != nil {
+		if err := store.LockWithin(within, c.Grant.Mode.TryRLock); err != nil {
 			return nil, err
 		}
-		if !h.Mode.Load().Vague() {
-			return h.Mode.RUnlock, nil
+		if !c.Grant.Mode.Load().Vague() {
+			return c.Grant.Mode.RUnlock, nil
 		}
-		h.Mode.RUnlock() // the mode became unknown meanwhile
+		c.Grant.Mode.RUnlock() // the mode became unknown meanwhile
 	}
 }

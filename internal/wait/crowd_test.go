@@ -55,7 +55,8 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 		began := time.Now()
 		c := &crowd{left: 1000}
 		h := New(ctx, c, me, Config{
-			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute,
+			Client: quietClient{},
+			Clock:  clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute,
 			Limit: time.Minute,
 			Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})

@@ -61,21 +61,26 @@ type Config struct {
 	Log   *slog.Logger
 	// Hearing, Looking and Taking report the outages of the listener, of looks, and of takeovers.
 	Hearing, Looking, Taking *outage.Report
-	// Told is set while a hub of the client has logged that it polls; nil: each hub logs it.
-	Told *atomic.Bool
+	// Polling is set while a hub of the client has logged that it polls; nil: each hub logs it.
+	Polling *atomic.Bool
 	// Safety is the interval of looks without a hint.
 	Safety time.Duration
 	// Limit bounds each statement.
-	Limit time.Duration
+	Limit  time.Duration
+	Client Client
+}
+
+// Client is the client as its hubs call it.
+type Client interface {
 	// Stray is called with the attempt of each hint that has no waiter here, and with "" where the
 	// hint names no attempt or the listener has connected.
-	Stray func(attempt string)
+	Stray(attempt string)
 	// Own is called after each look at a name of which the session has the whole, with the attempt
-	// that has it. nil: nothing is called.
-	Own func(attempt string)
+	// that has it.
+	Own(attempt string)
 	// Listener is called when the listener has connected, and with the reason when it was lost,
-	// could not connect, or is not supported. nil: nothing is called.
-	Listener func(up bool, err error)
+	// could not connect, or is not supported.
+	Listener(up bool, err error)
 }
 
 // Result is how a wait ended.
@@ -360,17 +365,17 @@ func (h *Hub) listen() {
 			h.once.Do(func() { close(h.tried) })
 			h.config.Hearing.Worked("session", h.session)
 			h.listens()
-			h.tell(true, nil)
+			h.config.Client.Listener(true, nil)
 		}, h.heard)
 		h.setListening(false)
 		h.once.Do(func() { close(h.tried) })
 		if h.ctx.Err() != nil {
 			if up {
-				h.tell(false, context.Cause(h.ctx))
+				h.config.Client.Listener(false, context.Cause(h.ctx))
 			}
 			return
 		}
-		h.tell(false, err)
+		h.config.Client.Listener(false, err)
 		if errors.Is(err, driver.ErrUnsupported) {
 			h.polls(err)
 			pause = min(max(2*pause, relistenMax), relistenRarely)
@@ -387,12 +392,6 @@ func (h *Hub) listen() {
 	}
 }
 
-func (h *Hub) tell(up bool, err error) {
-	if h.config.Listener != nil {
-		h.config.Listener(up, err)
-	}
-}
-
 // polls logs that waiters poll, and why: once for all hubs of a client. The level is Debug where no
 // setting would help, and Warn where the application has asked to listen.
 func (h *Hub) polls(because error) {
@@ -403,7 +402,7 @@ func (h *Hub) polls(because error) {
 	case errors.Is(because, driver.ErrDeaf):
 		level = slog.LevelWarn
 	}
-	if told := h.config.Told; told == nil || told.CompareAndSwap(false, true) {
+	if polling := h.config.Polling; polling == nil || polling.CompareAndSwap(false, true) {
 		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "at least every",
 			slowestPoll, "because", because)
 	}
@@ -411,7 +410,7 @@ func (h *Hub) polls(because error) {
 
 // listens logs that waiters poll no more, if polls has logged that they do.
 func (h *Hub) listens() {
-	if told := h.config.Told; told != nil && told.CompareAndSwap(true, false) {
+	if polling := h.config.Polling; polling != nil && polling.CompareAndSwap(true, false) {
 		h.config.Log.Info("dblock: listening for grants, polling no more", "session", h.session)
 	}
 }
@@ -423,8 +422,8 @@ func (h *Hub) setListening(listening bool) {
 		n.due = 0 // earlier hints were missed
 	}
 	h.mu.Unlock()
-	if listening && h.config.Stray != nil {
-		h.config.Stray("")
+	if listening {
+		h.config.Client.Stray("")
 	}
 	h.wake()
 }
@@ -449,8 +448,8 @@ func (h *Hub) heard(hint protocol.Hint) {
 	}
 	w.notify(true)
 	h.unlock()
-	if w == nil && h.config.Stray != nil {
-		h.config.Stray(hint.Attempt)
+	if w == nil {
+		h.config.Client.Stray(hint.Attempt)
 	}
 	h.wake()
 }

@@ -20,6 +20,13 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/leak"
 )
 
+// quietClient hears nothing of its hub.
+type quietClient struct{}
+
+func (quietClient) Stray(string)         {}
+func (quietClient) Own(string)           {}
+func (quietClient) Listener(bool, error) {}
+
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const (
@@ -134,8 +141,9 @@ func room(t *testing.T, f *table) *Hub {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := New(ctx, f, me, Config{
-		Clock: clock.Func(func() time.Duration { return time.Since(began) }),
-		Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
+		Client: quietClient{},
+		Clock:  clock.Func(func() time.Duration { return time.Since(began) }),
+		Log:    quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		Safety: safety, Limit: time.Minute,
 	})
 	f.hub = h
@@ -270,7 +278,8 @@ func TestTheHubsOfAClientSayOnceWhyTheyPoll(t *testing.T) {
 			for range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				h := New(ctx, cannot{&table{}, c.because}, me, Config{
-					Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(log), Told: told,
+					Client: quietClient{},
+					Clock:  clock.Func(func() time.Duration { return 0 }), Log: slog.New(log), Polling: told,
 					Safety: safety, Limit: time.Minute,
 				})
 				h.Ready(t.Context())
@@ -312,8 +321,9 @@ func TestListeningIsTriedAgainAtGrowingIntervalsWhateverTheReason(t *testing.T) 
 			log, began := levels{said: map[slog.Level]int{}}, time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			h := New(ctx, f, me, Config{
-				Clock: clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(log),
-				Told:    new(atomic.Bool),
+				Client: quietClient{},
+				Clock:  clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(log),
+				Polling: new(atomic.Bool),
 				Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 				Safety: safety, Limit: time.Minute,
 			})

@@ -81,20 +81,20 @@ func (h *Hub) look(names []string) {
 	h.unanswered = 0
 	h.config.Looking.Worked("session", h.session)
 	for _, state := range states {
-		overdue := h.settle(state, before[state.Name], asked)
+		overdue := h.answerFrom(state, before[state.Name], asked)
 		delete(before, state.Name)
 		if uncounted(state) {
 			h.recount(ctx, state.Name)
 		}
-		if h.config.Own != nil && state.Sharing == 0 && state.Holder.Session == h.session {
-			h.config.Own(state.Holder.Attempt)
+		if state.Sharing == 0 && state.Holder.Session == h.session {
+			h.config.Client.Own(state.Holder.Attempt)
 		}
 		for _, holder := range overdue {
 			h.reclaim(ctx, state.Name, holder)
 		}
 	}
 	for name, waiters := range before { // names without a row
-		h.settle(driver.State{Name: name}, waiters, asked)
+		h.answerFrom(driver.State{Name: name}, waiters, asked)
 	}
 }
 
@@ -118,10 +118,10 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	return queued
 }
 
-// settle answers waiters from a state. before are the waiters that were queued before the statement
-// was sent. It returns the expired holders from which the name is to be taken; the zero Holder if
-// the name only has to be handed over.
-func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []protocol.Holder) {
+// answerFrom answers waiters from a state. before are the waiters that were queued before the
+// statement was sent. It returns the expired holders from which the name is to be taken; the zero
+// Holder if the name only has to be handed over.
+func (h *Hub) answerFrom(state driver.State, before []*Waiter, asked time.Duration) (overdue []protocol.Holder) {
 	h.mu.Lock()
 	defer h.unlock()
 	for _, own := range state.Granted {

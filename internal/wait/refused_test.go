@@ -51,8 +51,9 @@ func TestWhatIsRefusedForGoodIsTriedAtASlowPace(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			h := New(ctx, d, me, Config{
-				Clock: clock.Func(func() time.Duration { return time.Since(began) }),
-				Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet,
+				Client: quietClient{},
+				Clock:  clock.Func(func() time.Duration { return time.Since(began) }),
+				Log:    quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet,
 					""),
 				Safety: safety, Limit: time.Minute,
 			})

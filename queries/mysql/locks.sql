@@ -16,10 +16,10 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
--- After LockRow, where that has refused the locked row: it waits for a tenth of a second, in the server's order.
+-- LockRow that waits for a locked row in the server's order, for a second: on MariaDB by a prefix, a comment to others.
 -- name: LockRowInTurn :one
-SELECT /*+ MAX_EXECUTION_TIME(100) */
-       COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
+/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ SELECT /*+ MAX_EXECUTION_TIME(1000) */ COALESCE(session_id, '') AS session_id, host, thread,
+       attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
        shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
@@ -64,7 +64,7 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
 -- prefix tells the statement not to wait. SET runs from left to right, or, if MariaDB is configured so, at once:
 -- therefore token is last.
 -- name: TakeRow :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),

@@ -62,16 +62,11 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
 UNION ALL
 SELECT '', 0, 0, _ascii'', '', '', 0, 0, 0, '', 0, 0, 0, 0;
 
--- The run of a free slot. 0: the unique key shows that the slot has a run.
--- name: MakeRun :execlastid
+-- The run of a free slot. A duplicate key shows that the slot has a run.
+-- name: MakeRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
 VALUES (sqlc.arg(name), sqlc.arg(slot), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread),
-        LAST_INSERT_ID(CAST(sqlc.arg(began_at) AS SIGNED)), '', sqlc.arg(slot_ends))
-ON DUPLICATE KEY UPDATE began_at = dblock_runs.began_at + LAST_INSERT_ID(0);
-
--- After MakeRun, where an INSERT returns no LAST_INSERT_ID of its values: the token of the slot's run.
--- name: RunToken :one
-SELECT token FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
+        sqlc.arg(began_at), '', sqlc.arg(slot_ends));
 
 -- A run that replaces the one with the token replaced. 0: that run was deleted or replaced, or has succeeded.
 -- name: TakeRun :execlastid
@@ -117,12 +112,9 @@ SELECT r.name, r.slot FROM dblock_runs r
 -- name: DropRun :execrows
 DELETE FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
 
--- The insert id shows that there was none before. The LAST_INSERT_ID of the SELECT runs first and answers for the
--- insert.
--- name: BeginIncarnation :execlastid
-INSERT INTO dblock_incarnation (one, since, token_floor)
-SELECT 1, LAST_INSERT_ID(c.now_us), sqlc.arg(floor) FROM dblock_clock c
-ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0);
+-- A duplicate key shows that another client has begun it.
+-- name: BeginIncarnation :exec
+INSERT INTO dblock_incarnation (one, since, token_floor) SELECT 1, c.now_us, sqlc.arg(floor) FROM dblock_clock c;
 
 -- name: RenewIncarnation :exec
 UPDATE dblock_incarnation SET since = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c)), token_floor = sqlc.arg(floor) WHERE one = 1;

@@ -22,6 +22,13 @@ SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, e
 UNION ALL
 SELECT _ascii'', '', '', _ascii'', 0, 0, 0, 0, NULL, '', NULL;
 
+-- After LockRow. The last row has no session.
+-- name: SharesWith :many
+(SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE name = sqlc.arg(name) AND token IN (sqlc.slice(tokens)) ORDER BY token LIMIT 1000000000)
+UNION ALL
+SELECT _ascii'', '', '', _ascii'', 0, 0, 0, 0, NULL, '', NULL;
+
 -- After LockRow. One row by its whole key.
 -- name: DropShare :execrows
 DELETE FROM dblock_shares WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND token = sqlc.arg(token);

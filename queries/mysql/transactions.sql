@@ -51,9 +51,10 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE NOWAIT;
 
--- LockRowNow, waiting for as long as the row is locked.
+-- LockRowNow, waiting for transaction.Turn while the row is locked.
 -- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
+/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = 0.5 FOR */ SELECT /*+ MAX_EXECUTION_TIME(500) */ COALESCE(session_id, '') AS session_id, host, thread,
+       attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
 -- After LockRowNow or AwaitRow, and before LeaveTrace: the row in the transaction's snapshot.

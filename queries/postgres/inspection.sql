@@ -50,7 +50,7 @@ WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
      ORDER BY s.id LIMIT @most
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
-       coalesce(h.held, 0)::bigint AS held, (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
+       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting
   FROM page p LEFT JOIN (SELECT c.session_id, count(*) AS held FROM dblock_holders c
                           WHERE c.session_id IN (SELECT page.id FROM page) GROUP BY c.session_id) h ON h.session_id = p.id
  ORDER BY p.id;
@@ -64,6 +64,6 @@ ON CONFLICT (name, watch) DO NOTHING;
 -- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = @name AND watch = @watch;
 
--- name: Stir :many
+-- name: NotifyWatchers :many
 SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v
  WHERE v.name = @name AND pg_notification_queue_usage() < 0.95;

@@ -44,8 +44,13 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
 SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, coalesce(s.expires_at, 0)::bigint AS expires_at,
        s.metadata, s.asked
   FROM dblock_shares s
- WHERE s.name = @name AND s.token BETWEEN sqlc.arg(lowest)::bigint AND sqlc.arg(highest)::bigint
-   AND sqlc.arg(session)::text IN ('', s.session_id) AND sqlc.arg(attempt)::text IN ('', s.attempt);
+ WHERE s.name = @name AND sqlc.arg(session)::text IN ('', s.session_id) AND sqlc.arg(attempt)::text IN ('', s.attempt);
+
+-- name: SharesWith :many
+SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, coalesce(s.expires_at, 0)::bigint AS expires_at,
+       s.metadata, s.asked
+  FROM dblock_shares s
+ WHERE s.name = @name AND s.token = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tokens)::text::jsonb)::bigint));
 
 -- name: WriteName :exec
 UPDATE dblock_locks l SET
@@ -63,6 +68,10 @@ SELECT sqlc.arg(name)::text, (j.r ->> 'Ticket')::bigint, j.r ->> 'Session', j.r 
        (j.r ->> 'Members')::integer, (j.r ->> 'Lease')::bigint, j.r ->> 'Metadata', (j.r ->> 'MinHold')::bigint, (j.r ->> 'Units')::integer,
        (j.r ->> 'Of')::integer, (j.r ->> 'Since')::bigint
   FROM (SELECT jsonb_array_elements(sqlc.arg(places)::text::jsonb) AS r) j;
+
+-- Under the lock of the name: a place that has grown.
+-- name: SetMembers :exec
+UPDATE dblock_waiters SET members = @members WHERE name = @name AND ticket = @ticket;
 
 -- Under the lock of the name no place moves, so that each is looked up by itself, in the index, and deleted by its address.
 -- name: DropPlaces :exec
@@ -91,7 +100,7 @@ DELETE FROM dblock_shares s
 SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
        (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
           FROM (SELECT jsonb_array_elements(sqlc.arg(hints)::text::jsonb) AS r) j
-         WHERE pg_notification_queue_usage() < 0.95)::bigint AS told;
+         WHERE pg_notification_queue_usage() < 0.95)::bigint AS notified;
 
 -- backend: the process that serves the connection now.
 -- name: NotificationsAreFull :one

@@ -39,6 +39,10 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, 
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)
 VALUES (@name, @ticket, @session, @host, @thread, @attempt, @members, @lease, @metadata, @min_hold, @units, @capacity, @enqueued_at);
 
+-- A place that has grown.
+-- name: SetMembers :exec
+UPDATE dblock_waiters SET members = @members WHERE name = @name AND ticket = @ticket;
+
 -- name: DropPlace :exec
 DELETE FROM dblock_waiters WHERE name = @name AND ticket = @ticket;
 
@@ -47,10 +51,10 @@ SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, 
        COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
   FROM dblock_shares p WHERE p.name = @name ORDER BY p.token;
 
--- name: ShareOf :one
+-- name: SharesWith :many
 SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,
        COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
-  FROM dblock_shares p WHERE p.name = @name AND p.token = @token AND p.session_id = @session;
+  FROM dblock_shares p WHERE p.name = @name AND p.token IN (sqlc.slice(tokens));
 
 -- name: ShareOfAttempt :one
 SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,

@@ -6,53 +6,112 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/dblock-go/dblock/tools/spelling"
 )
 
-// apply returns the file that m breaks, and its broken content. A text that is missing, or present
-// more than once, is an error.
-func (m mutant) apply(root string) (file string, broken []byte, err error) {
-	file = filepath.Join(root, m.file)
+// apply returns the files that m breaks, with their broken content. A text that is missing, or
+// present more than once, is an error.
+func (m mutant) apply(root string) (broken map[string]string, err error) {
 	if strings.HasPrefix(m.file, "gen/") {
-		if file, err = fileOfQuery(file, m.part); err != nil {
-			return "", nil, err
-		}
+		return m.applyToQuery(root)
 	}
+	file := filepath.Join(root, m.file)
 	whole, err := os.ReadFile(file)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	text := string(whole)
 	for _, e := range m.edits {
-		begin, end, err := m.place(text)
-		if err != nil {
-			return "", nil, err
+		if text, err = m.replace(text, e); err != nil {
+			return nil, err
 		}
-		from, to, err := find(text[begin:end], e.old)
-		if err != nil {
-			return "", nil, fmt.Errorf("%s %s: %w: %s", m.file, m.part, err, e.old)
-		}
-		text = text[:begin+from] + e.new + text[begin+to:]
 	}
 	if text == string(whole) {
-		return "", nil, errors.New("it changes nothing")
+		return nil, errUnchanged
 	}
-	return file, []byte(text), nil
+	return map[string]string{file: text}, nil
 }
 
-// fileOfQuery returns the generated file of a folder that has the query.
-func fileOfQuery(folder, query string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.sql.go"))
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil || strings.Contains(string(text), "-- name: "+query+" :") {
-			return file, err
+var (
+	errUnchanged = errors.New("it changes nothing")
+	errNotFound  = errors.New("not found")
+)
+
+// applyToQuery breaks a statement as sqlc has written it, and in the words of each server. A text
+// that is in the words of some servers only is broken there.
+func (m mutant) applyToQuery(root string) (map[string]string, error) {
+	folder := filepath.Join(root, m.file)
+	files, err := spelling.Read(folder)
+	if err != nil {
+		return nil, err
+	}
+	broken := maps.Clone(files)
+	var others []edit // that the statement as sqlc has written it does not have
+	for _, e := range m.edits {
+		switch err := m.breakIn(broken, e, func(file string) bool { return strings.HasSuffix(file, ".sql.go") }); {
+		case errors.Is(err, errNotFound):
+			others = append(others, e)
+		case err != nil:
+			return nil, err
 		}
 	}
-	return "", errors.Join(err, fmt.Errorf("no query %q in %s", query, folder))
+	if broken, err = spelling.Spell(strings.TrimPrefix(m.file, "gen/"), broken); err != nil {
+		return nil, err
+	}
+	for _, e := range others {
+		if err := m.breakIn(broken, e, func(string) bool { return true }); err != nil {
+			return nil, err
+		}
+	}
+	changed := map[string]string{}
+	for file, text := range broken {
+		if text != files[file] {
+			changed[filepath.Join(folder, file)] = text
+		}
+	}
+	if len(changed) == 0 {
+		return nil, errUnchanged
+	}
+	return changed, nil
+}
+
+// breakIn replaces a text in each file of some that has it in the statement.
+func (m mutant) breakIn(files map[string]string, e edit, of func(file string) bool) error {
+	there := false
+	for file, text := range files {
+		if !of(file) || !strings.Contains(text, "-- name: "+m.part+" :") {
+			continue
+		}
+		switch text, err := m.replace(text, e); {
+		case err == nil:
+			files[file], there = text, true
+		case !errors.Is(err, errNotFound):
+			return err
+		}
+	}
+	if !there {
+		return fmt.Errorf("%s %s: %w: %s", m.file, m.part, errNotFound, e.old)
+	}
+	return nil
+}
+
+// replace replaces a text in m's part of a file.
+func (m mutant) replace(text string, e edit) (string, error) {
+	begin, end, err := m.place(text)
+	if err != nil {
+		return "", err
+	}
+	from, to, err := find(text[begin:end], e.old)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", m.file, m.part, err, e.old)
+	}
+	return text[:begin+from] + e.new + text[begin+to:], nil
 }
 
 // place returns the beginning and the end of m's part of the file.
@@ -61,8 +120,8 @@ func (m mutant) place(text string) (begin, end int, err error) {
 		return 0, len(text), nil
 	}
 	if strings.HasPrefix(m.file, "gen/") {
-		begin = strings.Index(text, "-- name: "+m.part+" :")
-		return begin, begin + strings.IndexByte(text[begin:], '`'), nil
+		name := strings.Index(text, "-- name: "+m.part+" :")
+		return strings.LastIndexByte(text[:name], '`') + 1, name + strings.IndexByte(text[name:], '`'), nil
 	}
 	files := token.NewFileSet()
 	tree, err := parser.ParseFile(files, "", text, 0)
@@ -106,7 +165,7 @@ func find(text, part string) (from, to int, err error) {
 	wanted, _ := fold(part)
 	switch strings.Count(folded, wanted) {
 	case 0:
-		return 0, 0, errors.New("not found")
+		return 0, 0, errNotFound
 	case 1:
 		i := strings.Index(folded, wanted)
 		return at[i], at[i+len(wanted)-1] + 1, nil

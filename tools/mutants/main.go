@@ -16,8 +16,9 @@
 //
 // Paths begin at the root. White space counts in no text. A text stands in its place once: a mutant
 // that breaks several has a pair of - and + for each. In a query, the mutant breaks the statement
-// in gen, which is the one that runs. A test may be one of many: "sqlite TestBehaviour/SQLite/one
-// sentence of the suite". Lines that begin with # between paragraphs are comments.
+// in gen, which is the one that runs, in the words of each server. A test may be one of many:
+// "sqlite TestBehaviour/SQLite/one sentence of the suite". Lines that begin with # between
+// paragraphs are comments.
 //
 // The files of the tree remain unchanged (go build -overlay). Servers are those of
 // DBLOCK_TEST_POSTGRES_DSN and its sisters. Each test first runs without any mutant, and must pass.

@@ -117,16 +117,22 @@ func (r runner) unbroken(pkg string, tests []string) (passed map[string]bool, er
 
 // try applies m in an overlay, and runs its test.
 func (r runner) try(m mutant, base string) (verdict string, err error) {
-	file, broken, err := m.apply(r.root)
+	broken, err := m.apply(r.root)
 	if err != nil {
 		return failed, err
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: base + ".broken"}})
+	replaced := map[string]string{}
+	for file, text := range broken {
+		replaced[file] = fmt.Sprint(base, ".broken", len(replaced))
+		if err := os.WriteFile(replaced[file], []byte(text), 0o600); err != nil {
+			return failed, err
+		}
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		return failed, err
 	}
-	if err := errors.Join(os.WriteFile(base+".broken", broken, 0o600), os.WriteFile(base+".json", overlay,
-		0o600)); err != nil {
+	if err := os.WriteFile(base+".json", overlay, 0o600); err != nil {
 		return failed, err
 	}
 	if err := r.build(m.pkg, base+".test", "-overlay", base+".json"); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 const Highest = `-- name: Highest :one
-SELECT token FROM dblock_fences WHERE resource = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
+/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = 0.5 FOR */ SELECT /*+ MAX_EXECUTION_TIME(500) */ token FROM dblock_fences WHERE resource = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
 // After See, which has locked the row: the newest version, whatever the isolation level.
@@ -23,7 +23,8 @@ func (q *Queries) Highest(ctx context.Context, resource interface{}) (int64, err
 
 const See = `-- name: See :exec
 
-INSERT INTO dblock_fences (resource, token) VALUES (UNHEX(CONVERT(? USING latin1)), ?)
+/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = 0.5 FOR */ INSERT INTO dblock_fences (resource, token)
+VALUES (UNHEX(CONVERT(? USING latin1)), ?)
 ON DUPLICATE KEY UPDATE token = GREATEST(dblock_fences.token, ?)
 `
 

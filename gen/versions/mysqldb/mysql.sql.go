@@ -10,7 +10,9 @@ import (
 )
 
 const Begin = `-- name: Begin :exec
-INSERT INTO dblock_versions (name, version) VALUES (UNHEX(CONVERT(? USING latin1)), 0) ON DUPLICATE KEY UPDATE version = dblock_versions.version
+/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = 0.5 FOR */ INSERT INTO dblock_versions (name, version)
+VALUES (UNHEX(CONVERT(? USING latin1)), 0)
+ON DUPLICATE KEY UPDATE version = dblock_versions.version
 `
 
 // Before the first bump: makes the row or locks it. See queries/fences/mysql.sql.
@@ -29,8 +31,21 @@ func (q *Queries) Bump(ctx context.Context, name interface{}) error {
 	return err
 }
 
-const LockVersion = `-- name: LockVersion :one
+const Bumped = `-- name: Bumped :one
 SELECT version FROM dblock_versions WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
+`
+
+// After Bump, as LockVersion: the row is locked already, so the statement waits for nobody.
+func (q *Queries) Bumped(ctx context.Context, name interface{}) (int64, error) {
+	row := q.db.QueryRowContext(ctx, Bumped, name)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
+}
+
+const LockVersion = `-- name: LockVersion :one
+/*M! SET STATEMENT innodb_lock_wait_timeout = 50, max_statement_time = 0.5 FOR */ SELECT /*+ MAX_EXECUTION_TIME(500) */ version
+  FROM dblock_versions WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
 // The newest version, whatever the isolation level.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -73,4 +74,15 @@ func compute() time.Duration {
 	}
 	done.Wait()
 	return time.Since(began)
+}
+
+// Eventually waits for what must happen.
+func Eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Scale(30 * time.Second)); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
 }

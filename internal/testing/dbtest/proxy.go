@@ -4,7 +4,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -20,10 +19,9 @@ type Proxy struct {
 	moved  sync.Cond // signals each change of what mu protects
 	links  map[*link]bool
 	cut    bool
+	cuts   bool // has closed a new connection since Cut
 	frozen bool
 	drop   bool
-	delay  time.Duration
-	slow   time.Duration
 	watch  func(request []byte)
 	closed bool
 }
@@ -32,7 +30,6 @@ type Proxy struct {
 type link struct {
 	client, server net.Conn
 	torn           bool // lost bytes: it can never be healed
-	closed         chan struct{}
 }
 
 // NewProxy starts a proxy before addr, which is closed when the test has ended.
@@ -53,9 +50,16 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Cut closes all connections, and every new one at once, until Heal.
 func (p *Proxy) Cut() {
 	p.change(func() {
-		p.cut = true
+		p.cut, p.cuts = true, false
 		p.closeLinks(func(*link) bool { return true })
 	})
+}
+
+// Refused reports whether a client has tried to connect since Cut.
+func (p *Proxy) Refused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
 }
 
 // Freeze holds back what both sides send, and that one of them has gone, like a network that went
@@ -66,12 +70,6 @@ func (p *Proxy) Freeze() { p.change(func() { p.frozen = true }) }
 // closed by Heal.
 func (p *Proxy) DropReplies() { p.change(func() { p.drop = true }) }
 
-// Delay holds each reply back for d.
-func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
-
-// DelayConnects holds each new connection back for d, until Heal.
-func (p *Proxy) DelayConnects(d time.Duration) { p.change(func() { p.slow = d }) }
-
 // Watch calls f with what clients send, before it is forwarded: what f tells the proxy holds for
 // the reply. A nil f ends it.
 func (p *Proxy) Watch(f func(request []byte)) { p.change(func() { p.watch = f }) }
@@ -79,7 +77,7 @@ func (p *Proxy) Watch(f func(request []byte)) { p.change(func() { p.watch = f })
 // Heal ends every fault. What Watch set stays.
 func (p *Proxy) Heal() {
 	p.change(func() {
-		p.cut, p.frozen, p.drop, p.delay, p.slow = false, false, false, 0, 0
+		p.cut, p.frozen, p.drop = false, false, false
 		p.closeLinks(func(l *link) bool { return l.torn })
 	})
 }
@@ -105,7 +103,6 @@ func (p *Proxy) closeLinks(which func(*link) bool) {
 	for l := range p.links {
 		if which(l) {
 			delete(p.links, l)
-			close(l.closed)
 			_ = l.client.Close()
 			_ = l.server.Close()
 		}
@@ -127,12 +124,8 @@ func (p *Proxy) connect(client net.Conn) {
 	for p.frozen && !p.cut && !p.closed {
 		p.moved.Wait()
 	}
-	for until := time.Now().Add(p.slow); p.slow > 0 && !p.cut && !p.closed && time.Now().Before(until); {
-		again := time.AfterFunc(time.Until(until), func() { p.change(func() {}) }) // not before Wait has begun
-		p.moved.Wait()
-		again.Stop()
-	}
 	refuse := p.cut || p.closed
+	p.cuts = p.cuts || p.cut
 	p.mu.Unlock()
 	if refuse {
 		_ = client.Close()
@@ -143,7 +136,7 @@ func (p *Proxy) connect(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := &link{client: client, server: server, closed: make(chan struct{})}
+	l := &link{client: client, server: server}
 	p.change(func() {
 		p.links[l] = true
 		if p.cut || p.closed {
@@ -195,16 +188,6 @@ func (p *Proxy) reply(l *link, _ []byte) bool {
 	if p.drop {
 		l.torn = true
 		return false
-	}
-	if delay := p.delay; delay > 0 {
-		p.mu.Unlock()
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-l.closed:
-			timer.Stop()
-		}
-		p.mu.Lock()
 	}
 	return true
 }

@@ -110,8 +110,8 @@ func (f Func) On() string { return f.Name }
 // By is as of protocol.Op.
 func (f Func) By() string { return f.Self }
 
-// Run is as of protocol.Op.
-func (f Func) Run(n *protocol.Name) (protocol.Result, error) {
+// Apply is as of protocol.Op.
+func (f Func) Apply(n *protocol.Name) (protocol.Result, error) {
 	if err := f.Do(n); err != nil {
 		return protocol.Result{}, err
 	}

@@ -47,16 +47,30 @@ func (c *Call) Op() protocol.Op {
 	return nil
 }
 
+// Each calls f with each op of the call, those of a Sequence one by one, and with its result, after
+// Do.
+func (c *Call) Each(f func(op protocol.Op, result protocol.Result)) {
+	for i, result := range c.Results {
+		ops, several := c.Ops[i].(protocol.Sequence)
+		if !several {
+			f(c.Ops[i], result)
+		}
+		for j, op := range ops {
+			f(op, result.Each[j])
+		}
+	}
+}
+
 // Removes reports whether the call is a removal for one of these causes alone.
 func (c *Call) Removes(causes ...protocol.Cause) bool {
 	r, is := c.Op().(protocol.Removal)
 	return is && slices.Contains(causes, r.Cause)
 }
 
-// Moves reports whether the call is an op that is no Take, Join or Removal.
+// Moves reports whether the call is an op that is no Take, Join or Removal, nor several of them.
 func (c *Call) Moves() bool {
 	switch c.Op().(type) {
-	case nil, protocol.Take, protocol.Join, protocol.Removal:
+	case nil, protocol.Take, protocol.Join, protocol.Removal, protocol.Sequence:
 		return false
 	}
 	return true
@@ -102,7 +116,7 @@ func After(match func(c *Call) bool, do func()) Hook {
 
 // Silent is a database that answers nothing but the opening of a session.
 func Silent() driver.Backend {
-	return Hooked(memory.NewLine(memory.NewDB()), func(ctx context.Context, c *Call) error {
+	return Hooked(memory.NewLink(memory.NewDB()), func(ctx context.Context, c *Call) error {
 		if c.Method == "OpenSession" {
 			return c.Do(ctx)
 		}

@@ -52,7 +52,7 @@ func (c *comparison) results(name string, got protocol.Result, err error, want p
 	if err != nil || wantErr != nil {
 		c.failf("error %v, the protocol says %v", err, wantErr)
 	}
-	if got.Outcome != want.Outcome || got.Holders != want.Holders {
+	if got.Outcome != want.Outcome || got.Ahead != want.Ahead || got.Holders != want.Holders {
 		c.failf("%+v, the protocol says %+v", got, want)
 	}
 	c.grants(name, got.Grant, want.Grant)

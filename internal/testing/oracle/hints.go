@@ -69,11 +69,11 @@ func (c *comparison) close(cancel func()) {
 // that was broken, or is asked for, may come while the listener does something else, and is lost.
 type WakesOnly struct{ driver.Backend }
 
-// hints waits until all living sessions have heard what they are told. What they hear beside that
-// does not count: a hint may always come.
-func (c *comparison) hints(told []protocol.Told) {
+// hints waits until all living sessions have heard what they are notices. What they hear beside
+// that does not count: a hint may always come.
+func (c *comparison) hints(notices []protocol.Notice) {
 	c.Helper()
-	for _, t := range told {
+	for _, t := range notices {
 		e := c.ears[t.Session]
 		if _, only := c.Engine.(WakesOnly); e == nil || !c.alive[t.Session] || only && t.Hint.Grant.Token == 0 {
 			continue
@@ -83,7 +83,7 @@ func (c *comparison) hints(told []protocol.Told) {
 			select {
 			case <-e.wake:
 			case <-timeout:
-				c.failf("%s is not told of %s", t.Session, t.Hint.Attempt)
+				c.failf("%s is not notices of %s", t.Session, t.Hint.Attempt)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (c *comparison) hints(told []protocol.Told) {
 	}
 }
 
-// has reports whether it was told of an attempt, or of anything that it has to look up.
+// has reports whether it was notices of an attempt, or of anything that it has to look up.
 func (e *ear) has(attempt string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

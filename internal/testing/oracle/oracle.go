@@ -142,6 +142,8 @@ func (c *comparison) request(name string) {
 		c.batch()
 	case n == 16:
 		c.live()
+	case n < 19:
+		c.sequence(name)
 	case n < 22 && quiet:
 		if row, _ := c.memory.Row(name); row.Rests > c.now && c.chance(2) {
 			c.doing = "EndRest"

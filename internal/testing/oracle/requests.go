@@ -32,10 +32,10 @@ func (c *comparison) either(op func(mine bool) protocol.Op) {
 // compare runs an op that the engine has run on the memory, too, and compares.
 func (c *comparison) compare(got protocol.Result, err error, op protocol.Op) {
 	c.Helper()
-	want, changes, wantErr := c.memory.Run(op)
+	want, changes, wantErr := c.memory.Apply(op)
 	c.results(op.On(), got, err, want, wantErr)
 	c.rows(op.On())
-	c.hints(changes.Told)
+	c.hints(changes.Notices)
 }
 
 // session is one of the sessions.
@@ -105,7 +105,28 @@ func (c *comparison) join(name string) {
 
 func (c *comparison) joins(r protocol.Request) {
 	c.Helper()
-	c.either(func(bool) protocol.Op { return protocol.Join{Request: r} })
+	if places := c.memory.Places(r.Name); len(places) > 0 && c.alive[places[len(places)-1].Session] && c.chance(4) {
+		r.Session = places[len(places)-1].Session
+	}
+	j := c.extends(r)
+	c.either(func(bool) protocol.Op { return j })
+}
+
+// extends is a request that joins, and that sometimes extends a place: mostly the last one.
+func (c *comparison) extends(r protocol.Request) protocol.Join {
+	j := protocol.Join{Request: r}
+	places := c.memory.Places(r.Name)
+	if len(places) == 0 || r.Units != 0 || r.Lease+r.MinHold != 0 || r.Metadata != "" || c.chance(3) {
+		return j
+	}
+	p := places[len(places)-1]
+	if c.chance(5) {
+		p = places[c.IntN(len(places))]
+	}
+	if p.Units == 0 && p.Lease+p.MinHold == 0 && p.Metadata == "" {
+		j.Extends = p.Attempt
+	}
+	return j
 }
 
 // held is something that a name has, or might have: mostly one that is there.
@@ -317,4 +338,71 @@ func (c *comparison) batch() {
 		}
 		c.compare(results[i], nil, op)
 	}
+}
+
+// sequence makes several requests of one living session as one op, which must do what they do one
+// by one.
+func (c *comparison) sequence(name string) {
+	c.Helper()
+	session := c.some(name).session
+	if !c.alive[session] {
+		return
+	}
+	var ops, mine protocol.Sequence // mine: with tokens of the memory
+	release := func(token int64, shared, guarded bool) {
+		lock := protocol.Held{Name: name, Session: session, Token: token, Shared: shared}
+		mine = append(mine, protocol.Release(lock, true, guarded))
+		lock.Token = c.token(name, token, false)
+		ops = append(ops, protocol.Release(lock, true, guarded))
+	}
+	if c.chance(3) { // all shares of the session
+		for _, s := range c.memory.Shares(name) {
+			if s.Session == session {
+				release(s.Token, true, false)
+			}
+		}
+	}
+	for range 2 + c.IntN(4) {
+		switch h := c.some(name); {
+		case h.session == session && h.queue:
+			undo := protocol.Undo(session, name, h.attempt)
+			ops, mine = append(ops, undo), append(mine, undo)
+		case h.session == session && h.token != 0 && c.chance(2):
+			release(h.token, h.shared, c.chance(8))
+		default:
+			r := c.asks(name)
+			r.Session = session
+			op := protocol.Op(c.extends(r))
+			if c.chance(3) {
+				op = protocol.Take{Request: r}
+			}
+			ops, mine = append(ops, op), append(mine, op)
+		}
+	}
+	c.doing = fmt.Sprintf("a sequence of %+v", ops)
+	got, err := driver.Do(c.ctx, c, ops)
+	row, known := c.memory.Row(name)
+	places, shares := c.memory.Places(name), c.memory.Shares(name)
+	var notices []protocol.Notice
+	refused := false
+	for i, op := range mine {
+		want, changes, wantErr := c.memory.Apply(op)
+		if wantErr != nil { // nothing of the sequence was done
+			c.results(name, got, err, want, wantErr)
+			if c.memory.Put(row, places, shares); !known {
+				c.memory.Delete(name)
+			}
+			notices, refused = nil, true
+			break
+		}
+		if err == nil {
+			c.results(name, got.Each[i], nil, want, nil)
+			notices = append(notices, changes.Notices...)
+		}
+	}
+	if err != nil && !refused {
+		c.failf("%v, the protocol refuses none of them", err)
+	}
+	c.rows(name)
+	c.hints(notices)
 }

@@ -31,7 +31,7 @@ const often = 3
 // each of these statements was swallowed. It fails if that takes ten times as many.
 func (s *Swallowing) Compare(t T, seeds, steps int, statements ...string) {
 	t.Helper()
-	for seed := range 10 * seeds {
+	for seed := range 30 * seeds {
 		Compare(t, s, uint64(seed), steps)
 		statements = slices.DeleteFunc(statements, func(name string) bool { return s.Count[name] > 0 })
 		if seed+1 >= seeds && len(statements) == 0 {

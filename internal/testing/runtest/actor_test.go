@@ -23,6 +23,7 @@ type actor struct {
 	want      string // the name that it asks for, or has
 	cancel    context.CancelFunc
 	cancelled bool
+	aim       *aim // what it resumes; nil: it does not
 
 	locks []*client.Lock // handles of the lock that it has; none: it has none
 	hold  *grant         // what it has
@@ -36,8 +37,8 @@ func newActor(m *machine, index int) *actor { return &actor{m: m, index: index} 
 
 func (a *actor) String() string { return fmt.Sprintf("%s%d", a.m, a.index) }
 
-// active reports whether a call is under way, or something is held.
-func (a *actor) active() bool { return a.asking || a.working || len(a.locks) > 0 }
+// active reports whether a call is under way, something is held, or a transaction is open.
+func (a *actor) active() bool { return a.asking || a.working || len(a.locks) > 0 || a.tx != nil }
 
 // believes reports whether the actor relies on its lock: its context has not ended, and its session
 // is trusted.
@@ -53,24 +54,35 @@ func relied(l *client.Lock) bool {
 func (w *world) act() bool {
 	a, any := one(w, some(w.actors, func(a *actor) bool {
 		return !a.asking && !a.working && !a.m.stopped && (!a.m.closing || a.m.closed && a.active()) &&
-			(!w.ending || a.active())
+			(!w.ending || a.active() || len(w.resumable()) > 0)
 	}))
 	if !any {
 		return false
 	}
 	n := w.rng.IntN(100)
 	switch {
-	case len(a.locks) == 0:
-		a.acquire(n >= 10)
+	case a.tx != nil && len(a.locks) > 0 && a.tx.attempt != "" && n < w.detaching/4:
+		a.detach()
 		return true
 	case a.tx != nil:
 		a.tx.end(n < 70)
+		return true
+	case len(a.locks) == 0:
+		if row, any := one(w, w.resumable()); any && (w.ending || w.rng.IntN(4) > 0) {
+			a.resume(row)
+			return true
+		}
+		a.acquire(n >= 10)
 		return true
 	case a.given && !w.ending && n < 50:
 		a.reenter()
 		return true
 	case w.ending || a.given || a.ended || n < w.plain:
 		a.unlock()
+		return true
+	}
+	if w.rng.IntN(100) < w.detaching {
+		a.detach()
 		return true
 	}
 	if w.rng.IntN(100) < w.given {
@@ -127,31 +139,49 @@ func (a *actor) acquire(wait bool) {
 	if w.rng.IntN(8) == 0 {
 		metadata = "{}" // no member of a cohort
 	}
-	a.ask(context.Background(), metadata, wait)
+	a.ask(context.Background(), a.acquiring(metadata, wait))
 }
 
-func (a *actor) ask(ctx context.Context, metadata string, wait bool) {
+// acquiring is a call of Acquire.
+func (a *actor) acquiring(metadata string, wait bool) func(ctx context.Context) (*client.Lock, error) {
+	return func(ctx context.Context) (*client.Lock, error) {
+		return a.m.client.Acquire(ctx, &client.Want{Request: protocol.Request{Name: a.want, Metadata: metadata}}, wait)
+	}
+}
+
+// resume takes up what a row has, which is detached more often than not.
+func (a *actor) resume(row protocol.Row) {
+	w := a.m.world
+	a.want, a.asking, a.trying, a.cancelled = row.Name, true, false, false
+	a.aim = w.journal.aimAt(row)
+	w.note("%s: resumes %s %d", a, row.Name, row.Last)
+	a.ask(context.Background(), func(ctx context.Context) (*client.Lock, error) {
+		return a.m.client.Resume(ctx, row.Name, row.Last)
+	})
+}
+
+func (a *actor) ask(ctx context.Context, call func(ctx context.Context) (*client.Lock, error)) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	go func() {
-		l, err := a.m.client.Acquire(ctx, &client.Want{Request: protocol.Request{Name: a.want, Metadata: metadata}},
-			wait)
+		l, err := call(ctx)
 		late := err == nil && l.Context().Err() == nil && !l.Until().After(time.Now())
 		a.m.world.finish(func() { a.acquired(l, err, late) })
 	}()
 }
 
-// acquired is what Acquire has returned. late: the session's deadline had passed, and the lock
-// does not say so.
+// acquired is what Acquire or Resume has returned. late: the session's deadline had passed, and the
+// lock does not say so.
 func (a *actor) acquired(l *client.Lock, err error, late bool) {
 	w := a.m.world
 	a.cancel()
 	a.cancel = nil
 	asked := a.asking
-	a.asking, a.working = false, false
+	aim := a.aim
+	a.asking, a.working, a.aim = false, false, nil
 	switch {
 	case err != nil:
 		w.note("%s: has not got it: %v", a, err)
-		w.journal.refused(a, err, asked)
+		w.journal.refused(a, err, asked, aim)
 	case len(a.locks) > 0 && a.locks[0].Context() == l.Context():
 		a.locks = append(a.locks, l)
 		w.note("%s: has entered it again", a)
@@ -168,7 +198,21 @@ func (a *actor) acquired(l *client.Lock, err error, late bool) {
 func (a *actor) reenter() {
 	a.working, a.cancelled = true, false
 	a.m.world.note("%s: enters again", a)
-	a.ask(context.WithoutCancel(a.locks[0].Context()), "", true)
+	a.ask(context.WithoutCancel(a.locks[0].Context()), a.acquiring("", true))
+}
+
+// detach detaches the lock. The belief ends with its context, before the statement is sent.
+func (a *actor) detach() {
+	w := a.m.world
+	l, attempt, d := a.locks[0], a.hold.attempt, ttl/32<<w.rng.IntN(7)
+	until := time.Now().Add(d)
+	w.note("%s: detaches %d for %v", a, l.Token(), d)
+	a.call("has detached", func(ctx context.Context) error { return l.Detach(ctx, d) }, func(err error) {
+		w.journal.detached(a, err, attempt, until)
+		if l.Context().Err() != nil {
+			a.locks = nil
+		}
+	})
 }
 
 // unlock takes back one entry. With the last one the belief ends before the call.

@@ -5,9 +5,9 @@
 // # A world
 //
 // A world has some machines, each with a client of its own, and some actors on each machine that
-// lock and unlock. It runs in a bubble of testing/synctest. Before each step every goroutine is
-// blocked: on a statement, on a timer, or on the actor that it belongs to. The scheduler then does
-// one thing, drawn from the seed.
+// lock and unlock, detach and resume. It runs in a bubble of testing/synctest. Before each step
+// every goroutine is blocked: on a statement, on a timer, or on the actor that it belongs to. The
+// scheduler then does one thing, drawn from the seed.
 //
 // A statement takes effect in one step and is answered in another. Its answer can be lost before
 // and after it took effect; a statement whose answer was lost, or whose caller has left, may take
@@ -18,13 +18,16 @@
 // # The judge
 //
 // The judge looks at the world after each step. An actor believes in a lock from the return of
-// Acquire until it calls Unlock, or the lock's context ends. The judge demands:
+// Acquire or Resume until it calls Unlock, or the lock's context ends. The judge demands:
 //
 //   - nobody believes while another does, and the tables say the same as the believer;
 //   - each belief begins before the deadline of its session, with a token above all before it;
 //   - no belief begins while an earlier ticket waits, unless its actor leaves or its session ends;
 //   - no lock and no place is given up, or lost, without a reason;
 //   - every call returns in the end, and the tables are empty then.
+//
+// A lock that was detached is nobody's. It leaves its session by one Resume with its token, or when
+// its time is over, and not before. If a Resume was not answered, it may be released at once.
 //
 // What Break takes away is believed in until its client hears of it, and not a moment longer. A
 // Break with a token takes nothing but the holder that has it, or what is left of its run.

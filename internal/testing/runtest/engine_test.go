@@ -57,12 +57,15 @@ func ask[A any](ctx context.Context, m *machine, kind string, of about, run func
 		s.done = true
 		if !of.reads && m.world.tables.busy(of.name) && of.tx == nil || of.tx != nil && m.world.tables.barred(of.name,
 			of.tx) {
-			got.err = driver.ErrBusy
+			s.refuse(driver.ErrBusy)
 			return
 		}
 		got.a, got.err = run()
 	}
-	s.refuse = func(err error) { s.done, got = true, answer{err: err} }
+	s.refuse = func(err error) {
+		s.done, got = true, answer{err: err}
+		m.failed = m.failed || kind == "remove" && errors.Is(err, driver.ErrBusy) // it is not tried again
+	}
 	s.answer = func() { answered <- got }
 	s.lose = func() { answered <- answer{err: errCut} }
 	s.said = func() (any, error) { return got.a, got.err }
@@ -103,8 +106,8 @@ func (engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 func (engine) Lending() context.Context { return context.Background() }
 
 func (e engine) OpenSession(ctx context.Context, s driver.Session) error {
-	_, err := ask(ctx, e.m, "open session", about{served: true}, func() (none, error) {
-		return none{}, e.tables().line.OpenSession(context.Background(), s)
+	_, err := ask(ctx, e.m, "open session", about{served: !s.Detached}, func() (none, error) {
+		return none{}, e.tables().link.OpenSession(context.Background(), s)
 	})
 	return err
 }
@@ -125,7 +128,7 @@ func (e engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, erro
 
 func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
 	return ask(ctx, e.m, "beat", about{served: true}, func() (bool, error) {
-		return e.tables().line.Beat(context.Background(), id, ttl)
+		return e.tables().link.Beat(context.Background(), id, ttl)
 	})
 }
 
@@ -158,6 +161,11 @@ func (e engine) Run(ctx context.Context, ops ...protocol.Op) ([]protocol.Result,
 // kindOf names a request in the story, and tells what is to be known of it.
 func kindOf(ops []protocol.Op) (string, about) {
 	what := about{name: ops[0].On()}
+	if sequence, is := ops[0].(protocol.Sequence); is {
+		_, what := kindOf(sequence)
+		what.name = sequence.On()
+		return "sequence", what
+	}
 	if len(ops) > 1 {
 		what.name = ""
 	}
@@ -176,9 +184,18 @@ func kindOf(ops []protocol.Op) (string, about) {
 		}
 	case protocol.Join:
 		return "join", what
+	case protocol.Move:
+		what.attempts, what.token = []string{op.Attempt, op.To.Attempt}, op.Token
+		if op.Self == op.To.Session {
+			return "resume", what
+		}
+		return "detach", what
 	case protocol.Removal:
 		if len(ops) == 1 {
 			what.attempts, what.token = []string{op.Attempt}, op.Token
+			if op.Self == "" {
+				return "remove", what
+			}
 			return [...]string{"release", "undo", "take over", "break", "hand over"}[op.Cause], what
 		}
 	}
@@ -194,13 +211,13 @@ func (e engine) Read(ctx context.Context, id string, names []string, waiters int
 		kind = "describe"
 	}
 	return ask(ctx, e.m, kind, about{name: names[0], reads: true}, func() ([]driver.State, error) {
-		return e.tables().line.Read(context.Background(), id, names, waiters)
+		return e.tables().link.Read(context.Background(), id, names, waiters)
 	})
 }
 
 func (e engine) Claims(ctx context.Context, id string, limit int) ([]driver.Claim, error) {
 	return ask(ctx, e.m, "claims", about{reads: true}, func() ([]driver.Claim, error) {
-		return e.tables().line.Claims(context.Background(), id, limit)
+		return e.tables().link.Claims(context.Background(), id, limit)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -26,6 +27,7 @@ type journal struct {
 	breaks  []*breach
 	aims    map[string][]int64 // by the reason of a Break, the tokens that it was called with
 	cohorts []breach           // each that was granted
+	moves   map[string]int     // by attempt, how often its lock was transferred to another session
 }
 
 // grant is a token.
@@ -33,7 +35,8 @@ type grant struct {
 	name, session, attempt string
 	token                  int64
 	begun                  bool
-	shaky                  bool // the answer to what changes its mode was lost, and that may still run
+	shaky                  bool      // the answer to what changes or resumes it was lost, and that may still run
+	until                  time.Time // it is detached, and stays until then unless it is resumed
 }
 
 // breach is what a Break took.
@@ -48,6 +51,7 @@ func newJournal(w *world) *journal {
 	return &journal{
 		world: w, numbers: map[string]int{}, tickets: map[string]int64{}, grants: map[string]*grant{},
 		highest: map[string]int64{}, latest: map[string]int64{}, aims: map[string][]int64{},
+		moves: map[string]int{},
 	}
 }
 
@@ -79,10 +83,18 @@ func (j *journal) sent(s *statement) string {
 
 // changed notes what a transition has granted. The tables call it.
 func (j *journal) changed(before, row protocol.Row, changes protocol.Changes) {
+	if before.Session != "" && (row.Session != before.Session || row.Last != before.Last) {
+		j.left(before, row)
+	}
 	for _, p := range changes.PutPlaces {
 		j.tickets[p.Attempt] = p.Ticket
 	}
-	if row.Session != "" && row.Token > before.Token {
+	if row.Session == before.Session && row.Last < before.Last { // detached: nobody has the tokens behind it
+		for token := row.Last + 1; token <= before.Last; token++ {
+			delete(j.grants, key(row.Name, token))
+		}
+	}
+	if row.Session != "" && (row.Token > before.Token || j.grants[key(row.Name, row.Last)] == nil) {
 		for token := row.First; token <= row.Last; token++ {
 			j.granted(row, token)
 		}
@@ -100,6 +112,30 @@ func (j *journal) changed(before, row protocol.Row, changes protocol.Changes) {
 			j.world.fail("ticket %d of %s is granted before ticket %d", ticket, row.Name, p.Ticket)
 		}
 	}
+}
+
+// left looks at a lock that leaves its session: it is transferred with its token, or has ended.
+func (j *journal) left(before, row protocol.Row) {
+	w, g := j.world, j.grants[key(before.Name, before.Last)]
+	alive := w.tables.Locks.Alive(before.Session)
+	switch {
+	case row.Session == "" || row.Last != before.Last:
+		// a Resume that was not answered ends with its session
+		reason := g.shaky || j.breachOf(g) != nil || !alive && !w.tables.SessionRows[before.Session].Detached
+		if time.Now().Before(g.until) && !reason {
+			w.fail("token %d of %s is detached, and given up %v too early", g.token, g.name, time.Until(g.until))
+		}
+		return
+	case !alive:
+		w.fail("token %d of %s is transferred from a session that is over", g.token, g.name)
+	}
+	for _, a := range w.actors {
+		if len(a.locks) > 0 && a.hold == g && a.locks[0].Context().Err() == nil {
+			w.fail("what %s believes in is transferred", a)
+		}
+	}
+	j.moves[before.Attempt]++
+	g.session, g.attempt, g.begun = row.Session, row.Attempt, false
 }
 
 // granted notes a token.
@@ -154,13 +190,35 @@ func (j *journal) breachOf(g *grant) *breach {
 	return nil
 }
 
-// refused looks at the error of Acquire.
-func (j *journal) refused(a *actor, err error, asked bool) {
+// aim is a lock that an actor resumes, as it was when Resume was called.
+type aim struct {
+	of      *grant
+	attempt string
+	moves   int
+}
+
+func (j *journal) aimAt(row protocol.Row) *aim {
+	return &aim{j.grants[key(row.Name, row.Last)], row.Attempt, j.moves[row.Attempt]}
+}
+
+// resumable reports whether the lock has been detached all the time since Resume was called.
+func (j *journal) resumable(is *aim) bool {
+	row, _ := j.world.tables.Locks.Row(is.of.name)
+	return j.world.detached(row) && row.Last == is.of.token && row.Attempt == is.attempt &&
+		j.moves[is.attempt] == is.moves && j.world.tables.Locks.Alive(row.Session)
+}
+
+// refused looks at the error of Acquire or Resume.
+func (j *journal) refused(a *actor, err error, asked bool, of *aim) {
 	switch {
+	case of != nil && errors.Is(err, driver.ErrNotHeld):
+		if j.resumable(of) {
+			j.world.fail("%s cannot resume token %d of %s for no reason: %v", a, of.of.token, of.of.name, err)
+		}
 	case a.m.closing && errors.Is(err, client.ErrClosed), a.cancelled, errors.Is(err, driver.ErrUnavailable):
 	case errors.Is(err, client.ErrNotAcquired) && a.trying:
 	case errors.Is(err, client.ErrLost) && !asked:
-	case j.world.faults > 0 && (errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy)):
+	case j.world.faults > 0 && of == nil && (errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy)):
 	default:
 		j.world.fail("%s gets an error for no reason: %v", a, err)
 	}
@@ -172,7 +230,7 @@ func (j *journal) begin(a *actor, l *client.Lock, late bool) {
 	token := l.Token()
 	g := j.grants[key(l.Name(), token)]
 	w.note("%s: begins %s %d", a, l.Name(), token)
-	if g == nil || w.tables.SessionRows[g.session].Host != a.m.String() {
+	if g == nil || w.tables.SessionRows[g.session].Detached || w.tables.SessionRows[g.session].Host != a.m.String() {
 		w.fail("%s begins with token %d, which was not granted to it", a, token)
 		return
 	}
@@ -183,7 +241,7 @@ func (j *journal) begin(a *actor, l *client.Lock, late bool) {
 	if g.begun {
 		w.fail("%s begins with token %d for the second time", a, token)
 	}
-	g.begun = true
+	g.begun, g.shaky, g.until = true, false, time.Time{}
 	if l.Context().Err() != nil {
 		return
 	}
@@ -193,7 +251,7 @@ func (j *journal) begin(a *actor, l *client.Lock, late bool) {
 		}
 		return
 	}
-	if token <= j.highest[g.name] {
+	if token < j.highest[g.name] {
 		w.fail("%s begins with token %d after token %d", a, token, j.highest[g.name])
 	}
 	j.highest[g.name] = max(j.highest[g.name], token)
@@ -207,7 +265,7 @@ func (j *journal) moved(a *actor) {
 	}
 	token := a.locks[0].Token()
 	if g := j.grants[key(a.want, token)]; g != nil && token > a.hold.token {
-		a.hold = g
+		a.hold, g.begun = g, true
 		if a.believes() && j.breachOf(g) == nil {
 			j.highest[g.name] = max(j.highest[g.name], token)
 		}
@@ -281,18 +339,43 @@ func (j *journal) unlocked(a *actor, err error) {
 	}
 }
 
-// left is what the tables have, of living sessions or of all that did not die of their time.
-func (j *journal) left(living bool) string {
+// detached looks at what Detach has returned, of a lock that an attempt had.
+func (j *journal) detached(a *actor, err error, attempt string, until time.Time) {
+	j.moved(a)
+	w, g := j.world, a.hold
+	cause := context.Cause(a.locks[0].Context())
+	if cause != nil && !a.ended {
+		j.lost(a)
+	}
+	switch {
+	case err == nil && j.moves[attempt] == 0:
+		w.fail("%s has detached token %d of %s, and the tables say otherwise", a, g.token, g.name)
+	case err == nil && w.tables.SessionRows[g.session].Detached && j.moves[g.attempt] == 0: // nobody has resumed it
+		g.until = until
+	case errors.Is(err, client.ErrLost) && !errors.Is(cause, client.ErrLost):
+		if !a.m.disturbed() && !g.shaky && j.breachOf(g) == nil && j.moves[attempt] == 0 {
+			w.fail("%s detaches token %d of %s, and is told that it was lost: %v", a, g.token, g.name, err)
+		}
+	}
+}
+
+// remains is what the tables have, of living sessions or of all that did not die of their time.
+func (j *journal) remains(living bool) string {
 	w := j.world
 	var all []string
 	of := func(id string) bool {
-		host := w.tables.SessionRows[id].Host
-		return w.tables.Locks.Alive(id) || !living && w.tables.ended[id] && !slices.ContainsFunc(w.machines,
-			func(m *machine) bool { return m.failed && m.String() == host })
+		s := w.tables.SessionRows[id]
+		// a Detach whose outcome is unknown ends the session that it has made: whoever waits, or
+		// the reaper, takes what is left from the dead
+		taken := s.Detached || slices.ContainsFunc(w.machines, func(m *machine) bool {
+			return m.failed && m.String() == s.Host
+		})
+		return w.tables.Locks.Alive(id) || !living && w.tables.ended[id] && !taken
 	}
 	for _, name := range names {
 		for _, h := range w.tables.Holders(name) {
-			if of(h.Session) {
+			late := !living && j.grants[key(name, h.Token)].shaky // a statement that ran after Close has resumed it
+			if of(h.Session) && !late {
 				all = append(all, fmt.Sprintf("%s is held by %s", name, j.number(h.Attempt)))
 			}
 		}

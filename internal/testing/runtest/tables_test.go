@@ -1,16 +1,19 @@
 package runtest
 
 import (
+	"errors"
+
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
 
 // tables are the tables of dblock in memory. Each method is one committed transaction. The
 // scheduler alone calls them.
 type tables struct {
 	*memory.DB
-	line      *memory.Line
+	link      *memory.Link
 	ended     map[string]bool                  // the sessions that EndSession has ended
 	locked    map[string]*transaction          // by name: the one that has locked its row
 	guards    map[string]map[*transaction]bool // by attempt: the open ones that guard its hold
@@ -27,7 +30,7 @@ func newTables() *tables {
 		DB: memory.NewDB(), ended: map[string]bool{}, locked: map[string]*transaction{},
 		guards: map[string]map[*transaction]bool{}, seized: map[string]bool{},
 	}
-	d.line = memory.NewLine(d.DB)
+	d.link = memory.NewLink(d.DB)
 	d.Locks.Now, d.Locks.Seize = func() int64 { return 0 }, d.seize
 	return d
 }
@@ -55,6 +58,10 @@ func (d *tables) busy(name string) bool {
 
 // run runs ops as one transaction. Of several it passes over names that are locked.
 func (d *tables) run(ops []protocol.Op) ([]protocol.Result, error) {
+	if sequence, is := ops[0].(protocol.Sequence); is {
+		result, err := d.sequence(sequence)
+		return []protocol.Result{result}, err
+	}
 	results := make([]protocol.Result, len(ops))
 	for i, op := range protocol.Together(ops) {
 		if len(ops) > 1 && d.busy(op.On()) {
@@ -69,17 +76,41 @@ func (d *tables) run(ops []protocol.Op) ([]protocol.Result, error) {
 	return results, nil
 }
 
+var errTried = errors.New("no op was refused")
+
+// sequence runs ops of one name one by one, unless one of them is refused.
+func (d *tables) sequence(ops protocol.Sequence) (result protocol.Result, err error) {
+	_, _, err = d.Locks.Apply(drivertest.Func{Name: ops.On(), Do: func(n *protocol.Name) error {
+		for _, op := range ops {
+			if join, joins := op.(protocol.Join); joins && d.ended[join.Session] {
+				return driver.ErrRetry
+			}
+		}
+		if _, err := ops.Apply(n); err != nil {
+			return err
+		}
+		return errTried
+	}})
+	if err != errTried {
+		return protocol.Result{}, err
+	}
+	result.Outcome = protocol.Done
+	for _, op := range ops {
+		one, err := d.step(op)
+		if err != nil {
+			d.journal.world.fail("%T is refused after it was tried: %v", op, err)
+		}
+		result.Each, result.Next = append(result.Each, one), append(result.Next, one.Next...)
+	}
+	return result, nil
+}
+
 // step runs one op, with the bug that is chosen.
 func (d *tables) step(op protocol.Op) (protocol.Result, error) {
 	switch is := op.(type) {
 	case protocol.Take:
 		if d.SessionRows[is.Session].Dead { // what a session asks for that EndSession has ended
 			return protocol.Result{}, nil
-		}
-	case protocol.Join:
-		if d.bug == miscountsMembers && is.Members > 1 {
-			is.Members--
-			op = is
 		}
 	case protocol.Removal:
 		if d.bug == keepsLocks && is.Cause == protocol.ByAttempt {
@@ -88,12 +119,12 @@ func (d *tables) step(op protocol.Op) (protocol.Result, error) {
 	}
 	before, _ := d.Locks.Row(op.On())
 	var row protocol.Row
-	result, changes, err := d.Locks.Run(noted{op, d, &row})
+	result, changes, err := d.Locks.Apply(noted{op, d, &row})
 	if err != nil {
 		return protocol.Result{}, err
 	}
 	d.journal.changed(before, row, changes)
-	for _, t := range changes.Told {
+	for _, t := range changes.Notices {
 		d.notify(t.Session, t.Hint)
 	}
 	return result, nil
@@ -107,7 +138,7 @@ type noted struct {
 	row *protocol.Row
 }
 
-func (x noted) Run(n *protocol.Name) (protocol.Result, error) {
+func (x noted) Apply(n *protocol.Name) (protocol.Result, error) {
 	before := n.Row
 	switch op := x.Op.(type) {
 	case protocol.Take:
@@ -118,8 +149,16 @@ func (x noted) Run(n *protocol.Name) (protocol.Result, error) {
 		if x.d.ended[op.Session] { // what it has is given back, and no more is added
 			return protocol.Result{}, driver.ErrRetry
 		}
+	case protocol.Move:
+		switch resumes := op.Self == op.To.Session; {
+		case resumes && x.d.bug == resumesTwice:
+			op.Session, op.Attempt = n.Session, n.Attempt
+		case resumes && x.d.bug == resumesLate && n.Session == op.Session:
+			n.Session, op.Session = op.To.Session, op.To.Session
+		}
+		x.Op = op
 	}
-	result, err := x.Op.Run(n)
+	result, err := x.Op.Apply(n)
 	r, removes := x.Op.(protocol.Removal)
 	if idle, is := x.Op.(protocol.Idle); is {
 		r, removes = idle.Removal, true

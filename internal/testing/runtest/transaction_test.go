@@ -144,7 +144,7 @@ func (x *transaction) land(commit bool) {
 		_, err := d.step(drivertest.Func{Name: x.gives.Name, Do: func(n *protocol.Name) error {
 			h := x.gives
 			if x.from.Token != 0 {
-				if _, err := (protocol.Detach{Held: h, Member: x.from}).Run(n); err != nil {
+				if _, err := (protocol.Detach{Held: h, Member: x.from}).Apply(n); err != nil {
 					return err
 				}
 				h.Token = x.from.Token
@@ -153,7 +153,7 @@ func (x *transaction) land(commit bool) {
 			if d.freeByTx {
 				n.Waiters = 0 // so that nothing is handed over
 			}
-			left, err := protocol.Release(h, true, false).Run(n)
+			left, err := protocol.Release(h, true, false).Apply(n)
 			n.Waiters = max(n.Waiters, waiters*b2i(d.freeByTx))
 			if err == nil && !left.Done() {
 				err = errors.New("what UnlockTx releases is not held")

@@ -44,7 +44,8 @@ type world struct {
 	faults     int  // how many of a hundred steps are a fault
 	haste      bool // little time passes, so that cohorts stay in memory
 	plain      int  // how many of a hundred things that are done with a lock are Unlock
-	given      int  // how many of the others are UnlockTx
+	detaching  int  // how many of the others are Detach
+	given      int  // how many of the rest are UnlockTx
 	breaks     int  // how many of a thousand steps are a Break, an Ask or a Close
 	steps      int
 	gentle     bool // no fault happens
@@ -100,6 +101,7 @@ func newWorld(seed uint64, b bug) *world {
 	w.faults = []int{0, 2, 5, 10}[w.rng.IntN(4)]
 	w.haste, w.plain, w.given, w.breaks = w.rng.IntN(3) > 0, []int{40, 70, 95}[w.rng.IntN(3)],
 		[]int{20, 70}[w.rng.IntN(2)], []int{0, 2, 30}[w.rng.IntN(3)]
+	w.detaching = []int{0, 10, 50}[w.rng.IntN(3)]
 	w.journal = newJournal(w)
 	w.tables = newTables()
 	w.tables.journal, w.tables.notify, w.tables.freeByTx, w.tables.bug = w.journal, w.notify, w.rng.IntN(2) == 0, b
@@ -286,11 +288,33 @@ func (w *world) notify(session string, h protocol.Hint) {
 
 // doubt notes that a statement's caller does not learn what came of it.
 func (w *world) doubt(s *statement) {
+	if s.kind == "resume" {
+		w.journal.grants[key(s.about.name, s.about.token)].shaky = true
+	}
 	for _, a := range w.actors {
 		if a.m == s.m && a.risky && a.hold != nil && a.hold.name == s.about.name {
 			a.hold.shaky = true
 		}
 	}
+}
+
+// detached reports whether a row's lock is detached.
+func (w *world) detached(row protocol.Row) bool {
+	s := w.tables.SessionRows[row.Session]
+	return s != nil && s.Detached
+}
+
+// resumable are the rows whose locks are detached, and now and then one that is held. In the end
+// those whose time is over are left to the others.
+func (w *world) resumable() (rows []protocol.Row) {
+	for _, name := range names {
+		row, _ := w.tables.Locks.Row(name)
+		if w.detached(row) && !(w.ending && !w.tables.Locks.Alive(row.Session)) ||
+			row.Session != "" && !w.ending && w.rng.IntN(100) == 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // quiet returns when every goroutine is blocked on what the scheduler does next, and the judge has
@@ -435,11 +459,13 @@ func (w *world) end() {
 			w.resume(m)
 		}
 	}
-	if !w.calm(func() bool { return !slices.ContainsFunc(w.actors, (*actor).active) }) {
+	idle := func() bool { return !slices.ContainsFunc(w.actors, (*actor).active) }
+	if !w.calm(idle) {
 		w.fail("not every call has returned: %v", some(w.actors, (*actor).active))
 	}
-	if !w.calm(func() bool { return w.journal.left(true) == "" }) {
-		w.fail("when all is unlocked there is left: %s", w.journal.left(true))
+	// what is detached is resumed, or its time passes
+	if !w.calm(func() bool { return idle() && w.journal.remains(true) == "" }) {
+		w.fail("when all is unlocked there is left: %s", w.journal.remains(true))
 	}
 	for _, m := range w.machines {
 		if !m.closing {
@@ -450,8 +476,8 @@ func (w *world) end() {
 		w.fail("Close does not return")
 	}
 	// a late heartbeat has revived a session that nobody has
-	if !w.calm(func() bool { return w.journal.left(false) == "" }) {
-		w.fail("when all is closed there is left: %s", w.journal.left(false))
+	if !w.calm(func() bool { return w.journal.remains(false) == "" }) {
+		w.fail("when all is closed there is left: %s", w.journal.remains(false))
 	}
 	w.abandon()
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -17,10 +16,6 @@ import (
 
 var afterUnlockTx = inPlaces(own{
 	{"after UnlockTx and its commit the same owner waits for the lock like anybody else", ownerAfterUnlockTx},
-	{"after UnlockTx and its commit LockAll takes the name anew, or waits for it", allAfterUnlockTx},
-	{"after UnlockTx and its commit LockTx does not pass the next holder", lockTxAfterUnlockTx},
-	{"permits that UnlockTx has released are not in their owner's way", permitsAfterUnlockTx},
-	{"what UnlockTx has released is in no list, and its client does not count it", listedAfterUnlockTx},
 	{"after UnlockTx a lock is neither converted nor extended nor detached nor written about", usedAfterUnlockTx},
 	{"after UnlockTx another UnlockTx and Guard say that the lock was given up, not that it was lost",
 		goneAfterUnlockTx},
@@ -29,7 +24,6 @@ var afterUnlockTx = inPlaces(own{
 	{"after UnlockTx and a rollback Guard brings the lock back to its owner", guardedAfterRollback},
 	{"an owner that waits for its own lock after UnlockTx and a rollback waits until its context ends",
 		waitsAfterRollback},
-	{"Close after UnlockTx and a rollback gives the lock back", closedAfterRollback},
 }, moving{
 	{"nobody watches the progress of a lock after UnlockTx, until Guard has shown a rollback", progressAfterUnlockTx},
 })
@@ -69,8 +63,7 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			if again.under {
 				ctx = l.Context()
 			}
-			waiter := locking(t.Context(), other, how)
-			e.queued(t, how, 1)
+			waiter := e.waiter(t, other, how)
 			commit(t, e.unlockTx(t, a, c, l))
 			handOn(t, a, how)
 			next := granted(t, soon, waiter)
@@ -83,7 +76,7 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			live(t, next)
 			unlock(t, next)
 			last := granted(t, soon, nested)
-			rising(t, []int64{l.Token(), next.Token(), last.Token()})
+			rising(t, l.Token(), next.Token(), last.Token())
 			unlock(t, l) // of the hold before: the new one stays
 			live(t, last)
 			refused(t, other, how)
@@ -97,7 +90,7 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			}
 			commit(t, e.unlockTx(t, a, c, l))
 			last = granted(t, soon, locking(ctx, c, how, again.options...))
-			rising(t, []int64{l.Token(), last.Token()})
+			rising(t, l.Token(), last.Token())
 			refused(t, other, how)
 			unlock(t, l)
 			live(t, last)
@@ -105,76 +98,6 @@ func ownerAfterUnlockTx(t *testing.T, e *env) {
 			e.idle(t, how)
 		})
 	}
-}
-
-func allAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c, other := e.clientOf(t, a), e.client(t)
-	l := lock(t, c, "n")
-	commit(t, e.unlockTx(t, a, c, l))
-	all, err := c.LockAll(l.Context(), []string{"m", "n"})
-	require.NoError(t, err)
-	if all.Tokens()["n"] <= l.Token() {
-		t.Errorf("token %d after %d", all.Tokens()["n"], l.Token())
-	}
-	is(t, all.Unlock(t.Context()), nil)
-	next := lock(t, other, "n")
-	assert.ErrorIs(t, assert.ErrOf(c.TryLockAll(l.Context(), []string{"m", "n"})), dblock.ErrNotAcquired,
-		"TryLockAll beside the next holder")
-	unlock(t, next)
-	unlock(t, l)
-}
-
-func lockTxAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c, other := e.clientOf(t, a), e.client(t)
-	l := lock(t, c, "n")
-	commit(t, e.unlockTx(t, a, c, l))
-	next := lock(t, other, "n")
-	tx := beginTx(t, a, e.levels()[0])
-	is(t, c.TryLockTx(l.Context(), tx, "n"), dblock.ErrNotAcquired)
-	rollback(t, tx)
-	live(t, next)
-	unlock(t, next)
-	tx = beginTx(t, a, e.levels()[0])
-	is(t, c.TryLockTx(l.Context(), tx, "n"), nil)
-	rollback(t, tx)
-	unlock(t, l)
-}
-
-// Broken by permits that count as its owner's: it would get ErrDeadlock.
-func permitsAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
-	l := lock(t, c, "s", dblock.Permits(2, 2))
-	_, err := c.TryLock(l.Context(), "s", dblock.Permits(1, 2))
-	is(t, err, dblock.ErrDeadlock)
-	commit(t, e.unlockTx(t, a, c, l))
-	unlock(t, granted(t, soon, locking(l.Context(), c, "s", dblock.Permits(2, 2))))
-	unlock(t, granted(t, soon, locking(l.Context(), c, "s", dblock.Permits(1, 1)))) // of another number
-	unlock(t, l)
-	e.idle(t, "s")
-}
-
-func listedAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
-	l := lock(t, c, "n")
-	tx := e.unlockTx(t, a, c, l)
-	if held, until := c.Stats().Held, l.Until(); held != 0 || !until.IsZero() {
-		t.Errorf("after UnlockTx %d are held, this one until %v", held, until)
-	}
-	commit(t, tx)
-	if info, err := c.Inspect(t.Context(), "n"); err != nil || len(info.Holders) != 0 {
-		t.Errorf("%+v, %v: want no holder", info, err)
-	}
-	for info, err := range c.List(t.Context(), inspect.Filter{}) {
-		if err != nil || len(info.Holders) > 0 {
-			t.Errorf("%+v, %v: want no holder", info, err)
-		}
-	}
-	live(t, l)
-	unlock(t, l)
 }
 
 // use is a call that needs a lock on which the client relies.
@@ -208,8 +131,7 @@ func givenUp(t testing.TB, err error) {
 
 // Broken by an absence after UnlockTx that is taken for a loss.
 func goneAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	l := lock(t, c, "n")
 	tx := e.unlockTx(t, a, c, l)
 	givenUp(t, c.UnlockTx(brief(t), tx, l))
@@ -228,8 +150,7 @@ func goneAfterUnlockTx(t *testing.T, e *env) {
 // Broken by a mutex that Unlock has while it waits for the transaction: what the transaction's own
 // goroutine calls would wait for it, and neither would end.
 func usedBesideUnlock(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	all := maps.Clone(uses)
 	var tx Tx
 	all["UnlockTx"] = use{nil, func(ctx context.Context, l *dblock.Lock) error { return c.UnlockTx(ctx, tx, l) }}
@@ -238,8 +159,7 @@ func usedBesideUnlock(t *testing.T, e *env) {
 		t.Run(what, func(t *testing.T) {
 			l := lock(t, c, what, of.options...)
 			tx = e.unlockTx(t, a, c, l)
-			unlocked := make(chan error, 1)
-			go func() { unlocked <- l.Unlock(context.Background()) }()
+			unlocked := unlocking(l)
 			ended(t, patience, l, dblock.ErrNotHeld)
 			ctx := brief(t)
 			givenUp(t, of.call(ctx, l))
@@ -255,16 +175,14 @@ func usedBesideUnlock(t *testing.T, e *env) {
 
 // Broken likewise, and by an Unlock that keeps the other locks.
 func allBesideUnlock(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	all, err := c.LockAll(t.Context(), []string{"m", "n"})
 	require.NoError(t, err)
 	tx := e.unlockTx(t, a, c, all.All()[0])
 	one, both := make(chan error, 1), make(chan error, 1)
 	go func() { one <- all.All()[0].Unlock(context.Background()) }()
 	ended(t, patience, all.All()[0], dblock.ErrNotHeld)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
+	ctx := limited(t, 300*time.Millisecond)
 	go func() { both <- all.Unlock(ctx) }()
 	assert.Error(t, within(t, soon, "Unlock of Locks ends with its context", both), "unlocked beside the transaction")
 	if e.wiring.Kind != SQLite { // where the transaction has locked everything
@@ -280,8 +198,7 @@ func allBesideUnlock(t *testing.T, e *env) {
 // Broken by a step that is sent without a look at the state: it waits for the transaction, or takes
 // the commit for a loss.
 func usedAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	for what, of := range uses {
 		t.Run(what, func(t *testing.T) {
 			l := lock(t, c, what, of.options...)
@@ -312,15 +229,13 @@ func usedAfterUnlockTx(t *testing.T, e *env) {
 
 // Broken by an UnlockTx whose failure counts, and by a Guard that does not.
 func guardedAfterRollback(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	l := lock(t, c, "n")
 	enters := func() {
 		t.Helper()
 		again, err := c.TryLock(l.Context(), "n")
-		if is(t, err, nil); again.Token() != l.Token() {
-			t.Errorf("token %d within %d", again.Token(), l.Token())
-		}
+		is(t, err, nil)
+		assert.Equal(t, again.Token(), l.Token(), "token")
 		unlock(t, again)
 		live(t, l)
 	}
@@ -350,8 +265,7 @@ func guardedAfterRollback(t *testing.T, e *env) {
 
 // Broken by a place in the queue that stays.
 func waitsAfterRollback(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	for how, options := range map[string][]dblock.LockOption{"context": nil, "Owner": {dblock.Owner("pod", "1")}} {
 		l := lock(t, c, how, options...)
 		rollback(t, e.unlockTx(t, a, c, l))
@@ -366,20 +280,9 @@ func waitsAfterRollback(t *testing.T, e *env) {
 	}
 }
 
-func closedAfterRollback(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
-	l := lock(t, c, "n")
-	rollback(t, e.unlockTx(t, a, c, l))
-	is(t, c.Close(t.Context()), nil)
-	ended(t, soon, l, dblock.ErrClosed)
-	e.free(t, "n")
-}
-
 // Broken by a watch that goes on, or never again.
 func progressAfterUnlockTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	const every = 5 * time.Second // longer than the test takes
 	for _, end := range []func(testing.TB, Tx){rollback, commit} {
 		l := lock(t, c, "n", dblock.Progress(every))

@@ -12,8 +12,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -33,6 +33,9 @@ type App struct {
 	// begin opens a transaction of the application's.
 	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
 }
+
+// engine is the engine as an application has it.
+func (a App) engine() dblock.Engine[Tx] { return *inside.Make[dblock.Engine[Tx]](a.Engine) }
 
 // hook has the calls of the engine go through a hook.
 func (a *App) hook(h fakedb.Hook) { a.Backend = fakedb.Hooked(a.Backend, h) }
@@ -70,7 +73,7 @@ type Client struct {
 
 // newClient makes a client of an application.
 func newClient(a App, options ...dblock.Option) (Client, error) {
-	c, err := dblock.New(a.Engine, options...)
+	c, err := dblock.New(a.engine(), options...)
 	if err != nil {
 		return Client{}, err
 	}
@@ -88,7 +91,7 @@ func (c Client) Inspect(ctx context.Context, name string) (inspect.Info, error) 
 }
 
 // OnPgx opens pgx pools.
-func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
+func OnPgx(engine func(*pgxpool.Pool) dblock.Engine[pgx.Tx]) Open {
 	return func(t testing.TB, db dbtest.Database, connections int) App {
 		if t == nil {
 			return app(engine(nil))
@@ -145,7 +148,7 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 }
 
 // OnSQL opens pools of database/sql.
-func OnSQL(engine func(*sql.DB) driver.Engine[*sql.Tx]) Open {
+func OnSQL(engine func(*sql.DB) dblock.Engine[*sql.Tx]) Open {
 	return func(t testing.TB, db dbtest.Database, connections int) App {
 		if t == nil {
 			return app(engine(nil))
@@ -155,7 +158,7 @@ func OnSQL(engine func(*sql.DB) driver.Engine[*sql.Tx]) Open {
 	}
 }
 
-func onSQL(engine func(*sql.DB) driver.Engine[*sql.Tx], pool *sql.DB, dsn string, connections int) App {
+func onSQL(engine func(*sql.DB) dblock.Engine[*sql.Tx], pool *sql.DB, dsn string, connections int) App {
 	pool.SetMaxOpenConns(connections)
 	a := app(engine(pool))
 	a.spied = func(t testing.TB) App {
@@ -182,7 +185,7 @@ func onSQL(engine func(*sql.DB) driver.Engine[*sql.Tx], pool *sql.DB, dsn string
 
 // OnNothing opens engines that have no pool and no transactions. A test that needs one of these
 // ends there.
-func OnNothing(engine func(db dbtest.Database) driver.Engine[*sql.Tx]) Open {
+func OnNothing(engine func(db dbtest.Database) dblock.Engine[*sql.Tx]) Open {
 	return func(t testing.TB, db dbtest.Database, _ int) App {
 		if t == nil {
 			return app(engine(db))
@@ -257,7 +260,8 @@ func (t sqlTx) commit(context.Context) error { return t.tx.Commit() } // it ends
 func (t sqlTx) rollback() error              { return t.tx.Rollback() }
 
 // app makes an App of an engine, whose transactions become those of the suite.
-func app[TX any](typed driver.Engine[TX]) App {
+func app[TX any](of dblock.Engine[TX]) App {
+	typed := inside.Of(of)
 	mover, _ := typed.Backend.(mover)
 	engine := driver.Engine[Tx]{Backend: typed.Backend}
 	if typed.In != nil {
@@ -303,5 +307,5 @@ func typedTx[TX any](tx Tx) (typed TX) {
 
 // raiseToken lifts the fencing token of a lock to at least a value, as package quorum does.
 func raiseToken(ctx context.Context, l *dblock.Lock, token int64) (int64, error) {
-	return (*client.Lock)(l).Raise(ctx, token)
+	return inside.Of(l).Raise(ctx, token)
 }

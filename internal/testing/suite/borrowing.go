@@ -180,8 +180,7 @@ func (e *env) endStatement(t *testing.T, a, other App, s step, same bool, nth in
 	if x, ok := tx.(pgxTx); ok {
 		w.tx.Store(x.tx.Conn())
 	}
-	done := make(chan error, 1)
-	go func() { done <- s.run(ctx, tx) }()
+	done := async(func() error { return s.run(ctx, tx) })
 	select {
 	case <-ended:
 		reached = true

@@ -35,27 +35,21 @@ func (e *env) bySQL(tx Tx, name string, token int64) error {
 
 // Broken by a statement that reads the lock's row without locking it.
 func guardedBySQL(t *testing.T, e *env) {
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, takeover := range takeovers {
-			if takeover.units > 0 && e.wiring.Kind != Postgres || takeover.units == 0 && takeover.lease > 0 {
-				continue // the statement is for whole names; the test ages a lease in the row that is locked
-			}
-			t.Run(kind, func(t *testing.T) {
-				held, holder := e.takeFor(t, a, name+strings.ReplaceAll(kind, "'", ""), takeover)
-				tx := beginTx(t, a, level)
-				snapshot(t, tx)
-				require.NoError(t, e.bySQL(tx, held.Name, held.Token))
-				if e.wiring.Kind != SQLite { // where nobody can write now
-					require.ErrorIs(t, takeover.take(t, e, other, held, holder), driver.ErrBusy,
-						"taking over a guarded lock")
-				}
-				e.commitOne(t, tx)
-				require.NoError(t, takeover.take(t, e, other, held, holder), "taking over after the transaction")
-				late := beginTx(t, a, level)
-				require.Error(t, e.bySQL(late, held.Name, held.Token), "a lock that was taken over is guarded")
-				rollback(t, late)
-			})
+	e.takeovers(t, func(t *testing.T, a, other App, name string, level sql.IsolationLevel, w takeover) {
+		if w.units > 0 && e.wiring.Kind != Postgres || w.units == 0 && w.lease > 0 {
+			return // the statement is for whole names; the test ages a lease in the row that is locked
 		}
+		held, holder := e.takeFor(t, a, strings.ReplaceAll(name, "'", ""), w)
+		tx := beginTx(t, a, level)
+		snapshot(t, tx)
+		require.NoError(t, e.bySQL(tx, held.Name, held.Token))
+		if e.wiring.Kind != SQLite { // where nobody can write now
+			require.ErrorIs(t, w.take(t, e, other, held, holder), driver.ErrBusy, "taking over a guarded lock")
+		}
+		e.commitOne(t, tx)
+		require.NoError(t, w.take(t, e, other, held, holder), "taking over after the transaction")
+		late := beginTx(t, a, level)
+		require.Error(t, e.bySQL(late, held.Name, held.Token), "a lock that was taken over is guarded")
+		rollback(t, late)
 	})
 }

@@ -51,7 +51,7 @@ func chainOfWaiting(t *testing.T, e *env) {
 	waits(c, "a", owner("7"))
 	assert.Equal(t, fmt.Sprint(told(t, other, "a")), "[a c b]", "a waits for")
 	assert.Equal(t, fmt.Sprint(told(t, c, "b")), "[b]", "b waits for")
-	backend := newLine(t, e).Backend
+	backend := e.app(t, 5).Backend
 	for limit, want := range map[int]string{10: "[a c b]", 2: "[a c]", 1: "[a]"} {
 		if names, err := backend.Why(brief(t), "a", limit); err != nil || fmt.Sprint(names) != want {
 			t.Errorf("%d at most: %v, %v: want %s", limit, names, err, want)
@@ -69,8 +69,7 @@ func chainOfWaiting(t *testing.T, e *env) {
 	for _, l := range held {
 		unlock(t, l)
 	}
-	_, err = c.Why(t.Context(), "")
-	is(t, err, dblock.ErrInvalidName)
+	is(t, assert.ErrOf(c.Why(t.Context(), "")), dblock.ErrInvalidName)
 }
 
 func chainInACircle(t *testing.T, e *env) {

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	inside "github.com/dblock-go/dblock/internal/client"
+	internals "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
@@ -38,9 +39,8 @@ const settleLimit = 20 * time.Second
 
 // mover is an engine whose database moves the clocks itself.
 type mover interface {
-	Timed(c *inside.Config)
+	Timed(c *internals.Config)
 	Advance(by time.Duration)
-	Move(by time.Duration) // of its clients' clock alone
 	Pause(by time.Duration) (resume func())
 	Micros() int64 // of the database's clock, since 1970
 }
@@ -113,13 +113,14 @@ func (e *env) timed(a App) []dblock.Option {
 	if e.clocks == nil {
 		return nil
 	}
-	if a.mover != nil {
-		return []dblock.Option{a.mover.Timed}
-	}
-	return []dblock.Option{func(c *inside.Config) {
+	set := func(c *internals.Config) {
 		c.Clock = e.clocks.clock
 		c.Opened = func(s *session.Session) (lost func()) { return e.clocks.opened(s, c.TTL) }
-	}}
+	}
+	if a.mover != nil {
+		set = a.mover.Timed
+	}
+	return []dblock.Option{*inside.Make[dblock.Option](set)}
 }
 
 func (m *clocks) opened(s *session.Session, ttl time.Duration) (lost func()) {
@@ -210,6 +211,14 @@ func (m *clocks) settle(t testing.TB) {
 			break
 		}
 	}
+}
+
+// pause lets time go on for the clients alone, and for none of their timers until resume is called.
+func (e *env) pause(t testing.TB, by time.Duration) (resume func()) {
+	if e.wiring.Through != nil {
+		return e.app(t, 1).mover.Pause(by)
+	}
+	return e.clocks.clock.Pause(by)
 }
 
 // How time flows: a TTL of longTTL takes some 300 ms.

@@ -8,7 +8,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	inside "github.com/dblock-go/dblock/internal/client"
+	internals "github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -22,21 +23,18 @@ var closings = inPlaces(moving{
 })
 
 // closingSoon has Close give up soon.
-func closingSoon(c *inside.Config) { c.Closing = time.Second / 2 }
+var closingSoon = *inside.Make[dblock.Option](func(c *internals.Config) { c.Closing = time.Second / 2 })
 
 // closeInTime closes a client whose Close cannot do its work, and says why not.
 func (e *env) closeInTime(t *testing.T, c Client, held ...*dblock.Lock) error {
 	t.Helper()
-	closed := make(chan error, 1)
-	go func() { closed <- c.Close(context.Background()) }()
+	closed := async(func() error { return c.Close(context.Background()) })
 	for _, l := range held {
 		ended(t, soon, l, dblock.ErrClosed)
 	}
 	err := within(t, soon, "Close returns", closed)
 	assert.Error(t, err, "Close says that it has done its work")
-	if s := c.Stats().Session; s != "" {
-		t.Errorf("session %s goes on", s)
-	}
+	assert.Equal(t, c.Stats().Session, "", "the session that goes on")
 	return err
 }
 

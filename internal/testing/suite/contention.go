@@ -23,13 +23,8 @@ func lockTxNewNames(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		first, second := beginTx(t, a, level), beginTx(t, a, level)
 		lockTx(t, c, first, name+"/1")
-		waiting := make(chan error, 1)
-		go func() { waiting <- c.LockTx(context.Background(), second, name+"/1") }()
-		select {
-		case err := <-waiting:
-			t.Fatalf("LockTx beside another: %v", err)
-		case <-time.After(100 * time.Millisecond):
-		}
+		waiting := async(func() error { return c.LockTx(context.Background(), second, name+"/1") })
+		stillWaits(t, 100*time.Millisecond, waiting)
 		began := time.Now()
 		lockTx(t, c, first, name+"/2")
 		if e.wiring.Kind != SQLite { // where nobody else writes meanwhile
@@ -77,8 +72,7 @@ func writeInTurn(
 
 func lockTxEmptyTable(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
-	a := e.app(t, 8)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 8)
 	level := sql.LevelDefault
 	if e.snapshots(t, sql.LevelRepeatableRead) {
 		level = e.readCommitted()
@@ -99,12 +93,9 @@ func lockTxEmptyTable(t *testing.T, e *env) {
 // Broken by locking in the order given.
 func lockTxSorted(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
-	clients := []Client{e.client(t), e.client(t)}
 	var all sync.WaitGroup
 	for i := range 6 {
-		a := e.app(t, 4)
-		c := e.clientOf(t, a)
-		clients = append(clients, c)
+		a, c := e.appClient(t, 4)
 		all.Go(func() {
 			writeInTurn(t, a, c, e.levels()[0], 15, patience, func(round int) []string {
 				names := []string{"a", "b", "c"}
@@ -114,7 +105,6 @@ func lockTxSorted(t *testing.T, e *env) {
 	}
 	all.Wait()
 	assert.Equal(t, e.number(t, "SELECT count(*) FROM app"), 90, "of 90 transactions")
-	_ = clients
 }
 
 // Broken by waiting in turns that are shorter than the server needs to find a deadlock.
@@ -123,8 +113,7 @@ func lockTxDeadlock(t *testing.T, e *env) {
 		return
 	}
 	e.exec(t, "CREATE TABLE app (n integer)")
-	a := e.app(t, 8)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 8)
 	txs := []Tx{beginTx(t, a, e.levels()[0]), beginTx(t, a, e.levels()[0])}
 	names := []string{"a", "b"}
 	lockTx(t, c, txs[0], "a")
@@ -153,16 +142,14 @@ func lockTxDeadlock(t *testing.T, e *env) {
 
 // Broken by a statement that waits for the row for as long as it is locked.
 func noConnectionWaits(t *testing.T, e *env) {
-	holder := e.app(t, 5)
-	inTx := e.clientOf(t, holder)
+	holder, inTx := e.appClient(t, 5)
 	tx := beginTx(t, holder, e.levels()[0])
 	lockTx(t, inTx, tx, "n")
 	size := 2
 	if e.wiring.reserves() {
 		size = 5
 	}
-	a := e.app(t, size)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, size)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting []<-chan outcome
 	for range 8 {
@@ -183,8 +170,7 @@ func noConnectionWaits(t *testing.T, e *env) {
 func lockTxWholePool(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	const size = 5
-	a := e.app(t, size)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, size)
 	unlock(t, lock(t, c, "the client has its own connections"))
 	var all sync.WaitGroup
 	for range 2 * size {
@@ -204,9 +190,7 @@ func lockTxWholePool(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
-	if n := e.number(t, "SELECT count(*) FROM app"); n != 2*size {
-		t.Errorf("%d of %d transactions", n, 2*size)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM app"), 2*size, "transactions")
 }
 
 // Broken by counting a lease behind one transaction as that of every transaction of the client:
@@ -219,8 +203,7 @@ func lockTxStream(t *testing.T, e *env) {
 	c, other := e.clientOf(t, a), e.client(t)
 	first := lock(t, other, "n")
 	tx := beginTx(t, a, e.levels()[0])
-	locked := make(chan error, 1)
-	go func() { locked <- c.LockTx(limit, tx, "n") }()
+	locked := async(func() error { return c.LockTx(limit, tx, "n") })
 	e.queued(t, "n", 1)
 	var served, late atomic.Int64
 	var order, all sync.WaitGroup
@@ -231,9 +214,7 @@ func lockTxStream(t *testing.T, e *env) {
 				t.Errorf("ticket %d: %v", i, err)
 				return
 			}
-			if n := served.Add(1) - 1; n != i {
-				t.Errorf("ticket %d was served after %d others", i, n)
-			}
+			assert.Equal(t, served.Add(1)-1, i, "served before ticket", i)
 			unlock(t, l)
 		})
 		e.queued(t, "n", int(i)+2)

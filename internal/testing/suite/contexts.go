@@ -2,9 +2,6 @@ package suite
 
 import (
 	"context"
-	"encoding/json"
-	"maps"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,13 +14,9 @@ var contexts = inPlaces(own{
 	{"a lock's context has the values of Lock's, and does not end with it", contextValues},
 	{"a lock's context ends with ErrNotHeld at Unlock and with ErrClosed at Close", contextCauses},
 	{"WaitAtMost bounds the wait and not what is done under the lock", waitAtMost},
-	{"metadata stands in the row while the lock is held", metadata},
 }, moving{
 	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
-}, moving{
 	{"a fixed lease ends without any reaper, and TryLock gets the lock", leaseWithoutReaper},
-}, moving{
-	{"a fixed lease of a waiter counts from its grant", leaseOfWaiter},
 })
 
 func contextValues(t *testing.T, e *env) {
@@ -57,16 +50,14 @@ func waitAtMost(t *testing.T, e *env) {
 	held := lock(t, other, "b")
 	nothing := func(context.Context, *dblock.Lock) error { t.Error("the function runs without the lock"); return nil }
 	brief := dblock.WaitAtMost(50 * time.Millisecond)
-	for what, call := range map[string]func() error{
+	for _, call := range map[string]func() error{
 		"Lock":    func() error { _, err := c.Lock(t.Context(), "b", brief); return err },
 		"Do":      func() error { return c.Do(t.Context(), "b", nothing, brief) },
 		"LockAll": func() error { _, err := c.LockAll(t.Context(), []string{"a", "b"}, brief); return err },
 	} {
 		err := call()
 		calledOff(t, err, context.DeadlineExceeded)
-		if !strings.Contains(err.Error(), "WaitAtMost 50ms") {
-			t.Errorf("%s: %v", what, err)
-		}
+		says(t, err, context.DeadlineExceeded, "WaitAtMost 50ms")
 	}
 	unlock(t, held)
 	e.free(t, "a")
@@ -119,15 +110,14 @@ func over(t testing.TB, before *dblock.Lock) {
 func leaseEnds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	first := lock(t, a, "leased", dblock.Lease(2*time.Minute))
-	waiter := locking(t.Context(), b, "leased")
-	e.queued(t, "leased", 1)
+	waiter := e.waiter(t, b, "leased")
 	e.advance(t, time.Minute)
 	live(t, first)
 	e.queued(t, "leased", 1)
 	e.advance(t, time.Minute)
 	next := granted(t, soon, waiter)
 	over(t, first)
-	rising(t, []int64{first.Token(), next.Token()})
+	rising(t, first.Token(), next.Token())
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
 	live(t, next)
 	unlock(t, next)
@@ -152,55 +142,11 @@ func leaseWithoutReaper(t *testing.T, e *env) {
 		next = l
 		return err == nil
 	})
-	waiter := locking(t.Context(), a, "leased")
-	e.queued(t, "leased", 1)
+	waiter := e.waiter(t, a, "leased")
 	e.advance(t, lease+time.Second)
 	third := granted(t, soon, waiter)
 	over(t, next)
-	rising(t, []int64{first.Token(), next.Token(), third.Token()})
+	rising(t, first.Token(), next.Token(), third.Token())
 	unlock(t, third)
 	e.free(t, "leased")
-}
-
-func leaseOfWaiter(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t)
-	first := lock(t, a, "leased")
-	const lease = 20 * time.Second
-	line := locking(t.Context(), b, "leased", dblock.Lease(lease))
-	e.queued(t, "leased", 1)
-	e.advance(t, time.Minute)
-	unlock(t, first)
-	second := granted(t, soon, line)
-	took := e.number(t, "SELECT expires_at - acquired_at FROM dblock_locks WHERE name = 'leased'")
-	if took < lease.Microseconds() || took > lease.Microseconds()+1000 {
-		t.Errorf("the lease takes %d µs: want 20s from the grant", took)
-	}
-	e.advance(t, lease+time.Second)
-	ended(t, soon, second, dblock.ErrLost)
-	third := granted(t, soon, locking(t.Context(), a, "leased"))
-	unlock(t, third)
-}
-
-func metadata(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t)
-	const query = "SELECT metadata FROM dblock_locks WHERE name = 'described'"
-	want := map[string]string{"job": `re-index "ü"`, "try": "1"}
-	first := lock(t, a, "described", dblock.Metadata(want))
-	var got map[string]string
-	require.NoError(t, json.Unmarshal([]byte(e.text(t, query)), &got))
-	if !maps.Equal(got, want) {
-		t.Errorf("metadata %s: want %s", got, want)
-	}
-	line := locking(t.Context(), b, "described", dblock.Metadata(map[string]string{"next": "one"}))
-	e.queued(t, "described", 1)
-	unlock(t, first)
-	second := granted(t, soon, line)
-	if got := e.text(t, query); got != `{"next":"one"}` {
-		t.Errorf("metadata of the waiter that got it: %s", got)
-	}
-	unlock(t, second)
-	if got := e.text(t, query); got != "" {
-		t.Errorf("metadata %s of a lock that nobody holds", got)
-	}
-	unlock(t, lock(t, b, "described"))
 }

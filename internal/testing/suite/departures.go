@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,8 +18,7 @@ import (
 
 // Broken by taking every end after UnlockTx for its commit.
 func lostAfterRollback(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
 	require.NoError(t, c.UnlockTx(t.Context(), tx, l))
@@ -38,8 +36,7 @@ func lostAfterRollback(t *testing.T, e *env) {
 
 // Broken by a Guard that does not reset what UnlockTx has set.
 func lostAfterGuard(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	l := lock(t, c, "n")
 	for range 2 {
 		tx := beginTx(t, a, e.levels()[0])
@@ -49,9 +46,7 @@ func lostAfterGuard(t *testing.T, e *env) {
 	tx := beginTx(t, a, e.levels()[0])
 	require.NoError(t, c.Guard(t.Context(), tx, l))
 	rollback(t, tx)
-	if n, err := e.client(t).Break(t.Context(), "n", "the test wants it"); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	breaks(t, e.client(t), "n", 1)
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, l.Unlock(t.Context()), dblock.ErrLost)
 }
@@ -60,8 +55,7 @@ func lostAfterGuard(t *testing.T, e *env) {
 // before the commit.
 func guardBeforeCommit(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
 	require.NoError(t, c.Guard(t.Context(), tx, l))
@@ -101,19 +95,10 @@ func takenDuringUnlockTx(t *testing.T, e *env) {
 	owner := dblock.Owner("pod", "1")
 	for how, taken := range map[string]struct {
 		options []dblock.LockOption
-		take    func(name string) error
+		take    func(name string)
 	}{
-		"Break": {nil, func(name string) error {
-			n, err := other.Break(t.Context(), name, "the test wants it")
-			if err == nil && n != 1 {
-				err = fmt.Errorf("%d are broken", n)
-			}
-			return err
-		}},
-		"the same Owner": {[]dblock.LockOption{owner}, func(name string) error {
-			_, err := other.Lock(t.Context(), name, owner)
-			return err
-		}},
+		"Break":          {nil, func(name string) { breaks(t, other, name, 1) }},
+		"the same Owner": {[]dblock.LockOption{owner}, func(name string) { lock(t, other, name, owner) }},
 	} {
 		t.Run(how, func(t *testing.T) {
 			sent, gate := make(chan struct{}), make(chan struct{})
@@ -125,10 +110,9 @@ func takenDuringUnlockTx(t *testing.T, e *env) {
 				dblock.WithObserver(observe.Observer{HoldEnd: func(h observe.HoldResult) { ends <- h.Err }}))
 			l := lock(t, c, how, taken.options...)
 			tx := beginTx(t, a, e.readCommitted())
-			unlocked := make(chan error, 1)
-			go func() { unlocked <- c.UnlockTx(t.Context(), tx, l) }()
+			unlocked := async(func() error { return c.UnlockTx(t.Context(), tx, l) })
 			within(t, patience, "UnlockTx is in flight", sent)
-			is(t, taken.take(how), nil)
+			taken.take(how)
 			ended(t, soon, l, dblock.ErrLost)
 			close(gate)
 			is(t, within(t, patience, "UnlockTx is answered", unlocked), dblock.ErrLost)
@@ -144,8 +128,7 @@ func takenDuringUnlockTx(t *testing.T, e *env) {
 func committedInDo(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	const goroutines = 4
-	a := e.app(t, goroutines+5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, goroutines+5)
 	var all sync.WaitGroup
 	var committed atomic.Int64
 	for range goroutines {
@@ -159,9 +142,7 @@ func committedInDo(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
-	if rows := e.number(t, "SELECT count(*) FROM app"); rows != committed.Load() {
-		t.Errorf("%d rows of %d transactions that say that they were committed", rows, committed.Load())
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM app"), committed.Load(), "rows of transactions that say so")
 }
 
 // inTx writes and releases in one transaction, and counts those that were committed.

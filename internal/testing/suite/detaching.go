@@ -23,8 +23,6 @@ var detaching = inPlaces(own{
 	{"of many that take up a detached lock one has it", takenUpOnce},
 	{"what is not held whole, once and for as long as its client lives is not detached", notDetached},
 	{"nobody takes up what is not detached", notTakenUp},
-	{"a member of a cohort is detached, and the others wait on", memberOutlived},
-	{"a lock that was waited for leaves nothing in its client, however it ends", nothingLeft},
 	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back",
 		movedWithoutAnswer},
 	{"a session for a detached lock whose opening was not answered is ended, and another one opened",
@@ -66,8 +64,7 @@ func outlived(t *testing.T, e *env) {
 	is(t, first.Detach(context.Background(), time.Hour), dblock.ErrNotHeld)
 	assert.NoError(t, a.Close(context.Background()))
 	assert.ErrorIs(t, assert.ErrOf(b.TryLock(context.Background(), "edited")), dblock.ErrNotAcquired, "it is free")
-	next := locking(t.Context(), b, "edited")
-	e.queued(t, "edited", 1)
+	next := e.waiter(t, b, "edited")
 	for range 3 { // and on, and on
 		detach(t, resume(t, b, "edited", first.Token()), time.Hour)
 	}
@@ -75,7 +72,7 @@ func outlived(t *testing.T, e *env) {
 	live(t, again)
 	unlock(t, again)
 	l := granted(t, soon, next)
-	rising(t, []int64{first.Token(), l.Token()})
+	rising(t, first.Token(), l.Token())
 	unlock(t, l)
 	e.free(t, "edited")
 }
@@ -154,38 +151,16 @@ func notTakenUp(t *testing.T, e *env) {
 	unlock(t, shared)
 }
 
-func memberOutlived(t *testing.T, e *env) {
-	c := e.client(t)
-	first := lock(t, c, "n")
-	line := e.line(t, "n", 3, []Client{c}, background)
-	unlock(t, first)
-	member := granted(t, soon, line[0])
-	detach(t, member, time.Hour)
-	back := resume(t, e.client(t), "n", member.Token())
-	unlock(t, back)
-	var all []int64
-	for _, next := range line[1:] {
-		l := granted(t, soon, next)
-		all = append(all, l.Token())
-		unlock(t, l)
-	}
-	rising(t, append([]int64{member.Token()}, all...))
-}
-
 func detachedForLong(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
 	first := lock(t, a, "n")
 	detach(t, first, 2*longTTL)
 	next := locking(t.Context(), b, "n")
 	e.advance(t, longTTL)
-	select {
-	case o := <-next:
-		t.Fatalf("it is granted before its time is over: %v", o.err)
-	default:
-	}
+	stillWaits(t, 0, next)
 	e.advance(t, longTTL+time.Second)
 	l := granted(t, soon, next)
-	rising(t, []int64{first.Token(), l.Token()})
+	rising(t, first.Token(), l.Token())
 	assert.ErrorIs(t, assert.ErrOf(a.Resume(context.Background(), "n", first.Token())), dblock.ErrNotHeld,
 		"taken up late")
 	unlock(t, l)
@@ -196,55 +171,6 @@ func detachedForLong(t *testing.T, e *env) {
 		"taken up when its time was over")
 }
 
-// nothingLeft: whatever has ended a lock that was waited for, the client takes the name at once
-// when it is free, and joins no queue.
-func nothingLeft(t *testing.T, e *env) {
-	ways := map[string]func(r *relay, l *dblock.Lock){
-		"Unlock": func(_ *relay, l *dblock.Lock) { unlock(t, l) },
-		"Detach": func(r *relay, l *dblock.Lock) {
-			detach(t, l, time.Hour)
-			unlock(t, resume(t, e.client(t), l.Name(), l.Token()))
-		},
-		"Break": func(_ *relay, l *dblock.Lock) {
-			if n, err := e.client(t).Break(t.Context(), l.Name(), "a test wants it"); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
-			is(t, l.Unlock(t.Context()), dblock.ErrLost)
-		},
-		"Downgrade": func(_ *relay, l *dblock.Lock) {
-			require.NoError(t, l.Downgrade(t.Context()))
-			unlock(t, l)
-		},
-		"UnlockTx": func(r *relay, l *dblock.Lock) {
-			tx := beginTx(t, r.app, e.levels()[0])
-			require.NoError(t, r.client.UnlockTx(t.Context(), tx, l))
-			commit(t, tx)
-			unlock(t, l)
-		},
-		"Raise": func(_ *relay, l *dblock.Lock) {
-			require.NoError(t, require.ErrOf(raiseToken(t.Context(), l, l.Token()+5)))
-			unlock(t, l)
-		},
-	}
-	for way, end := range ways {
-		for _, n := range []int{1, 3} { // members of the cohort, of which the last ends so
-			r := e.relay(t, fmt.Sprint(way, n), n)
-			unlock(t, r.before)
-			for _, waiter := range r.waiters[:n-1] {
-				unlock(t, granted(t, soon, waiter))
-			}
-			l := granted(t, soon, r.waiters[n-1])
-			end(r, l)
-			e.free(t, l.Name())
-			joined := r.came.Load()
-			unlock(t, lock(t, r.client, l.Name()))
-			if r.came.Load() != joined {
-				t.Errorf("after %s by the last of %d the client joins the queue of a name that is free", way, n)
-			}
-		}
-	}
-}
-
 // Broken by a time that counts from the first try.
 func detachedLate(t *testing.T, e *env) {
 	a := e.app(t, 5)
@@ -252,8 +178,7 @@ func detachedLate(t *testing.T, e *env) {
 	a.hook(u.hook)
 	l := lock(t, e.clientOf(t, a, dblock.WithoutReaper()), "n")
 	u.busy.Store(true)
-	done := make(chan error, 1)
-	go func() { done <- l.Detach(context.Background(), longTTL) }()
+	done := async(func() error { return l.Detach(context.Background(), longTTL) })
 	eventually(t, soon, "it has tried", func() bool { return u.changed.Load() > 0 })
 	e.advance(t, longTTL*3/4)
 	// A try that had its time before is refused, too: the next one has its time from here on.
@@ -333,7 +258,7 @@ func movedWithoutAnswer(t *testing.T, e *env) {
 		u.unsent.Store(unsent)
 		during(func(ctx context.Context) error { return held.Detach(ctx, time.Hour) })
 		next := granted(t, soon, locking(t.Context(), other, "n"))
-		rising(t, []int64{held.Token(), next.Token()})
+		rising(t, held.Token(), next.Token())
 		unlock(t, next)
 	}
 }
@@ -414,9 +339,7 @@ func detachedBehindGuards(t *testing.T, e *env) {
 	}
 	go func() { done <- l.Detach(context.Background(), time.Hour) }()
 	eventually(t, soon, "it has tried twice", func() bool {
-		if len(done) > 0 {
-			t.Fatalf("Detach beside a guarded transaction: %v", <-done)
-		}
+		stillWaits(t, 0, done)
 		return tried.Load() > before+1
 	})
 	e.commitOne(t, tx)
@@ -425,8 +348,7 @@ func detachedBehindGuards(t *testing.T, e *env) {
 }
 
 func guardedAfterResume(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		for _, before := range []bool{false, true} {
 			name := fmt.Sprint(name, before)

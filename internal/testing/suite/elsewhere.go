@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/oracle"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -21,7 +22,7 @@ import (
 // themselves: a statement that names no place fails. open makes an engine for the tables of a
 // place, of which there are two; begin a transaction of the application's, with what commits it.
 func Elsewhere[TX any](
-	t *testing.T, open func(place string) driver.Engine[TX],
+	t *testing.T, open func(place string) dblock.Engine[TX],
 	begin func(ctx context.Context) (tx TX, commit func() error, err error), places [2]string,
 ) {
 	client := func(place string) *dblock.Client[TX] {
@@ -95,9 +96,7 @@ func Elsewhere[TX any](
 	if did("LockAll", err); err == nil {
 		did("LockAll", all.Unlock(ctx))
 	}
-	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	})
+	ran, err := jobs.New(a).OncePer(ctx, t.Name(), time.Hour, nothing)
 	if did("OncePer", err); !ran {
 		t.Error("the job did not run")
 	}
@@ -130,10 +129,11 @@ func Elsewhere[TX any](
 	})
 	engine := open(places[0])
 	assert.NoError(t, assert.ErrOf(reaper.Sweep(ctx, engine, reaper.Retention(0), reaper.History(0))), "the reaper")
-	_, err = engine.Incarnation(ctx, true, 7)
+	backend := inside.Of(engine).Backend
+	_, err = backend.Incarnation(ctx, true, 7)
 	did("Incarnation", err)
-	defer engine.Attend("", time.Hour)()
-	oracle.Compare(t, unheard{engine, engine}, 1, 100)
+	defer backend.Attend("", time.Hour)()
+	oracle.Compare(t, unheard{backend, backend}, 1, 100)
 }
 
 // unheard is an engine without Upkeep: its hints are not compared.

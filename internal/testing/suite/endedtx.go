@@ -70,8 +70,7 @@ func deadlocked(t *testing.T, a App, one Tx) (victim Tx) {
 	other := beginTx(t, a, sql.LevelDefault)
 	require.NoError(t, update(one, "1"))
 	require.NoError(t, update(other, "2"))
-	done := make(chan error, 1)
-	go func() { done <- update(other, "1") }()
+	done := async(func() error { return update(other, "1") })
 	mine := update(one, "2")
 	if err := within(t, patience, "the deadlock is found", done); (err == nil) == (mine == nil) {
 		t.Fatalf("of two transactions in a deadlock one goes on: %v, %v", mine, err)

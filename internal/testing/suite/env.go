@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +35,7 @@ type env struct {
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
 
-	clocks   *clocks // nil: nobody moves the clock
-	attended bool    // a client attends the engine of a line
+	clocks *clocks // nil: nobody moves the clock
 }
 
 func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Warm(t, w.Kind)) }
@@ -114,6 +114,13 @@ func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 		}
 	})
 	return c
+}
+
+// appClient makes a client, and returns it with its pool, for transactions.
+func (e *env) appClient(t testing.TB, connections int, options ...dblock.Option) (App, Client) {
+	t.Helper()
+	a := e.app(t, connections)
+	return a, e.clientOf(t, a, options...)
 }
 
 // exec runs a statement and returns how many rows it changed.
@@ -273,12 +280,37 @@ type outcome struct {
 
 // locking calls Lock in the background.
 func locking(ctx context.Context, c Client, name string, options ...dblock.LockOption) <-chan outcome {
-	done := make(chan outcome, 1)
-	go func() {
+	return async(func() outcome {
 		l, err := c.Lock(ctx, name, options...)
-		done <- outcome{l, err}
-	}()
+		return outcome{l, err}
+	})
+}
+
+// async calls f in the background.
+func async[T any](f func() T) chan T {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
 	return done
+}
+
+// stillWaits checks that a call in the background does not return for a while.
+func stillWaits[T any](t testing.TB, d time.Duration, call <-chan T) {
+	t.Helper()
+	time.Sleep(d)
+	select {
+	case got := <-call:
+		t.Fatalf("it has returned already: %v", got)
+	default:
+	}
+}
+
+// waiter calls Lock in the background, and returns when the call is in the queue.
+func (e *env) waiter(t testing.TB, c Client, name string, options ...dblock.LockOption) <-chan outcome {
+	t.Helper()
+	before := e.waiting(t, name)
+	waiter := locking(context.Background(), c, name, options...)
+	e.queued(t, name, before+1)
+	return waiter
 }
 
 // granted waits for the lock that a locking call gets.
@@ -308,6 +340,26 @@ func is(t testing.TB, err error, want ...error) {
 		if !errors.Is(err, w) {
 			t.Fatalf("error %v: want one that is %v", err, w)
 		}
+	}
+}
+
+// says checks an error, and that its text has all parts.
+func says(t testing.TB, err, kind error, parts ...string) {
+	t.Helper()
+	is(t, err, kind)
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+}
+
+// saysOnce checks that the text of an error is one line, which has a part once.
+func saysOnce(t testing.TB, err, kind error, part string) {
+	t.Helper()
+	is(t, err, kind)
+	if text := err.Error(); strings.Count(text, part) != 1 || strings.Contains(text, "\n") {
+		t.Errorf("the text is %q: want %q in it once", text, part)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -39,28 +40,14 @@ func someEvents(t *testing.T, e *env) {
 		filter inspect.EventFilter
 		want   []int64
 	}{
-		{inspect.EventFilter{}, []int64{1, 2, 3, 4, 5, 6}},
-		{inspect.EventFilter{Newest: true}, []int64{6, 5, 4, 3, 2, 1}},
-		{inspect.EventFilter{Newest: true, Name: "x"}, []int64{6, 4, 2}},
-		{inspect.EventFilter{Name: "y"}, []int64{1, 3, 5}},
-		{inspect.EventFilter{Before: ids[4]}, []int64{1, 2, 3}},
-		{inspect.EventFilter{After: ids[1], Before: ids[4]}, []int64{2, 3}},
-		{inspect.EventFilter{After: ids[1], Before: ids[4], Newest: true}, []int64{3, 2}},
 		{inspect.EventFilter{After: ids[1], Before: ids[6], Name: "y", Newest: true}, []int64{5, 3}},
-		{inspect.EventFilter{After: ids[1], Before: ids[5], Name: "y"}, []int64{3}},
-		{inspect.EventFilter{After: ids[4], Before: ids[4]}, nil},
-		{inspect.EventFilter{Kinds: []string{"one"}, Newest: true}, []int64{5, 4, 1}},
+		{inspect.EventFilter{Kinds: []string{"one"}, Newest: true, Limit: 2}, []int64{5, 4}},
 		{inspect.EventFilter{Since: at(3)}, []int64{2, 3, 4, 5}},
-		{inspect.EventFilter{Since: at(3), Newest: true}, []int64{5, 4, 3, 2}},
 		{inspect.EventFilter{Since: at(3.000001)}, []int64{2, 4, 5}},
-		{inspect.EventFilter{Since: at(3), Name: "x"}, []int64{2, 4}},
-		{inspect.EventFilter{Since: at(3), After: ids[3]}, []int64{4, 5}},
+		{inspect.EventFilter{Since: at(3), After: ids[3], Name: "x"}, []int64{4}},
 		{inspect.EventFilter{Since: at(3), Before: ids[5], Newest: true}, []int64{4, 3, 2}},
 		{inspect.EventFilter{Since: at(1)}, []int64{1, 2, 3, 4, 5, 6}},
-		{inspect.EventFilter{Since: at(3.000001), Limit: 2}, []int64{2, 4}},
-		{inspect.EventFilter{Newest: true, Limit: 3}, []int64{6, 5, 4}},
 		{inspect.EventFilter{Since: at(51)}, nil},
-		{inspect.EventFilter{Since: at(51), Newest: true}, nil},
 	} {
 		events := c.Events(t.Context(), test.filter)
 		for range 2 { // an iteration begins where its filter says, each time
@@ -93,11 +80,8 @@ func manyEvents(t *testing.T, e *env) {
 		first, step, len int
 	}{
 		{inspect.EventFilter{}, 0, 1, 2100},
-		{inspect.EventFilter{Newest: true}, 2099, -1, 2100},
-		{inspect.EventFilter{Name: "n1"}, 1, 2, 1050},
 		{inspect.EventFilter{Name: "n1", Newest: true}, 2099, -2, 1050},
 		{inspect.EventFilter{Since: time.UnixMicro(2)}, 700, 1, 1400},
-		{inspect.EventFilter{Since: time.UnixMicro(2), Newest: true}, 2099, -1, 1400},
 		{inspect.EventFilter{Since: time.UnixMicro(2), Newest: true, Name: "n0"}, 2098, -2, 700},
 	} {
 		events := all(t, c.Events(t.Context(), test.filter))
@@ -106,8 +90,6 @@ func manyEvents(t *testing.T, e *env) {
 				t.Fatalf("%+v: event %d is %d, want %d", test.filter, i, event.Token, want)
 			}
 		}
-		if len(events) != test.len {
-			t.Errorf("%+v: %d events, want %d", test.filter, len(events), test.len)
-		}
+		assert.Equal(t, len(events), test.len, test.filter, "events")
 	}
 }

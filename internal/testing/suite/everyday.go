@@ -34,16 +34,14 @@ func everydayLocks(t *testing.T, e *env, a, b Client) {
 	for i := range 4 {
 		next := clients[(i+1)%2]
 		refused(t, next, "n")
-		waiter := locking(context.Background(), next, "n")
-		e.queued(t, "n", 1)
+		waiter := e.waiter(t, next, "n")
 		unlock(t, held)
 		held = granted(t, soon, waiter) // before anybody would look by itself
 	}
 	unlock(t, held)
 
 	reader, other := lock(t, a, "shared", dblock.Shared()), lock(t, b, "shared", dblock.Shared())
-	writer := locking(context.Background(), b, "shared")
-	e.queued(t, "shared", 1)
+	writer := e.waiter(t, b, "shared")
 	unlock(t, other)
 	unlock(t, reader)
 	last := granted(t, soon, writer)
@@ -58,22 +56,19 @@ func everydayLocks(t *testing.T, e *env, a, b Client) {
 	all, err := a.LockAll(t.Context(), []string{"all/1", "all/2"})
 	is(t, err, nil)
 	is(t, all.Unlock(t.Context()), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
 	held = lock(t, a, "n")
-	_, err = b.Lock(ctx, "n")
+	_, err = b.Lock(limited(t, 100*time.Millisecond), "n")
 	calledOff(t, err, context.DeadlineExceeded)
 	unlock(t, held)
 	mine, again := lock(t, a, "own", dblock.Owner("h", "t")), lock(t, b, "own", dblock.Owner("h", "t"))
-	rising(t, []int64{mine.Token(), again.Token()})
+	rising(t, mine.Token(), again.Token())
 	unlock(t, again)
 }
 
 func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table string) {
 	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 		l := lock(t, a, "guarded", options...)
-		waiter := locking(context.Background(), b, "guarded")
-		e.queued(t, "guarded", 1)
+		waiter := e.waiter(t, b, "guarded")
 		tx := beginTx(t, app, e.readCommitted())
 		is(t, a.Guard(t.Context(), tx, l), nil)
 		is(t, tx.exec(t.Context(), "INSERT INTO "+table+" (n) VALUES (1)"), nil)
@@ -99,20 +94,15 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 }
 
 func everydayJobs(t *testing.T, c Client) {
-	job := func(err error, options ...jobs.Option) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-			return err
-		}, options...)
-	}
 	broken := errors.New("broken")
-	if ran, err := job(broken); !ran || !errors.Is(err, broken) {
-		t.Errorf("%v, %v", ran, err)
+	ran, err := c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
+		return broken
+	})
+	if is(t, err, broken); !ran {
+		t.Error("the job did not run")
 	}
-	for _, want := range []bool{true, false} {
-		if ran, err := job(nil, jobs.RetryFailed(3, 0)); ran != want || err != nil {
-			t.Errorf("%v, %v", ran, err)
-		}
-	}
+	per(t, c, "job", longSlot, true, jobs.RetryFailed(3, 0))
+	per(t, c, "job", longSlot, false, jobs.RetryFailed(3, 0))
 	for run, err := range c.Runs(t.Context(), "job") {
 		if err != nil || run.Tries != 2 {
 			t.Errorf("%+v, %v", run, err)
@@ -149,9 +139,7 @@ func everydayInspection(t *testing.T, e *env, a, b Client) {
 	if names == 0 {
 		t.Error("no names")
 	}
-	if n, err := b.Break(t.Context(), "seen", "why"); n != 1 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
+	breaks(t, b, "seen", 1)
 	ended(t, soon, l, dblock.ErrLost)
 	cancel()
 	for range seen {
@@ -167,10 +155,8 @@ func everydayReaper(t *testing.T, e *env, app App, a Client) {
 		wanted := lock(t, a, "wanted")
 		tx := beginTx(t, app, e.readCommitted())
 		is(t, a.Guard(t.Context(), tx, wanted), nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		_, err := a.Break(ctx, "wanted", "a guard refuses it")
-		is(t, err, dblock.ErrNotAcquired)
+		ctx := limited(t, 500*time.Millisecond)
+		is(t, assert.ErrOf(a.Break(ctx, "wanted", "a guard refuses it")), dblock.ErrNotAcquired)
 		rollback(t, tx)
 		unlock(t, wanted)
 		e.exec(t, "UPDATE dblock_wanted SET wanted_until = 1")
@@ -182,7 +168,7 @@ func everydayReaper(t *testing.T, e *env, app App, a Client) {
 	e.waiters(t, 2, "dead", 1)
 	e.exec(t, "UPDATE dblock_runs SET slot_ends = 2, ended_at = 1")
 	for again := range 2 { // the second forgets what the first has cleared up, if it is not forgotten yet
-		report, err := reaper.Sweep(t.Context(), app.Backend, reaper.Retention(0), reaper.History(0))
+		report, err := reaper.Sweep(t.Context(), app.engine(), reaper.Retention(0), reaper.History(0))
 		if err != nil || again == 0 && report.Expired == 0 {
 			t.Errorf("%v, %v", report, err)
 		}

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -11,10 +10,9 @@ import (
 )
 
 var extending = inPlaces(moving{
-	{"Extend moves the end of a lock with a Lease, and never back", extendLease},
-	{"a lock that was extended ends then, and the next waiter has it", extendedEnds},
+	{"Extend moves the end of a lock with a Lease, and never back, and then the next waiter has it", extendedEnds},
 }, own{
-	{"Extend of a lock whose lease is over, or that was taken away, is ErrLost and changes nothing", extendOver},
+	{"Extend of a lock whose lease is over is ErrLost and changes nothing, and after Unlock ErrNotHeld", extendOver},
 	{"Extend is for locks with a Lease", extendUnleased},
 	{"Extend does not wait for a transaction that guards the lock", extendGuarded},
 })
@@ -25,48 +23,21 @@ var leasedKinds = map[string][]dblock.LockOption{
 	"dblock_shares": {dblock.Shared()},
 }
 
-func extendLease(t *testing.T, e *env) {
-	c, other := e.client(t), e.client(t)
-	for table, options := range leasedKinds {
-		const lease = 20 * time.Second
-		ends := func() int64 { return e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'") }
-		l := lock(t, c, "n", append(options, dblock.Lease(lease))...)
-		first, token := ends(), l.Token()
-		if err := l.Extend(t.Context(), lease/2); err != nil || ends() != first {
-			t.Errorf("%s: it ended at %d, and does at %d: %v", table, first, ends(), err)
-		}
-		before := e.now(t)
-		require.NoError(t, l.Extend(t.Context(), time.Hour))
-		if after := e.now(t); ends() < before+time.Hour.Microseconds()-1000 || ends() > after+time.Hour.Microseconds()+
-			1000 {
-			t.Errorf("%s: it ends at %d, extended by an hour between %d and %d", table, ends(), before, after)
-		}
-		later := ends()
-		if err := l.Extend(t.Context(), lease); err != nil || ends() != later {
-			t.Errorf("%s: it was shortened from %d to %d: %v", table, later, ends(), err)
-		}
-		e.advance(t, lease+time.Second) // the first end has passed
-		if e.now(t) <= first {
-			t.Errorf("%s: it is %d, before %d", table, e.now(t), first)
-		}
-		live(t, l)
-		refused(t, other, "n")
-		if l.Token() != token {
-			t.Errorf("token %d became %d", token, l.Token())
-		}
-		unlock(t, l)
-		e.free(t, "n")
-	}
-}
-
 func extendedEnds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	for table, options := range leasedKinds {
 		l := lock(t, a, "n", append(options, dblock.Lease(20*time.Second))...)
-		waiter := locking(context.Background(), b, "n")
-		e.queued(t, "n", 1)
-		require.NoError(t, l.Extend(t.Context(), 3*time.Minute))
-		ends := e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'")
+		waiter := e.waiter(t, b, "n")
+		var ends int64
+		for _, by := range []time.Duration{3 * time.Minute, 10 * time.Second} { // never back
+			before := e.now(t)
+			require.NoError(t, l.Extend(t.Context(), by))
+			end := e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'")
+			if want := before + by.Microseconds(); ends == 0 && end < want-1000 || ends > 0 && end != ends {
+				t.Errorf("%s: it ends at %d, and did at %d: extended at %d by %v", table, end, ends, before, by)
+			}
+			ends = end
+		}
 		if left := time.Until(l.Until()); left > 3*time.Minute {
 			t.Errorf("%s: it has %v left", table, left)
 		}
@@ -79,6 +50,7 @@ func extendedEnds(t *testing.T, e *env) {
 			t.Errorf("%s: granted at %d, before the end at %d", table, now, ends)
 		}
 		over(t, l)
+		rising(t, l.Token(), next.Token())
 		is(t, l.Extend(t.Context(), time.Minute), dblock.ErrLost)
 		unlock(t, next)
 		e.free(t, "n")
@@ -97,17 +69,6 @@ func extendOver(t *testing.T, e *env) {
 		if end := e.number(t, "SELECT coalesce(max(expires_at), 0) FROM "+table+" WHERE name = 'over'"); end > past {
 			t.Errorf("%s: it ends at %d, after the end at %d", table, end, past)
 		}
-	}
-
-	// A later grant of the same session has it.
-	first := lock(t, c, "taken", dblock.Lease(time.Minute))
-	e.exec(t, "UPDATE dblock_locks SET token = token + 10 WHERE name = 'taken'")
-	e.exec(t, "UPDATE dblock_locks SET first_token = token, last_token = token WHERE name = 'taken'")
-	end := e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = 'taken'")
-	is(t, first.Extend(t.Context(), time.Hour), dblock.ErrLost)
-	ended(t, soon, first, dblock.ErrLost)
-	if now := e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = 'taken'"); now != end {
-		t.Errorf("the lock of another was extended from %d to %d", end, now)
 	}
 
 	l := lock(t, c, "unlocked", dblock.Lease(time.Minute))
@@ -138,8 +99,7 @@ func extendGuarded(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return // the transaction has locked the database
 	}
-	app := e.app(t, 5)
-	c := e.clientOf(t, app)
+	app, c := e.appClient(t, 5)
 	for _, options := range leasedKinds {
 		l := lock(t, c, "n", append(options, dblock.Lease(time.Minute))...)
 		tx := beginTx(t, app, e.levels()[0])

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -56,8 +55,7 @@ func (e *env) kill(t testing.TB, w which) int {
 	}
 	condition := map[which]string{everything: "", listeners: "AND info RLIKE 'SLEEP|GET_LOCK'",
 		others: "AND (info IS NULL OR info NOT RLIKE 'SLEEP|GET_LOCK')"}[w]
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := limited(t, patience)
 	rows, err := e.look.QueryContext(ctx, "SELECT id FROM "+e.db.Processes()+
 		" WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
 	require.NoError(t, err)
@@ -132,7 +130,7 @@ func killed(t *testing.T, e *env, w which) {
 		first = granted(t, within, next)
 		tokens = append(tokens, first.Token())
 	}
-	rising(t, tokens)
+	rising(t, tokens...)
 	unlock(t, first)
 	live(t, l)
 	unlock(t, l)

@@ -85,27 +85,21 @@ func (e *env) usable(t testing.TB, tx Tx) {
 
 // Broken by leaving the lock on the guard's row out of Guard.
 func guarded(t *testing.T, e *env) {
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, takeover := range takeovers {
-			t.Run(kind, func(t *testing.T) {
-				held, holder := e.takeFor(t, a, name+kind, takeover)
-				require.NoError(t, a.makeGuard(t.Context(), held))
-				tx := beginTx(t, a, level)
-				snapshot(t, tx)
-				require.NoError(t, a.guard(t.Context(), tx, held))
-				if e.wiring.Kind == SQLite { // the test could not write either: the transaction has locked the database
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-					_, _, err := drivertest.TakeOver(ctx, other.Backend, "", held.Name, holder)
-					cancel()
-					is(t, err, context.DeadlineExceeded)
-				} else if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
-					t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)
-				}
-				e.commitOne(t, tx)
-				require.NoError(t, takeover.take(t, e, other, held, holder), "taking over after the transaction")
-			})
+	e.takeovers(t, func(t *testing.T, a, other App, name string, level sql.IsolationLevel, w takeover) {
+		held, holder := e.takeFor(t, a, name, w)
+		require.NoError(t, a.makeGuard(t.Context(), held))
+		tx := beginTx(t, a, level)
+		snapshot(t, tx)
+		require.NoError(t, a.guard(t.Context(), tx, held))
+		if e.wiring.Kind == SQLite { // the test could not write either: the transaction has locked the database
+			ctx := limited(t, 100*time.Millisecond)
+			_, _, err := drivertest.TakeOver(ctx, other.Backend, "", held.Name, holder)
+			is(t, err, context.DeadlineExceeded)
+		} else {
+			is(t, w.take(t, e, other, held, holder), driver.ErrBusy)
 		}
+		e.commitOne(t, tx)
+		require.NoError(t, w.take(t, e, other, held, holder), "taking over after the transaction")
 	})
 }
 
@@ -119,32 +113,28 @@ func (e *env) commitOne(t testing.TB, tx Tx) {
 // Broken by a takeover that does not write the guard's row, or by a Guard that does not look at the
 // lock's.
 func guardTooLate(t *testing.T, e *env) {
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, takeover := range takeovers {
-			for _, made := range []string{"never", "before the snapshot", "after the snapshot"} {
-				t.Run(kind+", guard made "+made, func(t *testing.T) {
-					held, holder := e.takeFor(t, a, name+kind+made, takeover)
-					makeGuard := func() { require.NoError(t, a.makeGuard(t.Context(), held)) }
-					if made == "before the snapshot" {
-						makeGuard()
-					}
-					tx := beginTx(t, a, level)
-					snapshot(t, tx)
-					if made == "after the snapshot" {
-						makeGuard()
-					}
-					require.NoError(t, takeover.take(t, e, other, held, holder))
-					if err := a.makeGuard(t.Context(), held); e.wiring.Kind != SQLite {
-						is(t, err, driver.ErrNotHeld)
-					}
-					err := a.guard(t.Context(), tx, held)
-					if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
-						t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure",
-							err)
-					}
-				})
-			}
+	e.takeovers(t, func(t *testing.T, a, other App, name string, level sql.IsolationLevel, w takeover) {
+		for _, made := range []string{"never", "before the snapshot", "after the snapshot"} {
+			t.Run("guard made "+made, func(t *testing.T) {
+				held, holder := e.takeFor(t, a, name+made, w)
+				makeGuard := func() { require.NoError(t, a.makeGuard(t.Context(), held)) }
+				if made == "before the snapshot" {
+					makeGuard()
+				}
+				tx := beginTx(t, a, level)
+				snapshot(t, tx)
+				if made == "after the snapshot" {
+					makeGuard()
+				}
+				require.NoError(t, w.take(t, e, other, held, holder))
+				if err := a.makeGuard(t.Context(), held); e.wiring.Kind != SQLite {
+					is(t, err, driver.ErrNotHeld)
+				}
+				err := a.guard(t.Context(), tx, held)
+				if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
+					t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure", err)
+				}
+			})
 		}
 	})
 }
@@ -155,15 +145,13 @@ func guardWholePool(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite || e.wiring.Kind == TiDB { // where one transaction at a time guards a hold
 		return
 	}
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	l := lock(t, c, "guarded")
 	for range 3 {
 		tx, err := a.begin(t.Context(), e.levels()[0])
 		require.NoError(t, err)
 		defer tx.rollback()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := limited(t, patience)
 		require.NoError(t, c.Guard(ctx, tx, l))
 	}
 }
@@ -214,8 +202,7 @@ func guardAside(t *testing.T, e *env) {
 }
 
 func guardRefused(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
 		tx := beginTx(t, a, level)
@@ -270,8 +257,7 @@ func unlockTxCommitted(t *testing.T, e *env) {
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
-		waiter := locking(t.Context(), other, name)
-		e.queued(t, name, 1)
+		waiter := e.waiter(t, other, name)
 		tx := beginTx(t, a, level)
 		require.NoError(t, c.UnlockTx(t.Context(), tx, l))
 		live(t, l)
@@ -282,9 +268,7 @@ func unlockTxCommitted(t *testing.T, e *env) {
 		e.usable(t, tx)
 		unlock(t, l) // says that the transaction has ended
 		next := granted(t, soon, waiter)
-		if next.Token() <= l.Token() {
-			t.Errorf("token %d after %d", next.Token(), l.Token())
-		}
+		rising(t, l.Token(), next.Token())
 		ended(t, soon, l, dblock.ErrNotHeld)
 		unlock(t, next)
 		e.free(t, name)
@@ -295,21 +279,23 @@ func unlockTxRolledBack(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		l := lock(t, c, name)
-		waiter := locking(t.Context(), other, name)
-		e.queued(t, name, 1)
-		for range 2 {
-			tx := beginTx(t, a, level)
-			require.NoError(t, c.UnlockTx(t.Context(), tx, l))
-			rollback(t, tx)
-			live(t, l)
-			tx = beginTx(t, a, level)
-			require.NoError(t, c.Guard(t.Context(), tx, l), "Guard after a rollback")
-			e.usable(t, tx)
+		for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
+			l := lock(t, c, name, options...)
+			waiter := e.waiter(t, other, name)
+			for range 2 {
+				tx := beginTx(t, a, level)
+				require.NoError(t, c.UnlockTx(t.Context(), tx, l))
+				rollback(t, tx)
+				live(t, l)
+				stillWaits(t, 0, waiter)
+				tx = beginTx(t, a, level)
+				require.NoError(t, c.Guard(t.Context(), tx, l), "Guard after a rollback")
+				e.usable(t, tx)
+			}
+			unlock(t, l)
+			unlock(t, granted(t, soon, waiter))
+			e.idle(t, name)
 		}
-		unlock(t, l)
-		unlock(t, granted(t, soon, waiter))
-		e.free(t, name)
 	})
 }
 
@@ -321,8 +307,7 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 		held, _ := e.takeFor(t, a, name, takeover{})
 		tx := beginTx(t, a, level)
 		snapshot(t, tx)
-		waiter := locking(t.Context(), other, name)
-		e.queued(t, name, 1)
+		waiter := e.waiter(t, other, name)
 		err := a.release(t.Context(), tx, held)
 		switch {
 		case errors.Is(err, driver.ErrRetry):
@@ -346,10 +331,8 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 func promoted(t *testing.T, e *env) {
 	c := e.client(t)
 	lock(t, c, "n")
-	first := locking(t.Context(), c, "n")
-	e.queued(t, "n", 1)
-	second := locking(t.Context(), c, "n")
-	e.queued(t, "n", 2)
+	first := e.waiter(t, c, "n")
+	second := e.waiter(t, c, "n")
 	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", "n")
 	l := granted(t, soon, first)
 	unlock(t, l)
@@ -380,15 +363,11 @@ func guardedLeaseOver(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	c, other := e.clientOf(t, a), e.client(t)
 	l, tx := e.leased(t, c, a)
-	waiting := locking(t.Context(), other, "n")
-	e.queued(t, "n", 1)
+	waiting := e.waiter(t, other, "n")
 	e.advance(t, longTTL+time.Second)
 	ended(t, patience, l, dblock.ErrLost)
 	e.advance(t, 2*longTTL) // a client compares what it has once in a TTL
-	if len(waiting) > 0 {
-		o := <-waiting
-		t.Fatalf("given away before the transaction ended: %v, %v", o.lock, o.err)
-	}
+	stillWaits(t, 0, waiting)
 	if e.session(t, "n") == "" {
 		t.Error("freed before the transaction ended")
 	}
@@ -403,15 +382,11 @@ func unlockTxWaits(t *testing.T, e *env) {
 		return
 	}
 	c, l, inTheWay, tx := e.besideLockTx(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	unlocking := make(chan error, 1)
-	go func() { unlocking <- c.UnlockTx(ctx, tx, l) }()
+	const short = 300 * time.Millisecond
+	unlocking := async(func() error { return c.UnlockTx(limited(t, short), tx, l) })
 	is(t, within(t, patience, "UnlockTx obeys its context", unlocking), context.DeadlineExceeded)
 	e.usable(t, tx)
-	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	go func() { unlocking <- l.Unlock(ctx) }()
+	unlocking = async(func() error { return l.Unlock(limited(t, short)) })
 	assert.Error(t, within(t, patience, "Unlock obeys its context", unlocking), "unlocked although its row is locked")
 	commit(t, inTheWay)
 	e.free(t, "n")
@@ -450,17 +425,15 @@ func guardBehindTheRow(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
 		return
 	}
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	l := lock(t, c, "n")
 	inTheWay := beginTx(t, a, e.levels()[0])
 	is(t, inTheWay.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = 'n'"), nil)
 	tx := beginTx(t, a, e.levels()[0])
 	err := c.Guard(brief(t), tx, l)
-	is(t, err, driver.ErrBusy)
-	if text := err.Error(); strings.Contains(text, "LockTx") ||
-		!strings.Contains(text, "locked the lock's row for longer than 1s") {
-		t.Errorf("the text is %q", text)
+	says(t, err, driver.ErrBusy, "locked the lock's row for longer than 1s")
+	if strings.Contains(err.Error(), "LockTx") {
+		t.Errorf("the text is %q", err)
 	}
 	rollback(t, inTheWay)
 	is(t, c.Guard(brief(t), tx, l), nil)

@@ -8,14 +8,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var inspecting = inPlaces(own{
 	{"Inspect returns the holders and waiters of a name, in order", inspectLock},
-	{"List goes through all names that match", list},
+	{"List goes through all names that match, and LockAll locks so many at once", list},
 	{"Record is refused to a former holder of the lock", recordFenced},
 	{"Raise lifts the token of this lock and of those after it", raise},
 }, moving{
@@ -45,11 +44,17 @@ func inspectLock(t *testing.T, e *env) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	h := info.Holders[0]
+	if h.Session != e.session(t, "n") || !h.Alive {
+		t.Errorf("holder %+v", h)
+	}
 	if h.Host != "host" || h.Thread != "thread" || h.App != "app a" || h.PID == 0 || h.Token != l.Token() || h.Shared ||
 		h.Metadata["why"] != "test" || h.Asked != "to see" || h.Since.IsZero() || time.Until(h.Until) < longTTL/2 {
 		t.Errorf("holder %+v", h)
 	}
 	for i, w := range info.Waiters {
+		if !w.Alive || w.Session != b.Stats().Session {
+			t.Errorf("waiter %d: %+v", i, w)
+		}
 		if w.Token != 0 || w.Since.IsZero() || w.Shared != (i == 1) || (w.Permits == 2) != (i == 1) ||
 			(w.Metadata["i"] == "1") != (i == 1) ||
 			i > 0 && w.Since.Before(info.Waiters[i-1].Since) {
@@ -67,25 +72,39 @@ func inspectLock(t *testing.T, e *env) {
 		unlock(t, l)
 	}
 	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared(), dblock.Lease(time.Hour))
-	info, err = a.Inspect(t.Context(), "n")
-	if err != nil || len(info.Holders) != 2 || info.Capacity != 0 || !info.Holders[0].Shared ||
-		info.Holders[0].Token != r1.Token() || info.Holders[1].Token != r2.Token() {
-		t.Errorf("%+v, %v", info, err)
+	for _, over := range []bool{false, true} {
+		info, err = a.Inspect(t.Context(), "n")
+		if err != nil || len(info.Holders) != 2 || info.Capacity != 0 || !info.Holders[0].Shared ||
+			info.Holders[0].Token != r1.Token() || info.Holders[1].Token != r2.Token() || !info.Holders[0].Alive ||
+			info.Holders[1].Alive == over || info.Holders[1].Until.Before(time.Now()) != over {
+			t.Errorf("%+v, %v: want that the second is over: %v", info, err, over)
+		}
+		e.exec(t, "UPDATE dblock_shares SET expires_at = 1 WHERE token = ?", r2.Token())
 	}
 	unlock(t, r1)
-	unlock(t, r2)
-	_, err = a.Inspect(t.Context(), "")
-	is(t, err, dblock.ErrInvalidName)
+	_ = r2.Unlock(t.Context())
+	is(t, assert.ErrOf(a.Inspect(t.Context(), "")), dblock.ErrInvalidName)
 }
 
 func list(t *testing.T, e *env) {
 	a := e.client(t)
 	var names []string
 	for i := range 620 { // more than a page
-		names = append(names, fmt.Sprintf("list/%04d", i))
+		names = append(names, fmt.Sprintf("list/%04d", i*7%620))
 	}
-	all, err := a.LockAll(t.Context(), names)
-	require.NoError(t, err)
+	held := func() int64 { return e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL") }
+	var all *dblock.Locks
+	for again := range 2 { // names without rows, and with
+		var err error
+		all, err = a.LockAll(t.Context(), names)
+		require.NoError(t, err)
+		assert.Equal(t, held(), 620, "are held")
+		assert.Equal(t, len(all.Tokens()), 620, "tokens")
+		if again == 0 {
+			require.NoError(t, all.Unlock(t.Context()))
+			assert.Equal(t, held(), 0, "are left")
+		}
+	}
 	one := lock(t, a, "LIST/other", dblock.Owner("another host", "x"))
 	unlock(t, lock(t, a, "idle"))
 	r := lock(t, a, "read", dblock.Shared())
@@ -116,9 +135,7 @@ func list(t *testing.T, e *env) {
 		{inspect.Filter{Limit: 510}, 510},
 		{inspect.Filter{Prefix: "list/000", Limit: 11}, 10},
 	} {
-		if n := count(c.filter); n != c.want {
-			t.Errorf("%+v: %d, want %d", c.filter, n, c.want)
-		}
+		assert.Equal(t, count(c.filter), c.want, c.filter)
 	}
 	pages := a.List(t.Context(), inspect.Filter{})
 	for range 2 { // an iteration begins where its filter says, each time
@@ -171,7 +188,7 @@ func watch(t *testing.T, e *env) {
 		require.NoError(t, l.Record(t.Context(), "hello", "I have it"))
 		until(soon, "the watcher is told", mine)
 	}
-	require.NoError(t, require.ErrOf(a.Break(t.Context(), "n", "for the test")))
+	breaks(t, a, "n", 1)
 	until(patience, "the watcher sees it go", func(info inspect.Info) bool { return len(info.Holders) == 0 })
 	cancel()
 	is(t, within(t, soon, "the iteration ends", over), context.Canceled)
@@ -245,25 +262,13 @@ func raise(t *testing.T, e *env) {
 	if got, err := raiseToken(t.Context(), l, 1); got != high || err != nil {
 		t.Errorf("lowered to %d, %v", got, err)
 	}
-	h := protocol.Held{Name: "n", Session: e.session(t, "n"), Token: high}
-	attempt := e.text(t, "SELECT attempt FROM dblock_locks WHERE name = ?", "n")
-	for range 2 { // an answer that is lost is asked for again
-		if got, err := raiseOf(t.Context(), e.app(t, 2).Backend, h, attempt, high+5); got != high+5 || err != nil {
-			t.Errorf("%d, %v", got, err)
-		}
-	}
-	if got, err := raiseToken(t.Context(), l, high+5); got != high+5 || err != nil {
-		t.Errorf("%d, %v", got, err)
-	}
 	unlock(t, l)
 	next := lock(t, b, "n")
-	rising(t, []int64{high, next.Token()})
+	rising(t, high, next.Token())
 	unlock(t, next)
-	_, err := raiseToken(t.Context(), next, high+9)
-	is(t, err, dblock.ErrNotHeld)
+	is(t, assert.ErrOf(raiseToken(t.Context(), next, high+9)), dblock.ErrNotHeld)
 	r := lock(t, a, "n", dblock.Shared())
-	_, err = raiseToken(t.Context(), r, high)
-	is(t, err, dblock.ErrUnsupported)
+	is(t, assert.ErrOf(raiseToken(t.Context(), r, high)), dblock.ErrUnsupported)
 	unlock(t, r)
 	e.idle(t, "n")
 }

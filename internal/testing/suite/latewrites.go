@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 )
@@ -22,8 +23,7 @@ func unlockedBeforeEnd(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		for _, end := range []func(testing.TB, Tx){commit, rollback} {
 			l := lock(t, c, name)
-			waiter := locking(t.Context(), other, name)
-			e.queued(t, name, 1)
+			waiter := e.waiter(t, other, name)
 			tx := beginTx(t, a, level)
 			is(t, c.Guard(t.Context(), tx, l), nil)
 			released := unlocking(l)
@@ -34,12 +34,12 @@ func unlockedBeforeEnd(t *testing.T, e *env) {
 				refused(t, c, name) // nor does it wait for the transaction
 				released <- nil
 			}
-			stillOpen(t, waiter)
+			stillWaits(t, 100*time.Millisecond, waiter)
 			is(t, tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"), nil)
 			end(t, tx)
 			is(t, within(t, soon, "Unlock returns", released), nil)
 			next := granted(t, soon, waiter)
-			rising(t, []int64{l.Token(), next.Token()})
+			rising(t, l.Token(), next.Token())
 			unlock(t, next)
 			e.free(t, name)
 		}
@@ -58,22 +58,18 @@ func commitAfterUnlock(t *testing.T, e *env) {
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
-		waiter := locking(t.Context(), other, name)
-		e.queued(t, name, 1)
+		waiter := e.waiter(t, other, name)
 		tx := beginTx(t, far, level)
 		is(t, c.Guard(t.Context(), tx, l), nil)
 		is(t, tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"), nil)
 		before := e.number(t, "SELECT count(*) FROM app")
 		proxy.Freeze()
-		committed := make(chan error, 1)
-		go func() { committed <- tx.commit(t.Context()) }()
+		committed := async(func() error { return tx.commit(t.Context()) })
 		is(t, within(t, soon, "Unlock returns", unlocking(l)), nil)
-		stillOpen(t, waiter)
+		stillWaits(t, 100*time.Millisecond, waiter)
 		proxy.Heal()
 		next := granted(t, soon, waiter)
-		if now := e.number(t, "SELECT count(*) FROM app"); now != before+1 {
-			t.Errorf("the next has the lock with %d rows, before the commit there were %d", now, before)
-		}
+		assert.Equal(t, e.number(t, "SELECT count(*) FROM app"), before+1, "rows beside the next holder")
 		is(t, within(t, soon, "the commit is answered", committed), nil)
 		unlock(t, next)
 		e.free(t, name)
@@ -90,8 +86,7 @@ func unlockTxBesideGuard(t *testing.T, e *env) {
 			for j, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 				name := fmt.Sprint(name, i, j)
 				l := lock(t, c, name, options...)
-				waiter := locking(t.Context(), other, name)
-				e.queued(t, name, 1)
+				waiter := e.waiter(t, other, name)
 				first, tx := beginTx(t, a, level), beginTx(t, a, level)
 				is(t, c.Guard(t.Context(), first, l), nil)
 				if e.wiring.Kind == SQLite { // where the first transaction has locked everything
@@ -110,7 +105,7 @@ func unlockTxBesideGuard(t *testing.T, e *env) {
 				is(t, err, nil)
 				unlock(t, again)
 				end(t, first)
-				stillOpen(t, waiter)
+				stillWaits(t, 100*time.Millisecond, waiter)
 				tx = beginTx(t, a, level)
 				is(t, c.Guard(t.Context(), tx, l), nil) // its own guard is not in the way
 				is(t, c.UnlockTx(brief(t), tx, l), nil)
@@ -157,8 +152,7 @@ func releaseOfGuarded(t *testing.T, e *env) {
 		held, _ := e.takeFor(t, a, name, takeover{})
 		var waiter <-chan outcome
 		if contended {
-			waiter = locking(t.Context(), c, name)
-			e.queued(t, name, 1)
+			waiter = e.waiter(t, c, name)
 		}
 		tx := guardIn(t, a, e.readCommitted(), held)
 		release := func() error {

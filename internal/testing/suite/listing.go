@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,15 +13,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 var listing = inPlaces(own{
 	{"Sessions returns the clients that live, with what they hold and wait for", listSessions},
 	{"Sessions shows those that have ended or whose time is over only if it is asked to", listDeadSessions},
-	{"List shows the first 10 waiters of a name, and how many there are", longQueues},
-	{"List goes on behind a name, and can leave out names without waiters", listFrom},
-	{"Inspect tells the session of a holder and of a waiter, and whether it is alive", alive},
 })
 
 // all is what an iteration yields.
@@ -110,9 +107,7 @@ func listSessions(t *testing.T, e *env) {
 		{inspect.SessionFilter{Host: "host a "}, ""},
 		{inspect.SessionFilter{App: "App a"}, ""},
 	} {
-		if got := find(c.filter); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.filter, got, c.want)
-		}
+		assert.Equal(t, find(c.filter), c.want, c.filter)
 	}
 	for range b.Sessions(t.Context(), inspect.SessionFilter{}) {
 		break // the caller has seen enough
@@ -153,119 +148,6 @@ func listDeadSessions(t *testing.T, e *env) {
 			}
 		case s.ID != fmt.Sprintf("0%03d", i), s.Alive, s.Until.IsZero() != ended, s.Until.After(time.Now()):
 			t.Errorf("%d: %+v", i, s)
-		}
-	}
-}
-
-// longQueues: of a queue that is no longer, all are shown.
-func longQueues(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t)
-	queues := map[string]int{"nine": 9, "ten": 10, "twelve": 12}
-	for name, n := range queues {
-		lock(t, a, name)
-		e.wait(t, b, name, n)
-	}
-	lock(t, a, "none")
-	infos := all(t, a.List(t.Context(), inspect.Filter{}))
-	require.Equal(t, namesOf(infos), "nine none ten twelve")
-	for _, listed := range infos {
-		whole, err := a.Inspect(t.Context(), listed.Name)
-		n := queues[listed.Name]
-		if err != nil || len(whole.Waiters) != n || whole.Queued != n || listed.Queued != n ||
-			len(listed.Waiters) != min(n, 10) {
-			t.Fatalf("%s: %d of %d listed, %d of %d inspected, %v: want %d", listed.Name, len(listed.Waiters),
-				listed.Queued,
-				len(whole.Waiters), whole.Queued, err, n)
-		}
-		for i, w := range listed.Waiters {
-			want := whole.Waiters[i]
-			if want.Until = w.Until; !reflect.DeepEqual(w, want) {
-				t.Errorf("%s: waiter %d is %+v: want %+v", listed.Name, i, w, want)
-			}
-		}
-	}
-}
-
-func listFrom(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t)
-	unlock(t, lock(t, a, "bb"))
-	for _, name := range []string{"a", "b", "c"} {
-		lock(t, a, name, dblock.Owner("host "+name, "t"))
-	}
-	e.wait(t, b, "b", 2)
-	e.wait(t, b, "c", 1)
-	for _, c := range []struct {
-		filter inspect.Filter
-		want   string
-	}{
-		{inspect.Filter{After: "a"}, "b c"},
-		{inspect.Filter{After: "a0"}, "b c"},
-		{inspect.Filter{After: "A"}, "a b c"},
-		{inspect.Filter{After: "b", Idle: true}, "bb c"},
-		{inspect.Filter{After: "c"}, ""},
-		{inspect.Filter{After: "a", Prefix: "b"}, "b"},
-		{inspect.Filter{After: "b", Prefix: "b"}, ""},
-		{inspect.Filter{After: "a", Prefix: "c"}, "c"},
-		{inspect.Filter{After: "c", Prefix: "b"}, ""},
-		{inspect.Filter{After: "a", Host: "host c"}, "c"},
-		{inspect.Filter{After: "c", Host: "host c"}, ""},
-		{inspect.Filter{Contended: true}, "b c"},
-		{inspect.Filter{Contended: true, Idle: true}, "b c"},
-		{inspect.Filter{Contended: true, After: "a"}, "b c"},
-		{inspect.Filter{Contended: true, After: "b"}, "c"},
-		{inspect.Filter{Contended: true, After: "c"}, ""},
-		{inspect.Filter{Contended: true, Prefix: "b"}, "b"},
-		{inspect.Filter{Contended: true, Prefix: "b", After: "a"}, "b"},
-		{inspect.Filter{Contended: true, Prefix: "b", After: "b"}, ""},
-		{inspect.Filter{Contended: true, Limit: 1}, "b"},
-		{inspect.Filter{Contended: true, Limit: 2}, "b c"},
-		{inspect.Filter{Contended: true, Older: time.Hour}, ""},
-		{inspect.Filter{Contended: true, Host: "host b"}, "b"},
-		{inspect.Filter{Contended: true, Host: "host a"}, ""},
-	} {
-		names := a.List(t.Context(), c.filter)
-		for range 2 { // an iteration begins where its filter says, each time
-			if got := namesOf(all(t, names)); got != c.want {
-				t.Errorf("%+v: %q, want %q", c.filter, got, c.want)
-			}
-		}
-	}
-}
-
-func alive(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
-	lock(t, a, "n")
-	lock(t, a, "leased", dblock.Lease(time.Hour))
-	lock(t, a, "shared", dblock.Shared())
-	e.wait(t, b, "n", 1)
-	holder := func(name string, alive bool) {
-		t.Helper()
-		info, err := b.Inspect(t.Context(), name)
-		if err != nil || len(info.Holders) != 1 {
-			t.Fatalf("%+v, %v", info, err)
-		}
-		if h := info.Holders[0]; h.Session != e.session(t, "leased") || h.Alive != alive ||
-			h.Until.After(time.Now()) != alive {
-			t.Errorf("%s: %+v: want alive %v", name, h, alive)
-		}
-	}
-	info, err := a.Inspect(t.Context(), "n")
-	if err != nil || len(info.Waiters) != 1 || !info.Waiters[0].Alive ||
-		info.Waiters[0].Session != e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'") {
-		t.Errorf("%+v, %v", info.Waiters, err)
-	}
-	holder("n", true)
-	holder("shared", true)
-	holder("leased", true)
-	e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = 'leased'")
-	holder("leased", false)
-	holder("shared", true)
-	// its heartbeat's row is there
-	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", e.session(t, "leased"))
-	holder("shared", false)
-	for info, err := range b.List(t.Context(), inspect.Filter{Prefix: "shared"}) {
-		if err != nil || info.Holders[0].Alive {
-			t.Errorf("%+v, %v", info, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +22,7 @@ func ping(t *testing.T, e *env) {
 		is(t, c.Ping(t.Context()), want)
 	}
 	answers(nil)
-	if n := e.number(t, "SELECT count(*) FROM dblock_sessions"); n != 0 {
-		t.Errorf("Ping opened %d sessions", n)
-	}
+	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_sessions"), 0, "sessions of Ping")
 	l := lock(t, c, "n")
 	answers(nil)
 	live(t, l)
@@ -97,13 +94,7 @@ func otherOptions(t *testing.T, e *env) {
 				return err
 			},
 		} {
-			err := enter()
-			is(t, err, dblock.ErrInvalidOption)
-			for _, part := range refusal.says {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%v: does not say %q", err, part)
-				}
-			}
+			says(t, enter(), dblock.ErrInvalidOption, refusal.says...)
 		}
 		live(t, refusal.of)
 	}

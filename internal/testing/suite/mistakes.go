@@ -70,9 +70,7 @@ func severalInTx(t *testing.T, e *env) {
 
 	all, err = c.LockAll(t.Context(), []string{"a", "b", "c"})
 	is(t, err, nil)
-	if n, err := other.Break(t.Context(), "b", "a test"); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	breaks(t, other, "b", 1)
 	for what, call := range c.inTx() {
 		tx := beginTx(t, a, level)
 		err := call(t.Context(), tx, all.All()...)
@@ -103,8 +101,7 @@ func (c Client) ofTx(l *dblock.Lock, name string) map[string]func(ctx context.Co
 // readOnlyTx has transactions of a pool of its own. On MySQL and MariaDB a read-only transaction
 // may lock rows, and only UnlockTx writes.
 func readOnlyTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	l := lock(t, c, "held")
 	for _, s := range e.wiring.ReadOnly {
 		db := e.db
@@ -135,8 +132,7 @@ func readOnlyTx(t *testing.T, e *env) {
 }
 
 func openRows(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	l := lock(t, c, "held")
 	for what, call := range c.ofTx(l, "free") {
 		tx := beginTx(t, a, e.levels()[0])
@@ -173,8 +169,7 @@ func openRows(t *testing.T, e *env) {
 }
 
 func endedTx(t *testing.T, e *env) {
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	l := lock(t, c, "held")
 	for _, end := range []func(testing.TB, Tx){commit, rollback} {
 		tx := beginTx(t, a, e.levels()[0])

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -31,13 +32,10 @@ func differentNames(t *testing.T, e *env) {
 	for _, name := range many {
 		l, err := c.TryLock(t.Context(), name)
 		require.NoError(t, err, name, "is taken for another name")
-		if l.Name() != name {
-			t.Errorf("the lock of %q is called %q", name, l.Name())
-		}
+		assert.Equal(t, l.Name(), name, "name")
 	}
-	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); int(n) != len(many) {
-		t.Errorf("%d rows for %d names", n, len(many))
-	}
+	held := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL")
+	assert.Equal(t, int(held), len(many), "rows")
 	other := e.client(t)
 	for _, name := range many {
 		refused(t, other, name)
@@ -56,8 +54,10 @@ func awkwardNames(t *testing.T, e *env) {
 		thread := name
 		metadata := map[string]string{name: name}
 		first := lock(t, a, name, dblock.Owner(name, thread), dblock.Metadata(metadata))
-		if got := e.text(t, "SELECT name FROM dblock_locks WHERE name = ?", name); got != name {
-			t.Errorf("name %q is kept as %q", name, got)
+		assert.Equal(t, e.text(t, "SELECT name FROM dblock_locks WHERE name = ?", name), name, "name")
+		info, err := b.Inspect(t.Context(), name)
+		if err != nil || len(info.Holders) != 1 || !maps.Equal(info.Holders[0].Metadata, metadata) {
+			t.Errorf("%+v, %v: want metadata %q", info, err, metadata)
 		}
 		if r := refused(t, b, name); r.Host != name || r.Thread != thread {
 			t.Errorf("held by %q, %q: want %q", r.Host, r.Thread, name)

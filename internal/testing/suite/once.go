@@ -19,9 +19,7 @@ import (
 var once = inPlaces(own{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
-	{"Every runs a job in the slot that goes on and in the next", every},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
-	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
 	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
 }, moving{
 	{"LockTx waits until a name has rested", lockTxAtRest},
@@ -33,6 +31,17 @@ var once = inPlaces(own{
 })
 
 const longSlot = 1000 * time.Hour // no test sees its end
+
+// nothing is a job that does nothing.
+func nothing(context.Context, *dblock.Lock, time.Time) error { return nil }
+
+// per calls OncePer for a job that does nothing.
+func per(t testing.TB, c Client, name string, interval time.Duration, want bool, options ...jobs.Option) {
+	t.Helper()
+	if ran, err := c.OncePer(t.Context(), name, interval, nothing, options...); ran != want || err != nil {
+		t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
+	}
+}
 
 // oncePer: a call that begins and ends in the same slot leaves that slot run, unless the run of an
 // earlier one went on in it.
@@ -87,51 +96,17 @@ func oncePer(t *testing.T, e *env) {
 	})
 }
 
-// Broken by a call that is not told the database's time: then Every comes when it should not, or
-// not at all.
-func every(t *testing.T, e *env) {
-	c := e.client(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	const interval = time.Second
-	slots := make(chan time.Time, 9)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.Every(ctx, "job", interval, func(_ context.Context, _ *dblock.Lock, slot time.Time) error {
-			slots <- slot
-			return nil
-		})
-	}()
-	first, second := within(t, soon, "the first run", slots), within(t, soon, "the second run", slots)
-	if d := second.Sub(first); d <= 0 || d%interval != 0 || !first.Equal(first.Truncate(interval)) {
-		t.Errorf("run for %v and %v", first, second)
-	}
-	cancel()
-	is(t, within(t, soon, "Every ends with its context", ended), nil)
-}
-
 func retryFailed(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	trouble := errors.New("trouble")
-	job := func(c Client, err error, options ...jobs.Option) (bool, error) {
-		return c.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-			return err
-		}, options...)
-	}
-	ran, err := job(a, trouble)
-	if !ran {
+	fails := func(context.Context, *dblock.Lock, time.Time) error { return trouble }
+	ran, err := a.OncePer(t.Context(), "job", longSlot, fails)
+	if is(t, err, trouble); !ran {
 		t.Error("it did not run")
 	}
-	is(t, err, trouble)
-	if ran, err := job(b, nil); ran || err != nil {
-		t.Errorf("a failed slot was run again: %v, %v", ran, err)
-	}
-	if ran, err := job(b, nil, jobs.RetryFailed(3, 0)); !ran || err != nil {
-		t.Errorf("a failed slot was not run again: %v, %v", ran, err)
-	}
-	if ran, err := job(a, nil, jobs.RetryFailed(3, 0)); ran || err != nil {
-		t.Errorf("a slot that went well was run again: %v, %v", ran, err)
-	}
+	per(t, b, "job", longSlot, false)
+	per(t, b, "job", longSlot, true, jobs.RetryFailed(3, 0))
+	per(t, a, "job", longSlot, false, jobs.RetryFailed(3, 0)) // it went well
 	for run, err := range a.Runs(t.Context(), "job") {
 		if err != nil || run.Tries != 2 || run.Err != "" {
 			t.Errorf("%+v, %v", run, err)
@@ -139,9 +114,7 @@ func retryFailed(t *testing.T, e *env) {
 	}
 	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context, _ *dblock.Lock,
 		_ time.Time) error {
-		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-			return trouble
-		}, jobs.RetryFailed(3, 0))
+		ran, err := a.OncePer(ctx, "nested", longSlot, fails, jobs.RetryFailed(3, 0))
 		if ran {
 			t.Error("a job ran within itself")
 		}
@@ -149,65 +122,34 @@ func retryFailed(t *testing.T, e *env) {
 	}); !ran || err != nil {
 		t.Errorf("%v, %v", ran, err)
 	}
-	func() { // a panic is a failure
-		defer func() { _ = recover() }()
-		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-			panic("panic")
-		})
-	}()
-	for run, err := range a.Runs(t.Context(), "other") {
-		if err != nil || run.Err == "" || run.Ended.IsZero() {
-			t.Errorf("%+v, %v", run, err)
-		}
-	}
-	e.free(t, "once/other")
-	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	})
-	is(t, err, dblock.ErrInvalidOption)
+	is(t, assert.ErrOf(a.OncePer(t.Context(), "job", time.Millisecond, nothing)), dblock.ErrInvalidOption)
 	for _, name := range []string{"", strings.Repeat("n", 251)} {
-		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-			return nil
-		})
-		is(t, err, dblock.ErrInvalidName)
+		is(t, assert.ErrOf(a.OncePer(t.Context(), name, longSlot, nothing)), dblock.ErrInvalidName)
 	}
-	_, err = a.OncePer(t.Context(), "job", time.Second, nil)
-	is(t, err, dblock.ErrInvalidOption)
+	is(t, assert.ErrOf(a.OncePer(t.Context(), "job", time.Second, nil)), dblock.ErrInvalidOption)
 }
 
 func retryDead(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	began, end := make(chan struct{}), make(chan error, 1)
-	go func() {
+	began := make(chan struct{})
+	end := async(func() error {
 		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context, _ *dblock.Lock,
 			_ time.Time) error {
 			close(began)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		end <- err
-	}()
+		return err
+	})
 	within(t, soon, "the run begins", began)
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	}, jobs.RetryFailed(3, 0)); ran || err != nil {
-		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
-	}
+	per(t, b, "job", longSlot, false, jobs.RetryFailed(3, 0)) // beside a run that goes on
 	e.end(t, e.session(t, "once/job"))
 	is(t, within(t, patience, "the run is told", end), dblock.ErrLost)
 	eventually(t, patience, "the lock is free", func() bool {
 		return e.session(t, "once/job") == "" || e.reclaimed(t, b, "once/job")
 	})
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	}); ran || err != nil {
-		t.Errorf("without RetryFailed: %v, %v", ran, err)
-	}
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	}, jobs.RetryFailed(3, 0)); !ran || err != nil {
-		t.Errorf("with RetryFailed: %v, %v", ran, err)
-	}
+	per(t, b, "job", longSlot, false)
+	per(t, b, "job", longSlot, true, jobs.RetryFailed(3, 0))
 }
 
 // reclaimed has a client take a name from dead holders, and release it.
@@ -241,91 +183,47 @@ func (e *env) ranAt(t testing.TB, name string, interval time.Duration, slot, ten
 func intervalChanges(t *testing.T, e *env) {
 	c := e.client(t)
 	day := e.slotWith(t, 20_000, 5)
-	run := func(name string, interval time.Duration, want bool, options ...jobs.Option) {
-		t.Helper()
-		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context, *dblock.Lock, time.Time) error {
-			return nil
-		}, options...)
-		if err != nil || ran != want {
-			t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
-		}
-	}
 	daily := func(name string) { // a month of it, until yesterday
 		for ago := range int64(30) {
 			e.ranAt(t, name, day, 19_999-ago, 2, false)
 		}
 	}
-	longer, shorter := e.slotWith(t, 19_986, 5), e.slotWith(t, 20_014, 5) // by about a minute
-	if minute := longer - day; minute < 50*time.Second || minute > 80*time.Second {
-		t.Fatalf("%v longer than %v", minute, day)
-	}
+	longer := e.slotWith(t, 19_986, 5) // by about a minute
 	daily("a minute longer")
-	run("a minute longer", longer, true)
-	run("a minute longer", longer, false)
-	run("a minute longer", day, false) // back
-	run("a minute longer", shorter, false)
-	daily("a minute shorter, then longer")
-	run("a minute shorter, then longer", shorter, true)
-	run("a minute shorter, then longer", longer, false)
-	run("a minute shorter, then longer", day, false)
-	runs := 0
-	for _, err := range c.Runs(t.Context(), "a minute longer") {
-		require.NoError(t, err)
-		runs++
-	}
-	if runs != 30 { // the new one stands where the one with its number stood
-		t.Errorf("%d runs are listed", runs)
-	}
+	per(t, c, "a minute longer", longer, true)
+	per(t, c, "a minute longer", longer, false)
+	per(t, c, "a minute longer", day, false) // back
+	// the new one stands where the one with its number stood
+	assert.Equal(t, len(all(t, c.Runs(t.Context(), "a minute longer"))), 30, "runs are listed")
 
 	e.ranAt(t, "today", day, 20_000, 4, false)
-	run("today", longer, false)
-	run("today", e.slotWith(t, 500_000, 5), true) // hourly: a tenth of a day ago was another hour
-	run("today", day, false)
+	per(t, c, "today", longer, false)
+	per(t, c, "today", e.slotWith(t, 500_000, 5), true) // hourly: a tenth of a day ago was another hour
+	per(t, c, "today", day, false)
 	hour := e.slotWith(t, 500_000, 5)
 	for ago := range int64(3) {
 		e.ranAt(t, "hourly", hour, 499_999-ago, 2, false)
 	}
-	run("hourly", day, false) // it ran today
-	run("hourly", hour, true)
+	per(t, c, "hourly", day, false) // it ran today
+	per(t, c, "hourly", hour, true)
 	e.ranAt(t, "failed", day, 20_000, 4, true)
-	run("failed", longer, false)
-	run("failed", longer, true, jobs.RetryFailed(3, 0))
-	run("failed", longer, false, jobs.RetryFailed(3, 0))
+	per(t, c, "failed", longer, false)
+	per(t, c, "failed", longer, true, jobs.RetryFailed(3, 0))
+	per(t, c, "failed", longer, false, jobs.RetryFailed(3, 0))
 
 	// The same number, by an interval that is longer by a second or so.
 	before := e.slotWith(t, 20_000, 5)
 	e.ranAt(t, "number", before, 20_000, 1, false)
 	after := e.slotWith(t, 20_000, 2) // its slot began later than that run
-	run("number", after, true)
-	run("number", after, false)
-	run("number", before, false)
+	per(t, c, "number", after, true)
+	per(t, c, "number", after, false)
+	per(t, c, "number", before, false)
 	for run, err := range c.Runs(t.Context(), "number") {
 		if err != nil || run.Tries != 1 || run.SlotEnds.UnixMicro() != 20_001*after.Microseconds() ||
 			run.Ended.IsZero() || run.Err != "" {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
-}
-
-func intervalsAtOnce(t *testing.T, e *env) {
-	clients := []Client{e.client(t), e.client(t)}
-	var all sync.WaitGroup
-	var runs atomic.Int64
-	for i, slot := range []int64{20_000, 19_986, 20_014, 500_000} { // all of them are now where they were a minute ago
-		interval := e.slotWith(t, slot, 5)
-		all.Go(func() {
-			for range 5 {
-				_, err := clients[i%2].OncePer(t.Context(), "job", interval, func(context.Context, *dblock.Lock,
-					time.Time) error {
-					runs.Add(1)
-					return nil
-				})
-				assert.NoError(t, err)
-			}
-		})
-	}
-	all.Wait()
-	assert.Equal(t, runs.Load(), 1, "runs")
 }
 
 func runsDoNotOverlap(t *testing.T, e *env) {
@@ -362,11 +260,7 @@ func listJobs(t *testing.T, e *env) {
 		t.Errorf("%+v, before any has run", listed)
 	}
 	for _, name := range []string{"a real job", "zeta"} {
-		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context, *dblock.Lock, time.Time) error {
-			return nil
-		}); !ran || err != nil {
-			t.Fatal(ran, err)
-		}
+		per(t, c, name, longSlot, true)
 	}
 	e.exec(t, "UPDATE dblock_runs SET failed = (1 = 1), detail = 'trouble' WHERE name = 'zeta'")
 	var rows []string
@@ -397,31 +291,20 @@ func listJobs(t *testing.T, e *env) {
 }
 
 func lockTxAtRest(t *testing.T, e *env) {
-	app := e.app(t, 6)
-	a := e.clientOf(t, app)
+	app, a := e.appClient(t, 6)
 	const rest = 20 * time.Second
 	began := e.now(t)
 	unlock(t, lock(t, a, "n", dblock.MinHold(rest)))
 	tx := beginTx(t, app, e.levels()[0])
-	for call, err := range map[string]error{
-		"TryLock": refused(t, a, "n"), "TryLockTx": a.TryLockTx(t.Context(), tx, "n"),
-	} {
-		is(t, err, dblock.ErrNotAcquired)
-		if !strings.Contains(err.Error(), ": MinHold)") {
-			t.Errorf("%s: %v: want the reason", call, err)
-		}
+	for _, err := range []error{refused(t, a, "n"), a.TryLockTx(t.Context(), tx, "n")} {
+		says(t, err, dblock.ErrNotAcquired, ": MinHold)")
 	}
 	rollback(t, tx)
 	tx = beginTx(t, app, e.levels()[0])
-	locked := make(chan error, 1)
-	go func() { locked <- a.LockTx(t.Context(), tx, "n") }()
+	locked := async(func() error { return a.LockTx(t.Context(), tx, "n") })
 	e.queued(t, "n", 1)
 	e.advance(t, rest-2*time.Second)
-	select {
-	case err := <-locked:
-		t.Fatalf("locked before the name has rested: %v", err)
-	default:
-	}
+	stillWaits(t, 0, locked)
 	e.advance(t, 3*time.Second)
 	is(t, within(t, soon, "the transaction has the name", locked), nil)
 	commit(t, tx)
@@ -437,15 +320,9 @@ func forewarned(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t, dblock.WithTTL(time.Hour))
 	for _, option := range []dblock.LockOption{dblock.MinHold(20 * time.Second), dblock.Lease(20 * time.Second)} {
 		first := lock(t, a, "n")
-		second := locking(context.Background(), b, "n", option)
-		e.queued(t, "n", 1)
-		third := locking(context.Background(), c, "n")
-		e.queued(t, "n", 2)
-		select { // it looks after 100 ms
-		case <-time.After(300 * time.Millisecond):
-		case <-third:
-			t.Fatal("it was not held")
-		}
+		second := e.waiter(t, b, "n", option)
+		third := e.waiter(t, c, "n")
+		stillWaits(t, 300*time.Millisecond, third) // it looks after 100 ms
 		unlock(t, first)
 		l := granted(t, soon, second)
 		if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL") == 1 {
@@ -472,8 +349,7 @@ func minHold(t *testing.T, e *env) {
 		if late {
 			unlock(t, first)
 		}
-		waiter := locking(context.Background(), b, "n")
-		e.queued(t, "n", 1)
+		waiter := e.waiter(t, b, "n")
 		if !late {
 			unlock(t, first)
 		}
@@ -482,7 +358,6 @@ func minHold(t *testing.T, e *env) {
 		e.advanceUntil(t, rest/2+time.Second, "the waiter has the lock", func() bool { return len(waiter) > 0 })
 		unlock(t, granted(t, soon, waiter))
 	}
-	_, err := a.Lock(t.Context(), "n", dblock.MinHold(0))
-	is(t, err, dblock.ErrInvalidOption)
+	is(t, assert.ErrOf(a.Lock(t.Context(), "n", dblock.MinHold(0))), dblock.ErrInvalidOption)
 	e.idle(t, "n")
 }

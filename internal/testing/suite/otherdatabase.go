@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/assert"
@@ -128,16 +127,8 @@ func leftElsewhere(t *testing.T, e *env) {
 		rollback(t, tx)
 		unlock(t, held)
 		unlock(t, share)
-		hour := func(c Client) bool {
-			ran, err := c.OncePer(t.Context(), name, time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
-				return nil
-			})
-			is(t, err, nil)
-			return ran
-		}
-		if !hour(other) || hour(c) {
-			t.Errorf("%s: a slot has run twice, or never", name)
-		}
+		per(t, other, name, longSlot, true)
+		per(t, c, name, longSlot, false)
 	}
 	tx := beginTx(t, a, e.readCommitted())
 	is(t, c.UnlockTx(t.Context(), tx, passed), nil)
@@ -157,8 +148,7 @@ func leftElsewhere(t *testing.T, e *env) {
 // The tables are made anew under a client that has no session, which would notice.
 func madeAnew(t *testing.T, e *env) {
 	e.needsDown(t)
-	a := e.app(t, 6)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 6)
 	tx := beginTx(t, a, e.readCommitted())
 	lockTx(t, c, tx, "n")
 	commit(t, tx)

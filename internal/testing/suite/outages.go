@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
@@ -89,9 +89,7 @@ func (b *troubled) hook(ctx context.Context, c *fakedb.Call) error {
 
 // unlocking unlocks in the background.
 func unlocking(l *dblock.Lock) chan error {
-	done := make(chan error, 1)
-	go func() { done <- l.Unlock(context.Background()) }()
-	return done
+	return async(func() error { return l.Unlock(context.Background()) })
 }
 
 // Broken by taking ErrReadOnly for final, and by waiting for it in a client that never wrote.
@@ -103,11 +101,9 @@ func throughStandby(t *testing.T, e *env) {
 	server.set(driver.ErrReadOnly)
 	waiting, released := locking(t.Context(), c, "n"), unlocking(held)
 	server.hits(t, 6)
-	_, err := fresh.Lock(t.Context(), "n")
-	is(t, err, dblock.ErrReadOnly)
-	if len(waiting)+len(released) > 0 {
-		t.Fatalf("%d calls did not wait for the end of the failover", len(waiting)+len(released))
-	}
+	is(t, assert.ErrOf(fresh.Lock(t.Context(), "n")), dblock.ErrReadOnly)
+	stillWaits(t, 0, waiting)
+	stillWaits(t, 0, released)
 	server.set(nil)
 	unlock(t, granted(t, soon, waiting))
 	is(t, within(t, soon, "Unlock returns", released), nil)
@@ -125,8 +121,7 @@ func leftAtStandby(t *testing.T, e *env) {
 	case e.wiring.plain():
 		t.Skip("no server of a cluster is read-only, and no session")
 	}
-	a := e.app(t, 4)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 4)
 	unlock(t, lock(t, c, "to have a session"))
 	all := []Tx{beginTx(t, a, e.levels()[0]), beginTx(t, a, e.levels()[0])} // a pool of database/sql keeps no more
 	for _, tx := range all {
@@ -150,9 +145,8 @@ func outageOfTTL(t *testing.T, e *env) {
 	server.hits(t, 6)
 	e.advance(t, longTTL/2)
 	server.hits(t, 6)
-	if len(waiting)+len(released) > 0 {
-		t.Fatalf("%d calls gave up early", len(waiting)+len(released))
-	}
+	stillWaits(t, 0, waiting)
+	stillWaits(t, 0, released)
 	e.advance(t, longTTL)
 	is(t, within(t, soon, "Lock returns", waiting).err, dblock.ErrUnavailable)
 	is(t, within(t, soon, "Unlock returns", released), dblock.ErrUnavailable)
@@ -193,16 +187,11 @@ func exhaustedPool(t *testing.T, e *env) {
 	giveBack := e.exhaust(t, a)
 	err := within(t, patience, "Unlock returns", unlocking(held))
 	giveBack()
-	is(t, err, dblock.ErrUnavailable)
 	keeps := ", and dblock keeps none of them"
 	if e.wiring.Kind != Postgres || e.wiring.Name != "pgx" {
 		keeps = "1 for heartbeats"
 	}
-	for _, figures := range []string{"connections of the pool are in use", keeps} {
-		if !strings.Contains(err.Error(), figures) {
-			t.Errorf("%v: it does not say %q", err, figures)
-		}
-	}
+	says(t, err, dblock.ErrUnavailable, "connections of the pool are in use", keeps)
 	unlock(t, lock(t, e.client(t), "n"))
 }
 
@@ -267,16 +256,13 @@ func unlockRepeated(t *testing.T, e *env) {
 	l := lock(t, e.clientOf(t, a), "n")
 	server.set(driver.ErrUnavailable)
 	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan error, 1)
-	go func() { first <- l.Unlock(ctx) }()
+	first := async(func() error { return l.Unlock(ctx) })
 	server.hits(t, 2)
 	cancel()
 	is(t, within(t, soon, "the first returns", first), driver.ErrUnavailable)
 	second := unlocking(l)
 	server.hits(t, 4)
-	if len(second) > 0 {
-		t.Fatalf("the second Unlock: %v", <-second)
-	}
+	stillWaits(t, 0, second)
 	server.set(nil)
 	is(t, within(t, soon, "the second returns", second), nil)
 	e.free(t, "n")
@@ -312,15 +298,12 @@ func lostBesideStatement(t *testing.T, e *env) {
 	})
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
-	recorded := make(chan error, 1)
-	go func() { recorded <- l.Record(t.Context(), "note", "") }()
+	recorded := async(func() error { return l.Record(t.Context(), "note", "") })
 	within(t, soon, "an event is being recorded", asked)
 	e.end(t, e.session(t, "n"))
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, within(t, soon, "Unlock returns", unlocking(l)), dblock.ErrLost)
-	if len(recorded) > 0 {
-		t.Error("nothing was under way")
-	}
+	stillWaits(t, 0, recorded)
 }
 
 // Broken by taking a pool that was closed for a database that is away.
@@ -329,16 +312,12 @@ func closedPool(t *testing.T, e *env) {
 	if e.wiring.plain() {
 		t.Skip("all work is done on connections that the client has reserved")
 	}
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	l := lock(t, c, "n")
 	a.close()
 	_, err := c.Lock(t.Context(), "other")
 	for _, err := range []error{err, l.Unlock(t.Context())} {
-		is(t, err, dblock.ErrConfig)
-		if text := err.Error(); strings.Count(text, "closed the pool") != 1 || strings.Contains(text, "\n") {
-			t.Errorf("it says %q", text)
-		}
+		saysOnce(t, err, dblock.ErrConfig, "closed the pool")
 	}
 }
 
@@ -349,10 +328,7 @@ func lostInDo(t *testing.T, e *env) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	is(t, err, dblock.ErrLost)
-	if text := err.Error(); strings.Count(text, "lost") != 1 || strings.Contains(text, "\n") {
-		t.Errorf("it says %q", text)
-	}
+	saysOnce(t, err, dblock.ErrLost, "lost")
 }
 
 // exhaust borrows all connections that the pool gives.

@@ -17,10 +17,7 @@ import (
 var owners = inPlaces(own{
 	{"under a lock's context the same name locks again at once and is counted", reentrancy},
 	{"Do locks again within Do, and unlocks when its function panics", doWithinDo},
-	{"another goroutine, without the context, waits", otherGoroutine},
 	{"an Owner enters its lock again within a client, another thread does not", ownerWithin},
-	{"the same Owner takes over from a client that died", ownerAfterCrash},
-	{"a take-over by the Owner does not touch the queue", ownerBeforeQueue},
 	{"two goroutines of one Owner lock again and again, and lose nothing", ownerTwice},
 	{"a client that waits for a lock of its own caller, by another client, gets ErrDeadlock", waitsForItself},
 	{"to lock and unlock again under a lock sends nothing to the database", silentAgain},
@@ -57,17 +54,14 @@ func waitsForItself(t *testing.T, e *env) {
 	}
 	all, err := one.LockAll(t.Context(), []string{"a", "b"})
 	require.NoError(t, err)
-	_, err = two.Lock(all.Context(), "b")
-	is(t, err, dblock.ErrDeadlock)
-	_, err = two.LockAll(all.Context(), []string{"0", "a"})
-	is(t, err, dblock.ErrDeadlock)
+	is(t, assert.ErrOf(two.Lock(all.Context(), "b")), dblock.ErrDeadlock)
+	is(t, assert.ErrOf(two.LockAll(all.Context(), []string{"0", "a"})), dblock.ErrDeadlock)
 	e.free(t, "0")
 	is(t, all.Unlock(t.Context()), nil)
 
 	first := lock(t, one, "n")
 	ctx := first.Context()
-	_, err = two.TryLock(ctx, "n")
-	is(t, err, dblock.ErrNotAcquired)
+	is(t, assert.ErrOf(two.TryLock(ctx, "n")), dblock.ErrNotAcquired)
 	unlock(t, lock(t, two, "another")) // of another name
 	waiter := locking(t.Context(), two, "n")
 	e.queued(t, "n", 1) // the context of nobody
@@ -104,9 +98,7 @@ func reentrancy(t *testing.T, e *env) {
 		}
 		l, err := enter(ctx, "again")
 		require.NoError(t, err)
-		if l.Token() != first.Token() {
-			t.Errorf("entered again with token %d: want %d, the same", l.Token(), first.Token())
-		}
+		assert.Equal(t, l.Token(), first.Token(), "token")
 		locks, ctx = append(locks, l), l.Context()
 	}
 	// In any order, the one that began it first.
@@ -120,13 +112,8 @@ func reentrancy(t *testing.T, e *env) {
 	unlock(t, lock(t, other, "again"))
 	// The context carries the owner still, but holds nothing.
 	held := lock(t, other, "again")
-	refusedUnder(t, ctx, c, "again")
+	is(t, assert.ErrOf(c.TryLock(context.WithoutCancel(ctx), "again")), dblock.ErrNotAcquired)
 	unlock(t, held)
-}
-
-func refusedUnder(t testing.TB, ctx context.Context, c Client, name string) {
-	t.Helper()
-	require.ErrorIs(t, require.ErrOf(c.TryLock(context.WithoutCancel(ctx), name)), dblock.ErrNotAcquired, "TryLock")
 }
 
 func doWithinDo(t *testing.T, e *env) {
@@ -137,9 +124,7 @@ func doWithinDo(t *testing.T, e *env) {
 		outer *dblock.Lock) error {
 		assert.Equal(t, ctx.Value(key{}), "kept", "the context lost its values")
 		err := c.Do(ctx, "done", func(ctx context.Context, inner *dblock.Lock) error {
-			if inner.Token() != outer.Token() {
-				t.Errorf("token %d within %d", inner.Token(), outer.Token())
-			}
+			assert.Equal(t, inner.Token(), outer.Token(), "token")
 			return nil
 		})
 		assert.NoError(t, err)
@@ -168,23 +153,12 @@ func doWithinDo(t *testing.T, e *env) {
 	e.free(t, "done")
 }
 
-func otherGoroutine(t *testing.T, e *env) {
-	c := e.client(t)
-	first := lock(t, c, "mine")
-	refused(t, c, "mine")
-	line := e.line(t, "mine", 3, []Client{c}, background)
-	served(t, first, line...)
-	e.free(t, "mine")
-}
-
 func ownerWithin(t *testing.T, e *env) {
 	c := e.client(t)
 	me := dblock.Owner("host", "thread")
 	first := lock(t, c, "owned", me)
 	second := lock(t, c, "owned", me)
-	if second.Token() != first.Token() {
-		t.Errorf("token %d after %d: want the same", second.Token(), first.Token())
-	}
+	assert.Equal(t, second.Token(), first.Token(), "token")
 	for _, other := range []dblock.LockOption{dblock.Owner("host", "Thread"), dblock.Owner("Host", "thread"),
 		dblock.Owner("host", "thread ")} {
 		if r := refused(t, c, "owned", other); r.Host != "host" || r.Thread != "thread" {
@@ -199,9 +173,7 @@ func ownerWithin(t *testing.T, e *env) {
 	// Two at once are one owner, too: one locks, the other enters.
 	a, b := locking(t.Context(), c, "owned", me), locking(t.Context(), c, "owned", me)
 	one, two := granted(t, soon, a), granted(t, soon, b)
-	if one.Token() != two.Token() {
-		t.Errorf("tokens %d and %d: want one", one.Token(), two.Token())
-	}
+	assert.Equal(t, one.Token(), two.Token(), "token")
 	unlock(t, one)
 	live(t, two)
 	unlock(t, two)
@@ -213,7 +185,7 @@ func ownerElsewhere(t *testing.T, e *env) {
 	me := dblock.Owner("pod-0", "partition 7")
 	first := lock(t, a, "moved", me)
 	second := granted(t, soon, locking(t.Context(), b, "moved", me))
-	rising(t, []int64{first.Token(), second.Token()})
+	rising(t, first.Token(), second.Token())
 	e.advance(t, longTTL/5+time.Second) // to the next heartbeat
 	ended(t, soon, first, dblock.ErrLost)
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
@@ -232,27 +204,6 @@ func ownerElsewhere(t *testing.T, e *env) {
 	unlock(t, third)
 	e.free(t, "moved")
 	e.free(t, "unlocked late")
-}
-
-func ownerAfterCrash(t *testing.T, e *env) {
-	token := e.orphan(t, "left", "deadsession", 5*time.Minute) // for the database its session is alive
-	l := granted(t, soon, locking(t.Context(), e.client(t), "left", dblock.Owner("somewhere", "some thread")))
-	rising(t, []int64{token, l.Token()})
-	unlock(t, l)
-	e.free(t, "left")
-}
-
-func ownerBeforeQueue(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t)
-	me := dblock.Owner("pod-0", "7")
-	first := lock(t, a, "busy", me)
-	line := e.line(t, "busy", 2, []Client{e.client(t)}, background)
-	second := granted(t, soon, locking(t.Context(), b, "busy", me))
-	rising(t, []int64{first.Token(), second.Token()})
-	is(t, first.Unlock(context.Background()), dblock.ErrLost)
-	e.queued(t, "busy", 2)
-	served(t, second, line...)
-	e.free(t, "busy")
 }
 
 // ownerTwice: each enters what the other has, or waits until that has released it.
@@ -308,9 +259,7 @@ func silentAgain(t *testing.T, e *env) {
 			require.NoError(t, err)
 			unlock(t, again)
 		}
-		if n := sent.Load() - before; n != 0 {
-			t.Errorf("%s: %d statements to lock again", what, n)
-		}
+		assert.Equal(t, sent.Load(), before, what, "statements")
 		live(t, outer)
 		unlock(t, outer)
 		e.free(t, what)

@@ -107,11 +107,7 @@ func ownWaiting(ctx context.Context, t testing.TB, c dblock.Locker, name string)
 		}
 		done <- err
 	}()
-	select {
-	case err := <-done:
-		t.Fatalf("Lock beside another: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
+	stillWaits(t, 50*time.Millisecond, done)
 	return done
 }
 
@@ -122,8 +118,7 @@ func ownNothingIsLeft(t *testing.T, o owning) {
 	other, closingOther, err := o.Open(t, o.db)
 	is(t, err, nil)
 	l := take(t, c, o.name)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	ctx := limited(t, 50*time.Millisecond)
 	_, err = other.Lock(ctx, o.name)
 	calledOff(t, err, context.DeadlineExceeded)
 	giveBack(t, l)
@@ -292,8 +287,7 @@ func ownClose(t *testing.T, o owning) {
 	ended(t, soon, l, dblock.ErrClosed)
 	is(t, l.Unlock(t.Context()), dblock.ErrClosed)
 	is(t, within(t, soon, "the waiter is called off", waiting), dblock.ErrClosed)
-	_, err := a.Lock(t.Context(), o.name)
-	is(t, err, dblock.ErrClosed)
+	is(t, assert.ErrOf(a.Lock(t.Context(), o.name)), dblock.ErrClosed)
 	// Close has given it back. The server may keep it for the waiter's connection for a moment.
 	giveBack(t, take(t, b, o.name))
 }
@@ -316,8 +310,7 @@ func ownLost(t *testing.T, o owning) {
 func ownInput(t *testing.T, o owning) {
 	c := o.open(t)
 	for _, name := range []string{"", "nul\x00", string(make([]byte, 256))} {
-		_, err := c.Lock(t.Context(), name)
-		is(t, err, dblock.ErrInvalidName)
+		is(t, assert.ErrOf(c.Lock(t.Context(), name)), dblock.ErrInvalidName)
 	}
 	unsupported := []dblock.LockOption{
 		dblock.Owner("h", "t"), dblock.Lease(time.Minute), dblock.MinHold(time.Second), dblock.Permits(1, 2),
@@ -327,17 +320,14 @@ func ownInput(t *testing.T, o owning) {
 		unsupported = append(unsupported, dblock.Shared())
 	}
 	for _, option := range unsupported {
-		_, err := c.Lock(t.Context(), o.name, option)
-		is(t, err, dblock.ErrUnsupported)
+		is(t, assert.ErrOf(c.Lock(t.Context(), o.name, option)), dblock.ErrUnsupported)
 	}
-	for _, option := range []dblock.LockOption{nil, dblock.Lease(1)} {
-		_, err := c.TryLock(t.Context(), o.name, option)
-		is(t, err, dblock.ErrInvalidOption)
+	for _, option := range []dblock.LockOption{{}, dblock.Lease(1)} {
+		is(t, assert.ErrOf(c.TryLock(t.Context(), o.name, option)), dblock.ErrInvalidOption)
 	}
 	is(t, c.Do(t.Context(), o.name, nil), dblock.ErrInvalidOption)
 	var none context.Context
-	_, err := c.Lock(none, o.name)
-	is(t, err, dblock.ErrInvalidOption)
+	is(t, assert.ErrOf(c.Lock(none, o.name)), dblock.ErrInvalidOption)
 	is(t, c.Close(none), dblock.ErrInvalidOption)
 	l := take(t, c, o.name)
 	is(t, l.Unlock(none), dblock.ErrInvalidOption)

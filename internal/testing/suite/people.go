@@ -10,7 +10,9 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
@@ -201,14 +203,11 @@ func candidates(t *testing.T, e *env) {
 			t.Errorf("%+v: want %d waiters", who, waiters)
 		}
 		for _, f := range []inspect.Filter{{Contended: true}, {Contended: true, Host: info.Holders[0].Host}} {
-			if got := namesOf(all(t, b.List(t.Context(), f))); got != contended {
-				t.Errorf("%+v: %q, want %q", f, got, contended)
-			}
+			assert.Equal(t, namesOf(all(t, b.List(t.Context(), f))), contended, f)
 		}
 	}
 	shows(0, "")
-	waiter := locking(t.Context(), b, name)
-	e.queued(t, name, 4)
+	waiter := e.waiter(t, b, name)
 	shows(1, name)
 	cancel()
 	unlock(t, granted(t, soon, waiter))
@@ -219,10 +218,8 @@ func whoKinds(t *testing.T, e *env) {
 	for kind, options := range map[string][]dblock.LockOption{"shared": {dblock.Shared()},
 		"permits": {dblock.Permits(2, 5)}} {
 		first, second := lock(t, a, kind, options...), lock(t, b, kind, options...)
-		writer := locking(context.Background(), a, kind)
-		e.queued(t, kind, 1)
-		behind := locking(context.Background(), a, kind, options...)
-		e.queued(t, kind, 2)
+		writer := e.waiter(t, a, kind)
+		behind := e.waiter(t, a, kind, options...)
 		units := int64(1)
 		if kind == "permits" {
 			units = 2
@@ -287,10 +284,19 @@ func whoAlive(t *testing.T, e *env) {
 }
 
 func whoCohort(t *testing.T, e *env) {
-	l := newLine(t, e)
-	s, x := l.session(), l.session()
-	g := l.of(cohort(s, "s1", 3))
-	l.join(cohort(x, "x1", 2), request(x, "x2"))
+	b := e.app(t, 5).Backend
+	s, x := openSession(t, b), openSession(t, b)
+	asks := func(session string, members int) protocol.Request {
+		return protocol.Request{Name: "n", Session: session, Host: "h", Attempt: id(), Members: members, Patient: true}
+	}
+	g, taken, err := drivertest.Take(brief(t), b, asks(s, 3))
+	require.NoError(t, err)
+	require.Equal(t, taken, true, "the free name was taken")
+	for _, members := range []int{2, 1} {
+		_, outcome, err := drivertest.Join(brief(t), b, asks(x, members))
+		require.NoError(t, err)
+		require.Equal(t, outcome, protocol.Queued)
+	}
 	rows, queue := e.who(t, "n"), e.queue(t, "n")
 	if len(rows) != 1 || rows[0].kind != "cohort" || rows[0].session != s || rows[0].token != g.Token ||
 		rows[0].waiters != 3 || !rows[0].wait.Valid {

@@ -10,8 +10,7 @@ import (
 
 // Broken by a lock that stays with its holder, or goes while a transaction is guarded by it.
 func stalled(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	e.exec(t, "CREATE TABLE app (n integer)")
 	l := lock(t, c, "n", dblock.Progress(minProgress))
 	tx := beginTx(t, a, e.levels()[0])

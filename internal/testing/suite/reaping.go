@@ -10,18 +10,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testing/assert"
-	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
 
 var reaping = inPlaces(own{
-	{"a sweep dismisses the waiters of dead sessions and leaves the others", dismissed},
 	{"a purge takes what is idle for longer than the retention, and nothing else", retention},
 	{"a sweep frees fixed leases that are over, and hands them on", overdue},
-	{"a sweep that finds nothing to do says so", nothingToDo},
 	{"a sweep gives back the shares of the dead, and puts it on record if told to", sharesOfTheDead},
-	{"a sweep deletes history that is too old, and no slot that may still be run", oldHistory},
-	{"a sweep keeps what the present holder has written, however old", historyOfTheHolder},
 	{"a sweep corrects rows that count other waiters and units than there are", recounted},
 	{"what is given up goes, whatever the row of its name counts", uncounted},
 	{"a sweep frees what sessions without a row have", withoutSession},
@@ -77,12 +72,12 @@ func sweepsAtOnce(t *testing.T, e *env) {
 	e.waiters(t, n, "secondinline", 2)
 	before := e.number(t, "SELECT max(token) FROM dblock_locks")
 	reports := make([]reaper.Report, 8)
-	backend := e.app(t, 8).Backend
+	engine := e.app(t, 8).engine()
 	var all sync.WaitGroup
 	for i := range reports {
 		all.Go(func() {
 			var err error
-			if reports[i], err = reaper.Sweep(context.Background(), backend); err != nil {
+			if reports[i], err = reaper.Sweep(context.Background(), engine); err != nil {
 				t.Error(err)
 			}
 		})
@@ -95,7 +90,7 @@ func sweepsAtOnce(t *testing.T, e *env) {
 	}
 	// A sweep skips the work that another one is in the middle of. What that one does not finish is
 	// left for the next.
-	if last, err := reaper.Sweep(context.Background(), backend); err != nil {
+	if last, err := reaper.Sweep(context.Background(), engine); err != nil {
 		t.Fatal(err)
 	} else {
 		handed += last.HandedOn
@@ -111,24 +106,6 @@ func sweepsAtOnce(t *testing.T, e *env) {
 		e.number(t, "SELECT count(*) FROM dblock_waiters") != n {
 		t.Errorf("%d second waiters wait still, and perhaps others: want %d", got, n)
 	}
-}
-
-func dismissed(t *testing.T, e *env) {
-	const n = 20
-	e.ghost(t, "holder", time.Hour)
-	e.ghost(t, "deadwaiter", -time.Second)
-	e.ghost(t, "livewaiter", time.Hour)
-	e.orphans(t, n, "holder", 2)
-	e.waiters(t, n, "deadwaiter", 1)
-	e.waiters(t, n, "livewaiter", 2)
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
-	if err != nil || report.Expired != 1 || report.Dismissed != n || report.HandedOn+report.Freed != 0 {
-		t.Errorf("swept: %v, %v: want 1 session expired and %d waiters dismissed", report, err, n)
-	}
-	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id = 'livewaiter'"), n,
-		"live waiters are left")
-	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'holder' AND waiters = 1"), n,
-		"locks count one waiter")
 }
 
 func retention(t *testing.T, e *env) {
@@ -149,7 +126,8 @@ func retention(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_sessions SET started_at = started_at - ? WHERE id = 'longdead'", 2*hour)
 	e.ghost(t, "justdead", -time.Second)
 	e.end(t, "justdead")
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.Retention(time.Hour), reaper.Batch(3))
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).engine(), reaper.Retention(time.Hour),
+		reaper.Batch(3))
 	if err != nil || report.Purged != old || report.Forgotten != 1 {
 		t.Errorf("swept: %v, %v: want %d rows purged and 1 session forgotten", report, err, old)
 	}
@@ -173,31 +151,16 @@ func overdue(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET expires_at = ? WHERE name = ?", now+time.Hour.Microseconds(), name(2))
 	e.exec(t, `INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
 		VALUES (?, 1, 'waiter', 'elsewhere', 'waiting', 'a', 0, '{"a":"b"}', ?)`, name(1), now)
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).engine())
 	if err != nil || report != (reaper.Report{HandedOn: 1, Freed: 1}) {
 		t.Errorf("swept: %v, %v: want 1 lock handed on and 1 freed", report, err)
 	}
 	for i, want := range []string{"", "waiter", "holder"} {
-		if got := e.session(t, name(i)); got != want {
-			t.Errorf("%s is held by %q: want %q", name(i), got, want)
-		}
+		assert.Equal(t, e.session(t, name(i)), want, name(i), "is held by")
 	}
-	if got := e.text(t, "SELECT metadata FROM dblock_locks WHERE name = ?", name(1)); got != `{"a":"b"}` {
-		t.Errorf("metadata of the waiter that got it: %q", got)
-	}
+	assert.Equal(t, e.text(t, "SELECT metadata FROM dblock_locks WHERE name = ?", name(1)), `{"a":"b"}`, "metadata")
 	assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND expires_at IS NULL", name(1)), 1,
 		"the next holder inherited the lease")
-}
-
-func nothingToDo(t *testing.T, e *env) {
-	c := e.client(t, dblock.WithoutReaper())
-	l := lock(t, c, "held")
-	unlock(t, lock(t, c, "free"))
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
-	if err != nil || !report.Zero() {
-		t.Errorf("swept: %v, %v: want nothing", report, err)
-	}
-	live(t, l)
 }
 
 func sharesOfTheDead(t *testing.T, e *env) {
@@ -205,14 +168,12 @@ func sharesOfTheDead(t *testing.T, e *env) {
 	kept := lock(t, c, "s", dblock.Permits(1, 3))
 	gone := lock(t, e.client(t, dblock.WithoutReaper()), "s", dblock.Permits(2, 3))
 	e.end(t, e.text(t, "SELECT session_id FROM dblock_shares WHERE token = ?", gone.Token()))
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.Events())
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).engine(), reaper.Events())
 	if err != nil || report.Freed != 1 {
 		t.Errorf("%v, %v", report, err)
 	}
 	assert.Equal(t, e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = 's'"), 1, "units are held")
-	if ev := e.told(t, c, "s", "expired", 1)[0]; ev.Token != gone.Token() {
-		t.Errorf("%+v", ev)
-	}
+	assert.Equal(t, e.told(t, c, "s", "expired", 1)[0].Token, gone.Token(), "token")
 	live(t, kept)
 	unlock(t, kept)
 }
@@ -231,7 +192,7 @@ func recounted(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET shared_units = 0 WHERE name = 'read'")
 	// not the number of waiters: their client would correct it first
 	e.exec(t, "UPDATE dblock_locks SET next_ticket = next_ticket - 1 WHERE name = 'held'")
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).engine())
 	if err != nil || report.Recounted != 4 {
 		t.Errorf("swept: %v, %v: want 4 names recounted", report, err)
 	}
@@ -244,7 +205,7 @@ func recounted(t *testing.T, e *env) {
 	for _, next := range line {
 		unlock(t, granted(t, patience, next))
 	}
-	if report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend); err != nil || report.Recounted != 0 {
+	if report, err := reaper.Sweep(context.Background(), e.app(t, 2).engine()); err != nil || report.Recounted != 0 {
 		t.Errorf("swept once more: %v, %v", report, err)
 	}
 }
@@ -272,7 +233,7 @@ func uncounted(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET shared_units = 0 WHERE name = 'read'")
 	unlock(t, reader)
 	e.end(t, e.text(t, "SELECT session_id FROM dblock_shares WHERE token = ?", other.Token()))
-	assert.NoError(t, assert.ErrOf(reaper.Sweep(context.Background(), e.app(t, 2).Backend)))
+	assert.NoError(t, assert.ErrOf(reaper.Sweep(context.Background(), e.app(t, 2).engine())))
 	eventually(t, patience, "the shares are gone",
 		func() bool { return e.number(t, "SELECT count(*) FROM dblock_shares WHERE name = 'read'") == 0 })
 }
@@ -289,7 +250,7 @@ func withoutSession(t *testing.T, e *env) {
 	e.exec(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, "+
 		"enqueued_at) VALUES ('waited for', 0, 'nobody', '', '', 'later', 0, '', ?)", e.now(t))
 	e.exec(t, "UPDATE dblock_locks SET waiters = 2 WHERE name = 'waited for'")
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).engine())
 	if err != nil || report != (reaper.Report{Freed: 2, Dismissed: 1}) {
 		t.Errorf("swept: %v, %v: want 2 locks freed and 1 waiter dismissed", report, err)
 	}
@@ -307,9 +268,9 @@ func deletedSession(t *testing.T, e *env) {
 	line := e.line(t, "n", 1, []Client{b}, background)
 	holder, waiter := e.session(t, "n"), e.text(t, "SELECT session_id FROM dblock_waiters")
 	e.exec(t, "DELETE FROM dblock_sessions WHERE id IN (?, ?)", holder, waiter)
-	backend := e.app(t, 2).Backend
+	engine := e.app(t, 2).engine()
 	eventually(t, patience, "the sessions have a row again", func() bool {
-		report, err := reaper.Sweep(context.Background(), backend)
+		report, err := reaper.Sweep(context.Background(), engine)
 		report.Postponed = 0 // where the client itself has locked the row
 		if err != nil || !report.Zero() {
 			t.Fatalf("swept: %v, %v: want nothing", report, err)
@@ -343,67 +304,4 @@ func ticketTaken(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET waiters = 0, next_ticket = 1 WHERE name = 'n'")
 	line = append(line, e.line(t, "n", 1, []Client{e.client(t, dblock.WithoutReaper())}, background)...)
 	served(t, held, line...)
-}
-
-func oldHistory(t *testing.T, e *env) {
-	c := e.client(t)
-	l := lock(t, c, "n")
-	for range 3 {
-		require.NoError(t, l.Record(t.Context(), "note", ""))
-	}
-	unlock(t, l)
-	l = lock(t, c, "n")
-	for _, slot := range []time.Duration{time.Second, longSlot} {
-		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context, *dblock.Lock,
-			time.Time) error {
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const day = 24 * time.Hour
-	e.exec(t, "UPDATE dblock_events SET at = at - ?", 2*day.Microseconds())
-	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?", 2*day.Microseconds(),
-		2*day.Microseconds())
-	e.exec(t, "UPDATE dblock_runs SET slot_ends = slot_ends - ? WHERE name = 'job 1s'", 2*day.Microseconds())
-	require.NoError(t, l.Record(t.Context(), "note", "young"))
-	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(day), reaper.Batch(2))
-	if err != nil || report.Deleted != 4 {
-		t.Errorf("%v, %v", report, err)
-	}
-	e.told(t, c, "n", "note", 1)
-	for name, want := range map[string]int64{"job 1s": 0, "job " + longSlot.String(): 1} {
-		assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_runs WHERE name = ?", name), want, "runs of", name,
-			"are left")
-	}
-	unlock(t, l)
-}
-
-// Observers read the leader from an event that may be as old as the term.
-func historyOfTheHolder(t *testing.T, e *env) {
-	const day = 24 * time.Hour
-	c := e.client(t, dblock.WithoutReaper())
-	sweep := func(want int) {
-		t.Helper()
-		e.exec(t, "UPDATE dblock_events SET at = at - ?", 2*day.Microseconds())
-		report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(day))
-		if err != nil || report.Deleted != want {
-			t.Errorf("%v, %v: want %d deleted", report, err, want)
-		}
-	}
-	note := func(name string) *dblock.Lock {
-		t.Helper()
-		l := lock(t, c, name)
-		require.NoError(t, l.Record(t.Context(), "note", ""))
-		return l
-	}
-	unlock(t, note("n"))
-	unlock(t, note("another"))
-	l := note("n")
-	sweep(2)
-	if ev := e.told(t, c, "n", "note", 1)[0]; ev.Token != l.Token() {
-		t.Errorf("%+v, and it is held with token %d", ev, l.Token())
-	}
-	unlock(t, l)
-	sweep(1)
 }

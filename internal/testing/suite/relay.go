@@ -2,7 +2,7 @@ package suite
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -11,32 +11,18 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 )
 
-// counting counts what is sent of a lock. A request that joins waits while the gate is shut.
+// counting counts what is sent of a lock.
 type counting struct {
-	gate chan struct{} // closed: open
-
-	came, removed, changed atomic.Int64 // came: to the gate
-	mu                     sync.Mutex
-	joined                 []int         // the members of each request that has joined
-	answer                 chan struct{} // not nil: answers about other ops are held back until it is closed
+	removed, changed atomic.Int64
+	answer           chan struct{} // not nil: answers about other ops are held back until it is closed
 }
 
 func (c *counting) hook(ctx context.Context, call *fakedb.Call) error {
 	if call.Method != "Run" {
 		return call.Do(ctx)
 	}
-	switch op := call.Ops[0].(type) {
-	case protocol.Take:
-	case protocol.Join:
-		c.came.Add(1)
-		select {
-		case <-c.gate:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		c.mu.Lock()
-		c.joined = append(c.joined, max(op.Members, 1))
-		c.mu.Unlock()
+	switch call.Ops[0].(type) {
+	case protocol.Take, protocol.Join:
 	case protocol.Removal:
 		c.removed.Add(1)
 	default:
@@ -56,41 +42,22 @@ type relay struct {
 	app     App
 	client  Client
 	waiters []<-chan outcome
-	cancels []context.CancelFunc
 	before  *dblock.Lock // of another client, which has the lock until then
 }
 
 // relay has goroutines of one client queue behind another client, one after the other, in one
-// place: their request waits for the outcome of one from before, which has given up then.
+// place.
 func (e *env) relay(t *testing.T, name string, n int, options ...dblock.Option) *relay {
 	t.Helper()
 	a := e.app(t, 5)
-	r := &relay{app: a, counting: &counting{gate: make(chan struct{})}}
-	open := sync.OnceFunc(func() { close(r.gate) })
-	t.Cleanup(open)
+	r := &relay{app: a, counting: &counting{}}
 	a.hook(r.counting.hook)
 	r.client = e.clientOf(t, a, options...)
 	r.before = lock(t, e.client(t), name)
-	ask := func() (<-chan outcome, context.CancelFunc) {
-		waiting := r.client.Stats().Waiting
-		ctx, cancel := context.WithCancel(t.Context())
-		t.Cleanup(cancel)
-		asked := locking(ctx, r.client, name)
-		eventually(t, patience, "it has asked", func() bool { return r.client.Stats().Waiting == waiting+1 })
-		return asked, cancel
+	for i := range n {
+		r.waiters = append(r.waiters, locking(t.Context(), r.client, name))
+		e.queued(t, name, i+1)
 	}
-	early, leave := ask()
-	eventually(t, patience, "its request is being sent", func() bool { return r.came.Load() == 1 })
-	for range n {
-		asked, cancel := ask()
-		r.waiters, r.cancels = append(r.waiters, asked), append(r.cancels, cancel)
-	}
-	open()
-	e.queued(t, name, n+1)
-	leave()
-	calledOff(t, within(t, soon, "it gives up", early).err, context.Canceled)
-	e.queued(t, name, n)
-	r.removed.Store(0)
 	return r
 }
 
@@ -106,15 +73,13 @@ func (r *relay) second(t *testing.T) *dblock.Lock {
 // rest has those behind a lock have it, each with a higher token, and the name is free then.
 func (r *relay) rest(t *testing.T, e *env, l *dblock.Lock, waiters ...<-chan outcome) {
 	t.Helper()
-	last := l.Token()
+	tokens := []int64{l.Token()}
 	for _, waiter := range waiters {
 		next := granted(t, soon, waiter)
-		if next.Token() <= last {
-			t.Errorf("token %d after %d", next.Token(), last)
-		}
-		last = next.Token()
+		tokens = append(tokens, next.Token())
 		unlock(t, next)
 	}
+	rising(t, tokens...)
 	e.free(t, l.Name())
 }
 
@@ -125,14 +90,5 @@ func (r *relay) anew(t *testing.T, e *env, l *dblock.Lock, waiters ...<-chan out
 	for _, waiter := range waiters {
 		go func() { all <- <-waiter }()
 	}
-	last := l.Token()
-	for range waiters {
-		next := granted(t, soon, all)
-		if next.Token() <= last {
-			t.Errorf("token %d after %d", next.Token(), last)
-		}
-		last = next.Token()
-		unlock(t, next)
-	}
-	e.free(t, l.Name())
+	r.rest(t, e, l, slices.Repeat([]<-chan outcome{all}, len(waiters))...)
 }

@@ -15,12 +15,10 @@ import (
 )
 
 var revoking = inPlaces(own{
-	{"Break takes a name from its holder, notifies it, and grants the name to the next", breakLock},
-	{"a client can break its own lock", breakOwn},
+	{"Break takes a name from its holder, be it its own, notifies it, and grants the name to the next", breakLock},
 	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
 }, flowing{
 	{"Ask tells every holder why, and takes nothing away", ask},
-	{"Break takes a name from all its readers", breakShares},
 	{"Break waits for a transaction that the holder guards", breakGuarded},
 	{"Break with tokens takes a name only from the holders that have them", breakTokens},
 }, moving{
@@ -61,13 +59,8 @@ func breakRest(t *testing.T, e *env) {
 		if !held {
 			unlock(t, l)
 		}
-		waiter := locking(context.Background(), b, "n")
-		e.queued(t, "n", 1)
-		want := i
-		taken, err := c.Break(t.Context(), "n", "for the test")
-		if err != nil || taken != want {
-			t.Errorf("taken from %d, %v: want %d", taken, err, want)
-		}
+		waiter := e.waiter(t, b, "n")
+		breaks(t, c, "n", i)
 		unlock(t, granted(t, soon, waiter))
 		if held {
 			e.advance(t, longTTL/5+time.Second) // it hears of it with a heartbeat
@@ -75,16 +68,18 @@ func breakRest(t *testing.T, e *env) {
 		}
 	}
 	unlock(t, lock(t, a, "alone", dblock.MinHold(time.Hour)))
-	if n, err := c.Break(t.Context(), "alone", "for the test"); err != nil || n != 0 {
-		t.Errorf("taken from %d, %v", n, err)
-	}
+	breaks(t, c, "alone", 0)
 	unlock(t, lock(t, b, "alone"))
-	app := e.app(t, 5)
-	if ended, err := endRest(brief(t), app.Backend, "alone", 0); ended || err != nil {
-		t.Errorf("a rest that was over has ended: %v, %v", ended, err)
-	}
 	e.told(t, c, "alone", "broken", 1)
 	e.idle(t, "n")
+}
+
+// breaks has a client break a name, and checks from how many holders it was taken.
+func breaks(t testing.TB, c Client, name string, want int, tokens ...int64) {
+	t.Helper()
+	if n, err := c.Break(t.Context(), name, "a test", tokens...); n != want || err != nil {
+		t.Errorf("%q was taken from %d, %v: want %d", name, n, err, want)
+	}
 }
 
 // told checks how many events of a kind a name has.
@@ -103,52 +98,29 @@ func (e *env) told(t testing.TB, c Client, name, kind string, want int) (events 
 
 func breakLock(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
-	if n, err := c.Break(t.Context(), "n", "nobody has it"); n != 0 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
+	breaks(t, c, "n", 0) // nobody has it
 	l := lock(t, a, "n")
-	next := locking(context.Background(), b, "n")
-	e.queued(t, "n", 1)
+	next := e.waiter(t, b, "n")
 	_ = l.Asked() // it listens
-	if n, err := c.Break(t.Context(), "n", "it hangs"); n != 1 || err != nil {
-		t.Fatalf("%d, %v", n, err)
-	}
+	breaks(t, c, "n", 1)
 	successor := granted(t, soon, next)
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, l.Unlock(t.Context()), dblock.ErrLost)
-	rising(t, []int64{l.Token(), successor.Token()})
+	rising(t, l.Token(), successor.Token())
 	live(t, successor)
 	unlock(t, successor)
 	events := e.told(t, c, "n", "broken", 1)
-	if ev := events[0]; ev.Token != l.Token() || !strings.Contains(ev.Detail, "it hangs") || ev.At.IsZero() {
+	if ev := events[0]; ev.Token != l.Token() || !strings.Contains(ev.Detail, "a test") || ev.At.IsZero() {
 		t.Errorf("%+v", ev)
 	}
 	again := lock(t, a, "n") // the session lives on
-	unlock(t, again)
-	e.idle(t, "n")
-}
-
-func breakShares(t *testing.T, e *env) {
-	a, b, c := e.client(t), e.client(t), e.client(t)
-	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
-	next := locking(context.Background(), b, "n")
-	e.queued(t, "n", 1)
-	if n, err := c.Break(t.Context(), "n", "readers hang"); n != 2 || err != nil {
-		t.Fatalf("%d, %v", n, err)
-	}
-	w := granted(t, soon, next)
-	for _, r := range []*dblock.Lock{r1, r2} {
-		ended(t, soon, r, dblock.ErrLost)
-	}
-	live(t, w)
-	unlock(t, w)
-	e.told(t, c, "n", "broken", 2)
+	breaks(t, a, "n", 1)     // its own
+	ended(t, soon, again, dblock.ErrLost)
 	e.idle(t, "n")
 }
 
 func breakGuarded(t *testing.T, e *env) {
-	if e.wiring.Kind == SQLite {
-		breakGuardedAlone(t, e)
+	if e.wiring.Kind == SQLite { // where the transaction has locked the database
 		return
 	}
 	app := e.app(t, 5)
@@ -175,42 +147,16 @@ func breakGuarded(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// breakGuardedAlone is what can be seen on SQLite: the guarded transaction has locked the database,
-// and Break waits for it.
-func breakGuardedAlone(t *testing.T, e *env) {
-	app := e.app(t, 5)
-	a, c := e.clientOf(t, app), e.client(t)
-	l := lock(t, a, "n")
-	lock(t, c, "other") // it has a session
-	tx := beginTx(t, app, e.levels()[0])
-	require.NoError(t, a.Guard(t.Context(), tx, l))
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Break(t.Context(), "n", "patience")
-		done <- err
-	}()
-	require.NoError(t, tx.commit(context.Background()))
-	require.NoError(t, within(t, soon, "the lock is broken", done))
-	ended(t, soon, l, dblock.ErrLost)
-}
-
 func breakTokens(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	breaks := func(c Client, want int, tokens ...int64) {
-		t.Helper()
-		if n, err := c.Break(t.Context(), "n", "for the test", tokens...); n != want || err != nil {
-			t.Errorf("taken from %d, %v: want %d", n, err, want)
-		}
-	}
 	c := e.client(t)
 	for _, none := range []int64{0, -1} {
-		_, err := c.Break(t.Context(), "n", "for the test", 1, none)
-		is(t, err, dblock.ErrInvalidOption)
+		is(t, assert.ErrOf(c.Break(t.Context(), "n", "for the test", 1, none)), dblock.ErrInvalidOption)
 	}
 	before := lock(t, a, "n")
 	unlock(t, before)
 	l := lock(t, b, "n")
-	breaks(c, 0, before.Token())
+	breaks(t, c, "n", 0, before.Token())
 
 	// It goes to the next between the look and the theft.
 	var next *dblock.Lock
@@ -219,26 +165,34 @@ func breakTokens(t *testing.T, e *env) {
 		unlock(t, l)
 		next = lock(t, b, "n")
 	})))
-	breaks(e.clientOf(t, app), 0, l.Token())
+	breaks(t, e.clientOf(t, app), "n", 0, l.Token())
 	live(t, next)
 	refused(t, a, "n")
-	breaks(c, 1, before.Token(), next.Token())
+	breaks(t, c, "n", 1, before.Token(), next.Token())
 	ended(t, soon, next, dblock.ErrLost)
-	breaks(c, 0, next.Token())
+	breaks(t, c, "n", 0, next.Token())
 
 	r1, r2, r3 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared()), lock(t, a, "n", dblock.Shared())
 	info, err := c.Inspect(t.Context(), "n")
 	if err != nil || len(info.Holders) != 3 {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	breaks(c, 1, info.Holders[1].Token)
+	breaks(t, c, "n", 1, info.Holders[1].Token)
 	ended(t, soon, r2, dblock.ErrLost)
 	live(t, r1)
-	breaks(c, 1, r1.Token(), r2.Token())
+	breaks(t, c, "n", 1, r1.Token(), r2.Token())
 	ended(t, soon, r1, dblock.ErrLost)
 	live(t, r3)
-	unlock(t, r3)
-	e.told(t, c, "n", "broken", 3)
+	r4, writer := lock(t, a, "n", dblock.Shared()), locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	breaks(t, c, "n", 2) // all readers
+	w := granted(t, soon, writer)
+	for _, r := range []*dblock.Lock{r3, r4} {
+		ended(t, soon, r, dblock.ErrLost)
+	}
+	live(t, w)
+	unlock(t, w)
+	e.told(t, c, "n", "broken", 5)
 	e.idle(t, "n")
 }
 
@@ -247,11 +201,8 @@ func breakTokenAtRest(t *testing.T, e *env) {
 	b := e.client(t, dblock.WithTTL(2*time.Minute)) // which looks by itself too late to hand anything on
 	l := lock(t, a, "n", dblock.MinHold(time.Hour))
 	_ = l.Asked() // it listens
-	waiter := locking(context.Background(), b, "n")
-	e.queued(t, "n", 1)
-	if n, err := c.Break(t.Context(), "n", "for the test", l.Token()); n != 1 || err != nil {
-		t.Errorf("taken from %d, %v", n, err)
-	}
+	waiter := e.waiter(t, b, "n")
+	breaks(t, c, "n", 1, l.Token())
 	ended(t, soon, l, dblock.ErrLost)
 	unlock(t, granted(t, soon, waiter))
 
@@ -262,27 +213,11 @@ func breakTokenAtRest(t *testing.T, e *env) {
 	})
 	second := lock(t, a, "n", dblock.MinHold(time.Hour))
 	unlock(t, second)
-	if n, err := c.Break(t.Context(), "n", "for the test", second.Token()); n != 0 || err != nil {
-		t.Errorf("taken from %d, %v", n, err)
+	for _, l := range []*dblock.Lock{first, second} { // neither has the name any more
+		breaks(t, c, "n", 0, l.Token())
+		refused(t, b, "n")
 	}
-	refused(t, b, "n")
-	app := e.app(t, 5)
-	for _, l := range []*dblock.Lock{first, second} { // by a look from before
-		ended, err := endRest(brief(t), app.Backend, "n", l.Token())
-		if ended != (l == second) || err != nil {
-			t.Errorf("the rest of token %d has ended: %v, %v", l.Token(), ended, err)
-		}
-	}
+	breaks(t, c, "n", 0)
 	unlock(t, lock(t, b, "n"))
-	e.idle(t, "n")
-}
-
-func breakOwn(t *testing.T, e *env) {
-	a := e.client(t)
-	l := lock(t, a, "n")
-	if n, err := a.Break(t.Context(), "n", "my own"); n != 1 || err != nil {
-		t.Fatalf("%d, %v", n, err)
-	}
-	ended(t, soon, l, dblock.ErrLost)
 	e.idle(t, "n")
 }

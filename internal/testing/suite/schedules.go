@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
@@ -20,7 +21,6 @@ import (
 var schedules = inPlaces(own{
 	{"a moment's outage costs no job its slot, and no TryLock its answer", momentsOutage},
 	{"a job's panic keeps what it panicked with, and where", panicKept},
-	{"a slot that is too far ahead is refused with both times in its zone, and not as an outage", refusedInWords},
 }, moving{
 	{"TryLock, OncePer and OnceAt give up after a TTL without an answer, or when their context ends", jobsGiveUp},
 	{"EveryAt runs each time of a schedule once over all clients, by the database's clock", everyAt},
@@ -108,7 +108,6 @@ func jobsGiveUp(t *testing.T, e *env) {
 	unlock(t, lock(t, c, "to have a session"))
 	held := lock(t, e.client(t), "held")
 	refused(t, c, "held")
-	nothing := func(context.Context, *dblock.Lock, time.Time) error { return nil }
 	slot := e.times(t, 1)[0]
 	calls := map[string]func(ctx context.Context, c Client) error{
 		"TryLock": func(ctx context.Context, c Client) error { _, err := c.TryLock(ctx, "n"); return err },
@@ -125,15 +124,12 @@ func jobsGiveUp(t *testing.T, e *env) {
 	begin := func(ctx context.Context) map[string]chan error {
 		all := map[string]chan error{}
 		for says, call := range calls {
-			done := make(chan error, 1)
-			go func() { done <- call(ctx, c) }()
+			done := async(func() error { return call(ctx, c) })
 			all[says] = done
 		}
 		server.hits(t, 20)
-		for says, done := range all {
-			if len(done) > 0 {
-				t.Fatalf("%s gave up early: %v", says, <-done)
-			}
+		for _, done := range all {
+			stillWaits(t, 0, done)
 		}
 		return all
 	}
@@ -149,8 +145,7 @@ func jobsGiveUp(t *testing.T, e *env) {
 		is(t, within(t, soon, says+" returns after a TTL", done), dblock.ErrUnavailable)
 	}
 	fresh := e.clientOf(t, a) // it may have the wrong address
-	_, err := fresh.TryLock(t.Context(), "n")
-	is(t, err, dblock.ErrUnavailable)
+	is(t, assert.ErrOf(fresh.TryLock(t.Context(), "n")), dblock.ErrUnavailable)
 	server.set(nil)
 	_ = held.Unlock(t.Context())
 }
@@ -187,24 +182,6 @@ func panicKept(t *testing.T, e *env) {
 
 //go:noinline
 func panicsHere(value any) { panic(value) }
-
-func refusedInWords(t *testing.T, e *env) {
-	c := e.client(t)
-	zone := time.FixedZone("THERE", 5*3600)
-	now := time.UnixMicro(e.now(t))
-	slot := now.Add(time.Hour).In(zone)
-	ran, err := c.OnceAt(t.Context(), "job", slot, func(context.Context, *dblock.Lock, time.Time) error { return nil })
-	is(t, err, dblock.ErrInvalidOption)
-	if ran || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, driver.ErrInDoubt) {
-		t.Errorf("ran %v, %v", ran, err)
-	}
-	for _, part := range []string{slot.Format("2006-01-02 15:04:05") + " +05:00 (THERE)", "the database's clock",
-		now.UTC().Format("2006-01-02 15:"), "+00:00 (UTC)", now.In(zone).Format("2006-01-02 15:")} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%v: want %q in it", err, part)
-		}
-	}
-}
 
 // minutely is a schedule of each full minute.
 type minutely struct{}
@@ -262,9 +239,7 @@ func everyAt(t *testing.T, e *env) {
 		t.Errorf("it ran %v, want %v", slot, due)
 	}
 	stop()
-	is(t, e.client(t).EveryAt(t.Context(), "job", nil, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	}), dblock.ErrInvalidOption)
+	is(t, e.client(t).EveryAt(t.Context(), "job", nil, nothing), dblock.ErrInvalidOption)
 }
 
 // Broken by a loop that waits for the next time after a failure.

@@ -67,8 +67,8 @@ const (
 // unabridged reports whether nothing is left out: scripts/test -all.
 func unabridged() bool { return os.Getenv("DBLOCK_TEST_ALL") != "" }
 
-// lists are the lists of sentences that the wiring runs, those of the driver first. alone and alike
-// are not among them.
+// lists are the lists of sentences that the wiring runs, those of the driver first. What runs one
+// at a time before them is not among them.
 func (w Wiring) lists() [][]placed {
 	lists := [][]placed{sessions, telling, contexts, closings, mistakes, w.tests()}
 	if w.Through == nil {
@@ -85,7 +85,7 @@ func (w Wiring) lists() [][]placed {
 	if w.Reach == EachServer {
 		return lists
 	}
-	return append(lists, input, handingOver, reaping, sharing, permits, together, w.inBothWays(cohorts), detaching,
+	return append(lists, input, likeProtocol, reaping, sharing, permits, together, detaching,
 		revoking, owners, moments, schedules, extending, inspecting, chains, listing, events, looking)
 }
 
@@ -99,9 +99,9 @@ func Run(t *testing.T, w Wiring) {
 		run := func(test placed) {
 			t.Run(test.says, func(t *testing.T) { test.run(t, test.env(t, w)) })
 		}
-		first := alone
+		first := firstOnDrivers
 		if w.Reach != EachDriver {
-			first = slices.Concat(first, alike)
+			first = slices.Concat(first, firstOnServers)
 		}
 		rest := slices.Concat(w.lists()...)
 		fmt.Printf("sentences: %d\n", len(first)+len(rest)) // for scripts/test, which says how many have ended
@@ -129,9 +129,9 @@ func Run(t *testing.T, w Wiring) {
 	})
 }
 
-// alone are the tests that count goroutines, of which others have some, and those that keep the
-// machine busy, so that it would have no time for the time of others.
-var alone = inPlaces(own{
+// firstOnDrivers are the tests that count goroutines, of which others have some, and those that
+// keep the machine busy, so that it would have no time for the time of others.
+var firstOnDrivers = inPlaces(own{
 	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
 	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) {
 		exclusion(t, e, 4, 64, 1)
@@ -139,8 +139,8 @@ var alone = inPlaces(own{
 	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
 })
 
-// alike are those of them that depend on the statements alone.
-var alike = inPlaces(own{
+// firstOnServers are those of them that depend on the statements alone.
+var firstOnServers = inPlaces(own{
 	{"tokens rise across grants, restarts of clients, and purges", tokens},
 	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
 }, flowing{

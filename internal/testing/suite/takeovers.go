@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 var takingOver = inPlaces(own{
 	{"a transaction in any language that has guarded a lock by SQL keeps takeovers out, and one that comes too late " +
 		"is told", guardedBySQL},
-	{"a guarded transaction holds up no takeover of another lock of the same client", guardedBeside},
-	{"a reader's guarded transaction holds up no takeover of another reader's share", guardedReader},
+	{"a guarded transaction holds up no takeover of another lock, be it of the same client, or of the same name",
+		guardedBeside},
 	{"a takeover that a guarded transaction refused lets no new guard of the lock begin", guardAnnounced},
 	{"Guard of a lock with no row to lock says that the transaction must be run again", guardUnmade},
 }, moving{
@@ -30,9 +29,10 @@ var takingOver = inPlaces(own{
 
 // takeover is a way in which a lock can pass from a session that did not release it.
 type takeover struct {
-	lease time.Duration // of the lock
-	units int           // 0: the whole name
-	take  func(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error
+	lease  time.Duration // of the lock
+	units  int           // 0: the whole name
+	living bool          // the lock could be guarded if the takeover had not come
+	take   func(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error
 }
 
 var takeovers = map[string]takeover{
@@ -40,15 +40,21 @@ var takeovers = map[string]takeover{
 	"of a share of the dead":     {units: 1, take: fromTheDead},
 	"of a fixed lease":           {lease: time.Minute, take: whenOver("dblock_locks")},
 	"of a share's lease":         {lease: time.Minute, units: 1, take: whenOver("dblock_shares")},
-	"of the living, by Break":    {take: byBreak},
-	"of a share, by Break":       {units: 1, take: byBreak},
-	"of the living by the owner": {take: byTheOwner},
+	"of the living, by Break":    {living: true, take: byBreak},
+	"of a share, by Break":       {units: 1, living: true, take: byBreak},
+	"of the living by the owner": {living: true, take: byTheOwner},
 }
 
-// fromTheLiving tells the takeovers after which the lock could be guarded if they had not come.
-func (w takeover) fromTheLiving(kind string) bool {
-	return slices.Contains([]string{"of the living, by Break", "of a share, by Break", "of the living by the owner"},
-		kind)
+// takeovers runs a test once for each isolation level and each takeover, with two pools.
+func (e *env) takeovers(
+	t *testing.T, test func(t *testing.T, a, other App, name string, level sql.IsolationLevel, w takeover),
+) {
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, w := range takeovers {
+			t.Run(kind, func(t *testing.T) { test(t, a, other, name+kind, level, w) })
+		}
+	})
 }
 
 func fromTheDead(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error {
@@ -79,24 +85,27 @@ func byBreak(t testing.TB, _ *env, a App, h protocol.Held, holder protocol.Holde
 	})
 }
 
-func byTheOwner(t testing.TB, e *env, a App, h protocol.Held, holder protocol.Holder) error {
-	id := id()
-	if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
-		return err
-	}
+func byTheOwner(t testing.TB, _ *env, a App, h protocol.Held, holder protocol.Holder) error {
+	id := openSession(t, a.Backend)
 	return taken(func() (bool, error) {
-		_, ok, err := reenter(brief(t), a.Backend, protocol.Request{Name: h.Name, Session: id, Host: "h",
-			Thread: holder.Thread, Attempt: id})
-		return ok, err
+		result, err := driver.Do(brief(t), a.Backend, protocol.Reenter{Request: protocol.Request{Name: h.Name,
+			Session: id, Host: "h", Thread: holder.Thread, Attempt: id}})
+		return result.Done(), err
 	})
+}
+
+// openSession opens a session without a client.
+func openSession(t testing.TB, b driver.Backend) string {
+	t.Helper()
+	s := id()
+	require.NoError(t, b.OpenSession(brief(t), driver.Session{ID: s, Host: "h", TTL: time.Hour}))
+	return s
 }
 
 // takeFor takes a name for a session of its own, as a takeover wants it, without a client.
 func (e *env) takeFor(t testing.TB, a App, name string, w takeover) (protocol.Held, protocol.Holder) {
 	t.Helper()
-	session := id()
-	require.NoError(t, a.Backend.OpenSession(t.Context(), driver.Session{ID: session, Host: "h", TTL: longTTL}))
-	return e.takeAs(t, a, name, session, w)
+	return e.takeAs(t, a, name, openSession(t, a.Backend), w)
 }
 
 // takeAs is takeFor in a session that is there.
@@ -133,12 +142,15 @@ func taken(takeOver func() (ok bool, err error)) error {
 	}
 }
 
-// brief is a context for what must not wait for long.
-func brief(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+// limited is a context that ends after a while.
+func limited(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// brief is a context for what must not wait for long.
+func brief(t testing.TB) context.Context { return limited(t, soon) }
 
 // guardIn makes the guard of a lock, and has a new transaction guard it.
 func guardIn(t testing.TB, a App, level sql.IsolationLevel, h protocol.Held) Tx {
@@ -149,49 +161,28 @@ func guardIn(t testing.TB, a App, level sql.IsolationLevel, h protocol.Held) Tx 
 	return tx
 }
 
-// Broken by a guard that is of the session.
+// Broken by a guard that is of the session, or of the name.
 func guardedBeside(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // a transaction that writes keeps everybody else from writing, guarded or not
 		return
 	}
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, w := range takeovers {
-			t.Run(kind, func(t *testing.T) {
-				guarded, holder := e.takeFor(t, a, name+kind+"/1", w)
-				free, freeHolder := e.takeAs(t, a, name+kind+"/2", guarded.Session, w)
-				tx := guardIn(t, a, level, guarded)
-				require.NoError(t, a.makeGuard(t.Context(), free))
-				assert.NoError(t, w.take(t, e, other, free, freeHolder), "taking over what is not guarded")
-				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
-				e.commitOne(t, tx)
-				assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
-			})
+	e.takeovers(t, func(t *testing.T, a, other App, name string, level sql.IsolationLevel, w takeover) {
+		guarded, holder := e.takeFor(t, a, name+"/1", w)
+		free, freeHolder := e.takeAs(t, a, name+"/2", guarded.Session, w)
+		var share protocol.Held
+		var shareHolder protocol.Holder
+		if w.units > 0 {
+			share, shareHolder = e.takeFor(t, a, name+"/1", w)
 		}
-	})
-}
-
-// Broken by a guard that is of the name.
-func guardedReader(t *testing.T, e *env) {
-	if e.wiring.Kind == SQLite {
-		return
-	}
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, w := range takeovers {
-			if w.units == 0 {
-				continue
-			}
-			t.Run(kind, func(t *testing.T) {
-				guarded, holder := e.takeFor(t, a, name+kind, w)
-				free, freeHolder := e.takeFor(t, a, name+kind, w)
-				tx := guardIn(t, a, level, guarded)
-				assert.NoError(t, w.take(t, e, other, free, freeHolder), "taking over what is not guarded")
-				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
-				e.commitOne(t, tx)
-				assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
-			})
+		tx := guardIn(t, a, level, guarded)
+		require.NoError(t, a.makeGuard(t.Context(), free))
+		assert.NoError(t, w.take(t, e, other, free, freeHolder), "taking over what is not guarded")
+		if w.units > 0 {
+			assert.NoError(t, w.take(t, e, other, share, shareHolder), "taking over another share")
 		}
+		is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+		e.commitOne(t, tx)
+		assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
 	})
 }
 
@@ -201,37 +192,32 @@ func guardAnnounced(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return
 	}
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, w := range takeovers {
-			t.Run(kind, func(t *testing.T) {
-				guarded, holder := e.takeFor(t, a, name+kind+"/1", w)
-				beside, _ := e.takeAs(t, a, name+kind+"/2", guarded.Session, w)
-				first := guardIn(t, a, level, guarded)
-				is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
-				refused := func() {
-					t.Helper()
-					tx := beginTx(t, a, level)
-					defer rollback(t, tx)
-					if err := a.guard(brief(t), tx, guarded); w.fromTheLiving(kind) &&
-						!errors.Is(err, driver.ErrRetry) || !w.fromTheLiving(kind) &&
-						!errors.Is(err, driver.ErrNotHeld) {
-						t.Errorf("a new guard: %v", err)
-					}
-				}
-				refused()
-				if w.fromTheLiving(kind) && e.wiring.Kind != TiDB { // where the second would wait for the first
-					rollback(t, guardIn(t, a, level, beside)) // of the same client
-					e.exec(t, "UPDATE dblock_wanted SET wanted_until = 1")
-					second := guardIn(t, a, level, guarded) // the client that took it may be dead
-					is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
-					refused()
-					rollback(t, second)
-				}
-				e.commitOne(t, first)
-				assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
-			})
+	e.takeovers(t, func(t *testing.T, a, other App, name string, level sql.IsolationLevel, w takeover) {
+		guarded, holder := e.takeFor(t, a, name+"/1", w)
+		beside, _ := e.takeAs(t, a, name+"/2", guarded.Session, w)
+		first := guardIn(t, a, level, guarded)
+		is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+		refused := func() {
+			t.Helper()
+			tx := beginTx(t, a, level)
+			defer rollback(t, tx)
+			want := driver.ErrNotHeld
+			if w.living {
+				want = driver.ErrRetry
+			}
+			is(t, a.guard(brief(t), tx, guarded), want)
 		}
+		refused()
+		if w.living && e.wiring.Kind != TiDB { // where the second would wait for the first
+			rollback(t, guardIn(t, a, level, beside)) // of the same client
+			e.exec(t, "UPDATE dblock_wanted SET wanted_until = 1")
+			second := guardIn(t, a, level, guarded) // the client that took it may be dead
+			is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
+			refused()
+			rollback(t, second)
+		}
+		e.commitOne(t, first)
+		assert.NoError(t, w.take(t, e, other, guarded, holder), "taking over after the transaction")
 	})
 }
 
@@ -277,8 +263,7 @@ func guardedAgain(t *testing.T, e *env) {
 	}()
 	lock(t, c, "leased", dblock.Lease(longTTL))
 	lock(t, c, "broken")
-	waiting := locking(t.Context(), other, "leased")
-	e.queued(t, "leased", 1)
+	waiting := e.waiter(t, other, "leased")
 	e.advance(t, longTTL+time.Second)
 	granted(t, patience, waiting)
 	for _, name := range []string{"broken", "same"} {
@@ -308,12 +293,9 @@ func guardedAfterClose(t *testing.T, e *env) {
 		t.Error("given away under a guarded transaction")
 	}
 	refused(t, other, "n")
-	waiting := locking(t.Context(), other, "n")
-	e.queued(t, "n", 1)
+	waiting := e.waiter(t, other, "n")
 	e.advance(t, 2*longTTL)
-	if len(waiting) > 0 {
-		t.Fatal("given away under a guarded transaction, to a waiter")
-	}
+	stillWaits(t, 0, waiting)
 	e.commitOne(t, tx)
 	e.advanceUntil(t, 2*longTTL, "the waiter has the lock", func() bool { return len(waiting) > 0 })
 	unlock(t, granted(t, soon, waiting))
@@ -325,8 +307,7 @@ func guardUnmade(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return
 	}
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		l := lock(t, c, name)
 		tx := beginTx(t, a, level)

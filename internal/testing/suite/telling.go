@@ -43,11 +43,7 @@ func toldForEver(t *testing.T, e *env) {
 	waiter := e.line(t, "held 0", 1, []Client{b}, background)
 	unlock(t, locks[0])
 	unlock(t, granted(t, soon, waiter[0]))
-	if ran, err := a.OncePer(t.Context(), "job", time.Hour, func(context.Context, *dblock.Lock, time.Time) error {
-		return nil
-	}); !ran || err != nil {
-		t.Errorf("the job ran: %t, %v", ran, err)
-	}
+	per(t, a, "job", time.Hour, true)
 	ended(t, patience, lock(t, b, "three TTLs", dblock.Lease(3*longTTL)), dblock.ErrLost)
 	for _, l := range locks[1:] {
 		live(t, l)
@@ -58,8 +54,7 @@ func toldForEver(t *testing.T, e *env) {
 		unlock(t, granted(t, soon, locking(t.Context(), b, l.Name())))
 	}
 	again := lock(t, a, "held 0")
-	closed := make(chan error, 1)
-	go func() { closed <- a.Close(context.Background()) }()
+	closed := async(func() error { return a.Close(context.Background()) })
 	assert.NoError(t, within(t, soon, "Close returns", closed))
 	ended(t, soon, again, dblock.ErrClosed)
 	unlock(t, lock(t, b, "held 0"))

@@ -3,8 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,8 +14,6 @@ import (
 var together = inPlaces(own{
 	{"LockAll holds all names with one context, and gives all back", allAtOnce},
 	{"LockAll that is cancelled holds none", allOrNone},
-	{"LockAlls of the same names in any order never wait for each other", allOrders},
-	{"LockAll of 1,000 names holds 1,000 locks", thousandNames},
 	{"LockAll with a mode for each name shares some of them", allModes},
 	{"LockAll enters what its owner has already", allReentrant},
 }, moving{
@@ -36,11 +32,9 @@ func allAtOnce(t *testing.T, e *env) {
 	for _, name := range all.Names() {
 		refused(t, b, name)
 	}
-	_, err = b.TryLockAll(t.Context(), []string{"z", "b"})
-	is(t, err, dblock.ErrNotAcquired)
+	is(t, assert.ErrOf(b.TryLockAll(t.Context(), []string{"z", "b"})), dblock.ErrNotAcquired)
 	e.free(t, "z")
-	next := locking(context.Background(), b, "b")
-	e.queued(t, "b", 1)
+	next := e.waiter(t, b, "b")
 	for range 2 {
 		require.NoError(t, all.Unlock(t.Context()))
 	}
@@ -76,58 +70,11 @@ func allOrNone(t *testing.T, e *env) {
 	e.free(t, "m")
 }
 
-func allOrders(t *testing.T, e *env) {
-	clients := []Client{e.client(t), e.client(t)}
-	var all sync.WaitGroup
-	names := []string{"a", "b", "c", "d"}
-	for i := range 6 {
-		all.Go(func() {
-			mine := slices.Clone(names)
-			for round := range 4 {
-				mine = append(mine[1:], mine[0])
-				if (i+round)%2 == 0 {
-					slices.Reverse(mine)
-				}
-				l, err := clients[i%2].LockAll(t.Context(), mine[:3])
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				assert.NoError(t, l.Unlock(t.Context()))
-			}
-		})
-	}
-	all.Wait()
-	for _, name := range names {
-		e.idle(t, name)
-	}
-}
-
-func thousandNames(t *testing.T, e *env) {
-	a := e.client(t)
-	names := make([]string, 1000)
-	for i := range names {
-		names[i] = fmt.Sprintf("name %04d", (i*7)%1000)
-	}
-	for range 2 { // names without rows, and with
-		all, err := a.LockAll(t.Context(), names)
-		require.NoError(t, err)
-		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1000 ||
-			len(all.Tokens()) != 1000 {
-			t.Errorf("%d are held, %d tokens", n, len(all.Tokens()))
-		}
-		require.NoError(t, all.Unlock(t.Context()))
-		assert.Equal(t, e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"), 0, "are left")
-	}
-}
-
 func allLost(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	all, err := a.LockAll(t.Context(), []string{"a", "b"})
 	require.NoError(t, err)
-	if n, err := b.Break(t.Context(), "b", "for the test"); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	breaks(t, b, "b", 1)
 	within(t, soon, "the context ends", all.Context().Done())
 	is(t, context.Cause(all.Context()), dblock.ErrLost)
 	is(t, all.Unlock(t.Context()), dblock.ErrLost)
@@ -155,9 +102,7 @@ func allAgain(t *testing.T, e *env) {
 	if all == nil {
 		t.FailNow()
 	}
-	if token := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'"); token != all.Tokens()["a"] {
-		t.Errorf("it has token %d of a, want %d", all.Tokens()["a"], token)
-	}
+	assert.Equal(t, e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'"), all.Tokens()["a"], "token")
 	is(t, all.Unlock(t.Context()), nil)
 	e.free(t, "a")
 	e.free(t, "b")
@@ -170,8 +115,7 @@ func allModes(t *testing.T, e *env) {
 	require.NoError(t, err)
 	two, err := b.LockAll(t.Context(), []string{"r", "s"}, options...)
 	require.NoError(t, err)
-	_, err = b.TryLockAll(t.Context(), []string{"r", "s"}, options...)
-	is(t, err, dblock.ErrNotAcquired)
+	is(t, assert.ErrOf(b.TryLockAll(t.Context(), []string{"r", "s"}, options...)), dblock.ErrNotAcquired)
 	refused(t, b, "w")
 	for _, l := range []*dblock.Locks{one, two} {
 		require.NoError(t, l.Unlock(t.Context()))

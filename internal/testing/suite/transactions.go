@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,15 +32,13 @@ var transactions = inPlaces(own{
 
 func lockTx(t testing.TB, c Client, tx Tx, names ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := limited(t, patience)
 	require.NoError(t, c.LockTx(ctx, tx, names...))
 }
 
 // Broken by a LockTx that locks nothing.
 func lockTxHeld(t *testing.T, e *env) {
-	a := e.app(t, 8)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 8)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		if e.snapshots(t, level) {
 			unlock(t, lock(t, c, name)) // a snapshot from before the name's row was made cannot lock it
@@ -51,17 +48,9 @@ func lockTxHeld(t *testing.T, e *env) {
 			lockTx(t, c, first, name)
 			second := beginTx(t, a, level)
 			err := c.TryLockTx(brief(t), second, name)
-			is(t, err, dblock.ErrNotAcquired)
-			if !strings.Contains(err.Error(), "another transaction has locked the name") {
-				t.Errorf("%v: want the transaction", err)
-			}
-			got := make(chan error, 1)
-			go func() { got <- c.LockTx(context.Background(), second, name) }()
-			select {
-			case err := <-got:
-				t.Fatalf("LockTx beside another: %v", err)
-			case <-time.After(50 * time.Millisecond):
-			}
+			says(t, err, dblock.ErrNotAcquired, "another transaction has locked the name")
+			got := async(func() error { return c.LockTx(context.Background(), second, name) })
+			stillWaits(t, 50*time.Millisecond, got)
 			require.NoError(t, first.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"))
 			before := e.number(t, "SELECT count(*) FROM app")
 			end(t, first)
@@ -100,16 +89,10 @@ func lockTxAndLease(t *testing.T, e *env) {
 
 			tx = beginTx(t, a, level)
 			lockTx(t, c, tx, name)
-			err = refused(t, client, name) // and so before the transaction ends
-			if !strings.Contains(err.Error(), "(LockTx, UnlockTx): inside it, do not call Lock") {
-				t.Errorf("%v: want the open transaction", err)
-			}
+			says(t, refused(t, client, name), dblock.ErrNotAcquired, // and so before the transaction ends
+				"(LockTx, UnlockTx): inside it, do not call Lock")
 			waiting := locking(t.Context(), client, name)
-			select {
-			case o := <-waiting:
-				t.Fatalf("Lock beside LockTx: %v, %v", o.lock, o.err)
-			case <-time.After(300 * time.Millisecond): // longer than any limit
-			}
+			stillWaits(t, 300*time.Millisecond, waiting) // longer than any limit
 			e.usable(t, tx)
 			unlock(t, granted(t, soon, waiting))
 			e.free(t, name)
@@ -123,11 +106,9 @@ func lockTxTurn(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		first := lock(t, other, name)
 		tx := beginTx(t, a, level)
-		locked := make(chan error, 1)
-		go func() { locked <- c.LockTx(context.Background(), tx, name) }()
+		locked := async(func() error { return c.LockTx(context.Background(), tx, name) })
 		e.queued(t, name, 1)
-		after := locking(t.Context(), other, name)
-		e.queued(t, name, 2)
+		after := e.waiter(t, other, name)
 		unlock(t, first)
 		err := within(t, soon, "LockTx has its turn", locked)
 		if err != nil { // a snapshot from before its turn
@@ -139,11 +120,7 @@ func lockTxTurn(t *testing.T, e *env) {
 			e.free(t, name)
 			return
 		}
-		select {
-		case o := <-after:
-			t.Fatalf("the next waiter came before the transaction ended: %v, %v", o.lock, o.err)
-		case <-time.After(100 * time.Millisecond):
-		}
+		stillWaits(t, 100*time.Millisecond, after)
 		e.usable(t, tx)
 		unlock(t, granted(t, soon, after))
 		e.free(t, name)
@@ -158,10 +135,8 @@ func lockTxCancelled(t *testing.T, e *env) {
 		give := func(t *testing.T) Tx {
 			for wait := 100 * time.Millisecond; ; wait *= 2 {
 				tx := beginTx(t, a, level)
-				ctx, cancel := context.WithTimeout(t.Context(), wait)
-				defer cancel()
-				locked := make(chan error, 1)
-				go func() { locked <- c.LockTx(ctx, tx, name) }()
+				ctx := limited(t, wait)
+				locked := async(func() error { return c.LockTx(ctx, tx, name) })
 				err := within(t, wait+patience, "LockTx obeys its context", locked)
 				if errors.Is(err, dblock.ErrUnavailable) && wait < patience { // too slow to see who has it
 					_ = tx.rollback()
@@ -218,11 +193,9 @@ func lockTxAgain(t *testing.T, e *env) {
 		// After its turn in the queue.
 		l := lock(t, other, name)
 		tx = beginTx(t, a, e.readCommitted())
-		locked := make(chan error, 1)
-		go func() { locked <- c.LockTx(context.Background(), tx, name) }()
+		locked := async(func() error { return c.LockTx(context.Background(), tx, name) })
 		e.queued(t, name, 1)
-		waiting := locking(t.Context(), other, name)
-		e.queued(t, name, 2)
+		waiting := e.waiter(t, other, name)
 		unlock(t, l)
 		require.NoError(t, within(t, soon, "LockTx has its turn", locked))
 		lockTx(t, c, tx, name)
@@ -235,8 +208,7 @@ func lockTxAgain(t *testing.T, e *env) {
 }
 
 func lockTxInput(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
+	a, c := e.appClient(t, 5)
 	e.exec(t, "CREATE TABLE app (n integer)")
 	tx := beginTx(t, a, e.levels()[0])
 	for _, try := range []func(context.Context, Tx, ...string) error{c.LockTx, c.TryLockTx} {

@@ -74,7 +74,7 @@ func freedByAnother(t *testing.T, e *env) {
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
 	a := e.app(t, 5)
 	sweep := sync.OnceFunc(func() {
-		if report, err := reaper.Sweep(t.Context(), a.Backend); err != nil || report.Freed != 1 {
+		if report, err := reaper.Sweep(t.Context(), a.engine()); err != nil || report.Freed != 1 {
 			t.Errorf("swept: %v, %v", report, err)
 		}
 	})

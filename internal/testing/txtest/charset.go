@@ -1,9 +1,12 @@
 package txtest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/migrate"
 )
 
 // charsets are parameters of MySQL DSNs with which the server converts what a connection sends.
@@ -58,4 +61,40 @@ func EachEncoding(
 			}
 		})
 	}
+}
+
+// EachConversion runs f for names in databases with the tables of a set. The connections of odd
+// have another character set than those of usual.
+func EachConversion(t *testing.T, set migrate.Set, f func(t *testing.T, usual, odd World, name string)) {
+	t.Helper()
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			db := dbtest.Empty(t, kind)
+			usual := New(t, db, set)
+			EachCharset(t, func(t *testing.T, params string) {
+				odd := usual
+				odd.DSN, _, _ = strings.Cut(db.DSN, "?")
+				odd.DSN += "?" + params
+				odd.DB = odd.SQL(t)
+				for _, name := range []string{"plain ", "über ", "日😀 "} {
+					f(t, usual, odd, name+params)
+				}
+			})
+		})
+	}
+	migrated := func(t testing.TB, encoding string) dbtest.Database {
+		db := dbtest.EncodedEmpty(t, encoding)
+		require.NoError(t, migrate.Up(t.Context(), db.SQL(t), db.Engine, set))
+		return db
+	}
+	t.Run(dbtest.KindPostgres, func(t *testing.T) {
+		EachEncoding(t, migrated, func(t *testing.T, db, changed dbtest.Database, names []string) {
+			for library, pgx := range map[string]bool{" sql": false, " pgx": true} {
+				usual, odd := In(t, db, false), In(t, changed, pgx)
+				for _, name := range names {
+					f(t, usual, odd, name+t.Name()+library)
+				}
+			}
+		})
+	})
 }

@@ -161,9 +161,7 @@ func (a *awkward) hook(ctx context.Context, c *fakedb.Call) error {
 func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {
 	t.Helper()
 	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	engine.Backend = fakedb.Hooked(engine.Backend, a.hook)
-	client, err := dblock.New(engine)
+	client, err := dblock.New(fakedb.Through(sqlite.New(db), a.hook))
 	require.NoError(t, err)
 	return client, db
 }

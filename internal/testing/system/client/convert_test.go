@@ -6,12 +6,10 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
-	core "github.com/dblock-go/dblock/internal/client"
-	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -52,7 +50,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 			return l.TryUpgrade(ctx)
 		}, false},
 		"raise": {nil, func(ctx context.Context, l lock) error {
-			_, err := (*core.Lock)(l).Raise(ctx, l.Token()+1000)
+			_, err := inside.Of(l).Raise(ctx, l.Token()+1000)
 			return err
 		}, false},
 	}
@@ -132,72 +130,20 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 			t.Fatalf("upgrade: %v", err)
 		}
 		d.lost.Store(&nobody)
-		if token, err := (*core.Lock)(l).Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
+		if token, err := inside.Of(l).Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
 			t.Fatalf("raise: %d, %v", token, err)
 		}
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 }
 
-// The client goes by what it was told. Nothing waits for a lease that the database has for longer.
-func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
-	d := &deaf{}
-	client := hookedClient(t, dbtest.SQLite(t).SQL(t), d.hook)
-	const lease = time.Second
-	l, err := client.Lock(t.Context(), "n", dblock.Lease(lease))
-	require.NoError(t, err)
-	until := l.Until()
-	ctx, cancel := context.WithCancel(t.Context())
-	d.lost.Store(&cancel)
-	require.ErrorIs(t, l.Extend(ctx, time.Hour), dblock.ErrUnavailable, "the lost answer")
-	if moved := l.Until().Sub(until).Abs(); moved > lease/10 {
-		t.Errorf("its end has moved by %v", moved)
-	}
-	<-l.Context().Done()
-	assert.ErrorIs(t, context.Cause(l.Context()), dblock.ErrLost, "it ended with")
-	assert.ErrorIs(t, l.Extend(t.Context(), time.Hour), dblock.ErrLost, "extended after its end")
-
-	l, err = client.Lock(t.Context(), "asked again", dblock.Lease(lease))
-	require.NoError(t, err)
-	nobody := context.CancelFunc(func() {})
-	d.lost.Store(&nobody)
-	require.NoError(t, l.Extend(t.Context(), time.Hour))
-	if left := time.Until(l.Until()); left < 2*lease {
-		t.Errorf("it has %v left", left)
-	}
-	assert.NoError(t, l.Unlock(t.Context()))
-}
-
-func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
-	var until <-chan struct{}
-	var sent atomic.Int64
-	client := hookedClient(t, dbtest.SQLite(t).SQL(t), func(ctx context.Context, c *fakedb.Call) error {
-		err := c.Do(ctx)
-		if c.Moves() {
-			sent.Add(1)
-			<-until
-		}
-		return err
-	})
-	l, err := client.Lock(t.Context(), "n", dblock.Lease(300*time.Millisecond))
-	require.NoError(t, err)
-	until = l.Context().Done()
-	for range 2 { // the second is not sent: the database would keep the name for longer
-		assert.ErrorIs(t, l.Extend(t.Context(), time.Second), dblock.ErrLost, "extended")
-	}
-	assert.Equal(t, sent.Load(), 1, "were sent")
-	assert.ErrorIs(t, l.Unlock(t.Context()), dblock.ErrLost, "unlocked")
-}
-
 // hookedClient makes a client whose calls of the engine go through a hook.
 func hookedClient(t *testing.T, db *sql.DB, hook fakedb.Hook, options ...dblock.Option) sqlClient {
 	t.Helper()
-	engine := sqlite.New(db)
-	engine.Backend = fakedb.Hooked(engine.Backend, hook)
-	return newClient(t, engine, options...)
+	return newClient(t, fakedb.Through(sqlite.New(db), hook), options...)
 }
 
-func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {
+func newClient(t *testing.T, engine dblock.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {
 	t.Helper()
 	client, err := dblock.New(engine, options...)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -50,7 +51,7 @@ func doubt(t *testing.T) (d *doubtful, client, other sqlClient) {
 	t.Helper()
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)
-	d = &doubtful{engine: engine}
+	d = &doubtful{engine: inside.Of(engine)}
 	return d, hookedClient(t, db, d.hook), newClient(t, engine)
 }
 

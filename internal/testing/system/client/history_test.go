@@ -43,9 +43,8 @@ func (f *forgetful) hook(ctx context.Context, c *fakedb.Call) error {
 // client makes a client that logs to log, and that the test closes.
 func (f *forgetful) client(t *testing.T, db *sql.DB, log *journal) sqlClient {
 	t.Helper()
-	engine := sqlite.New(db)
-	engine.Backend = fakedb.Hooked(engine.Backend, f.hook)
-	client, err := dblock.New(engine, dblock.WithEvents(), dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	client, err := dblock.New(fakedb.Through(sqlite.New(db), f.hook), dblock.WithEvents(),
+		dblock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	require.NoError(t, err)
 	return client
 }

@@ -30,4 +30,8 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	}
 	var nothing func(context.Context, *dblock.Lock) error
 	assert.ErrorIs(t, client.Do(t.Context(), "n", nothing), dblock.ErrInvalidOption, "Do without a function")
+	var none context.Context
+	assert.ErrorIs(t, client.Ping(none), dblock.ErrInvalidOption, "Ping without a context")
+	assert.NoError(t, client.Close(t.Context()))
+	assert.ErrorIs(t, client.Ping(t.Context()), dblock.ErrClosed, "Ping after Close")
 }

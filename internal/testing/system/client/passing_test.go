@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -34,11 +36,11 @@ func (s scriptedTx) Lock(
 // come meanwhile.
 func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
+	engine := inside.Of(sqlite.New(db))
 	s := &scripted{}
-	client := newClient(t, driver.Engine[*sql.Tx]{
+	client := newClient(t, *inside.Make[dblock.Engine[*sql.Tx]](driver.Engine[*sql.Tx]{
 		Backend: engine.Backend, In: func(tx *sql.Tx) driver.Tx { return scriptedTx{engine.In(tx), tx, s} },
-	})
+	}))
 	begin := func() *sql.Tx {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -73,12 +74,12 @@ func (d dyingTx) Lock(
 
 func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
+	engine := inside.Of(sqlite.New(db))
 	d := &dying{}
-	client, err := dblock.New(driver.Engine[*sql.Tx]{
+	client, err := dblock.New(*inside.Make[dblock.Engine[*sql.Tx]](driver.Engine[*sql.Tx]{
 		Backend: fakedb.Hooked(engine.Backend, d.hook),
 		In:      func(tx *sql.Tx) driver.Tx { return dyingTx{engine.In(tx), d} },
-	})
+	}))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, client.Close(context.Background())) }()
 	inTx := func(do func(tx *sql.Tx) error) error {

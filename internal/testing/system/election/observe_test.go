@@ -119,7 +119,7 @@ func TestATermThatOutlivesTheHistoryIsSeen(t *testing.T) {
 		c.leads().Resign()
 		e := c.leads()
 		<-time.After(100 * time.Millisecond)
-		report, err := reaper.Sweep(w.Context(), sqlite.New(observer.pool).Backend, reaper.History(50*time.Millisecond))
+		report, err := reaper.Sweep(w.Context(), sqlite.New(observer.pool), reaper.History(50*time.Millisecond))
 		if err != nil || report.Deleted != 2 {
 			w.Errorf("%v, %v: want the first term deleted, and nothing else", report, err)
 		}

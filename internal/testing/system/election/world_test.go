@@ -11,7 +11,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/inspect"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
@@ -65,11 +64,10 @@ type party struct {
 func (w world) party(options ...dblock.Option) party {
 	w.Helper()
 	p := party{pool: w.db.SQL(w), away: new(atomic.Pointer[error]), heldUp: make(chan struct{}, 1)}
-	var engine driver.Engine[*sql.Tx]
+	var engine dblock.Engine[*sql.Tx]
 	switch w.db.Kind {
 	case dbtest.KindSQLite:
-		engine = sqlite.New(p.pool)
-		engine.Backend = fakedb.Hooked(engine.Backend, p.hook)
+		engine = fakedb.Through(sqlite.New(p.pool), p.hook)
 	case dbtest.KindPostgres:
 		engine = postgres.NewSQL(p.pool)
 	default:

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -35,9 +34,7 @@ type actorConfig struct {
 	Seed      uint64
 	Bug       string        // one of bugs, "" for none
 	Long      int           // of a hundred works under a lock in modeChaos, so many are about as long as the TTL
-	Lose      string        // the call that loses its first reply
 	Deadlock  time.Duration // the interval of deadlock checks, 0: the default
-	Teller    *tellerConfig // nil: it obeys the commands below
 }
 
 // command is a line that an actor obeys. Each runs at once, beside those before it.
@@ -50,7 +47,7 @@ type command struct {
 	Portion portion  // of a lock
 	Under   int      // the op of an acquire: its owner asks; 0: a new owner
 	Workers int
-	For     time.Duration // lock: patience; work: the slots' length
+	For     time.Duration // work: the slots' length
 }
 
 type actor struct {
@@ -65,7 +62,6 @@ type actor struct {
 	stand   *stand
 	handles map[int]*handle
 	several map[int]*dblock.Locks
-	cancels map[int]context.CancelFunc
 	hogs    map[int]*sql.Conn
 }
 
@@ -82,13 +78,10 @@ func (a *actor) connect() {
 func act(text string, in io.Reader, out io.Writer) int {
 	a := &actor{
 		reporter: newReporter(out), witness: newWitness(),
-		handles: map[int]*handle{}, several: map[int]*dblock.Locks{}, cancels: map[int]context.CancelFunc{},
+		handles: map[int]*handle{}, several: map[int]*dblock.Locks{},
 		hogs: map[int]*sql.Conn{},
 	}
 	err := json.Unmarshal([]byte(text), &a.config)
-	if err == nil && a.config.Teller != nil {
-		return a.tell(in)
-	}
 	if err == nil {
 		a.db, err = openSQL(a.config.Kind, a.config.DSN)
 	}
@@ -118,19 +111,12 @@ func act(text string, in io.Reader, out io.Writer) int {
 
 func (a *actor) obey(c command) {
 	switch c.Verb {
-	case "lock", "try":
+	case "lock":
 		a.lock(c)
 	case "lockall":
 		a.lockAll(c)
 	case "unlockall":
 		a.unlockAll(c)
-	case "cancel":
-		a.mu.Lock()
-		cancel := a.cancels[c.Hold]
-		a.mu.Unlock()
-		if cancel != nil { // otherwise it was answered meanwhile
-			cancel()
-		}
 	case "unlock":
 		a.unlock(a.handle(c.Hold))
 		a.report(event{What: evDone, Op: c.Op})
@@ -213,9 +199,6 @@ func (a *actor) newClient() (*client, error) {
 	if bug := bugs[a.config.Bug]; bug != nil { // others are in what the actor does
 		backend = fakedb.Hooked(backend, bug(a.db))
 	}
-	if a.config.Lose != "" {
-		backend = fakedb.Hooked(backend, (&losing{call: a.config.Lose}).hook)
-	}
 	r := &recorder{report: a.reporter, db: a.db, sessions: map[string]bool{}}
 	backend = fakedb.Hooked(backend, r.hook)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -231,7 +214,7 @@ func (a *actor) newClient() (*client, error) {
 	}
 	// The transactions of a caller are of no concern here, so that one type of client does for all
 	// engines.
-	c, err := dblock.New(driver.Engine[any]{Backend: backend}, options...)
+	c, err := dblock.New(fakedb.On[any](backend), options...)
 	if err != nil {
 		closePool()
 		return nil, err

@@ -14,12 +14,16 @@ import (
 
 // Bugs in what the application does, or in its engine.
 const (
-	bugReenters    = "enters a lock again that was released in a transaction"
-	bugUnguarded   = "writes beside a release without a guard"
-	bugLogsFirst   = "ends a context after the line that says so"
-	bugBorrows     = "leaves a setting on a pooled connection"
-	bugSharesFate  = "gives one caller's refusal to the next"
-	bugForgetsRows = "removes a share and leaves it in the counter"
+	bugReenters     = "enters a lock again that was released in a transaction"
+	bugUnguarded    = "writes beside a release without a guard"
+	bugUnlocksEarly = "releases before its transaction ends"
+	bugNoLockTx     = "writes without LockTx"
+	bugNoAdvisory   = "writes without an advisory lock"
+	bugNoBump       = "writes without Bump"
+	bugLogsFirst    = "ends a context after the line that says so"
+	bugBorrows      = "leaves a setting on a pooled connection"
+	bugSharesFate   = "gives one caller's refusal to the next"
+	bugForgetsRows  = "removes a share and leaves it in the counter"
 
 	bugLooksElsewhere = "takes a name where a connection looks by chance"
 	bugBelievesTx     = "believes in a transaction that has ended"

@@ -22,6 +22,7 @@ import (
 const (
 	twoHolders = "two holders" // more hold a name than may
 	lateWrite  = "late write"  // a guarded row came after the next holder had looked
+	lostUpdate = "lost update" // two transactions have bumped one version
 	sharedFate = "shared fate" // a call failed for what another one had asked for
 	zombies    = "zombies"     // a call succeeded in a transaction that had ended
 	miscounts  = "counters"    // a counter does not say what the rows do
@@ -67,6 +68,15 @@ func (j *judge) believe(name string, ctx context.Context, p portion) (leave func
 	}
 }
 
+// held notes a hold that has ended, and of which it became known then that it was one.
+func (j *judge) held(name string, from, until time.Duration) {
+	h := newHold("application", 0, name, portion{}, 0, from, from)
+	h.end(until)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.holds = append(j.holds, h)
+}
+
 // decide compares what was believed. Whatever has not ended is believed in now.
 func (j *judge) decide() {
 	j.mu.Lock()
@@ -110,6 +120,18 @@ func (a *application) lateWrites() {
 		}
 	}
 	a.tried("guarded writes", len(a.notes))
+}
+
+// versionOf begins the names of the rows with versions.
+const versionOf = "version of "
+
+// lostUpdates looks for versions that more than one transaction has read, bumped and committed.
+func (a *application) lostUpdates() {
+	a.Helper()
+	if n := a.number0("SELECT count(*) FROM (SELECT name FROM writes WHERE name LIKE '" + versionOf +
+		"%' GROUP BY name, token HAVING count(*) > 1) AS twice"); n > 0 {
+		a.Errorf("%s: of %d versions", lostUpdate, n)
+	}
 }
 
 // own is an error of a statement of the application's own.

@@ -28,7 +28,7 @@ type places struct {
 	leave  string                                    // has a connection look elsewhere; "": there is one place
 	home   string                                    // has it look at home again
 	rows   string                                    // counts what is in the tables there
-	engine func(pool *sql.DB) driver.Engine[*sql.Tx] // works there
+	engine func(pool *sql.DB) dblock.Engine[*sql.Tx] // works there
 }
 
 // rowsIn counts rows of locks and sessions.
@@ -46,7 +46,7 @@ func (a *application) twoPlaces() places {
 	case dbtest.KindPostgres:
 		require.NoError(a, migrate.Up(a.Context(), a.sql, a.db.Engine, migrate.Locks.In(other)))
 		return places{"public.writes", "SET search_path TO " + other, "RESET search_path", rowsIn(other),
-			func(pool *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(pool, postgres.Schema(other)) }}
+			func(pool *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(pool, postgres.Schema(other)) }}
 	}
 	var home string
 	require.NoError(a, a.sql.QueryRowContext(a.Context(), "SELECT DATABASE()").Scan(&home))
@@ -55,7 +55,7 @@ func (a *application) twoPlaces() places {
 	a.Cleanup(func() { _, _ = a.sql.ExecContext(context.Background(), "DROP DATABASE "+there) })
 	require.NoError(a, migrate.Up(a.Context(), a.sql, a.db.Engine, migrate.Locks.In(there)))
 	return places{home + ".writes", "USE " + there, "USE " + home, rowsIn(there),
-		func(pool *sql.DB) driver.Engine[*sql.Tx] { return mysql.New(pool, mysql.Database(there)) }}
+		func(pool *sql.DB) dblock.Engine[*sql.Tx] { return mysql.New(pool, mysql.Database(there)) }}
 }
 
 // stray leaves connections of the pools elsewhere, until ctx ends.

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -49,9 +50,10 @@ type application struct {
 type branch struct {
 	*application
 	*dblock.Client[*sql.Tx]
-	pool  *sql.DB
-	proxy *dbtest.Proxy // nil: SQLite
-	log   *valve
+	pool   *sql.DB
+	native *native       // nil: SQLite
+	proxy  *dbtest.Proxy // nil: SQLite
+	log    *valve
 }
 
 // applicationRound has the application work under faults, and looks at what that has left.
@@ -74,6 +76,7 @@ func applicationRound(w *world) {
 	work.Wait()
 	a.decide()
 	a.lateWrites()
+	a.lostUpdates()
 	a.leftInTables()
 	a.leftElsewhere()
 	a.leftOnConnections()
@@ -94,18 +97,21 @@ func newApplication(w *world) *application {
 			db = db.Through(w, b.proxy)
 		}
 		b.pool = db.SQL(w)
+		b.native = openNative(w, db, b.log)
 		b.pool.SetMaxOpenConns(conns)
 		b.pool.SetMaxIdleConns(conns)
 		engine := engineOf(db.Kind, b.pool)
 		if bug := bugs[w.bug]; bug != nil {
-			engine.Backend = fakedb.Hooked(engine.Backend, bug(w.sql))
+			engine = fakedb.Through(engine, bug(w.sql))
 		}
 		switch w.bug {
 		case bugLooksElsewhere:
-			engine.Backend = fakedb.Hooked(engine.Backend, takesFrom(a.places.engine(b.pool).Backend))
+			engine = fakedb.Through(engine, takesFrom(inside.Of(a.places.engine(b.pool)).Backend))
 		case bugBelievesTx:
-			in := engine.In
-			engine.In = func(tx *sql.Tx) driver.Tx { return credulous{in(tx)} }
+			of := inside.Of(engine)
+			in := of.In
+			of.In = func(tx *sql.Tx) driver.Tx { return credulous{in(tx)} }
+			engine = *inside.Make[dblock.Engine[*sql.Tx]](of)
 		}
 		observer := observe.Observer{HoldEnd: func(observe.HoldResult) { b.log.pass() }}
 		client, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(b.log)),
@@ -128,7 +134,7 @@ func refuseOne(kind string) string {
 	return "ALTER TABLE dblock_locks ADD CONSTRAINT " + refusal + " CHECK (name <> '" + refused + "')"
 }
 
-func engineOf(kind string, db *sql.DB) driver.Engine[*sql.Tx] {
+func engineOf(kind string, db *sql.DB) dblock.Engine[*sql.Tx] {
 	switch kind {
 	case dbtest.KindPostgres:
 		return postgres.NewSQL(db)
@@ -143,6 +149,9 @@ func (a *application) close() {
 		b.log.set(true)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		_ = b.Close(ctx)
+		if b.native != nil {
+			_ = b.native.close(ctx)
+		}
 		cancel()
 	}
 }
@@ -158,7 +167,17 @@ type employee struct {
 func (c *employee) work(ctx context.Context) {
 	errands := []func(ctx context.Context) error{
 		c.plain, c.plain, c.shared, c.releaseInTx, c.releaseInTx, c.releaseBesideGuard, c.lockInTx, c.lockInTx,
-		c.conditional, c.ask, c.lockTooLate, c.useTooLate,
+		c.conditional, c.ask, c.lockTooLate, c.useTooLate, c.lockNative, c.lockNativeInTx,
+	}
+	switch c.bug { // there is one errand that shows it
+	case bugNoBump:
+		errands = []func(ctx context.Context) error{c.conditional}
+	case bugNoLockTx:
+		errands = []func(ctx context.Context) error{c.lockInTx}
+	case bugNoAdvisory:
+		errands = []func(ctx context.Context) error{c.lockNativeInTx}
+	case bugUnlocksEarly:
+		errands = []func(ctx context.Context) error{c.releaseInTx}
 	}
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(context.Background(), 2*ttl)
@@ -182,6 +201,14 @@ func (c *employee) unlock(l *dblock.Lock) {
 }
 
 func (c *employee) name() string { return c.names[c.random.IntN(len(c.names))] }
+
+// brief is how long a context lasts that ends at any moment. A seeded bug needs time to show.
+func (c *employee) brief(most time.Duration) time.Duration {
+	if c.bug != "" {
+		return ttl
+	}
+	return time.Duration(c.random.Int64N(int64(most)))
+}
 
 // busy is for how long a employee does something else.
 func (c *employee) busy() { pass(time.Duration(c.random.Int64N(int64(4 * time.Millisecond)))) }
@@ -241,6 +268,11 @@ func (c *employee) releaseInTx(ctx context.Context) error {
 	defer leave()
 	undone := errors.New("rolled back")
 	err = c.within(ctx, func(tx *sql.Tx) error {
+		if c.bug == bugUnlocksEarly {
+			leave()
+			c.unlock(l)
+			return c.write(ctx, tx, l)
+		}
 		if err := c.write(ctx, tx, l); err != nil {
 			return err
 		}
@@ -352,7 +384,7 @@ func (c *employee) releaseBesideGuard(ctx context.Context) error {
 
 // lockInTx locks in a transaction whose context ends at any moment.
 func (c *employee) lockInTx(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, time.Duration(c.random.Int64N(int64(20*time.Millisecond))))
+	within, cancel := context.WithTimeout(ctx, c.brief(20*time.Millisecond))
 	defer cancel()
 	name := c.name()
 	tx, err := c.pool.BeginTx(within, nil)
@@ -360,8 +392,10 @@ func (c *employee) lockInTx(ctx context.Context) error {
 		return own{err}
 	}
 	defer tx.Rollback()
-	if err := c.LockTx(within, tx, name); err != nil {
-		return err
+	if c.bug != bugNoLockTx {
+		if err := c.LockTx(within, tx, name); err != nil {
+			return err
+		}
 	}
 	leave := c.believe(name, within, portion{})
 	defer leave()
@@ -373,14 +407,25 @@ func (c *employee) lockInTx(ctx context.Context) error {
 	return nil
 }
 
-// conditional uses the packages without a client in a transaction whose context ends at any moment.
+// conditional uses the packages without a client in a transaction whose context ends at any moment,
+// and writes a row with the version that it has read.
 func (c *employee) conditional(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, time.Duration(c.random.Int64N(int64(10*time.Millisecond))))
+	within, cancel := context.WithTimeout(ctx, c.brief(40*time.Millisecond))
 	defer cancel()
 	return c.within(within, func(tx *sql.Tx) error {
-		version, err := optimistic.Read(within, tx, c.name())
+		if c.places.home != "" { // another place has no such tables
+			if _, err := tx.ExecContext(within, c.places.home); err != nil {
+				return own{err}
+			}
+		}
+		name := c.name()
+		version, err := optimistic.Read(within, tx, name)
+		if err == nil && c.bug != bugNoBump {
+			err = optimistic.Bump(within, tx, name, version)
+		}
 		if err == nil {
-			err = optimistic.Bump(within, tx, c.name(), version)
+			_, err = tx.ExecContext(within, fmt.Sprintf("INSERT INTO %s (name, token) VALUES ('%s%s', %d)",
+				c.places.writes, versionOf, name, version))
 		}
 		if err == nil {
 			err = fence.Check(within, tx, "till", time.Now().UnixMicro())
@@ -388,6 +433,7 @@ func (c *employee) conditional(ctx context.Context) error {
 		if err != nil { // a conflict, a stale token, a lock of the server's: what the application lives with
 			return own{err}
 		}
+		c.tried("versions", 1)
 		return nil
 	})
 }
@@ -423,7 +469,7 @@ func (c *employee) within(ctx context.Context, f func(tx *sql.Tx) error) error {
 // write writes a row with the lock's token in a guarded transaction, and notes how many rows with
 // lower tokens it has seen there. No other may come later.
 func (c *employee) write(ctx context.Context, tx *sql.Tx, l *dblock.Lock) error {
-	if c.bug != bugUnguarded {
+	if c.bug != bugUnguarded && c.bug != bugUnlocksEarly {
 		if err := c.Client.Guard(ctx, tx, l); err != nil {
 			return err
 		}

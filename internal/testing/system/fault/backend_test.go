@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -22,9 +23,6 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// kindStdlib is PostgreSQL over database/sql, to an actor.
-const kindStdlib = "stdlib"
-
 // openEngine opens a pool of its own for each client, as processes do.
 func openEngine(kind, dsn string) (backend driver.Backend, closePool func(), err error) {
 	if kind == dbtest.KindPostgres {
@@ -32,25 +30,22 @@ func openEngine(kind, dsn string) (backend driver.Backend, closePool func(), err
 		if err != nil {
 			return nil, nil, err
 		}
-		return postgres.New(pool).Backend, pool.Close, nil
+		return inside.Of(postgres.New(pool)).Backend, pool.Close, nil
 	}
 	db, err := openSQL(kind, dsn)
 	if err != nil {
 		return nil, nil, err
 	}
 	closePool = func() { _ = db.Close() }
-	switch kind {
-	case kindStdlib:
-		return postgres.NewSQL(db).Backend, closePool, nil
-	case dbtest.KindSQLite:
-		return sqlite.New(db).Backend, closePool, nil
+	if kind == dbtest.KindSQLite {
+		return inside.Of(sqlite.New(db)).Backend, closePool, nil
 	}
-	return dblockmysql.New(db).Backend, closePool, nil
+	return inside.Of(dblockmysql.New(db)).Backend, closePool, nil
 }
 
 func openSQL(kind, dsn string) (*sql.DB, error) {
 	switch kind {
-	case dbtest.KindPostgres, kindStdlib:
+	case dbtest.KindPostgres:
 		return sql.Open("pgx", dsn)
 	case dbtest.KindSQLite:
 		return sql.Open("sqlite", dsn)
@@ -93,19 +88,19 @@ func (r *recorder) hook(ctx context.Context, c *fakedb.Call) error {
 			}
 			return h
 		}
-	case c.Removes(protocol.ByAttempt):
-		if m := c.Op().(protocol.Removal); r.own(m.Session) {
-			r.report.report(event{What: evLeave, Name: m.Name, Attempt: m.Attempt})
-		}
+	default:
+		r.leaves(c.Ops)
 	}
 	err := c.Do(ctx)
-	if op := c.Op(); op != nil && err == nil {
-		if join, joins := op.(protocol.Join); joins && c.Results[0].Outcome == protocol.Queued {
-			r.queued(ctx, at, join.Request)
-		}
-		for _, n := range c.Results[0].Next {
-			r.granted(op.On(), n.Session, n.Attempt, n.Grant)
-		}
+	if c.Op() != nil && err == nil {
+		c.Each(func(op protocol.Op, result protocol.Result) {
+			if join, joins := op.(protocol.Join); joins && result.Outcome == protocol.Queued && result.Ahead == 0 {
+				r.queued(ctx, at, join.Request)
+			}
+			for _, n := range result.Next {
+				r.granted(op.On(), n.Session, n.Attempt, n.Grant)
+			}
+		})
 	}
 	for _, s := range c.States {
 		for _, own := range s.Granted {
@@ -116,6 +111,20 @@ func (r *recorder) hook(ctx context.Context, c *fakedb.Call) error {
 		r.wronged(ctx, c.Session)
 	}
 	return err
+}
+
+// leaves tells of the places that are about to be given up.
+func (r *recorder) leaves(ops []protocol.Op) {
+	for _, op := range ops {
+		switch op := op.(type) {
+		case protocol.Sequence:
+			r.leaves(op)
+		case protocol.Removal:
+			if op.Cause == protocol.ByAttempt && r.own(op.Session) {
+				r.report.report(event{What: evLeave, Name: op.Name, Attempt: op.Attempt})
+			}
+		}
+	}
 }
 
 // own reports whether a session is this client's.

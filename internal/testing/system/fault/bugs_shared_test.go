@@ -71,10 +71,10 @@ func countsOne(ctx context.Context, c *fakedb.Call) error {
 // besideOp sees one reader alone. An op that drops its share has made a writer of it.
 type besideOp struct{ protocol.Op }
 
-func (b besideOp) Run(n *protocol.Name) (protocol.Result, error) {
+func (b besideOp) Apply(n *protocol.Name) (protocol.Result, error) {
 	readers := n.Units
 	n.Units = min(n.Units, 1)
-	result, err := b.Op.Run(n)
+	result, err := b.Op.Apply(n)
 	if len(n.GoneShares) == 0 && n.Units == min(readers, 1) {
 		n.Units = readers
 	}
@@ -84,15 +84,15 @@ func (b besideOp) Run(n *protocol.Name) (protocol.Result, error) {
 // toNothing drops the share that a downgrade has made.
 type toNothing struct{ protocol.Op }
 
-func (t toNothing) Run(n *protocol.Name) (protocol.Result, error) {
+func (t toNothing) Apply(n *protocol.Name) (protocol.Result, error) {
 	holder := n.Session
-	result, err := t.Op.Run(n)
+	result, err := t.Op.Apply(n)
 	if err != nil || holder == "" || n.Session == holder || len(n.PutShares) == 0 || n.PutShares[0].Session != holder {
 		return result, err
 	}
 	n.PutShares = n.PutShares[1:]
 	n.Units--
-	_, err = protocol.TakeOver(t.By(), t.On(), protocol.Holder{}).Run(n)
+	_, err = protocol.TakeOver(t.By(), t.On(), protocol.Holder{}).Apply(n)
 	result.Next = n.Handoffs
 	return result, err
 }

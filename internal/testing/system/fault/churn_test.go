@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -62,7 +62,7 @@ func (w *world) allFree(names []string) {
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
 	require.NoError(w, err)
 	defer closePool()
-	client, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(ttl), dblock.WithoutReaper(),
+	client, err := dblock.New(fakedb.On[any](backend), dblock.WithTTL(ttl), dblock.WithoutReaper(),
 		dblock.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(w, err)
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
@@ -87,7 +87,7 @@ func (w *world) nothingIsLeft() {
 	clean := within(patience, func() bool {
 		// On MySQL, LockTx keeps a row from the purge for minutes to come.
 		_, _ = w.sql.ExecContext(w.Context(), "UPDATE dblock_locks SET acquired_at = 0 WHERE acquired_at > "+w.now())
-		report, err := reaper.Sweep(w.Context(), backend, reaper.Retention(0),
+		report, err := reaper.Sweep(w.Context(), fakedb.On[any](backend), reaper.Retention(0),
 			reaper.Logger(slog.New(slog.DiscardHandler)))
 		require.NoError(w, err)
 		if !report.Zero() {

@@ -15,10 +15,9 @@ import (
 
 // What a crew does.
 const (
-	modeLoad    = "load"    // lock, write if the lock is not shared, unlock
-	modeChaos   = "chaos"   // whatever the API allows
-	modeOrdered = "ordered" // several names, in one order
-	modeOnce    = "once"    // jobs that run once per slot
+	modeLoad  = "load"  // lock, write if the lock is not shared, unlock
+	modeChaos = "chaos" // whatever the API allows
+	modeOnce  = "once"  // jobs that run once per slot
 )
 
 // firstCrewOp is above what the parent numbers.
@@ -157,11 +156,7 @@ func (w *crew) linger(random *rand.Rand) {
 
 func (w *crew) turn(random *rand.Rand, i int) {
 	ctx, c := context.Background(), w.clients[i].Load()
-	switch w.mode {
-	case modeOrdered:
-		w.ascend(ctx, random, c)
-		return
-	case modeOnce:
+	if w.mode == modeOnce {
 		w.once(ctx, random, c)
 		return
 	}

@@ -37,20 +37,4 @@
 // Eight processes share 100 shards, each an election. One at a time is killed, stopped or ended.
 // The beliefs of the members must not overlap, each shard must be with a member again, and few
 // shards but those of the member that went may move.
-//
-// # Money
-//
-// Processes move money between accounts, each transfer under locks and with both balances written
-// as they were worked out, so that a stale write shows in the books for ever. Every run does one
-// round of faults, with all kinds of lock at once. DBLOCK_TEST_MONEY=60s gives each kind the
-// processes for itself for that long, and then all kinds together:
-//
-//	DBLOCK_TEST_MONEY=60s go test -v -timeout 1h -run TestMoney ./internal/testing/system/fault
-//
-// Of these locks an advisory session lock alone promises nothing to a write on another connection:
-// the server frees it with its own connection, and has no token and no Guard to tell a stale
-// holder. There LockTx moves the money, with the lock and the writes in one transaction. What a
-// session lock does promise is in hindsight: if Unlock returns nil, the connection lived and the
-// name was held from Lock until then. So it protects an audit that reads while no process may
-// write, and the audit counts only if Unlock returns nil.
 package fault

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -93,7 +94,7 @@ func (g *gate) slow() { g.set(false, 2*realLimit) }
 func (g *gate) heal() { g.set(false, 0) }
 func (g *gate) client() (*dblock.Client[any], func(), error) {
 	pool := sql.OpenDB(&passage{g})
-	return memberOf(sqlite.New(pool).Backend, func() { _ = pool.Close() })
+	return memberOf(inside.Of(sqlite.New(pool)).Backend, func() { _ = pool.Close() })
 }
 
 func (g *gate) set(cut bool, delay time.Duration) {

@@ -20,25 +20,20 @@ type handle struct {
 }
 
 func (a *actor) lock(c command) {
-	a.acquire(a.under(c), a.client, c.Op, c.Name, c.Portion, c.Verb == "try")
+	a.acquire(a.under(c), a.client, c.Op, c.Name, c.Portion, false)
 }
 
-// under is the context of a request, until the command cancel.
+// under is the context of a request: that of its owner's locks, or of a new owner.
 func (a *actor) under(c command) context.Context {
-	ctx := context.Background()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if h := a.handles[c.Under]; h != nil {
-		ctx = h.lock.Context()
-	} else if all := a.several[c.Under]; all != nil {
-		ctx = all.Context()
+		return h.lock.Context()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	if c.For != 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.For)
+	if all := a.several[c.Under]; all != nil {
+		return all.Context()
 	}
-	a.cancels[c.Op] = cancel
-	return ctx
+	return context.Background()
 }
 
 // lockAll tells of several locks as if they were one, of the first name.
@@ -117,9 +112,6 @@ func (a *actor) unlock(h *handle) {
 	err := h.lock.Unlock(context.Background())
 	a.report(event{What: evUnlocked, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token()}.with(err))
 	a.witness.remove(h.op)
-	a.mu.Lock()
-	delete(a.cancels, h.op) // the handle stays, for a write that comes too late
-	a.mu.Unlock()
 }
 
 // regrade makes a writer of a reader, if nobody else reads, or a reader of a writer.

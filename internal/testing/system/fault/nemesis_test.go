@@ -3,9 +3,11 @@
 package fault
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 )
 
 // fault does something to one actor, and undoes it. One at a time, so that a loss has one
@@ -60,5 +62,20 @@ func (h *history) fault() {
 		for range 3 {
 			during("a connection terminated", 0, h.terminate, func() {})
 		}
+	}
+}
+
+// terminate ends any connection to the database but this test's own.
+func (w *world) terminate() {
+	w.Helper()
+	if w.db.Kind == dbtest.KindPostgres {
+		w.count("SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = " +
+			"current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1) AS victim")
+		return
+	}
+	id, there := w.number("SELECT id FROM %s WHERE db = database() AND id <> connection_id() ORDER BY rand() LIMIT 1",
+		w.db.Processes())
+	if there {
+		_, _ = w.sql.ExecContext(w.Context(), fmt.Sprintf("KILL %d", id)) // an error is that it has gone by itself
 	}
 }

@@ -118,3 +118,32 @@ func (w *world) goesOn(actors []*process, n int) {
 		eventually(w, p.label+" gets locks", func() bool { return p.count(evHeld) >= before+n })
 	}
 }
+
+// rest pauses the crews, and waits until nobody waits for a lock any more.
+func (w *world) rest(actors ...*process) {
+	w.Helper()
+	ops := make([]int, len(actors))
+	for i, p := range actors {
+		ops[i] = p.send(command{Verb: "pause"})
+	}
+	for i, p := range actors {
+		p.await(ops[i], evIdle)
+	}
+}
+
+func (w *world) queueIsClean(name string) {
+	w.Helper()
+	rows, counted := w.waiters(name), w.count("SELECT waiters FROM dblock_locks WHERE name = '%s'", name)
+	if rows != 0 || counted != 0 {
+		w.Errorf("%d places in the queue, the lock counts %d", rows, counted)
+	}
+	rows, counted = w.count("SELECT COALESCE(sum(units), 0) FROM dblock_shares WHERE name = '%s'", name),
+		w.count("SELECT shared_units FROM dblock_locks WHERE name = '%s'", name)
+	if rows != counted {
+		w.Errorf("%d units are held, the lock counts %d", rows, counted)
+	}
+}
+
+func (w *world) isHeld(name string) bool {
+	return w.count("SELECT count(*) FROM dblock_locks WHERE name = '%s' AND session_id IS NOT NULL", name) == 1
+}

@@ -208,7 +208,19 @@ func (p *process) lock(name string) int {
 // mustLock returns when the actor holds the name.
 func (p *process) mustLock(name string) event {
 	p.t.Helper()
-	return p.held(p.lock(name))
+	op := p.lock(name)
+	p.await(op, evHeld, evRefused)
+	p.unanswered(op)
+	return p.held(op)
+}
+
+// unanswered ends a scenario whose database did not answer the first request of an actor within a
+// TTL. A client retries that only after it has had a session.
+func (p *process) unanswered(op int) {
+	p.t.Helper()
+	if e, refused := p.find(op, evRefused); refused && e.is(kindUnavailable) && p.count(evHeld) == 0 {
+		p.t.starved(e.Err)
+	}
 }
 
 // held waits until a hold that was asked for is there.

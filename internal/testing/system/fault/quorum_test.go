@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/quorum"
 )
@@ -69,7 +70,7 @@ func (d *distant) client() (*dblock.Client[any], func(), error) {
 }
 
 func memberOf(backend driver.Backend, closePool func()) (*dblock.Client[any], func(), error) {
-	c, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(realTTL),
+	c, err := dblock.New(fakedb.On[any](backend), dblock.WithTTL(realTTL),
 		dblock.WithLogger(slog.New(slog.DiscardHandler)))
 	return c, closePool, err
 }
@@ -260,61 +261,6 @@ func (r *record) recovers(c *quorum.Client, name string) {
 	if err := l.Unlock(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
 		r.Error(err)
 	}
-}
-
-// majorityGoes is a scenario: a lock is lost with the majority, and had again when it comes back.
-func majorityGoes(w *world) {
-	gates := newGates(w, 3)
-	c := program(w, []member{gates[0], gates[1], gates[2]}, quorum.WithPatience(realLimit))
-	r := newRecord(w)
-	first, err := c.Lock(w.Context(), "n")
-	require.NoError(w, err)
-	r.granted(first)
-	gates[0].cut()
-	gates[1].cut()
-	w.tried("cuts", 2)
-	select {
-	case <-first.Context().Done():
-	case <-time.After(patience):
-		w.Fatal("the lock is not lost")
-	}
-	if _, err = c.Lock(w.Context(), "n"); !errors.Is(err, dblock.ErrUnavailable) {
-		w.Errorf("with a minority: %v", err)
-	}
-	gates[0].heal()
-	r.recovers(c, "n")
-	gates[1].heal()
-	assert.ErrorIs(w, first.Unlock(w.Context()), dblock.ErrLost)
-}
-
-// wipedMember is a scenario: a holder has two of three databases. One of these is replaced by an
-// empty one, which with the third is a majority without a trace of the holder.
-func wipedMember(w *world) {
-	gates := newGates(w, 3)
-	members := []member{gates[0], gates[1], gates[2]}
-	a, b := program(w, members), program(w, members)
-	r := newRecord(w)
-	r.recovers(a, "other") // they connect
-	r.recovers(b, "other")
-	gates[2].cut()
-	l, err := a.Lock(w.Context(), "n")
-	require.NoError(w, err)
-	r.granted(l)
-	require.NoError(w, gates[0].wipe())
-	w.tried("wipes", 1)
-	gates[2].heal()
-	second, err := b.TryLock(w.Context(), "n")
-	switch {
-	case err == nil:
-		r.granted(second)
-	case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable):
-		w.Error(err)
-	}
-	_ = l.Unlock(w.Context())
-	if second != nil {
-		_ = second.Unlock(w.Context())
-	}
-	r.recovers(b, "n") // on the second and the third
 }
 
 // schedulesRound runs the simulated world of package quorum, with crashes between any two steps.

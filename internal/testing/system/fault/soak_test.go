@@ -43,13 +43,11 @@ type kind struct {
 
 var kinds = []kind{
 	{name: "history", share: 3, run: historyRound},
-	{name: "money", share: 3, run: moneyRound},
 	{name: "election", share: 2, run: electionRound},
 	{name: "shares", share: 2, run: sharesRound},
 	{name: "scenarios", share: 5, run: scenariosRound},
-	{name: "application", share: 2, run: applicationRound},
+	{name: "application", share: 4, run: applicationRound},
 	{name: "ring", share: 1, run: ringRound},
-	{name: "ordered", share: 1, run: orderedRound},
 	{name: "once", share: 1, run: onceRound},
 	{name: "quorum", share: 2, run: quorumRound},
 	{name: "migrations", share: 1, run: migrationsRound, empty: true},

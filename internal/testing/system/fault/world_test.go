@@ -38,8 +38,8 @@ func starvation(reason string) bool {
 	return strings.Contains(reason, session.ErrExpired.Error()) || strings.Contains(reason, session.ErrKilled.Error())
 }
 
-// starved ends a scenario that means nothing any more, since a lock was lost for want of
-// heartbeats.
+// starved ends a scenario that means nothing any more, since the machine had no time for heartbeats
+// or for an answer.
 func (w *world) starved(reason string) {
 	w.Helper()
 	w.tried("void", 1)
@@ -134,7 +134,10 @@ func (w *world) queue(p *process, name string) int {
 	w.Helper()
 	before := w.waiters(name)
 	op := p.lock(name)
-	eventually(w, p.label+" stands in the queue", func() bool { return w.waiters(name) == before+1 })
+	eventually(w, p.label+" stands in the queue", func() bool {
+		p.unanswered(op)
+		return w.waiters(name) == before+1
+	})
 	return op
 }
 
@@ -156,16 +159,6 @@ func (w *world) leaseEnd(name string) time.Duration {
 		w.Fatalf("nobody holds %q", name)
 	}
 	return asked + time.Duration(left)*time.Microsecond
-}
-
-// untilWaiterOver waits until the session of the first waiter for a name is over its time.
-func (w *world) untilWaiterOver(name string) {
-	w.Helper()
-	eventually(w, "the waiter's session is over", func() bool {
-		return w.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_heartbeats h ON h.session_id = "+
-			"q.session_id WHERE q.name = '%s' AND h.expires_at <= %s AND q.ticket = (SELECT min(f.ticket) FROM "+
-			"dblock_waiters f WHERE f.name = '%[1]s')", name, w.now()) == 1
-	})
 }
 
 // dump logs the tables, with how long each session still has.

@@ -76,15 +76,11 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 				t.Errorf("the transaction can go on: %v", err)
 			}
 			cancel()
-			if after := waiter.Text(settings[w.Engine]); after != before {
-				t.Errorf("the caller's patience was %s and is %s", before, after)
-			}
+			assert.Equal(t, waiter.Text(settings[w.Engine]), before, "the caller's patience")
 			holder.Rollback()
 			waiter.GoesOn()
 			passes(t, waiter, resource, 8)
-			if after := waiter.Text(settings[w.Engine]); after != before {
-				t.Errorf("the caller's patience was %s and is %s", before, after)
-			}
+			assert.Equal(t, waiter.Text(settings[w.Engine]), before, "the caller's patience")
 			waiter.Commit()
 		}
 	})
@@ -108,15 +104,11 @@ func TestTheCallersOwnPatienceHolds(t *testing.T) {
 			time.Since(start) > 5*time.Second {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}
-		if after := waiter.Text(settings[w.Engine]); after != before {
-			t.Errorf("the caller's patience was %s and is %s", before, after)
-		}
+		assert.Equal(t, waiter.Text(settings[w.Engine]), before, "the caller's patience")
 		holder.Rollback()
 		passes(t, waiter, resource, 8)
 		waiter.GoesOn()
-		if after := waiter.Text(settings[w.Engine]); after != before {
-			t.Errorf("the caller's patience was %s and is %s", before, after)
-		}
+		assert.Equal(t, waiter.Text(settings[w.Engine]), before, "the caller's patience")
 		waiter.Rollback()
 	})
 }

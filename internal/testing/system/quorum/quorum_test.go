@@ -12,8 +12,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/client"
-	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -52,7 +50,7 @@ func onSQL(t *testing.T, db dbtest.Database, ttl time.Duration) *dblock.Client[*
 	}
 }
 
-func newClient[TX any](t *testing.T, engine driver.Engine[TX], ttl time.Duration) *dblock.Client[TX] {
+func newClient[TX any](t *testing.T, engine dblock.Engine[TX], ttl time.Duration) *dblock.Client[TX] {
 	t.Helper()
 	client, err := dblock.New(engine, dblock.WithTTL(ttl))
 	require.NoError(t, err)
@@ -64,58 +62,6 @@ func newClient[TX any](t *testing.T, engine driver.Engine[TX], ttl time.Duration
 		}
 	})
 	return client
-}
-
-// The promises of a client that a quorum relies on, on each kind of database.
-func TestADatabaseKeepsItsMemory(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		c := onSQL(t, db, time.Minute)
-		incarnation := func(renew bool, floor int64) (i driver.Incarnation, err error) {
-			err = c.Core().Inquire(t.Context(), func(ctx context.Context, engine driver.Backend) (err error) {
-				i, err = engine.Incarnation(ctx, renew, floor)
-				return err
-			})
-			return i, err
-		}
-		m, err := incarnation(false, 0)
-		if err != nil || m.Floor != 0 || m.Age < 0 || m.Age > time.Minute {
-			t.Fatalf("an empty database: %+v, %v", m, err)
-		}
-		clock, err := incarnation(false, -1)
-		if err != nil || clock.Floor < time.Now().Add(-time.Hour).UnixMicro() {
-			t.Fatalf("the highest of nothing: %d, %v", clock.Floor, err)
-		}
-		l, err := c.TryLock(t.Context(), "n")
-		require.NoError(t, err)
-		raised, err := (*client.Lock)(l).Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
-		if err != nil || l.Token() != raised {
-			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
-		}
-		if again, err := (*client.Lock)(l).Raise(t.Context(), 1); err != nil || again != raised {
-			t.Errorf("raised to 1: %d, %v", again, err)
-		}
-		if left := time.Until(l.Until()); left <= 0 || left > time.Minute {
-			t.Errorf("trusted for %v", left)
-		}
-		assert.NoError(t, l.Unlock(t.Context()))
-		if h, err := incarnation(false, -1); err != nil || h.Floor != raised {
-			t.Errorf("the highest is %d, not %d: %v", h.Floor, raised, err)
-		}
-		next, err := c.TryLock(t.Context(), "n")
-		if err != nil || next.Token() <= raised {
-			t.Fatalf("token %d after %d: %v", next.Token(), raised, err)
-		}
-		assert.NoError(t, next.Unlock(t.Context()))
-		for _, floor := range []int64{raised + 1e12, 0, 7} {
-			require.NoError(t, require.ErrOf(incarnation(true, floor)))
-			if m, err := incarnation(false, 0); err != nil || m.Floor != floor || m.Age > time.Minute {
-				t.Errorf("renewed with %d: %+v, %v", floor, m, err)
-			}
-			if h, err := incarnation(false, -1); err != nil || h.Floor < max(floor, next.Token()) {
-				t.Errorf("renewed with %d, and the highest is %d: %v", floor, h.Floor, err)
-			}
-		}
-	})
 }
 
 func TestEnginesMayDiffer(t *testing.T) {

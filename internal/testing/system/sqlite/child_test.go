@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -89,7 +90,7 @@ const ball = "ball"
 // lets go, so that two who do this hand the lock to and fro. It looks when it is woken and at no
 // other time: a wake-up that is lost is a hang.
 func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err error) {
-	e := sqlite.New(pool)
+	e := inside.Of(sqlite.New(pool))
 	session := rand.Text()
 	if err := insist(ctx,
 		func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
@@ -168,7 +169,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 // countTogether adds one to a number as many times as said with each of four writers, by reading
 // and writing it under a lock, and no transaction.
 func countTogether(ctx context.Context, pool *sql.DB, rounds int) error {
-	e := sqlite.New(pool)
+	e := inside.Of(sqlite.New(pool))
 	session := rand.Text()
 	if err := insist(ctx,
 		func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
-	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -49,61 +48,6 @@ func (f *fixture) tables() string {
 		require.NoError(f.t, rows.Err())
 	}
 	return strings.Join(all, "\n")
-}
-
-// Broken by a statement whose error is not heeded, or that runs in a transaction of its own.
-func TestATransitionThatFailsInTheMiddleHasDoneNothing(t *testing.T) {
-	ctx := t.Context()
-	steps := map[string]struct {
-		statements string
-		step       func(f *fixture, h protocol.Held) error
-	}{
-		"join": {"LockRow WriteQueue AddPlace COMMIT", func(f *fixture, h protocol.Held) error {
-			_, _, err := drivertest.Join(ctx, f, request("n", h.Session))
-			return err
-		}},
-		"release": {"LockRow Places WriteLock DropPlace CountGrant COMMIT", func(f *fixture, h protocol.Held) error {
-			_, err := drivertest.Release(ctx, f, h, true)
-			return err
-		}},
-		"break": {"LockRow Places WriteLock DropPlace AddEvent CountGrant COMMIT",
-			func(f *fixture, h protocol.Held) error {
-				_, _, err := drivertest.Break(ctx, f, "", "n", f.look("", "n").Holder,
-					protocol.Event{Name: "n", Kind: "broken"})
-				return err
-			}},
-		"leave": {"LockRow PlaceOf WriteQueue DropPlace COMMIT", func(f *fixture, h protocol.Held) error {
-			_, err := drivertest.Undo(ctx, f, h.Session, "n", f.look(h.Session, "n").Queued[0])
-			return err
-		}},
-		"downgrade": {"LockRow Places WriteLock PutShare COMMIT", func(f *fixture, h protocol.Held) error {
-			_, err := f.downgrade(h)
-			return err
-		}},
-	}
-	for name, c := range steps {
-		t.Run(name, func(t *testing.T) {
-			f, p := onPower(t, "wal", "FULL")
-			s, other := f.session(), f.session()
-			held := f.take("n", s)
-			f.enqueue("n", other)
-			f.enqueue("n", s)
-			before := f.tables()
-			for _, statement := range strings.Fields(c.statements) {
-				if p.refused = "-- name: " + statement + " "; statement == "COMMIT" {
-					p.refused = statement
-				}
-				assert.Error(t, c.step(f, held), statement, "failed, and nobody was told")
-				p.refused = ""
-				if after := f.tables(); after != before {
-					t.Fatalf("%s failed:\n%s\nwas\n%s", statement, after, before)
-				}
-			}
-			if err := c.step(f, held); err != nil || f.tables() == before {
-				t.Error(err)
-			}
-		})
-	}
 }
 
 // Broken by a take, a release or a join that has grown: a statement is mostly the time to parse it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
@@ -95,7 +96,9 @@ func TestAHeartbeatAndAnExpiryCannotBothWin(t *testing.T) {
 		t.Fatalf("expired past a heartbeat in flight: %v, %v", dead, err)
 	}
 	app.exec("COMMIT")
-	f.expire(s, false)
+	if dead, err := f.Expire(t.Context(), s); err != nil || dead {
+		t.Fatal(dead, err)
+	}
 }
 
 func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
@@ -133,49 +136,6 @@ func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAnEndedContextDoesNothing(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	f.pool.SetMaxOpenConns(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.Canceled) {
-		t.Fatal(taken, err)
-	}
-	require.ErrorIs(t, require.ErrOf(f.Read(ctx, s, []string{"n"}, 0)), context.Canceled)
-	app := f.pin() // the pool has nothing left
-	ctx, cancel = brief(t)
-	defer cancel()
-	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(taken, err)
-	}
-	app.Close()
-	require.Equal(t, f.number("SELECT count(*) FROM dblock_locks"), 0, "a lock was taken")
-	f.take("n", s)
-}
-
-func TestAReaderHoldsACommitUpInRollbackJournalMode(t *testing.T) {
-	f := newFixtureIn(t, "delete")
-	s := f.session()
-	rows := f.pin().rows()
-	f = open(t, f.path, fmt.Sprintf("_pragma=busy_timeout(%d)", anHour))
-	f.pool.SetMaxOpenConns(1)
-	ctx, cancel := brief(t)
-	defer cancel()
-	if _, taken, err := drivertest.Take(ctx, f, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(taken, err)
-	}
-	f.clean()
-	require.Equal(t, f.number("SELECT count(*) FROM dblock_locks"), 0, "an attempt that failed left a lock")
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := drivertest.Take(t.Context(), f, request("n", s))
-		done <- err
-	}()
-	rows.Close()
-	require.NoError(t, <-done)
 }
 
 // While a commit is tried again, whoever reads already may go on, and nobody else can begin.
@@ -219,7 +179,9 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			return err
 		},
 		"the caller fails": func(f *fixture) error {
-			return f.announce(protocol.Held{Name: "n", Session: "s", Token: 1}, protocol.Event{Name: "n", Kind: "x"})
+			held := protocol.Held{Name: "n", Session: "s", Token: 1}
+			return assert.ErrOf(f.Run(t.Context(), protocol.Announce{Held: held,
+				Event: protocol.Event{Name: "n", Kind: "x"}}))
 		},
 		"the disk is full and SQLite rolls back by itself": func(f *fixture) error {
 			f.exec(fmt.Sprintf("PRAGMA max_page_count = %d", f.number("PRAGMA page_count")))
@@ -290,7 +252,7 @@ func TestAPoolOfOneIsEnough(t *testing.T) {
 }
 
 func TestWithoutAPoolThereIsNoEngine(t *testing.T) {
-	require.ErrorIs(t, sqlite.New(nil).Validate(), driver.ErrConfig)
+	require.ErrorIs(t, inside.Of(sqlite.New(nil)).Validate(), driver.ErrConfig)
 	require.NoError(t, newFixture(t).Validate())
 }
 

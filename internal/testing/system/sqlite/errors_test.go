@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -31,6 +32,12 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
 			"Orphans":     func() error { _, err := f.Orphans(ctx, 1); return err },
 			"Purge":       func() error { _, _, err := f.Purge(ctx, time.Hour, "", 1); return err },
+			"LockTx": func() error {
+				tx := f.begin()
+				err := steps["LockTx"](ctx, f, tx, protocol.Held{})
+				f.usable(tx)
+				return err
+			},
 		} {
 			assert.ErrorIs(t, call(), want, name, when)
 		}
@@ -62,32 +69,6 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	f.exec("DROP TABLE dblock_locks")
 	if _, _, err := drivertest.Take(t.Context(), f, request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a table dropped: %v", err)
-	}
-}
-
-func TestDownLeavesNothing(t *testing.T) {
-	f := newFixture(t)
-	require.NoError(t, migrate.Down(t.Context(), f.pool, migrate.SQLite))
-	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?",
-		migrate.Locks.Table()); n != 0 {
-		t.Fatalf("%d tables, views and indexes are left", n)
-	}
-}
-
-func TestAReadOnlyFileSaysSo(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	held := f.take("n", s)
-	for _, query := range []string{"mode=ro", "_pragma=query_only(1)"} {
-		f := open(t, f.path, query)
-		if _, _, err := drivertest.Take(t.Context(), f, request("m", s)); !errors.Is(err, driver.ErrReadOnly) {
-			t.Errorf("%s: take: %v", query, err)
-		}
-		assert.ErrorIs(t, assert.ErrOf(drivertest.Release(t.Context(), f, held, false)), driver.ErrReadOnly, query,
-			"release")
-		if state := f.look(s, "n"); state.Holder.Grant.Token != held.Token {
-			t.Errorf("%s: look: %+v", query, state)
-		}
 	}
 }
 

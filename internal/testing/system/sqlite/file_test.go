@@ -13,7 +13,6 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
-	"github.com/dblock-go/dblock/migrate"
 )
 
 // removals are what people do to a file that is in use.
@@ -149,15 +148,6 @@ func TestAFileThatIsPutBackServesAgain(t *testing.T) {
 	require.NoError(t, os.Rename(f.path, f.path+".old"))
 	require.ErrorIs(t, require.ErrOf(drivertest.Release(t.Context(), f, held, false)), driver.ErrReplaced)
 	require.NoError(t, os.Rename(f.path+".old", f.path))
-	require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), f, held, false)))
-}
-
-// A database without a file cannot be looked at, and is not.
-func TestADatabaseInMemoryHasNoFileToLose(t *testing.T) {
-	f := on(t, openPool(t, "", "mode=memory"), "")
-	f.pool.SetMaxOpenConns(1)
-	require.NoError(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
-	held := f.take("held", f.session())
 	require.NoError(t, require.ErrOf(drivertest.Release(t.Context(), f, held, false)))
 }
 

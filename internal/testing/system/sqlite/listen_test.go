@@ -13,35 +13,20 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
 // listener listens for a session, and tells what it heard.
 type listener struct {
-	t     *testing.T
-	heard chan string
+	*drivertest.Listener
+	t *testing.T
 }
 
 func (f *fixture) listen(session string) listener {
 	f.t.Helper()
-	l := listener{t: f.t, heard: make(chan string, 1000)}
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	ctx, cancel := context.WithCancel(f.t.Context())
-	go func() {
-		ended <- drivertest.Listen(ctx, f, session, func() { close(ready) },
-			func(h protocol.Hint) { l.heard <- h.Attempt })
-	}()
-	select {
-	case <-ready:
-	case err := <-ended:
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		cancel()
-		assert.ErrorIs(f.t, <-ended, context.Canceled, "the listener ended with")
-	})
-	return l
+	return listener{drivertest.Hear(f.t, f, session).Started(), f.t}
 }
 
 // inboxless keeps inboxes from being made beside the database, as where the folder cannot be
@@ -60,8 +45,8 @@ func (l listener) hears(want string) {
 	timeout := time.After(patience)
 	for {
 		select {
-		case got := <-l.heard:
-			if got == want {
+		case h := <-l.Hints:
+			if h.Attempt == want {
 				return
 			}
 		case <-timeout:
@@ -84,14 +69,14 @@ func TestAGrantRingsItsSessionInTheSameProcess(t *testing.T) {
 
 		r := request("n", a)
 		r.Thread = b
-		grant, ok, err := granter.reenter(t.Context(), r)
-		if err != nil || !ok {
-			t.Fatal(ok, err)
+		back, err := driver.Do(t.Context(), granter, protocol.Reenter{Request: r})
+		if err != nil || !back.Done() {
+			t.Fatal(back, err)
 		}
 		l.hears(attempt) // it lost the lock
 
 		attempt = f.enqueue("n", b)
-		require.NoError(t, require.ErrOf(drivertest.Undo(t.Context(), granter, a, "n", r.Attempt)), grant)
+		require.NoError(t, require.ErrOf(drivertest.Undo(t.Context(), granter, a, "n", r.Attempt)))
 		l.hears(attempt)
 		f.lapse(b)
 		holder := f.look(c, "n").Holder
@@ -115,8 +100,8 @@ func TestAGrantToTheOneWhoAsksRingsNobody(t *testing.T) {
 		t.Fatalf("%+v", next)
 	}
 	select {
-	case got := <-l.heard:
-		if got == attempt {
+	case got := <-l.Hints:
+		if got.Attempt == attempt {
 			t.Fatal("rung")
 		}
 	case <-time.After(5 * lookInterval):
@@ -166,27 +151,9 @@ func TestWhatConcernsOthersWakesNobody(t *testing.T) {
 		f.exec("UPDATE dblock_locks SET waiters = 0, metadata = metadata || 'x' WHERE name = 'n'")
 	}
 	select {
-	case got := <-l.heard:
-		t.Fatalf("heard %q", got)
+	case got := <-l.Hints:
+		t.Fatalf("heard %+v", got)
 	case <-time.After(5 * lookInterval):
-	}
-}
-
-func TestAListenerEndsWhenThePoolIsClosed(t *testing.T) {
-	f := newFixture(t)
-	f.inboxless()
-	s := f.session()
-	f.take(s, s)
-	f.enqueue(s, s) // so that it looks
-	ended := make(chan error, 1)
-	go func() {
-		ended <- drivertest.Listen(t.Context(), f, s, func() { f.pool.Close() }, func(protocol.Hint) {})
-	}()
-	select {
-	case err := <-ended:
-		require.ErrorIs(t, err, driver.ErrConfig)
-	case <-time.After(patience):
-		t.Fatal("it goes on")
 	}
 }
 
@@ -230,7 +197,7 @@ func takeTurnsWithAChild(t *testing.T, f *fixture, rounds int) (mine, theirs []t
 		mine, err = takeTurns(t.Context(), f.pool, rounds)
 		ended <- err
 	}()
-	eventually(t, "both wait", func() bool { return f.look("", ball).Waiters == 2 })
+	dbtest.Eventually(t, "both to wait", func() bool { return f.look("", ball).Waiters == 2 })
 	f.release(held, true)
 	assert.NoError(t, <-ended)
 	finished(&theirs)
@@ -289,7 +256,7 @@ func TestAChangeIsHeardByAllWhoWatchInAnyProcess(t *testing.T) {
 	near, far := f.listen(s), f.listen(distant)
 	require.NoError(t, errors.Join(f.Watch(t.Context(), s, "n", "near"), f.Watch(t.Context(), distant, "n", "far")))
 	for _, name := range []string{"n", "another"} {
-		require.NoError(t, f.announce(f.take(name, s), protocol.Event{}))
+		require.NoError(t, require.ErrOf(f.Run(t.Context(), protocol.Announce{Held: f.take(name, s)})))
 	}
 	near.hears("near")
 	far.hears("far")

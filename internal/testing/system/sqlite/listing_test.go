@@ -58,7 +58,7 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		{"inspection", "sessions", []string{"SEARCH s USING PRIMARY KEY (id>?)",
 			"SEARCH l USING COVERING INDEX dblock_locks_session (session_id=?)",
 			"SEARCH r USING COVERING INDEX dblock_shares_session (session_id=?)",
-			"SEARCH w USING COVERING INDEX dblock_waiters_owner (session_id=?)"}, true},
+			"SEARCH w USING INDEX dblock_waiters_owner (session_id=?)"}, true},
 		{"records", "events", []string{"SEARCH v USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, false},
 		{"records", "newestEvents", []string{"SEARCH v USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, false},
 		{"records", "eventsOf", []string{"SEARCH v USING INDEX dblock_events_name (name=? AND id>? AND id<?)"}, false},

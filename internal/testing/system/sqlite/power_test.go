@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -20,11 +19,11 @@ type power struct {
 	driver  sqldriver.Driver
 	dsn     string
 	path    string
-	levels  []int64  // PRAGMA synchronous at each commit
-	refused string   // a statement that fails
-	ran     []string // the names of the statements of transactions of dblock's
+	levels  []int64           // PRAGMA synchronous at each commit
+	refused string            // a statement that fails
+	before  func(text string) // sees each statement before it runs; nil: nobody
+	ran     []string          // the names of the statements of transactions of dblock's
 	closed  int
-	queries atomic.Int64
 	disk    map[string][]byte
 }
 
@@ -47,7 +46,6 @@ func (c *powered) Close() error {
 }
 
 func (c *powered) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	c.power.queries.Add(1)
 	if err := c.power.run(text); err != nil {
 		return nil, err
 	}
@@ -60,7 +58,7 @@ func (c *powered) ExecContext(ctx context.Context, text string, args []sqldriver
 		return nil, err
 	}
 	result, err := c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, text, args)
-	if text == "COMMIT" && err == nil {
+	if text == "COMMIT" && err == nil && p.before == nil {
 		level, err := c.level(ctx)
 		if err != nil {
 			return nil, err
@@ -74,6 +72,10 @@ func (c *powered) ExecContext(ctx context.Context, text string, args []sqldriver
 
 // run notes a statement, or refuses it.
 func (p *power) run(text string) error {
+	if p.before != nil { // from several goroutines
+		p.before(text)
+		return nil
+	}
 	if p.refused != "" && strings.Contains(text, p.refused) {
 		return errors.New("refused")
 	}
@@ -113,6 +115,13 @@ func onPower(t *testing.T, journal, level string) (*fixture, *power) {
 		")&_pragma=busy_timeout(5000)", path: whole.path}
 	p.sync()
 	return p.start(t), p
+}
+
+// spied is a fixture on the same file, of which the test sees each statement before it runs.
+func (f *fixture) spied(before func(text string)) *fixture {
+	f.t.Helper()
+	p := &power{driver: f.pool.Driver(), dsn: "file:" + f.path + "?" + unsynced, path: f.path, before: before}
+	return p.start(f.t)
 }
 
 func (p *power) start(t *testing.T) *fixture {

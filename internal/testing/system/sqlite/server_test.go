@@ -16,6 +16,7 @@ import (
 	modernc "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -101,7 +102,7 @@ func open(t *testing.T, path, query string) *fixture {
 }
 
 func on(t *testing.T, pool *sql.DB, path string) *fixture {
-	return &fixture{Engine: sqlite.New(pool), t: t, path: path, pool: pool}
+	return &fixture{Engine: inside.Of(sqlite.New(pool)), t: t, path: path, pool: pool}
 }
 
 func openPool(t *testing.T, path, query string) *sql.DB {
@@ -194,21 +195,10 @@ func (f *fixture) queue(r protocol.Request) string {
 func (f *fixture) release(h protocol.Held, contended bool) protocol.Handoff {
 	f.t.Helper()
 	next, err := drivertest.Release(f.t.Context(), f, h, contended)
-	require.NoError(f.t, err)
-	return f.only(next)
-}
-
-// only is the one hand-off that there was, or the zero value.
-func (f *fixture) only(next []protocol.Handoff) protocol.Handoff {
-	f.t.Helper()
-	switch len(next) {
-	case 0:
-		return protocol.Handoff{}
-	case 1:
-		return next[0]
+	if err != nil || len(next) > 1 {
+		f.t.Fatalf("handed on to %+v, %v", next, err)
 	}
-	f.t.Fatalf("handed on to several: %+v", next)
-	return protocol.Handoff{}
+	return append(next, protocol.Handoff{})[0]
 }
 
 // look is the state of one name that must have a row.
@@ -219,14 +209,6 @@ func (f *fixture) look(session, name string) driver.State {
 		f.t.Fatalf("look at %q: %v, %v", name, states, err)
 	}
 	return states[0]
-}
-
-func (f *fixture) expire(session string, want bool) {
-	f.t.Helper()
-	dead, err := f.Expire(f.t.Context(), session)
-	if err != nil || dead != want {
-		f.t.Fatalf("expire: dead %v, %v; want %v", dead, err, want)
-	}
 }
 
 func (f *fixture) heartbeat(session string, want bool) {
@@ -264,21 +246,6 @@ func (f *fixture) sound() {
 		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)
 		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares p WHERE p.name = l.name)`)
 	require.Equal(f.t, wrong, 0, "names are counted wrongly")
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited %v in vain until %s", patience, what)
-		}
-	}
 }
 
 // codeOf is SQLite's result code, 0 where there is none.

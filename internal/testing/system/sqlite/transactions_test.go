@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/drivertest"
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -82,32 +83,6 @@ var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h proto
 		}
 		return err
 	},
-}
-
-// Broken by leaving LockDatabase out of try.
-func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
-	inEachMode(t, func(t *testing.T, f, other *fixture) {
-		for name, step := range steps {
-			for end, finish := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit,
-				"rollback": (*sql.Tx).Rollback} {
-				t.Run(name+" "+end, func(t *testing.T) {
-					f, other := f.in(t), other.in(t)
-					s := other.session()
-					held := other.take(name+end, s)
-					tx := f.begin()
-					require.NoError(t, step(t.Context(), f, tx, held))
-					r := request("other", s)
-					r.Patient = false
-					if _, taken, err := drivertest.Take(t.Context(), other, r); taken ||
-						!errors.Is(err, driver.ErrBusy) {
-						t.Fatalf("another wrote: %v, %v", taken, err)
-					}
-					require.NoError(t, finish(tx))
-					other.release(other.take("other", s), false)
-				})
-			}
-		}
-	})
 }
 
 // Broken by leaving any of its conditions out of IsHeld.
@@ -245,13 +220,7 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 					waiter = other.session()
 				}
 				attempt := other.enqueue(whose, waiter)
-				ctx, cancel := context.WithCancel(t.Context())
-				ready, woken, over := make(chan bool), make(chan protocol.Hint, 8), make(chan error)
-				go func() {
-					over <- drivertest.Listen(ctx, f, waiter, func() { close(ready) },
-						func(h protocol.Hint) { woken <- h })
-				}()
-				<-ready
+				woken := f.listen(waiter).Hints
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
 					tx := f.begin()
 					require.NoError(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
@@ -269,8 +238,6 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				if state := other.look("", whose); state.Holder.Attempt != attempt || state.Waiters != 0 {
 					t.Fatalf("after the commit: %+v", state)
 				}
-				cancel()
-				<-over
 			})
 		}
 	})
@@ -415,9 +382,8 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 				}
 			}
 			busy("alone")
-			if _, back, err := f.reenter(t.Context(), r); back || !errors.Is(err, driver.ErrBusy) {
-				t.Fatalf("Reenter: %v, %v", back, err)
-			}
+			err := require.ErrOf(driver.Do(t.Context(), f, protocol.Reenter{Request: r}))
+			require.ErrorIs(t, err, driver.ErrBusy, "Reenter")
 			state, locked, err := f.In(tx).Lock(t.Context(), "n", nobody, false, nil)
 			if locked || err != nil || state.Holder.Session != "" {
 				t.Fatalf("TryLockTx: %+v, %v, %v", state, locked, err)
@@ -427,7 +393,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 				_, _, err := drivertest.Take(t.Context(), f, request("m", s))
 				waited <- err
 			}()
-			eventually(t, "it is the other's turn", func() bool { return begun.Load() > before })
+			dbtest.Eventually(t, "it to be the other's turn", func() bool { return begun.Load() > before })
 			busy("behind one of its own that waits")
 			stays(t, waited)
 			writer.exec("ROLLBACK")
@@ -438,20 +404,60 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 	}
 }
 
-func TestAStepSaysWhatIsWrongWithTheDatabaseOrTheTransaction(t *testing.T) {
-	for name, step := range steps {
-		t.Run(name, func(t *testing.T) {
-			bare := open(t, newFile(t, "wal"), "")
-			tx := bare.begin()
-			require.ErrorIs(t, step(t.Context(), bare, tx, protocol.Held{}), driver.ErrSchema, "without tables")
-			bare.usable(tx)
-			f := newFixtureIn(t, "wal")
-			tx = f.begin()
-			require.NoError(t, tx.Rollback())
-			err := step(t.Context(), f, tx, protocol.Held{})
-			if !errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrUnavailable) {
-				t.Fatalf("after the transaction: %v", err)
-			}
-		})
+func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	tx, err := open(t, f.path, "_txlock=immediate").pool.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	r := request("n", s)
+	r.Patient = false
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if grants, _, err := drivertest.Batch(ctx, f, []protocol.Request{request("m", s), r}, nil); !errors.Is(err,
+		driver.ErrBusy) || grants != nil {
+		t.Fatalf("%+v, %v", grants, err)
+	}
+}
+
+func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	r := shared("n", s, 2, 2)
+	r.Lease = time.Hour
+	held := f.share(r)
+	waiter := shared("n", s, 1, 2)
+	f.queue(waiter)
+	nobody := func(string, int, any) bool { return false }
+	for _, commit := range []bool{false, true} {
+		tx, err := f.pool.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		stale := held
+		stale.Shared = false
+		require.ErrorIs(t, f.In(tx).Guard(t.Context(), stale, nil), driver.ErrNotHeld, "guarded as a whole")
+		require.NoError(t, f.In(tx).Guard(t.Context(), held, nil))
+		require.NoError(t, f.In(tx).Release(t.Context(), held, protocol.Detachment{}, nil))
+		if commit {
+			err = tx.Commit()
+		} else {
+			err = tx.Rollback()
+		}
+		require.NoError(t, err)
+		f.sound()
+	}
+	state := f.look(s, "n")
+	if len(state.Granted) != 1 || state.Granted[0].Attempt != waiter.Attempt {
+		t.Fatalf("%+v", state)
+	}
+	tx, err := f.pool.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	// A share is in the way of a transaction, also one's own.
+	state, locked, err := f.In(tx).Lock(t.Context(), "n", func(string, int, any) bool { return true }, false, nil)
+	if err != nil || locked || state.Holder.Attempt != waiter.Attempt {
+		t.Fatalf("%+v, %v, %v", state, locked, err)
+	}
+	if _, locked, err = f.In(tx).Lock(t.Context(), "m", nobody, false, nil); err != nil || !locked {
+		t.Fatalf("a name that nobody has: %v, %v", locked, err)
 	}
 }

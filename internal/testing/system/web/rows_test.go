@@ -41,7 +41,7 @@ func (n *counting) hook(ctx context.Context, c *fakedb.Call) error {
 
 // crowd is an SQLite file with so many locks of so many sessions, each tenth of which waits for the
 // first lock, with two events for each lock, a term for the first one, and 300 runs of one job.
-func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx]) {
+func crowd(t *testing.T, locks, sessions int) (*counting, *dblock.Client[*sql.Tx]) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
@@ -73,10 +73,8 @@ func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx
 		}
 		require.NoError(t, require.ErrOf(db.ExecContext(t.Context(), filled)))
 	}
-	engine := sqlite.New(db)
 	counted := &counting{rows: map[string]int{}}
-	engine.Backend = fakedb.Hooked(engine.Backend, counted.hook)
-	c, err := dblock.New(engine, dblock.WithoutReaper())
+	c, err := dblock.New(fakedb.Through(sqlite.New(db), counted.hook), dblock.WithoutReaper())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return counted, c
@@ -106,23 +104,6 @@ func TestAPageReadsNoMoreThanItShows(t *testing.T) {
 			if n > want[what] {
 				t.Errorf("%s: %d rows were read by %s, want at most %d", path, n, what, want[what])
 			}
-		}
-	}
-}
-
-// BenchmarkPage compares the pages of a few locks with those of many.
-func BenchmarkPage(b *testing.B) {
-	for _, size := range []struct{ locks, sessions int }{{100, 100}, {100_000, 1000}} {
-		_, client := crowd(b, size.locks, size.sessions)
-		page := dblockweb.Handler(client)
-		for _, path := range []string{"/", "/?prefix=n", "/lock?name=n000001", "/sessions", "/events", "/jobs"} {
-			b.Run(fmt.Sprintf("page=%s/locks=%d", path, size.locks), func(b *testing.B) {
-				for b.Loop() {
-					w := httptest.NewRecorder()
-					page.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-					require.Equal(b, w.Code, 200, w.Body)
-				}
-			})
 		}
 	}
 }
