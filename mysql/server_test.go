@@ -218,8 +218,8 @@ func (s server) blocked(t *testing.T, a actor) {
 	if a.locked == nil {
 		a.locked = new(atomic.Bool)
 		dbtest.Eventually(t, "a statement to wait in turn", func() bool {
-			a.conn = s.number(t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = "+
-				"DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%-- name: LockRowInTurn %'")
+			a.conn = s.number(t, "SELECT COALESCE(MAX(id), -1) FROM "+s.Processes()+" WHERE db = DATABASE() AND "+
+				"id <> CONNECTION_ID() AND info LIKE '%-- name: LockRowInTurn %'")
 			return a.conn >= 0
 		})
 	}

@@ -175,8 +175,8 @@ func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 		c, cancel := s.begin(two, "n", 1)
 		defer cancel()
 		dbtest.Eventually(t, "it to be held for longer", func() bool {
-			return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command "+
-				"= 'Sleep' AND id = ? AND time >= 2", s.holder(named.Key(s.name("n")))) == 1
+			return s.number("SELECT COUNT(*) FROM "+s.Processes()+" WHERE db = DATABASE() AND command = 'Sleep' AND "+
+				"id = ? AND time >= 2", s.holder(named.Key(s.name("n")))) == 1
 		})
 		s.waiting(1)
 		s.unlock(held)
