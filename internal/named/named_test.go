@@ -219,8 +219,8 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 				if name == "looking" {
 					before := sent.Load()
 					dbtest.Eventually(t, "the server to find it idle", func() bool {
-						return s.number("SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = ? AND command = 'Sleep' AND "+
-							"time >= 1", pin) == 1
+						return s.number("SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = ? AND "+
+							"command = 'Sleep' AND time >= 1", pin) == 1
 					})
 					if n := sent.Load() - before; n > 0 {
 						t.Errorf("%d bytes were sent to watch a connection", n)

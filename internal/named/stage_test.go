@@ -162,13 +162,15 @@ func (s stage) lost(p sessionlock.Possession) {
 func (s stage) waiting(n int64) {
 	s.t.Helper()
 	dbtest.Eventually(s.t, "the waiters in the server", func() bool {
-		return s.number("SELECT COUNT(*) FROM "+s.Processes()+" WHERE db = DATABASE() AND state = 'User lock'") == n
+		return s.number("SELECT COUNT(*) FROM "+s.Processes()+" WHERE db = DATABASE() AND state = "+
+			"'User lock'") == n
 	})
 }
 
 // waiterOf is the connection that waits; -1: none.
 func (s stage) waiterOf() int64 {
-	return s.number("SELECT COALESCE(MAX(id), -1) FROM " + s.Processes() + " WHERE db = DATABASE() AND state = 'User lock'")
+	return s.number("SELECT COALESCE(MAX(id), -1) FROM " + s.Processes() + " WHERE db = DATABASE() AND state = " +
+		"'User lock'")
 }
 
 // holder is the connection that has a key; -1: none.

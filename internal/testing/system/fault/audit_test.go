@@ -13,10 +13,12 @@ import (
 )
 
 // The database's own record of the attempts that queued, left and were granted. For each name its
-// order is the commit order, because its writers lock the name's row.
+// order is the commit order, because its writers lock the name's row. SQLite does not number its
+// transactions: there each begins with a write of the name's row.
 const auditTable = `CREATE TABLE audit (id %s, what varchar(8) NOT NULL, name varchar(64) NOT NULL, ticket bigint, attempt varchar(32) NOT NULL, session varchar(32) NOT NULL, token bigint, alive integer, tx bigint%s)`
 
 const (
+	insertWrite = `INSERT INTO audit (what, name, attempt, session) VALUES ('write', NEW.name, '', '');`
 	insertJoin  = `INSERT INTO audit (what, name, ticket, attempt, session) VALUES ('join', NEW.name, NEW.ticket, NEW.attempt, NEW.session_id);`
 	insertLeave = `INSERT INTO audit (what, name, ticket, attempt, session, alive) VALUES ('leave', OLD.name, OLD.ticket, OLD.attempt, OLD.session_id,
 	(SELECT count(*) FROM dblock_heartbeats h JOIN dblock_sessions s ON s.id = h.session_id WHERE h.session_id = OLD.session_id AND NOT s.dead AND h.expires_at > %s));`
@@ -48,6 +50,8 @@ func (w *world) audit() {
 	case dbtest.KindSQLite:
 		w.exec(fmt.Sprintf(auditTable, "integer PRIMARY KEY", ""))
 		for _, trigger := range []string{
+			"dblock_audit_write BEFORE UPDATE ON dblock_locks BEGIN " + insertWrite + " END",
+			"dblock_audit_first_write BEFORE INSERT ON dblock_locks BEGIN " + insertWrite + " END",
 			"dblock_audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
 			"dblock_audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
 			"dblock_audit_share AFTER INSERT ON dblock_shares BEGIN " + insertShare + " END",
@@ -79,6 +83,55 @@ type place struct {
 	token            int64
 }
 
+// entry is a line of the database's record.
+type entry struct {
+	id, ticket, token, tx        int64
+	what, name, attempt, session string
+	alive                        bool
+}
+
+// recorded returns the record, numbered anew. Of one transaction it has no order: an engine writes
+// what several requests of a name changed once, table by table. In the order of the requests all
+// places that are left, and all grants, come before the places that still stand.
+func (w *world) recorded() (all []entry) {
+	w.Helper()
+	rows, err := w.sql.QueryContext(w.Context(),
+		"SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0), "+
+			"COALESCE(tx, 0) FROM audit ORDER BY id")
+	require.NoError(w, err)
+	defer rows.Close()
+	type transaction struct {
+		name string
+		tx   int64
+	}
+	writes := map[string]int64{} // of SQLite, the last of a name
+	began := map[transaction]int64{}
+	for rows.Next() {
+		var r entry
+		require.NoError(w, rows.Scan(&r.id, &r.what, &r.name, &r.ticket, &r.attempt, &r.session, &r.token, &r.alive,
+			&r.tx))
+		if r.what == "write" {
+			writes[r.name] = r.id
+			continue
+		}
+		r.tx = cmp.Or(r.tx, writes[r.name])
+		if of := (transaction{r.name, r.tx}); began[of] == 0 {
+			began[of] = r.id
+		}
+		all = append(all, r)
+	}
+	require.NoError(w, rows.Err())
+	turns := []string{"leave", "grant", "join"}
+	slices.SortStableFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(began[transaction{a.name, a.tx}], began[transaction{b.name, b.tx}]),
+			cmp.Compare(slices.Index(turns, a.what), slices.Index(turns, b.what)))
+	})
+	for i := range all {
+		all[i].id = int64(i + 1)
+	}
+	return all
+}
+
 // unfair returns the grants that were not in the order of the queue. leaves has the attempts that
 // left of their own will. Their places may be passed over from then on, and so may those of expired
 // sessions.
@@ -87,11 +140,6 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	if !w.records() {
 		return nil
 	}
-	rows, err := w.sql.QueryContext(w.Context(),
-		"SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0), "+
-			"COALESCE(tx, id) FROM audit ORDER BY id")
-	require.NoError(w, err)
-	defer rows.Close()
 	queues := map[string][]*place{}
 	places := map[string]*place{}
 	type last struct{ token, tx int64 }
@@ -99,41 +147,38 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	holder := map[string]string{} // the session of the latest grant
 	used := map[string]int64{}    // the last time that a session did something, which a dead one does not
 	direct := map[int64]string{}
-	for rows.Next() {
-		var what, name, attempt, session string
-		var id, ticket, token, tx int64
-		var alive bool
-		require.NoError(w, rows.Scan(&id, &what, &name, &ticket, &attempt, &session, &token, &alive, &tx))
+	for _, r := range w.recorded() {
+		id, name, attempt, session, token := r.id, r.name, r.attempt, r.session, r.token
 		p := places[attempt]
-		switch what {
+		switch r.what {
 		case "join":
-			p = &place{attempt: attempt, session: session, ticket: ticket, joined: id}
+			p = &place{attempt: attempt, session: session, ticket: r.ticket, joined: id}
 			q, at := queues[name], len(queues[name])
-			if at > 0 && ticket <= q[at-1].ticket {
+			if at > 0 && r.ticket <= q[at-1].ticket {
 				// Right only of those behind a member that was detached, who stand before all
 				// that still wait, perhaps with the ticket that their cohort had.
-				ahead := func(p *place) bool { return p.left == 0 && p.ticket <= ticket }
+				ahead := func(p *place) bool { return p.left == 0 && p.ticket <= r.ticket }
 				if session != holder[name] || slices.ContainsFunc(q, ahead) {
-					found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[at-1].ticket))
+					found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, r.ticket, q[at-1].ticket))
 				}
-				if i := slices.IndexFunc(q, func(p *place) bool { return p.ticket > ticket }); i >= 0 {
+				if i := slices.IndexFunc(q, func(p *place) bool { return p.ticket > r.ticket }); i >= 0 {
 					at = i
 				}
 			}
 			places[attempt], queues[name] = p, slices.Insert(q, at, p)
 			used[session] = id
 		case "leave":
-			p.left, p.alive = id, alive
+			p.left, p.alive = id, r.alive
 		case "grant":
 			holder[name] = session
 			if grants[attempt] == token {
 				continue // a writer became a reader
 			}
 			l := tokens[name]
-			if token <= l.token && l.tx != tx { // of several in one transaction the record has no order
+			if token <= l.token && l.tx != r.tx { // of several in one transaction the record has no order
 				found = append(found, fmt.Sprintf("%s: token %d after %d", name, token, l.token))
 			}
-			tokens[name] = last{max(token, l.token), tx}
+			tokens[name] = last{max(token, l.token), r.tx}
 			before := grants[attempt]
 			grants[attempt] = token
 			if before != 0 {
@@ -147,7 +192,6 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 			}
 		}
 	}
-	require.NoError(w, rows.Err())
 	for name, queue := range queues {
 		for i, p := range queue {
 			if p.granted == 0 {
