@@ -19,7 +19,7 @@ var seededBugs = []seeded{
 	{bug: bugGrantsUnseen, kind: "history", finds: eitherSees},
 	{bug: bugReusesTokens, kind: "history", finds: "^(" + tokens + "|" + order + "): "},
 	{bug: bugNeverDies, kind: "history", finds: eitherSees},
-	{bug: bugDropsHandOffs, kind: "history", finds: "^" + quiescence},
+	{bug: bugDropsHandOffs, kind: "history", finds: "^" + vacancy},
 	{bug: bugNeverGivesBack, kind: "history", finds: "^" + quiescence},
 	{bug: bugServesSecond, kind: "history", finds: "^(" + fairness + "|" + hearsay + "): "},
 	{bug: bugDiesTooSoon, kind: "history", finds: "^" + losses},
