@@ -8,8 +8,8 @@ import (
 )
 
 // Engine is a database with transactions of type TX (pgx.Tx, *sql.Tx), in which dblock keeps locks.
-// It is opaque: it has no fields, and no methods that an application could call. The zero value has
-// no database.
+// The type is opaque: it has no fields, and no methods that an application could call. The zero
+// value has no database.
 type Engine[TX any] struct{ engine[TX] }
 
 // engine is a struct, from which dblock.New can infer TX. From an interface Go infers by methods

@@ -85,7 +85,8 @@ type place struct {
 
 // entry is a line of the database's record.
 type entry struct {
-	id, ticket, token, tx        int64
+	id, ticket, token            int64
+	tx                           int64 // the same for all of a name in one transaction
 	what, name, attempt, session string
 	alive                        bool
 }
@@ -104,8 +105,8 @@ func (w *world) recorded() (all []entry) {
 		name string
 		tx   int64
 	}
-	writes := map[string]int64{} // of SQLite, the last of a name
-	began := map[transaction]int64{}
+	writes := map[string]int64{}     // of SQLite, the last of a name
+	began := map[transaction]int64{} // the id of its first entry
 	for rows.Next() {
 		var r entry
 		require.NoError(w, rows.Scan(&r.id, &r.what, &r.name, &r.ticket, &r.attempt, &r.session, &r.token, &r.alive,
@@ -114,17 +115,17 @@ func (w *world) recorded() (all []entry) {
 			writes[r.name] = r.id
 			continue
 		}
-		r.tx = cmp.Or(r.tx, writes[r.name])
-		if of := (transaction{r.name, r.tx}); began[of] == 0 {
+		of := transaction{r.name, cmp.Or(r.tx, writes[r.name])}
+		if began[of] == 0 {
 			began[of] = r.id
 		}
+		r.tx = began[of]
 		all = append(all, r)
 	}
 	require.NoError(w, rows.Err())
 	turns := []string{"leave", "grant", "join"}
 	slices.SortStableFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(began[transaction{a.name, a.tx}], began[transaction{b.name, b.tx}]),
-			cmp.Compare(slices.Index(turns, a.what), slices.Index(turns, b.what)))
+		return cmp.Or(cmp.Compare(a.tx, b.tx), cmp.Compare(slices.Index(turns, a.what), slices.Index(turns, b.what)))
 	})
 	for i := range all {
 		all[i].id = int64(i + 1)
