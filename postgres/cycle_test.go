@@ -21,11 +21,10 @@ func TestACycleWithASleeperIsNoDeadlock(t *testing.T) {
 	db := dbtest.Postgres(t)
 	config, err := pgxpool.ParseConfig(db.DSN)
 	require.NoError(t, err)
-	refused := make(chan struct{})
-	refuse := sync.OnceFunc(func() { close(refused) })
+	var end func() // ends the sleeper's turn, and then the other transaction
 	config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 		if err.Code == "40P01" {
-			refuse()
+			end()
 		}
 		return true
 	}
@@ -48,7 +47,7 @@ func TestACycleWithASleeperIsNoDeadlock(t *testing.T) {
 	tx := begin("SET LOCAL deadlock_timeout = '20ms'", "SAVEPOINT s", "SELECT dblock_wait('n')")
 	sleeper := begin("SET LOCAL deadlock_timeout = '1h'")
 	pid := sleeper.Conn().PgConn().PID()
-	var sleeping, beside sync.WaitGroup
+	var sleeping sync.WaitGroup
 	sleeping.Go(func() { _, _ = sleeper.Exec(context.Background(), "SELECT dblock_wait('n')") })
 	dbtest.Eventually(t, "the sleeper waits", func() (waits bool) {
 		require.NoError(t, pool.QueryRow(t.Context(),
@@ -58,14 +57,12 @@ func TestACycleWithASleeperIsNoDeadlock(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "ROLLBACK TO s")
 	require.NoError(t, err)
 	other := begin("SELECT FROM dblock_locks WHERE name = 'n' FOR UPDATE NOWAIT")
-	beside.Go(func() {
-		<-refused // the sleeper's turn ends, and then the other transaction
+	end = sync.OnceFunc(func() {
 		_, _ = pool.Exec(context.Background(), "SELECT pg_cancel_backend($1)", pid)
 		sleeping.Wait()
 		_ = other.Rollback(context.Background())
 	})
-	defer beside.Wait()
-	defer refuse()
+	defer end()
 	_, locked, err := inside.Of(New(pool)).In(tx).Lock(t.Context(), "n", nil, true, nil)
 	if err != nil || !locked {
 		t.Errorf("locked: %v, %v", locked, err)
