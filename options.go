@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
@@ -73,6 +74,26 @@ func WithDeadlockCheck(after time.Duration) Option {
 	return option(func(c *client.Config) { c.Deadlock = after })
 }
 
+// WithHostFolder sets the folder in which the processes of this host show each other that they
+// live, so that the locks of a process that was killed move within a third of a second, and not
+// after its TTL. Containers on one machine see each other if they share a folder: a volume in a
+// file system of that machine, and one user. The path is absolute; a folder that is missing is
+// made. Default: dblock-UID in the folder for temporary files (os.TempDir); on SQLite the folder
+// DATABASE-dblock beside the database.
+//
+// The proof is a lock of the kernel (flock) on a file of the process, which ends with the process
+// and not before. A process that is stopped or cut off keeps its locks for its TTL, and so does
+// each one of which nothing is known: those on other hosts, of other users, or with a folder in a
+// network file system. Linux, macOS and FreeBSD; elsewhere the TTL alone decides.
+func WithHostFolder(path string) Option {
+	return option(func(c *client.Config) { c.Crash = crash.Setting{Path: filepath.Clean(path)} })
+}
+
+// WithoutCrashDetection leaves it to the TTL alone when the locks of a process that was killed
+// move, and makes no file on this host: for a process that closes descriptors which it did not
+// open, such as a daemonizer. Default: see WithHostFolder.
+func WithoutCrashDetection() Option { return option(func(c *client.Config) { c.Crash.Off = true }) }
+
 // WithEvents records the events of the client's locks in the history: granted, released, lost, and
 // expired if the client took a lock from a holder whose lease had expired. Events are written in
 // the background, in batches, within a second. A crash loses the events that were not yet written,
@@ -109,6 +130,9 @@ func newConfig(options []Option) (client.Config, error) {
 	if c.Deadlock != 0 && c.Deadlock < 10*time.Millisecond {
 		return c, fmt.Errorf("dblock: %w: WithDeadlockCheck(%v): want at least 10ms, or 0 for never",
 			ErrInvalidOption, c.Deadlock)
+	}
+	if c.Crash.Path != "" && !filepath.IsAbs(c.Crash.Path) {
+		return c, fmt.Errorf("dblock: %w: WithHostFolder(%q): want an absolute path", ErrInvalidOption, c.Crash.Path)
 	}
 	if c.Log == nil {
 		return c, fmt.Errorf("dblock: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence",

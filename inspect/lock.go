@@ -36,6 +36,7 @@ type Participant struct {
 	Alive        bool      // it has not expired; the next waiter or the reaper removes an expired one
 	Metadata     map[string]string
 	Asked        string // the reason of the last Client.Ask
+	Buried       string // why its session was ended before its lease; "": it was not (Session.Buried)
 	Candidate    bool   // it stands for election (package election): a waiter waits for as long as another leads
 }
 
@@ -91,7 +92,7 @@ func participantOf(p driver.Participant, capacity int, until time.Time) Particip
 	participant := Participant{
 		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token,
 		Shared: p.Units > 0, Since: p.Since, Until: until, Alive: p.Left > 0,
-		Metadata: metadataOf(p.Metadata), Asked: protocol.Reason(p.Asked),
+		Metadata: metadataOf(p.Metadata), Asked: protocol.Reason(p.Asked), Buried: p.Buried,
 		Candidate: protocol.Candidate(p.Attempt),
 	}
 	if capacity > 0 {

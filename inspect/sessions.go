@@ -19,6 +19,7 @@ type Session struct {
 	Alive     bool      // it has neither ended nor expired
 	Held      int       // locks and shares; goroutines that pass a lock on in memory have one together
 	Waiting   int       // places in queues
+	Buried    string    // why it was ended before its lease: "its process ended on HOST"; "": it was not
 }
 
 // SessionFilter selects sessions. The zero value selects all that are alive.
@@ -58,6 +59,7 @@ func (i *Inspector) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Ses
 func sessionOf(s driver.SessionDetail, now time.Time) Session {
 	session := Session{
 		ID: s.ID, Host: s.Host, App: s.App, PID: s.PID, Started: s.Started, Held: s.Held, Waiting: s.Waiting,
+		Buried: s.Buried,
 	}
 	if !s.Dead {
 		session.Until, session.Alive = now.Add(max(s.Left, 0)), s.Left > 0

@@ -154,6 +154,8 @@ func (e *engine) Connections() driver.Pool {
 	return driver.Pool{InUse: s.InUse, Most: s.MaxOpenConnections, Kept: connpool.Kept(e.db)}
 }
 
+func (e *engine) HostFolder() (path string, ok bool) { return "", true }
+
 func (e *engine) Validate() error {
 	if e.db == nil {
 		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))

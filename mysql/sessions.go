@@ -110,6 +110,22 @@ func (e *engine) EndSession(ctx context.Context, session string, empty bool) err
 	})
 }
 
+func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
+		var there bool
+		if dead, there, err = lockSession(ctx, q, session); err != nil || dead || !there {
+			return nil, err
+		}
+		dead = true
+		err = q.BurySession(ctx, mysqldb.BurySessionParams{ID: session, BuriedBy: by, Because: because})
+		if err == nil {
+			err = bury(ctx, q, session)
+		}
+		return nil, err
+	})
+	return dead && err == nil, err
+}
+
 // forget deletes a dead session to which nothing refers, and its watchers. It deletes each row by
 // its key: at the application's isolation level a range would be locked.
 func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, error) {

@@ -146,6 +146,8 @@ func (e *engine) oneStatement(ctx context.Context, s statement) error {
 	return e.db.transact(ctx, s)
 }
 
+func (e *engine) HostFolder() (path string, ok bool) { return "", true }
+
 func (e *engine) Validate() error {
 	if err := driver.Join(e.misplaced, e.db.validate()); err != nil {
 		return err

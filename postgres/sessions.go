@@ -185,6 +185,34 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, pgserver.Interpret(err)
 }
 
+func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
+	tx, err := e.db.begin(ctx, query(postgresdb.SetLockTimeout, e.lockTimeout))
+	if err != nil {
+		return false, pgserver.Interpret(err)
+	}
+	var living, there bool
+	err = tx.exec(ctx,
+		query(postgresdb.LockLiving, session).found(new(bool), &living),
+		query(postgresdb.SessionDead, session).found(&dead, &there),
+	)
+	if err == nil && there && !dead && !living {
+		err = errEnding
+	}
+	if err == nil && living {
+		err = tx.exec(ctx,
+			query(postgresdb.BurySession, postgresdb.BurySessionParams{ID: session, By: by, Because: because}),
+			query(postgresdb.DropHeartbeat, session),
+			query(postgresdb.SessionDead, session).found(&dead, &there),
+		)
+	}
+	if err != nil {
+		tx.rollback(ctx)
+		return false, pgserver.Interpret(err)
+	}
+	err = tx.commit(ctx)
+	return dead && err == nil, pgserver.Interpret(err)
+}
+
 var errEnding = driver.Fail(driver.ErrBusy, errors.New("another transaction has locked the row of the session"))
 
 // expire ends a session whose TTL has passed, or that has no row. It looks at the heartbeat only if

@@ -18,10 +18,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"time"
 
 	"github.com/dblock-go/dblock/engines"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/tell"
@@ -33,7 +35,7 @@ const purgeEvery = 12
 
 // Report counts the work of a sweep.
 type Report struct {
-	Expired   int // sessions that were declared dead
+	Expired   int // sessions that were declared dead: without a heartbeat, or because their processes have ended
 	HandedOn  int // grants to waiters for the locks of the dead: one lock may go to several readers
 	Freed     int // locks and shares without a next holder
 	Dismissed int // places in queues of dead sessions
@@ -64,6 +66,7 @@ type config struct {
 	log                          *slog.Logger
 	telling                      []*tell.Queue // of report, and of the logger
 	events                       bool
+	crash                        crash.Setting
 	while                        func() bool
 }
 
@@ -92,6 +95,17 @@ func Events() Option { return func(c *config) { c.events = true } }
 // which rests while the client has no session. Default: always.
 func While(f func() bool) Option { return func(c *config) { c.while = f } }
 
+// HostFolder sets the folder in which the processes of this host show that they live, as
+// dblock.WithHostFolder does for a client: the reaper ends the sessions of those that have ended
+// before their leases do. Default: the client's own, or as of dblock.WithHostFolder.
+func HostFolder(path string) Option {
+	return func(c *config) { c.crash = crash.Setting{Path: filepath.Clean(path)} }
+}
+
+// WithoutCrashDetection leaves it to the leases alone when a session has ended. Default: see
+// HostFolder.
+func WithoutCrashDetection() Option { return func(c *config) { c.crash = crash.Setting{Off: true} } }
+
 // OnReport sets a function that is called after each sweep that had work. No sweep waits for it:
 // the calls come one by one, a moment later, and Run waits a second for the last. Default: the
 // report is logged, at level INFO if it has expired sessions, and otherwise at DEBUG.
@@ -117,6 +131,8 @@ func configOf(options []Option) (config, error) {
 		return c, fmt.Errorf("dblock: reaper: Retention %v: want 0 or more", c.retention)
 	case c.history < 0:
 		return c, fmt.Errorf("dblock: reaper: History %v: want 0 or more", c.history)
+	case c.crash.Path != "" && !filepath.IsAbs(c.crash.Path):
+		return c, fmt.Errorf("dblock: reaper: HostFolder(%q): want an absolute path", c.crash.Path)
 	case c.batch < 1:
 		return c, fmt.Errorf("dblock: reaper: Batch %d: want at least 1", c.batch)
 	case c.log == nil:

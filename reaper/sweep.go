@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -42,7 +44,7 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	if err != nil {
 		return s.report, err
 	}
-	err = s.sessions(ctx, batch)
+	err = driver.Join(s.bury(ctx, schema.Database), s.sessions(ctx, batch))
 	if purge || s.orphaned || s.report.Expired > 0 {
 		err = driver.Join(err, s.orphans(ctx, batch))
 	}
@@ -56,6 +58,23 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 			}))
 	}
 	return s.report, err
+}
+
+// bury ends the sessions whose processes have ended on this host.
+func (s *sweeper) bury(ctx context.Context, database string) (err error) {
+	host, _ := os.Hostname()
+	folder := s.crash.Folder(s.engine.HostFolder, func() string { return database })
+	folder.Sweep(func(session string) (told bool) {
+		dead, failed := s.engine.Bury(ctx, session, "", crash.Because(host))
+		if dead {
+			s.report.Expired++
+		}
+		if failed != nil && !s.postponed(failed) && err == nil {
+			err = fmt.Errorf("ending session %s of a process that has ended: %w", session, failed)
+		}
+		return failed == nil
+	})
+	return err
 }
 
 // sessions ends the sessions that have expired.

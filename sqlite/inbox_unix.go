@@ -50,6 +50,16 @@ func openInbox(database, session string) (b *inbox, err error) {
 	return b, nil
 }
 
+// hostFolder returns the folder beside the database, and makes it.
+func hostFolder(database string) (string, error) {
+	info, err := os.Stat(database)
+	if err != nil {
+		return "", err
+	}
+	folder := database + "-dblock"
+	return folder, makeFolder(folder, info)
+}
+
 func inboxPath(database, session string) (string, error) {
 	if database == "" || !filepath.IsLocal(session) || session == "." || filepath.Base(session) != session {
 		return "", fmt.Errorf("no socket for session %q beside %q", session, database)

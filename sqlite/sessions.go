@@ -96,6 +96,20 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, err
 }
 
+func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
+	err = e.db.writeAs(ctx, writing{patience: briefly}, func(ctx context.Context, w *writer) error {
+		buried, err := w.BurySession(ctx, sqlitedb.BurySessionParams{ID: session, By: by, Because: because})
+		if err == nil && buried > 0 {
+			_, err = w.DropHeartbeat(ctx, session)
+		}
+		if err == nil {
+			dead, _, err = found(w.SessionDead(ctx, session))
+		}
+		return err
+	})
+	return dead && err == nil, err
+}
+
 // expire ends a session whose TTL has passed, or that has neither a row nor a heartbeat. It reports
 // whether the session is dead now.
 func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, error) {

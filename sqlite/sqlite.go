@@ -158,5 +158,11 @@ func (e *engine) Validate() error {
 	return nil
 }
 
+// HostFolder returns the folder of the inboxes, which is beside the database.
+func (e *engine) HostFolder() (path string, ok bool) {
+	path, err := hostFolder(e.db.path())
+	return path, err == nil
+}
+
 // DropReadOnly does nothing: a file has no other server.
 func (e *engine) DropReadOnly(context.Context) {}

@@ -137,7 +137,10 @@ func span(d time.Duration) string {
 
 // ends formats the time that a participant has left.
 func ends(p inspect.Participant) string {
-	if !p.Alive {
+	switch {
+	case p.Buried != "":
+		return "crashed"
+	case !p.Alive:
 		return "expired"
 	}
 	return span(time.Until(p.Until))

@@ -13,7 +13,7 @@ var clients = listing[inspect.Session]{
 	header: table.Row{"session", "host", "pid", "app", "up for", "ends in", "holds", "waits"},
 	row: func(s inspect.Session) table.Row {
 		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started),
-			ends(inspect.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
+			ends(inspect.Participant{Alive: s.Alive, Until: s.Until, Buried: s.Buried}), s.Held, s.Waiting}
 	},
 	none: "No client has a session.",
 }
@@ -26,7 +26,7 @@ func sessions(o *options) *cobra.Command {
 		Use:   "sessions",
 		Short: "List the clients, and how many locks each holds",
 		Long: `sessions lists the clients that have taken a lock since they started. The locks of a client end with its session: when no heartbeat of
-it has come for its TTL ("ends in").`,
+it has come for its TTL ("ends in"), or at once when its process has ended ("crashed") and another one runs on its host.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.Limit = andOneMore(limit)

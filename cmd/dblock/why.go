@@ -183,6 +183,8 @@ func holder(p inspect.Participant) string {
 // condition describes what a holder does.
 func condition(p inspect.Participant, awaits int) string {
 	switch {
+	case p.Buried != "":
+		return p.Buried + ": the next waiter or the reaper takes the lock"
 	case !p.Alive:
 		return "it has expired: the next waiter or the reaper revokes the lock"
 	case awaits > 0:

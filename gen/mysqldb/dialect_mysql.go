@@ -128,7 +128,7 @@ SELECT w.name, CAST(2 AS SIGNED) AS part, w.ticket AS place, w.session_id, w.hos
        CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, CAST(w.capacity AS SIGNED) AS capacity,
        CAST(0 AS SIGNED) AS waiters, CAST(0 AS SIGNED) AS rests_until, CAST(0 AS SIGNED) AS sharing,
        CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, '' AS queued, w.metadata, '' AS asked, COALESCE(s.app, '') AS app,
-       CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
+       CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid, COALESCE(s.buried_because, '') AS buried
   FROM (SELECT x.name, x.ticket, x.session_id, x.host, x.thread, x.attempt, x.units, x.capacity, x.enqueued_at, x.metadata
           FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = ? AND x.ticket > ? ORDER BY x.ticket LIMIT ?) w
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -141,14 +141,14 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_i
        CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
        CAST(l.capacity AS SIGNED) AS capacity, CAST(l.waiters AS SIGNED) AS waiters, l.rests_until, CAST(0 AS SIGNED) AS sharing,
        CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, COALESCE(w.attempt, _ascii'') AS queued, '' AS metadata, '' AS asked,
-       '' AS app, CAST(0 AS SIGNED) AS pid
+       '' AS app, CAST(0 AS SIGNED) AS pid, '' AS buried
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN dblock_waiters w FORCE INDEX (dblock_waiters_session) ON w.session_id = ? AND w.name = l.name
  WHERE l.name IN (/*SLICE:names*/?)
 UNION ALL
-SELECT '', 0, 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _ascii'', '', '', '', 0
+SELECT '', 0, 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _ascii'', '', '', '', 0, ''
 `,
 	readAll: `-- name: ReadAll :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, _ascii'') AS session_id, l.host, l.thread, l.attempt,
@@ -157,7 +157,7 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_i
        CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS capacity,
        CAST(l.waiters AS SIGNED) AS waiters, l.rests_until, CAST(0 AS SIGNED) AS sharing,
        CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, COALESCE(w.attempt, _ascii'') AS queued, l.metadata, COALESCE(l.asked, '') AS asked,
-       COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
+       COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid, COALESCE(s.buried_because, '') AS buried
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
@@ -166,7 +166,7 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_i
 UNION ALL
 SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.token, r.token, r.units, r.acquired_at, COALESCE(r.expires_at, 0),
        COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, t.sharing, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), _ascii'', r.metadata,
-       COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+       COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0), COALESCE(s.buried_because, '')
   FROM (SELECT x.name, x.token, COUNT(*) OVER (PARTITION BY x.name) AS sharing,
                ROW_NUMBER() OVER (PARTITION BY x.name
                                   ORDER BY LEAST(COALESCE(IF(o.dead = 0, b.expires_at, 0), 0), COALESCE(x.expires_at, 9223372036854775807)), x.token) AS nth
@@ -181,7 +181,7 @@ SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.token, r
 UNION ALL
 SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, 0,
        COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), w.capacity, 0, 0, 0, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), _ascii'', w.metadata, '',
-       COALESCE(s.app, ''), COALESCE(s.pid, 0)
+       COALESCE(s.app, ''), COALESCE(s.pid, 0), COALESCE(s.buried_because, '')
   FROM dblock_locks l
  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -190,7 +190,7 @@ SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.u
 UNION ALL
 SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, 0,
        COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), w.capacity, l.waiters, 0, 0, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), _ascii'', w.metadata, '',
-       COALESCE(s.app, ''), COALESCE(s.pid, 0)
+       COALESCE(s.app, ''), COALESCE(s.pid, 0), COALESCE(s.buried_because, '')
   FROM dblock_locks l
  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -198,7 +198,7 @@ SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.u
  WHERE w.ticket = (SELECT x.ticket FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = l.name ORDER BY x.name, x.ticket LIMIT 1)
    AND l.name IN (/*SLICE:names*/?) AND l.waiters > CAST(? AS SIGNED)
 UNION ALL
-SELECT '', 0, 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _ascii'', '', '', '', 0
+SELECT '', 0, 0, _ascii'', '', '', _ascii'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _ascii'', '', '', '', 0, ''
 `,
 	endRun: `-- name: EndRun :execlastid
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET

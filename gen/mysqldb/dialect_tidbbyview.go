@@ -65,9 +65,10 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
        CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
           + (SELECT COUNT(*) FROM dblock_shares r WHERE r.session_id = p.id) AS SIGNED) AS held,
-       CAST((SELECT COALESCE(SUM(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting
+       CAST((SELECT COALESCE(SUM(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting,
+       p.buried_because AS buried
   FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, CAST(c.now_us AS SIGNED) AS now_us,
-               CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at
+               CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at, s.buried_because
           FROM dblock_sessions s FORCE INDEX (PRIMARY)
           LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
          CROSS JOIN dblock_clock c
@@ -140,6 +141,9 @@ UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        token = ?, session_id = ?, host = ?, thread = ?,
        began_at = LAST_INSERT_ID(0 * slot + CAST(? AS SIGNED)), ended_at = NULL, failed = 0, detail = '', tries = ?, slot_ends = ?
  WHERE name = ? AND slot = ? AND token = ? AND (slot_ends <> ? OR failed = 1 OR ended_at IS NULL)
+`,
+	burySession: `-- name: BurySession :exec
+UPDATE dblock_sessions SET dead = LAST_INSERT_ID(0 * pid + 1), buried_by = ?, buried_because = ? WHERE id = ?
 `,
 	endSession: `-- name: EndSession :exec
 UPDATE dblock_sessions SET dead = LAST_INSERT_ID(0 * pid + 1) WHERE id = ?

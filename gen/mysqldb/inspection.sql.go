@@ -174,9 +174,10 @@ const sessions = `-- name: Sessions :many
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
        CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
           + (SELECT COUNT(*) FROM dblock_shares r WHERE r.session_id = p.id) AS SIGNED) AS held,
-       CAST((SELECT COALESCE(SUM(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting
+       CAST((SELECT COALESCE(SUM(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting,
+       p.buried_because AS buried
   FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, CAST(c.now_us AS SIGNED) AS now_us,
-               CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at
+               CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at, s.buried_because
           FROM dblock_sessions s FORCE INDEX (PRIMARY)
           LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
          CROSS JOIN dblock_clock c
@@ -205,6 +206,7 @@ type SessionsRow struct {
 	ExpiresAt int64
 	Held      int64
 	Waiting   int64
+	Buried    string
 }
 
 // Sessions on a host (”: any), of an application (”: any); with dead also those that have ended. The counts are taken
@@ -238,6 +240,7 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 			&i.ExpiresAt,
 			&i.Held,
 			&i.Waiting,
+			&i.Buried,
 		); err != nil {
 			return nil, err
 		}

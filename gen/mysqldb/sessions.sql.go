@@ -9,6 +9,22 @@ import (
 	"context"
 )
 
+const burySession = `-- name: BurySession :exec
+UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1), buried_by = ?, buried_because = ? WHERE id = ?
+`
+
+type BurySessionParams struct {
+	BuriedBy string
+	Because  string
+	ID       string
+}
+
+// After LockSession: ends the session of a process that has ended, whatever its TTL.
+func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) error {
+	_, err := q.db.ExecContext(ctx, q.db.Text(burySession), arg.BuriedBy, arg.Because, arg.ID)
+	return err
+}
+
 const claims = `-- name: Claims :many
 SELECT l.session_id AS session, l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
 UNION ALL

@@ -176,14 +176,16 @@ SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblo
 `,
 	Sessions: `-- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
-    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
+    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at,
+           s.buried_because
       FROM dblock_sessions s CROSS JOIN clock c LEFT JOIN dblock_heartbeats b ON b.session_id = s.id
      WHERE s.id > convert_from(decode($1, 'hex'), 'UTF8')::text AND ($2::boolean OR NOT s.dead AND b.expires_at > c.now)
        AND (convert_from(decode($3, 'hex'), 'UTF8')::text = '' OR s.host = convert_from(decode($3, 'hex'), 'UTF8')::text) AND (convert_from(decode($4, 'hex'), 'UTF8')::text = '' OR s.app = convert_from(decode($4, 'hex'), 'UTF8')::text)
      ORDER BY s.id LIMIT $5
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
-       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting
+       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting,
+       p.buried_because AS buried
   FROM page p LEFT JOIN (SELECT c.session_id, count(*) AS held FROM dblock_holders c
                           WHERE c.session_id IN (SELECT page.id FROM page) GROUP BY c.session_id) h ON h.session_id = p.id
  ORDER BY p.id
@@ -402,7 +404,8 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
        coalesce((SELECT b.expires_at FROM dblock_heartbeats b WHERE b.session_id = p.session_id), 0)::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, p.sharing::bigint AS sharing, dblock_now() AS now_us,
-       coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid
+       coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid,
+       ''::text AS buried
   FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text(convert_from(decode($1, 'hex'), 'UTF8')::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
@@ -429,7 +432,8 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
        CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, 0::bigint AS sharing, dblock_now() AS now_us,
-       coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid
+       coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
+       coalesce(s.buried_because, '')::text AS buried
   FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text(convert_from(decode($1, 'hex'), 'UTF8')::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
@@ -533,6 +537,9 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coal
     SELECT n.slot FROM dblock_runs n
      WHERE n.name = convert_from(decode($1, 'hex'), 'UTF8') AND n.slot_ends > $4::bigint AND n.began_at >= $4::bigint AND n.began_at < $5::bigint
        AND $6::boolean AND NOT n.failed AND n.ended_at IS NULL))
+`,
+	BurySession: `-- name: BurySession :execrows
+UPDATE dblock_sessions SET dead = true, buried_by = convert_from(decode($1, 'hex'), 'UTF8'), buried_because = convert_from(decode($2, 'hex'), 'UTF8') WHERE id = convert_from(decode($3, 'hex'), 'UTF8') AND NOT dead
 `,
 	Claims: `-- name: Claims :many
 SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS attempt, c.token::bigint AS token, c.asked::text AS asked

@@ -146,14 +146,16 @@ func (q *Queries) NotifyWatchers(ctx context.Context, name string) ([]string, er
 
 const Sessions = `-- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
-    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
+    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at,
+           s.buried_because
       FROM dblock_sessions s CROSS JOIN clock c LEFT JOIN dblock_heartbeats b ON b.session_id = s.id
      WHERE s.id > $1::text AND ($2::boolean OR NOT s.dead AND b.expires_at > c.now)
        AND ($3::text = '' OR s.host = $3::text) AND ($4::text = '' OR s.app = $4::text)
      ORDER BY s.id LIMIT $5
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
-       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting
+       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting,
+       p.buried_because AS buried
   FROM page p LEFT JOIN (SELECT c.session_id, count(*) AS held FROM dblock_holders c
                           WHERE c.session_id IN (SELECT page.id FROM page) GROUP BY c.session_id) h ON h.session_id = p.id
  ORDER BY p.id
@@ -177,6 +179,7 @@ type SessionsRow struct {
 	ExpiresAt int64
 	Held      int64
 	Waiting   int64
+	Buried    string
 }
 
 // One time for all rows. The counts are taken for the page only, and together: no index leads from a session to its locks.
@@ -205,6 +208,7 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 			&i.ExpiresAt,
 			&i.Held,
 			&i.Waiting,
+			&i.Buried,
 		); err != nil {
 			return nil, err
 		}

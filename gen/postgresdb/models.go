@@ -226,6 +226,10 @@ type DblockSession struct {
 	StartedAt int64
 	// the session has ended for good: its locks are free to be taken over
 	Dead bool
+	// session that saw on its own host that the process of this one has ended, or empty
+	BuriedBy string
+	// what that session saw, or empty
+	BuriedBecause string
 }
 
 // One row for each reader, and for each holder of permits.

@@ -14,7 +14,8 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
        coalesce((SELECT b.expires_at FROM dblock_heartbeats b WHERE b.session_id = p.session_id), 0)::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, p.sharing::bigint AS sharing, dblock_now() AS now_us,
-       coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid
+       coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid,
+       ''::text AS buried
   FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text($1::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
@@ -66,6 +67,7 @@ type ReadRow struct {
 	Asked            string
 	App              string
 	Pid              int64
+	Buried           string
 }
 
 // A name as a session sees it. Part 0: the name, a row for each place of the session in its queue, or one. Part 1: the
@@ -104,6 +106,7 @@ func (q *Queries) Read(ctx context.Context, arg ReadParams) ([]ReadRow, error) {
 			&i.Asked,
 			&i.App,
 			&i.Pid,
+			&i.Buried,
 		); err != nil {
 			return nil, err
 		}
@@ -120,7 +123,8 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
        CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, 0::bigint AS sharing, dblock_now() AS now_us,
-       coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid
+       coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
+       coalesce(s.buried_because, '')::text AS buried
   FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text($1::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.name, c.epoch, c.grants, c.session_id, c.host, c.thread, c.attempt, c.token, c.first_token, c.last_token, c.acquired_at, c.expires_at, c.metadata, c.asked, c.shared_units, c.capacity, c.mixed, c.rests_until, c.waiters, c.first_ticket, c.next_ticket FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
@@ -171,6 +175,7 @@ type ReadAllRow struct {
 	Asked            string
 	App              string
 	Pid              int64
+	Buried           string
 }
 
 // The same with all shares, and with at most so many places. It is a separate statement: with the limit as a parameter
@@ -209,6 +214,7 @@ func (q *Queries) ReadAll(ctx context.Context, arg ReadAllParams) ([]ReadAllRow,
 			&i.Asked,
 			&i.App,
 			&i.Pid,
+			&i.Buried,
 		); err != nil {
 			return nil, err
 		}

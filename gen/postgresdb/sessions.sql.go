@@ -9,6 +9,25 @@ import (
 	"context"
 )
 
+const BurySession = `-- name: BurySession :execrows
+UPDATE dblock_sessions SET dead = true, buried_by = $1, buried_because = $2 WHERE id = $3 AND NOT dead
+`
+
+type BurySessionParams struct {
+	By      string
+	Because string
+	ID      string
+}
+
+// After LockLiving: ends the session of a process that has ended, whatever its TTL.
+func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, BurySession, arg.By, arg.Because, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const Claims = `-- name: Claims :many
 SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS attempt, c.token::bigint AS token, c.asked::text AS asked
   FROM dblock_claims($1::text, $2::text::jsonb, $3::bigint) c LIMIT $4

@@ -143,8 +143,10 @@ const sessions = `-- name: Sessions :many
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, CAST(p.expires_at AS INTEGER) AS expires_at,
        CAST((SELECT count(*) FROM dblock_locks l WHERE l.session_id = p.id)
           + (SELECT count(*) FROM dblock_shares r WHERE r.session_id = p.id) AS INTEGER) AS held,
-       CAST((SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS INTEGER) AS waiting
-  FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now_us, CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS expires_at
+       CAST((SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id) AS INTEGER) AS waiting,
+       p.buried_because AS buried
+  FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now_us, CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS expires_at,
+               s.buried_because
           FROM dblock_sessions s
          CROSS JOIN dblock_clock c
           LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
@@ -173,6 +175,7 @@ type SessionsRow struct {
 	ExpiresAt int64
 	Held      int64
 	Waiting   int64
+	Buried    string
 }
 
 // Sessions on a host (”: any), of an application (”: any); with dead also those that have ended. The counts are taken
@@ -202,6 +205,7 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 			&i.ExpiresAt,
 			&i.Held,
 			&i.Waiting,
+			&i.Buried,
 		); err != nil {
 			return nil, err
 		}

@@ -107,12 +107,14 @@ type DblockSchema struct {
 }
 
 type DblockSession struct {
-	ID        string
-	Host      string
-	Pid       int64
-	App       string
-	StartedAt int64
-	Dead      bool
+	ID            string
+	Host          string
+	Pid           int64
+	App           string
+	StartedAt     int64
+	Dead          bool
+	BuriedBy      string
+	BuriedBecause string
 }
 
 type DblockShare struct {

@@ -9,6 +9,25 @@ import (
 	"context"
 )
 
+const burySession = `-- name: BurySession :execrows
+UPDATE dblock_sessions SET dead = true, buried_by = ?1, buried_because = ?2 WHERE id = ?3 AND NOT dead
+`
+
+type BurySessionParams struct {
+	By      string
+	Because string
+	ID      string
+}
+
+// Ends the session of a process that has ended, whatever its TTL.
+func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, burySession, arg.By, arg.Because, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const claims = `-- name: Claims :many
 SELECT CAST(l.session_id AS TEXT) AS session, l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
 UNION ALL

@@ -311,6 +311,8 @@ func (a *attempt) peek(ctx context.Context, s *store.Session) (store.Answer, err
 		case collides:
 			return none, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity,
 				a.r.Of)
+		case !free && a.sessions.Sweep(ctx):
+			continue
 		case !free:
 			return none, a.notAcquired(state, nil)
 		}

@@ -25,6 +25,7 @@ func New(engine driver.Backend, config Config) *Client {
 	observing := tell.Calls(log, "the observer")
 	db := store.New(engine, store.Config{
 		Host: config.Host, App: config.App, TTL: config.TTL, Clock: config.Clock, Log: log, Deadlock: config.Deadlock,
+		Crash: config.Crash,
 	})
 	c := &Client{
 		engine: engine, store: db, config: config,

@@ -48,7 +48,11 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 			return m, err
 		}
 		g := claim.Grant
-		upgraded, err := g.In.Do(ctx, protocol.Upgrade{Held: claim.Held(), Attempt: g.ID})
+		upgrade := protocol.Upgrade{Held: claim.Held(), Attempt: g.ID}
+		upgraded, err := g.In.Do(ctx, upgrade)
+		if err == nil && !upgraded.Done() && c.sessions.Sweep(ctx) {
+			upgraded, err = g.In.Do(ctx, upgrade)
+		}
 		switch {
 		case err != nil:
 			return m, err

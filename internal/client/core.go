@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/ledger"
@@ -30,6 +31,7 @@ type Config struct {
 	Reap      bool
 	Reaper    []reaper.Option
 	Observer  *observe.Observer // nil: none
+	Crash     crash.Setting
 
 	// Closing limits how long Close works; 0: contract.CloseTimeout. For tests.
 	Closing time.Duration

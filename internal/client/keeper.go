@@ -74,8 +74,8 @@ func (k keeper) Own(attempt string) {
 }
 
 // Reclaimed is as of store.Keeper.
-func (k keeper) Reclaimed(name string, holder protocol.Holder) {
-	k.report.history.Expired(name, holder)
+func (k keeper) Reclaimed(name string, holder protocol.Holder, because string) {
+	k.report.history.Expired(name, holder, because)
 }
 
 // Lost is as of store.Keeper.
@@ -93,6 +93,12 @@ func (k keeper) First() {
 			}
 			if k.config.Events {
 				options = append(options, reaper.Events())
+			}
+			switch at := k.config.Crash; {
+			case at.Off:
+				options = append(options, reaper.WithoutCrashDetection())
+			case at.Path != "":
+				options = append(options, reaper.HostFolder(at.Path))
 			}
 			engine := *inside.Make[engines.Engine[any]](driver.Engine[any]{Backend: k.engine})
 			_ = reaper.Run(clock.With(k.store.Background, k.config.Clock), engine,

@@ -80,4 +80,5 @@ type SessionDetail struct {
 	Left    time.Duration // until it expires without another heartbeat; ≤ 0: it has expired
 	Held    int           // locks and shares; a cohort is one
 	Waiting int           // places in queues; a cohort is one
+	Buried  string        // why it was buried (Sessions.Bury); "": it was not
 }

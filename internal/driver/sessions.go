@@ -19,6 +19,12 @@ type Sessions interface {
 	// in queues, and its rows are deleted. A missing session is no error.
 	EndSession(ctx context.Context, session string, empty bool) error
 
+	// Bury ends a session before its lease, for a caller that has proof that the session's process
+	// has ended. The rows of the session say who buried it, and why. Bury returns false for a
+	// session without a row: it may be another database's. ErrBusy where another call is ending the
+	// session. Guarded transactions are no obstacle. Bury is safe to repeat.
+	Bury(ctx context.Context, session, by, because string) (dead bool, err error)
+
 	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
 	// application. No statement that can wait for a row runs on it, except the heartbeat, for its
 	// own row.

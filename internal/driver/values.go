@@ -68,6 +68,7 @@ type Participant struct {
 	PID             int
 	Metadata        string // a JSON object, "" for none
 	Asked           string
+	Buried          string // why its session was buried (Sessions.Bury); "": it was not
 }
 
 // OwnGrant is a grant to one of the session's own attempts.

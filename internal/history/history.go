@@ -80,11 +80,12 @@ func (y *History) Add(e protocol.Event) {
 	y.events = append(y.events, e)
 }
 
-// Expired adds that a name was taken from an expired holder.
-func (y *History) Expired(name string, holder protocol.Holder) {
+// Expired adds that a name was taken from a dead holder, and why it is dead; "": its lease has
+// expired.
+func (y *History) Expired(name string, holder protocol.Holder, because string) {
 	y.Add(protocol.Event{
 		Name: name, Kind: Expired, Token: holder.Grant.Token, Session: holder.Session,
-		Host: holder.Host, Thread: holder.Thread,
+		Host: holder.Host, Thread: holder.Thread, Detail: because,
 	})
 }
 

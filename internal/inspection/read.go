@@ -21,7 +21,7 @@ const (
 
 // Row is a row that Read reads, in the order of its columns. A name has a row for each attempt of
 // the session that waits for it, or one. The columns of a name are set in its own rows alone, and
-// the details (Metadata to Pid) only where waiters were requested.
+// the details (Metadata to Buried) only where waiters were requested.
 type Row struct {
 	Name             string
 	Part             int64
@@ -46,6 +46,7 @@ type Row struct {
 	Asked            string
 	App              string
 	Pid              int64
+	Buried           string // why its session was buried, or ""
 }
 
 // Holder returns the holder, or the waiter: with no token.
@@ -63,7 +64,9 @@ func (r Row) Holder() protocol.Holder {
 
 // participant returns a holder or waiter with its details.
 func (r Row) participant(h protocol.Holder) driver.Participant {
-	return driver.Participant{Holder: h, App: r.App, PID: int(r.Pid), Metadata: r.Metadata, Asked: r.Asked}
+	return driver.Participant{
+		Holder: h, App: r.App, PID: int(r.Pid), Metadata: r.Metadata, Asked: r.Asked, Buried: r.Buried,
+	}
 }
 
 // Read is driver.Inspection.Read by two statements. The statement first reads only the rows of

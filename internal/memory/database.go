@@ -105,7 +105,7 @@ func (d *DB) rowOf(h Holder) inspection.Row {
 		Capacity: int64(h.Of), NowUs: d.Micros(), Metadata: h.Metadata, Asked: h.Asked,
 	}
 	if s := d.SessionRows[h.Session]; s != nil {
-		r.App, r.Pid = s.App, int64(s.PID)
+		r.App, r.Pid, r.Buried = s.App, int64(s.PID), s.Buried
 	}
 	return r
 }

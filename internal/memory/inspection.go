@@ -78,7 +78,7 @@ func (l *Link) Sessions(
 				continue
 			}
 			detail := inspection.Session{ID: id, Host: s.Host, Pid: int64(s.PID), App: s.App, StartedAt: s.Started,
-				NowUs: l.Micros(), ExpiresAt: l.expiry(id)}
+				NowUs: l.Micros(), ExpiresAt: l.expiry(id), Buried: s.Buried}
 			for _, c := range l.ClaimsOf(id) {
 				if c.Token > 0 {
 					detail.Held++

@@ -63,6 +63,9 @@ func (l *Link) ping(ctx context.Context) error { return l.do(ctx, func() error {
 // Validate returns nil.
 func (l *Link) Validate() error { return nil }
 
+// HostFolder returns none: no other process can use the database.
+func (l *Link) HostFolder() (path string, ok bool) { return "", false }
+
 // Schema returns the schema of this build.
 func (l *Link) Schema(ctx context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: driver.SchemaVersion}, l.ping(ctx)

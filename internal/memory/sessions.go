@@ -13,6 +13,7 @@ type SessionRow struct {
 	driver.Session
 	Started, Expires int64
 	Dead             bool
+	BuriedBy, Buried string // by which session, and why
 }
 
 func (l *Link) OpenSession(ctx context.Context, s driver.Session) error {
@@ -156,6 +157,16 @@ func (d *DB) expire(id string) bool {
 
 func (l *Link) Expire(ctx context.Context, session string) (bool, error) {
 	return get(ctx, l, func() bool { return l.expire(session) })
+}
+
+func (l *Link) Bury(ctx context.Context, session, by, because string) (bool, error) {
+	return get(ctx, l, func() bool {
+		s := l.SessionRows[session]
+		if s != nil && !s.Dead {
+			s.Dead, s.BuriedBy, s.Buried = true, by, because
+		}
+		return s != nil
+	})
 }
 
 func (l *Link) Expired(ctx context.Context, limit int) ([]string, error) {

@@ -43,6 +43,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 )
@@ -80,6 +81,7 @@ type Config struct {
 	PID       int
 	TTL       time.Duration
 	Clock     clock.Clock // must go on while the machine sleeps
+	Folder    crash.Folder
 	// Beating and Connecting report the outages of heartbeats, and of connecting for them.
 	Beating, Connecting *outage.Report
 	Client              Client
@@ -103,7 +105,8 @@ type List func(ctx context.Context, known []driver.Claim) ([]driver.Claim, error
 
 // Session is one session of a client in the database.
 type Session struct {
-	ID string
+	ID   string
+	Life *crash.Life // proves to others of this host that the process has ended; nil where it cannot
 
 	engine   Engine
 	config   Config
@@ -127,10 +130,12 @@ func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 		ID: rand.Text(), engine: engine, config: config, check: make(chan struct{}, 1),
 		listening: listening{over: func() {}}, moved: make(chan struct{}),
 	}
+	s.Life, _ = config.Folder.Register(s.ID) // where that fails, the lease alone decides
 	sent := config.Clock.Now()
 	err := engine.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App,
 		TTL: config.TTL, First: config.First})
 	if err != nil {
+		s.Life.End()
 		return nil, err
 	}
 	s.deadline, s.tried = clock.NewDeadline(config.Clock, s.trusted(sent)), sent

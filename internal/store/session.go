@@ -16,12 +16,12 @@ import (
 type Session struct {
 	*session.Session
 
-	store     *Store
-	hub       *wait.Hub // the waiters of the session
-	cycles    *deadlock.Detector
-	batch     *coalesce.Coalescer[protocol.Op, outcome] // of several names
-	turns     *coalesce.Coalescer[protocol.Op, outcome] // of one name
-	reclaimed func(name string, holder protocol.Holder)
+	store    *Store
+	hub      *wait.Hub // the waiters of the session
+	cycles   *deadlock.Detector
+	batch    *coalesce.Coalescer[protocol.Op, outcome] // of several names
+	turns    *coalesce.Coalescer[protocol.Op, outcome] // of one name
+	sessions *Sessions
 }
 
 // Over returns the reason why the session holds nothing any more, or nil.
@@ -133,7 +133,7 @@ func (s *Session) Release(ctx context.Context, r protocol.Removal) (left bool, e
 func (s *Session) TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error) {
 	taken, err := s.Do(ctx, protocol.TakeOver(s.ID, name, holder))
 	if taken.Done() && holder.Grant.Token != 0 {
-		s.reclaimed(name, holder)
+		s.sessions.keeper.Reclaimed(name, holder, "")
 	}
 	return taken, err
 }
@@ -164,6 +164,9 @@ type backend struct {
 func (b backend) Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error {
 	return b.in.Listen(ctx, ready, wake)
 }
+
+// Sweep is as of wait.Backend.
+func (b backend) Sweep(ctx context.Context) (buried bool) { return b.in.sessions.Sweep(ctx) }
 
 // Recount is as of wait.Backend.
 func (b backend) Recount(ctx context.Context, name string) (protocol.Result, error) {

@@ -7,8 +7,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
@@ -31,8 +33,9 @@ type Keeper interface {
 	wait.Client
 	// Unused reports that nothing is held, requested, or being undone.
 	Unused() bool
-	// Reclaimed is called when a lock was taken from an expired holder.
-	Reclaimed(name string, holder protocol.Holder)
+	// Reclaimed is called when a lock was taken from a dead holder. because says why it is dead;
+	// "": its lease has expired.
+	Reclaimed(name string, holder protocol.Holder, because string)
 	// First is called when the first session is open.
 	First()
 	// Opened is called with each session. It returns the function that is called after all locks of
@@ -49,8 +52,12 @@ type Sessions struct {
 
 	beating, connecting, hearing, looking, taking, deadlocks *outage.Report
 
-	polls   atomic.Bool    // a session has logged why it polls
-	opening chan struct{}  // a token: one goroutine at a time opens a session
+	polls   atomic.Bool   // a session has logged why it polls
+	opening chan struct{} // a token: one goroutine at a time opens a session
+
+	sweeping  chan struct{} // a token: one goroutine at a time sweeps, and has nextSweep
+	nextSweep time.Duration // no sweep begins before this time
+
 	used    atomic.Bool    // a session was used since retire last looked
 	running sync.WaitGroup // sessions, and the goroutines of Go
 
@@ -63,7 +70,7 @@ type Sessions struct {
 func NewSessions(s *Store, keeper Keeper) *Sessions {
 	report := func(what string) *outage.Report { return outage.New(s.config.Log, "dblock: "+what) }
 	return &Sessions{
-		store: s, keeper: keeper, opening: make(chan struct{}, 1),
+		store: s, keeper: keeper, opening: make(chan struct{}, 1), sweeping: make(chan struct{}, 1),
 		beating: report("the heartbeat"), connecting: report("connecting for heartbeats"),
 		hearing: report("listening for grants"), looking: report("looking for grants"),
 		taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
@@ -103,11 +110,11 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		return nil, err
 	}
 	m.attend()
-	config := m.store.config
+	config, folder := m.store.config, m.store.folder(ctx)
 	var in *session.Session
 	err := m.store.pastBroken(ctx, func() (err error) {
 		in, err = session.Open(ctx, m.store.Engine, session.Config{
-			Host: config.Host, App: config.App, PID: os.Getpid(), TTL: config.TTL, Clock: config.Clock,
+			Host: config.Host, App: config.App, PID: os.Getpid(), TTL: config.TTL, Clock: config.Clock, Folder: folder,
 			First:   !m.store.HadSession(),
 			Beating: m.beating, Connecting: m.connecting, Client: m.keeper,
 		})
@@ -117,7 +124,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		m.depart()
 		return nil, err
 	}
-	s := m.store.newSession(in, m)
+	s := m.store.newSession(in, m, folder)
 	lost := m.keeper.Opened(in)
 	context.AfterFunc(in.Context(), func() {
 		m.keeper.Lost(s)
@@ -139,24 +146,26 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		if idle {
 			m.rest(s)
 		}
+		in.Life.End()
 	})
 	if first {
 		m.keeper.First()
 	}
+	m.Sweep(ctx) // what an earlier process of the application has left on this host
 	return s, nil
 }
 
-func (s *Store) newSession(in *session.Session, m *Sessions) *Session {
+func (s *Store) newSession(in *session.Session, m *Sessions, folder crash.Folder) *Session {
 	config := s.config
 	session := &Session{
-		Session: in, store: s, reclaimed: m.keeper.Reclaimed,
+		Session: in, store: s, sessions: m,
 		cycles: deadlock.New(in.Context(), s.Engine, deadlock.Config{
 			Clock: config.Clock, After: config.Deadlock, Limit: config.TTL, Report: m.deadlocks,
 		}),
 	}
 	session.hub = wait.New(in.Context(), backend{s.Engine, session}, in.ID, wait.Config{
 		Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
-		Polling: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Client: m.keeper,
+		Polling: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Client: m.keeper, Sweeps: folder != "",
 	})
 	session.batch, session.turns = session.newBatch(), session.newTurns()
 	return session
@@ -293,30 +302,24 @@ func (m *Sessions) Remove(id string, empty bool) error {
 // returns errMore until none is left. A lock behind a transaction of the application's expires with
 // the session.
 func (m *Sessions) tryRemove(id string, empty bool) error {
-	var left []driver.Claim
-	err := m.store.Call(m.store.Tidying, func(ctx context.Context) (err error) {
-		err = m.store.pastBroken(ctx, func() error { return m.store.Engine.EndSession(ctx, id, empty) })
-		if err != nil || empty {
-			return err
-		}
-		if left, err = m.store.Engine.Claims(ctx, id, 64); err == nil && len(left) == 0 {
-			err = m.store.Engine.EndSession(ctx, id, true)
-		}
-		return err
-	})
-	for _, has := range left {
-		r := protocol.Undo(id, has.Name, has.Attempt)
-		if has.Token != 0 { // a transaction that the lock guards may still be open
-			r = protocol.TakeOver("", has.Name, protocol.Holder{
-				Session: id, Attempt: has.Attempt, Grant: protocol.Grant{Token: has.Token},
-			})
-		}
-		_, given := m.store.Do(m.store.Tidying, r) // the engine notifies the next holder
-		if given == nil || errors.Is(given, driver.ErrRetry) {
-			err = errMore
-		}
+	end := func(empty bool) error {
+		return m.store.Call(m.store.Tidying, func(ctx context.Context) error {
+			return m.store.pastBroken(ctx, func() error { return m.store.Engine.EndSession(ctx, id, empty) })
+		})
 	}
-	return err
+	if err := end(empty); err != nil || empty {
+		return err
+	}
+	found, taken, err := m.take(m.store.Tidying, id, "")
+	switch {
+	case err != nil:
+		return err
+	case found == 0:
+		return end(true)
+	case taken > 0:
+		return errMore
+	}
+	return nil
 }
 
 // Wait returns when nothing of any session runs any more.

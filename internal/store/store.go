@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -22,6 +23,7 @@ type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Deadlock  time.Duration // how long a waiter waits before it looks for a cycle; 0: never
+	Crash     crash.Setting
 }
 
 // Engine has the calls of the engine beside the transitions of names, which are the Store's.

@@ -20,6 +20,8 @@ func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wa
 		switch {
 		case err != nil || locked:
 			return err
+		case !wait && !in.Exclusive() && t.Sessions.Sweep(ctx): // a dead holder was in the way
+			continue
 		case !wait:
 			return t.Leases.Refuse(state, inTheWay(state))
 		}

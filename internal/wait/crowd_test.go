@@ -34,6 +34,8 @@ func (c *crowd) Recount(context.Context, string) (protocol.Result, error) {
 	return protocol.Result{}, nil
 }
 
+func (c *crowd) Sweep(context.Context) bool { return false }
+
 func (c *crowd) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,6 +37,8 @@ const (
 	busyRetry = 200 * time.Millisecond
 	// slack is the delay from the end of a lease to the look at its holder.
 	slack = 5 * time.Millisecond
+	// sweepPause is the time between two sweeps of this host while anybody waits.
+	sweepPause = 100 * time.Millisecond
 	// readyLimit bounds the wait for the first listener. After that time waiters poll.
 	readyLimit = 500 * time.Millisecond
 	// relistenMin and relistenMax bound the pause before a failed listener begins again.
@@ -52,6 +54,9 @@ type Backend interface {
 	// Recount corrects the row of a name that does not count a waiter, and hands the name on.
 	Recount(ctx context.Context, name string) (protocol.Result, error)
 	Read(ctx context.Context, session string, names []string, waiters int) ([]driver.State, error)
+	// Sweep ends the sessions whose processes have ended on this host, and reports whether there
+	// was one. Otherwise it sends no statement.
+	Sweep(ctx context.Context) (buried bool)
 	Listen(ctx context.Context, ready func(), wake func(protocol.Hint)) error
 }
 
@@ -67,6 +72,7 @@ type Config struct {
 	Safety time.Duration
 	// Limit bounds each statement.
 	Limit  time.Duration
+	Sweeps bool // the loop calls Sweep while anybody waits
 	Client Client
 }
 
@@ -307,6 +313,13 @@ func (h *Hub) Recheck(name string) {
 	h.wake()
 }
 
+// recheckAll schedules a look at all names now. MUST be called with mu locked.
+func (h *Hub) recheckAll() {
+	for _, n := range h.names {
+		n.due = 0
+	}
+}
+
 // Wait returns when no goroutine of the hub runs any more. Its context must have ended.
 func (h *Hub) Wait() {
 	h.mu.Lock()
@@ -418,9 +431,7 @@ func (h *Hub) listens() {
 func (h *Hub) setListening(listening bool) {
 	h.mu.Lock()
 	h.listening, h.deaf = listening, !listening
-	for _, n := range h.names {
-		n.due = 0 // earlier hints were missed
-	}
+	h.recheckAll() // earlier hints were missed
 	h.mu.Unlock()
 	if listening {
 		h.config.Client.Stray("")
@@ -439,9 +450,7 @@ func (h *Hub) heard(hint protocol.Hint) {
 	case w != nil:
 		h.names[w.Name].due = 0
 	case hint.Attempt == "":
-		for _, n := range h.names {
-			n.due = 0
-		}
+		h.recheckAll()
 		for _, w := range h.waiters {
 			w.notify(true)
 		}

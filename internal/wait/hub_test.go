@@ -96,6 +96,8 @@ func (f *table) Recount(context.Context, string) (protocol.Result, error) {
 	return protocol.Result{}, nil
 }
 
+func (f *table) Sweep(context.Context) bool { return false }
+
 func (f *table) TakeOver(_ context.Context, name string, _ protocol.Holder) (protocol.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,6 +16,11 @@ func (h *Hub) loop() {
 	timer := h.config.Clock.NewTimer(h.config.Safety)
 	defer timer.Stop()
 	for {
+		if h.config.Sweeps && !h.Empty() && h.backend.Sweep(h.ctx) {
+			h.mu.Lock()
+			h.recheckAll()
+			h.mu.Unlock()
+		}
 		names, pause := h.next()
 		if len(names) > 0 {
 			h.look(names)
@@ -38,6 +43,9 @@ func (h *Hub) next() (names []string, pause time.Duration) {
 	defer h.mu.Unlock()
 	now := h.config.Clock.Now()
 	pause = h.config.Safety
+	if h.config.Sweeps && len(h.names) > 0 {
+		pause = min(pause, sweepPause)
+	}
 	overdue := false
 	for name, n := range h.names {
 		pause = min(pause, n.due-now)

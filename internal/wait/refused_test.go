@@ -34,6 +34,8 @@ func (d *denied) Recount(context.Context, string) (protocol.Result, error) {
 	return protocol.Result{}, errDenied
 }
 
+func (d *denied) Sweep(context.Context) bool { return false }
+
 func (d *denied) TakeOver(context.Context, string, protocol.Holder) (protocol.Result, error) {
 	d.takeovers++
 	return protocol.Result{}, errDenied

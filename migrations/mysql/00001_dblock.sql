@@ -30,7 +30,10 @@ CREATE TABLE IF NOT EXISTS dblock_sessions (
     pid        BIGINT     NOT NULL,
     app        TEXT       NOT NULL,
     started_at BIGINT     NOT NULL,
-    dead       TINYINT(1) NOT NULL DEFAULT 0
+    dead       TINYINT(1) NOT NULL DEFAULT 0,
+    -- Of a session that was buried: its process has ended, and another one on the same host has seen that.
+    buried_by      VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+    buried_because VARCHAR(512) NOT NULL DEFAULT ''
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- The only row that a heartbeat writes. Never referenced by a foreign key: that would lock it. No index on
@@ -264,6 +267,8 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_sessions', 'app', 'of the client (WithApp)'),
 ('dblock_sessions', 'started_at', 'when the client opened the session, in microseconds since 1970 on the clock of this server'),
 ('dblock_sessions', 'dead', 'the session has ended for good: its locks are free to be taken over'),
+('dblock_sessions', 'buried_by', 'session that saw on its own host that the process of this one has ended, or empty'),
+('dblock_sessions', 'buried_because', 'what that session saw, or empty'),
 ('dblock_heartbeats', '', 'When each living session ends. The only row that a heartbeat writes.'),
 ('dblock_heartbeats', 'session_id', 'the session'),
 ('dblock_heartbeats', 'expires_at', 'when the session ends without a further heartbeat, in microseconds since 1970'),

@@ -31,7 +31,10 @@ CREATE TABLE dblock_sessions (
     pid        bigint  NOT NULL,
     app        text    NOT NULL,
     started_at bigint  NOT NULL,
-    dead       boolean NOT NULL DEFAULT false
+    dead       boolean NOT NULL DEFAULT false,
+    -- Of a session that was buried: its process has ended, and another one on the same host has seen that.
+    buried_by      text NOT NULL DEFAULT '',
+    buried_because text NOT NULL DEFAULT ''
 );
 
 -- The only row that a heartbeat writes. Never referenced by a foreign key: that would lock it.
@@ -429,6 +432,8 @@ COMMENT ON COLUMN dblock_sessions.pid IS 'process id of the client on its host';
 COMMENT ON COLUMN dblock_sessions.app IS 'of the client (WithApp)';
 COMMENT ON COLUMN dblock_sessions.started_at IS 'when the client opened the session, in microseconds since 1970 on the clock of this server';
 COMMENT ON COLUMN dblock_sessions.dead IS 'the session has ended for good: its locks are free to be taken over';
+COMMENT ON COLUMN dblock_sessions.buried_by IS 'session that saw on its own host that the process of this one has ended, or empty';
+COMMENT ON COLUMN dblock_sessions.buried_because IS 'what that session saw, or empty';
 COMMENT ON TABLE dblock_heartbeats IS 'When each living session ends. The only row that a heartbeat writes.';
 COMMENT ON COLUMN dblock_heartbeats.session_id IS 'the session';
 COMMENT ON COLUMN dblock_heartbeats.expires_at IS 'when the session ends without a further heartbeat, in microseconds since 1970';

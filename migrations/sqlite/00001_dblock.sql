@@ -22,7 +22,10 @@ CREATE TABLE dblock_sessions (
     pid        bigint  NOT NULL,
     app        text    NOT NULL,
     started_at bigint  NOT NULL,
-    dead       boolean NOT NULL DEFAULT false
+    dead       boolean NOT NULL DEFAULT false,
+    -- Of a session that was buried: its process has ended, and another one on the same host has seen that.
+    buried_by      text NOT NULL DEFAULT '',
+    buried_because text NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 
 -- The only row that a heartbeat writes. No index has expires_at: each heartbeat would write it, and a table of sessions is
@@ -219,6 +222,8 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_sessions', 'app', 'of the client (WithApp)'),
 ('dblock_sessions', 'started_at', 'when the client opened the session, in microseconds since 1970 on the clock of this server'),
 ('dblock_sessions', 'dead', 'the session has ended for good: its locks are free to be taken over'),
+('dblock_sessions', 'buried_by', 'session that saw on its own host that the process of this one has ended, or empty'),
+('dblock_sessions', 'buried_because', 'what that session saw, or empty'),
 ('dblock_heartbeats', '', 'When each living session ends. The only row that a heartbeat writes.'),
 ('dblock_heartbeats', 'session_id', 'the session'),
 ('dblock_heartbeats', 'expires_at', 'when the session ends without a further heartbeat, in microseconds since 1970'),

@@ -22,6 +22,10 @@ SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c
 -- name: EndSession :exec
 UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = sqlc.arg(id);
 
+-- After LockSession: ends the session of a process that has ended, whatever its TTL.
+-- name: BurySession :exec
+UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1), buried_by = sqlc.arg(buried_by), buried_because = sqlc.arg(because) WHERE id = sqlc.arg(id);
+
 -- A late statement may still put a lock under a deleted session: Orphans lists it. No subquery on other tables:
 -- a DELETE would lock the rows that it reads there, against the order of locks.
 -- name: ForgetSession :execrows

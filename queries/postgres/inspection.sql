@@ -43,14 +43,16 @@ SELECT a.name FROM awaited a LIMIT @most;
 -- One time for all rows. The counts are taken for the page only, and together: no index leads from a session to its locks.
 -- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
-    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
+    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at,
+           s.buried_because
       FROM dblock_sessions s CROSS JOIN clock c LEFT JOIN dblock_heartbeats b ON b.session_id = s.id
      WHERE s.id > sqlc.arg(after)::text AND (sqlc.arg(dead)::boolean OR NOT s.dead AND b.expires_at > c.now)
        AND (sqlc.arg(host)::text = '' OR s.host = sqlc.arg(host)::text) AND (sqlc.arg(app)::text = '' OR s.app = sqlc.arg(app)::text)
      ORDER BY s.id LIMIT @most
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
-       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting
+       coalesce(h.held, 0)::bigint AS held, (SELECT coalesce(sum(w.members), 0) FROM dblock_waiters w WHERE w.session_id = p.id)::bigint AS waiting,
+       p.buried_because AS buried
   FROM page p LEFT JOIN (SELECT c.session_id, count(*) AS held FROM dblock_holders c
                           WHERE c.session_id IN (SELECT page.id FROM page) GROUP BY c.session_id) h ON h.session_id = p.id
  ORDER BY p.id;

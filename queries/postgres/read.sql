@@ -6,7 +6,8 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
        coalesce((SELECT b.expires_at FROM dblock_heartbeats b WHERE b.session_id = p.session_id), 0)::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, p.sharing::bigint AS sharing, dblock_now() AS now_us,
-       coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid
+       coalesce(p.queued, '')::text AS queued, ''::text AS metadata, ''::text AS asked, ''::text AS app, 0::bigint AS pid,
+       ''::text AS buried
   FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.* FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l
@@ -36,7 +37,8 @@ SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text
        p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
        CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at,
        p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, 0::bigint AS sharing, dblock_now() AS now_us,
-       coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid
+       coalesce(p.queued, '')::text AS queued, p.metadata, p.asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
+       coalesce(s.buried_because, '')::text AS buried
   FROM (SELECT n.name, (SELECT e FROM dblock_epoch(n.name) e) AS epoch
           FROM unnest(ARRAY(SELECT DISTINCT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C")) n (name)) n
  CROSS JOIN LATERAL (SELECT c.* FROM dblock_locks c WHERE c.name = n.name AND c.epoch >= n.epoch OFFSET 0) l

@@ -6,7 +6,8 @@
 SELECT l.name, 0 AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
        l.shared_units AS units, l.acquired_at AS since, CAST(COALESCE(l.expires_at, 0) AS INTEGER) AS expires_at,
        CAST(CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS INTEGER) AS session_expires_at,
-       l.capacity, l.waiters, l.rests_until, 0 AS sharing, c.now_us, COALESCE(w.attempt, '') AS queued, '' AS metadata, '' AS asked, '' AS app, 0 AS pid
+       l.capacity, l.waiters, l.rests_until, 0 AS sharing, c.now_us, COALESCE(w.attempt, '') AS queued, '' AS metadata, '' AS asked, '' AS app, 0 AS pid,
+       '' AS buried
   FROM dblock_locks l
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -37,7 +38,8 @@ WITH seen AS (
 )
 SELECT a.name, a.part, a.place, COALESCE(a.session_id, '') AS session_id, a.host, a.thread, a.attempt, a.token, a.first_token, a.units, a.since,
        CAST(COALESCE(a.expires_at, 0) AS INTEGER) AS expires_at, CAST(CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS INTEGER) AS session_expires_at,
-       a.capacity, a.waiters, a.rests_until, 0 AS sharing, c.now_us, a.queued, a.metadata, a.asked, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
+       a.capacity, a.waiters, a.rests_until, 0 AS sharing, c.now_us, a.queued, a.metadata, a.asked, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
+       COALESCE(s.buried_because, '') AS buried
   FROM seen a CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = a.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = a.session_id;

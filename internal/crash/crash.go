@@ -1,0 +1,196 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// suffix ends the name of a file, which begins with the id of the session.
+	suffix = ".alive"
+	// mostProbed limits the files that Sweep looks at. Of more files it chooses some at random.
+	mostProbed = 64
+	// worthless is the age at which a file that proves nothing, and that no process has locked, is
+	// removed: it is of an earlier boot, or a copy.
+	worthless = 24 * time.Hour
+)
+
+// Folder is the path of a folder that the processes of this host share for one database. "": there
+// is none, and nothing is known.
+type Folder string
+
+// Setting says where the processes of this host meet. The zero value is the default.
+type Setting struct {
+	Off  bool   // nothing is known of any process
+	Path string // the folder for all databases; "": that of the engine, or of the user
+}
+
+// Folder returns the folder for a database. engine returns that of the engine's choice ("": none),
+// and false where no other process can use the database. id identifies the database. Without a
+// choice of the engine the folder for all databases is dblock-UID, in the folder for temporary
+// files.
+func (s Setting) Folder(engine func() (path string, shared bool), id func() string) Folder {
+	if s.Off {
+		return ""
+	}
+	chosen, shared := engine()
+	if !shared {
+		return ""
+	}
+	if chosen != "" && s.Path == "" {
+		return Folder(chosen)
+	}
+	path, database := s.Path, id()
+	if database == "" {
+		return ""
+	}
+	if path == "" {
+		path = filepath.Join(os.TempDir(), fmt.Sprintf("dblock-%d", os.Getuid()))
+	}
+	return Folder(filepath.Join(path, database))
+}
+
+// Because says why a session was buried, by a process on a host.
+func Because(host string) string { return "its process ended on " + host }
+
+// Life is the file of a session of this process.
+type Life struct {
+	file *os.File
+	path string
+}
+
+// Register makes the file of a session, and locks it. Register makes the folder if it is missing.
+// errors.ErrUnsupported where no other process could prove anything by the file.
+func (f Folder) Register(session string) (l *Life, err error) {
+	if f == "" || !named(session) {
+		return nil, errors.ErrUnsupported
+	}
+	for range 3 { // End may remove the folder as soon as it is made
+		if err = os.MkdirAll(string(f), 0o700); err != nil {
+			return nil, err
+		}
+		if l, err = f.register(session); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return l, err
+}
+
+// register makes the file under another name: under its own it is locked and complete from the
+// beginning.
+func (f Folder) register(session string) (*Life, error) {
+	path := f.path(session)
+	made := path + ".new"
+	file, err := open(made, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return nil, err
+	}
+	text, err := evidence(file, session)
+	if err == nil {
+		err = lock(file, exclusive)
+	}
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	if err == nil {
+		err = os.Rename(made, path)
+	}
+	if err != nil {
+		_ = os.Remove(made)
+		_ = file.Close()
+		return nil, err
+	}
+	return &Life{file, path}, nil
+}
+
+// File returns the locked file. A child process that inherits it keeps the session alive. nil for
+// no Life.
+func (l *Life) File() *os.File {
+	if l == nil {
+		return nil
+	}
+	return l.file
+}
+
+// End removes the file: the end of the process proves nothing any more. It does nothing for no
+// Life.
+func (l *Life) End() {
+	if l == nil {
+		return
+	}
+	_ = os.Remove(l.path)
+	_ = os.Remove(filepath.Dir(l.path)) // fails while the folder has other files
+	_ = l.file.Close()
+}
+
+// Sweep calls ended with each session of the folder whose process has ended. If ended returns true,
+// Sweep removes the file: the database knows of the end, or does not know the session. Otherwise
+// the proof remains for the next Sweep, of any process. A session that is alive costs three system
+// calls, and Sweep looks at no more than 64.
+func (f Folder) Sweep(ended func(session string) (told bool)) {
+	folder, err := os.Open(string(f))
+	if err != nil {
+		return
+	}
+	names, _ := folder.Readdirnames(-1)
+	_ = folder.Close()
+	if len(names) > mostProbed {
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		names = names[:mostProbed]
+	}
+	for _, name := range names {
+		if session, is := strings.CutSuffix(name, suffix); is && named(session) {
+			f.probe(session, ended)
+		}
+	}
+}
+
+// probe is Sweep for one session. The file stays locked until ended returns.
+func (f Folder) probe(session string, ended func(session string) (told bool)) {
+	file, err := open(f.path(session), os.O_RDONLY)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if lock(file, shared) != nil { // its process lives
+		return
+	}
+	useless := false
+	if proves(file, session) {
+		useless = ended(session)
+	} else if info, err := file.Stat(); err == nil {
+		useless = time.Since(info.ModTime()) > worthless
+	}
+	if useless {
+		_ = os.Remove(f.path(session))
+	}
+}
+
+// proves reports whether a file that no process has locked is the one that its session made.
+func proves(file *os.File, session string) bool {
+	want, err := evidence(file, session)
+	if err != nil {
+		return false
+	}
+	text := make([]byte, len(want)+1)
+	n, _ := file.ReadAt(text, 0)
+	return string(text[:n]) == want
+}
+
+func (f Folder) path(session string) string { return filepath.Join(string(f), session+suffix) }
+
+// named reports whether the id of a session can name a file.
+func named(session string) bool {
+	return session != "" && strings.Trim(session, letters+"0123456789") == ""
+}
+
+const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// format is the text of a file. The first line is the version of the format.
+const format = "dblock 1\nsession %s\nboot %s\ndevice %d\ninode %d\n"
