@@ -202,8 +202,8 @@ func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bo
 		err = tx.exec(ctx,
 			query(postgresdb.BurySession, postgresdb.BurySessionParams{ID: session, By: by, Because: because}),
 			query(postgresdb.DropHeartbeat, session),
-			query(postgresdb.SessionDead, session).found(&dead, &there),
 		)
+		dead = true
 	}
 	if err != nil {
 		tx.rollback(ctx)

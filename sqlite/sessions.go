@@ -98,12 +98,15 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 
 func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
 	err = e.db.writeAs(ctx, writing{patience: briefly}, func(ctx context.Context, w *writer) error {
-		buried, err := w.BurySession(ctx, sqlitedb.BurySessionParams{ID: session, By: by, Because: because})
-		if err == nil && buried > 0 {
-			_, err = w.DropHeartbeat(ctx, session)
+		var there bool
+		var err error
+		if dead, there, err = found(w.SessionDead(ctx, session)); err != nil || dead || !there {
+			return err
 		}
+		dead = true
+		err = w.BurySession(ctx, sqlitedb.BurySessionParams{ID: session, By: by, Because: because})
 		if err == nil {
-			dead, _, err = found(w.SessionDead(ctx, session))
+			_, err = w.DropHeartbeat(ctx, session)
 		}
 		return err
 	})

@@ -538,9 +538,9 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coal
      WHERE n.name = convert_from(decode($1, 'hex'), 'UTF8') AND n.slot_ends > $4::bigint AND n.began_at >= $4::bigint AND n.began_at < $5::bigint
        AND $6::boolean AND NOT n.failed AND n.ended_at IS NULL))
 `,
-	BurySession: `-- name: BurySession :execrows
-UPDATE dblock_sessions SET dead = true, buried_by = convert_from(decode($1, 'hex'), 'UTF8'), buried_because = convert_from(decode($2, 'hex'), 'UTF8') WHERE id = convert_from(decode($3, 'hex'), 'UTF8') AND NOT dead
-`,
+	BurySession: `-- name: BurySession :exec
+WITH done AS (UPDATE dblock_sessions SET dead = true, buried_by = convert_from(decode($1, 'hex'), 'UTF8'), buried_because = convert_from(decode($2, 'hex'), 'UTF8') WHERE id = convert_from(decode($3, 'hex'), 'UTF8') AND NOT dead
+ RETURNING 1) SELECT 1 / count(*) FROM done`,
 	Claims: `-- name: Claims :many
 SELECT c.session::text AS session, c.name::text AS name, c.attempt::text AS attempt, c.token::bigint AS token, c.asked::text AS asked
   FROM dblock_claims(convert_from(decode($1, 'hex'), 'UTF8')::text, convert_from(decode($2, 'hex'), 'UTF8')::text::jsonb, $3::bigint) c LIMIT $4

@@ -9,9 +9,9 @@ import (
 	"context"
 )
 
-const BurySession = `-- name: BurySession :execrows
-UPDATE dblock_sessions SET dead = true, buried_by = $1, buried_because = $2 WHERE id = $3 AND NOT dead
-`
+const BurySession = `-- name: BurySession :exec
+WITH done AS (UPDATE dblock_sessions SET dead = true, buried_by = $1, buried_because = $2 WHERE id = $3 AND NOT dead
+ RETURNING 1) SELECT 1 / count(*) FROM done`
 
 type BurySessionParams struct {
 	By      string
@@ -20,12 +20,9 @@ type BurySessionParams struct {
 }
 
 // After LockLiving: ends the session of a process that has ended, whatever its TTL.
-func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, BurySession, arg.By, arg.Because, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) error {
+	_, err := q.db.Exec(ctx, BurySession, arg.By, arg.Because, arg.ID)
+	return err
 }
 
 const Claims = `-- name: Claims :many

@@ -9,7 +9,7 @@ import (
 	"context"
 )
 
-const burySession = `-- name: BurySession :execrows
+const burySession = `-- name: BurySession :exec
 UPDATE dblock_sessions SET dead = true, buried_by = ?1, buried_because = ?2 WHERE id = ?3 AND NOT dead
 `
 
@@ -19,13 +19,10 @@ type BurySessionParams struct {
 	ID      string
 }
 
-// Ends the session of a process that has ended, whatever its TTL.
-func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, burySession, arg.By, arg.Because, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+// After SessionDead: ends the session of a process that has ended, whatever its TTL.
+func (q *Queries) BurySession(ctx context.Context, arg BurySessionParams) error {
+	_, err := q.db.ExecContext(ctx, burySession, arg.By, arg.Because, arg.ID)
+	return err
 }
 
 const claims = `-- name: Claims :many

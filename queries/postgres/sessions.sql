@@ -29,7 +29,7 @@ UPDATE dblock_sessions SET dead = true
 UPDATE dblock_sessions SET dead = true WHERE id = (SELECT s.id FROM dblock_sessions s WHERE s.id = @id FOR UPDATE SKIP LOCKED);
 
 -- After LockLiving: ends the session of a process that has ended, whatever its TTL.
--- name: BurySession :execrows
+-- name: BurySession :exec
 UPDATE dblock_sessions SET dead = true, buried_by = @by, buried_because = @because WHERE id = @id AND NOT dead;
 
 -- name: SessionDead :one

@@ -19,8 +19,8 @@ UPDATE dblock_sessions SET dead = true
 -- name: EndSession :execrows
 UPDATE dblock_sessions SET dead = true WHERE id = @id;
 
--- Ends the session of a process that has ended, whatever its TTL.
--- name: BurySession :execrows
+-- After SessionDead: ends the session of a process that has ended, whatever its TTL.
+-- name: BurySession :exec
 UPDATE dblock_sessions SET dead = true, buried_by = @by, buried_because = @because WHERE id = @id AND NOT dead;
 
 -- name: SessionDead :one

@@ -24,6 +24,7 @@ var living = []test{
 	}},
 	{"an expired session lives on with a late heartbeat, and is dead for good once it was ended", expiry},
 	{"a session without a row is dead once it has no heartbeat, and stays so", burial},
+	{"a session whose process has ended is ended before its lease, once, and its row says by whom and why", crash},
 	{"what a session has is listed, with its tokens and with what was asked of it", claims},
 	{"sessions that have expired are listed, and what the dead have left", expired},
 	{"a watch ends with its session", watches},
@@ -40,6 +41,7 @@ func deaths(w *world) {
 	for how, die := range map[string]func(session string){
 		"ended":   func(s string) { w.must(w.EndSession(w.ctx, s, true)) },
 		"expired": w.lapse,
+		"crashed": func(s string) { assert.NoError(w, assert.ErrOf(w.Bury(w.ctx, s, "", "its process ended"))) },
 		"buried":  func(s string) { w.lapse(s); w.expires(s, true) },
 		"no session": func(s string) {
 			w.exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", s)
@@ -194,6 +196,47 @@ func burial(w *world) {
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1)", s), 1,
 		"no row says that it is dead")
 	assert.Error(w, w.OpenSession(w.ctx, driver.Session{ID: s, TTL: time.Hour}), "a dead session was opened again")
+}
+
+func crash(w *world) {
+	const because = "its process ended on here"
+	a, b := w.session(), w.session()
+	w.take(whole("n", a))
+	next := w.queue(whole("n", b))
+	buries := func(session, by, because string, want bool) {
+		w.Helper()
+		if dead, err := w.Bury(w.ctx, session, by, because); dead != want || err != nil {
+			w.Fatalf("bury %s: dead %v, %v", session, dead, err)
+		}
+	}
+	buries("nobody", b, because, false)
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions"), 2, "rows: nobody has got one")
+	buries(a, b, because, true)
+	buries(a, "another", "another reason", true)
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1) AND buried_by = ? "+
+		"AND buried_because = ?", a, b, because), 1, "rows that say who was the first")
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_heartbeats WHERE session_id = ?", a), 0, "heartbeats of the dead")
+	w.beats(a, false)
+	w.beats(b, true)
+	seen, err := w.Read(w.ctx, "", []string{"n"}, 1)
+	w.must(err)
+	if len(seen) != 1 || seen[0].Holders[0].Buried != because || seen[0].Holders[0].Left > 0 ||
+		seen[0].Queue[0].Buried != "" || seen[0].Queue[0].Left <= 0 {
+		w.Fatalf("%+v", seen)
+	}
+	w.takeOver("n", w.look(b, "n").Holder, true, next)
+	w.take(whole("late", a)) // a statement of the dead process that arrives late
+	w.takeOver("late", w.look(b, "late").Holder, true)
+	sessions, err := w.Sessions(w.ctx, driver.SessionFilter{Dead: true}, "", 9)
+	w.must(err)
+	for _, s := range sessions {
+		if s.Dead != (s.ID == a) || (s.Buried == because) != s.Dead {
+			w.Errorf("%+v", s)
+		}
+	}
+	w.must(w.EndSession(w.ctx, b, false))
+	buries(b, a, because, true)
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE buried_by <> ''"), 1, "it had ended by itself")
 }
 
 func claims(w *world) {
