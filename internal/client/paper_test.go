@@ -23,7 +23,10 @@ type paper struct {
 	*memory.DB
 	link *memory.Link
 	deaf bool
-	why  error // that it is away
+	host string // the folder of its host; "": none
+	// before is called before each call; an error is the answer. nil: nothing is called.
+	before func(c *fakedb.Call) error
+	why    error // that it is away
 
 	opened, ended, attending atomic.Int64 // sessions; clients
 }
@@ -44,6 +47,11 @@ func newPaper() *paper {
 
 // hook has every call answered, also where its caller has left.
 func (p *paper) hook(ctx context.Context, c *fakedb.Call) error {
+	if p.before != nil {
+		if err := p.before(c); err != nil {
+			return err
+		}
+	}
 	switch c.Method {
 	case "OpenSession":
 		p.opened.Add(1)
@@ -62,6 +70,8 @@ func (p *paper) Attend(string, time.Duration) (leave func()) {
 	p.attending.Add(1)
 	return func() { p.attending.Add(-1) }
 }
+
+func (p *paper) HostFolder() (path string, ok bool) { return p.host, p.host != "" }
 
 // newPaperClient makes a client on a database in the present time, which ends with the test.
 func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Client {

@@ -115,6 +115,16 @@ func TestAProgramThatIsStartedHasNoDescriptor(t *testing.T) {
 	}
 }
 
+func TestAFileNamesItself(t *testing.T) {
+	l := register(t, Folder(t.TempDir()), "S")
+	var is syscall.Stat_t
+	require.NoError(t, syscall.Stat(l.path, &is))
+	text, err := os.ReadFile(l.path)
+	require.NoError(t, err)
+	_, itself, _ := strings.Cut(string(text), "\ndevice ")
+	assert.Equal(t, itself, fmt.Sprintf("%d\ninode %d\n", is.Dev, is.Ino))
+}
+
 // Each of these files could be locked, and none is a proof.
 func TestOnlyTheFileThatTheSessionMadeOnThisBootIsAProof(t *testing.T) {
 	id, err := boot()

@@ -44,6 +44,8 @@ type table struct {
 	deaf     bool          // the engine can only be polled
 	slow     time.Duration // to connect; 0: 50 ms
 	looks    int
+	sweeps   int
+	bury     func()        // the next sweep finds a dead process, and does this
 	hold     chan struct{} // not nil: Look returns after it is closed
 	reclaims []string
 	hub      *Hub
@@ -96,7 +98,17 @@ func (f *table) Recount(context.Context, string) (protocol.Result, error) {
 	return protocol.Result{}, nil
 }
 
-func (f *table) Sweep(context.Context) bool { return false }
+func (f *table) Sweep(context.Context) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sweeps++
+	if f.bury == nil {
+		return false
+	}
+	f.bury()
+	f.bury = nil
+	return true
+}
 
 func (f *table) TakeOver(_ context.Context, name string, _ protocol.Holder) (protocol.Result, error) {
 	f.mu.Lock()
@@ -174,6 +186,43 @@ func (h *Hub) enter(name, attempt string) waiting {
 func answered(w waiting) (Result, time.Duration) {
 	began := time.Now()
 	return <-w.answers, time.Since(began)
+}
+
+func TestWhileAnybodyWaitsTheHostIsSwept(t *testing.T) {
+	for _, sweeps := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &table{}
+			h := room(t, f)
+			h.config.Sweeps = sweeps
+			swept := func(during time.Duration) (n int) {
+				time.Sleep(during)
+				f.set(func() { n, f.sweeps = f.sweeps, 0 })
+				return n
+			}
+			h.Listen()
+			if n := swept(time.Minute); n > 0 {
+				t.Errorf("%d sweeps, and nobody waits", n)
+			}
+			f.queue("n", time.Hour, "a")
+			w := h.enter("n", "a")
+			if n := swept(100 * sweepPause); sweeps && (n < 100 || n > 105) || !sweeps && n > 0 {
+				t.Errorf("%d sweeps", n)
+			}
+			if !sweeps {
+				return
+			}
+			f.set(func() {
+				f.bury = func() {
+					s := f.states["n"]
+					s.Holder.Left = 0
+					f.states["n"] = s
+				}
+			})
+			if r, took := answered(w); !r.Granted || took > sweepPause+slack {
+				t.Errorf("%+v after %v", r, took)
+			}
+		})
+	}
 }
 
 func TestAHintIsFollowedAtOnce(t *testing.T) {

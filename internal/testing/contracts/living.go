@@ -209,13 +209,21 @@ func crash(w *world) {
 			w.Fatalf("bury %s: dead %v, %v", session, dead, err)
 		}
 	}
+	another, err := w.tables.BeginTx(w.ctx, nil)
+	w.must(err)
+	_, err = another.ExecContext(w.ctx, w.db.Text("UPDATE dblock_sessions SET app = 'other' WHERE id = ?"), a)
+	w.must(err)
+	_, err = w.Bury(w.ctx, a, b, because)
+	assert.ErrorIs(w, err, driver.ErrBusy, "another call is ending it, maybe")
+	w.must(another.Rollback())
 	buries("nobody", b, because, false)
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions"), 2, "rows: nobody has got one")
 	buries(a, b, because, true)
 	buries(a, "another", "another reason", true)
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1) AND buried_by = ? "+
 		"AND buried_because = ?", a, b, because), 1, "rows that say who was the first")
-	assert.Equal(w, w.number("SELECT count(*) FROM dblock_heartbeats WHERE session_id = ?", a), 0, "heartbeats of the dead")
+	assert.Equal(w, w.number("SELECT count(*) FROM dblock_heartbeats WHERE session_id = ?", a), 0,
+		"heartbeats of the dead")
 	w.beats(a, false)
 	w.beats(b, true)
 	seen, err := w.Read(w.ctx, "", []string{"n"}, 1)

@@ -92,6 +92,12 @@ func (h hooked) EndSession(ctx context.Context, session string, empty bool) erro
 	})
 }
 
+func (h hooked) Bury(ctx context.Context, session, by, because string) (bool, error) {
+	return get(ctx, h.hook, Call{Method: "Bury", Session: session}, func(ctx context.Context, _ *Call) (bool, error) {
+		return h.Backend.Bury(ctx, session, by, because)
+	})
+}
+
 func (h hooked) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	return beat(ctx, h.hook, Call{Method: "Beat", Session: session}, ttl, h.Backend.Beat)
 }

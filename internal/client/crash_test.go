@@ -1,0 +1,351 @@
+//go:build linux || darwin || freebsd
+
+package client
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/engines"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/internal/testing/fakedb"
+	"github.com/dblock-go/dblock/internal/testing/require"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+const (
+	atOnce    = 300 * time.Millisecond // at most, from the end of a process to the next grant
+	hostEnded = "its process ended on host"
+)
+
+// host is a host on which two processes use one database. A test ends the first one by kill.
+func host(t *testing.T, f func(t *testing.T, p *paper, first, second *Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaper()
+		p.host = filepath.Join(t.TempDir(), "host")
+		first := newPaperClient(t, p, nil)
+		f(t, p, first, newPaperClient(t, p, func(c *Config) { c.Events = true }))
+		time.Sleep(first.TTL()) // the first one finds that it is dead
+	})
+}
+
+// kill ends the process of a client, as far as others on its host can see.
+func kill(c *Client) { _ = c.sessions.Last().Life.File().Close() }
+
+// proofs are the names of the files in the folder of the host.
+func (p *paper) proofs(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(p.host)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// burials is how many sessions were buried.
+func (p *paper) burials() (n int) {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	for _, s := range p.SessionRows {
+		if s.Buried == hostEnded {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Client) tryLock(t *testing.T, name string, units, of int) (*Lock, error) {
+	w := want(name)
+	w.Units, w.Of = units, of
+	return c.Acquire(t.Context(), &w, false)
+}
+
+func TestAWaiterSucceedsAProcessThatHasEndedOnItsHost(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		lost := acquire(t, t.Context(), first, "n")
+		granted := make(chan time.Time)
+		go func() {
+			l := acquire(t, t.Context(), second, "n")
+			granted <- time.Now()
+			release(t, l)
+		}()
+		time.Sleep(100 * first.TTL())
+		kill(first)
+		at := time.Now()
+		if took := (<-granted).Sub(at); took > atOnce {
+			t.Errorf("after %v", took)
+		}
+		<-lost.Context().Done() // what was cut off finds that it is dead
+		assert.ErrorIs(t, context.Cause(lost.Context()), ErrLost)
+		assert.Equal(t, p.burials(), 1)
+		second.report.history.Flush(t.Context())
+		p.Mu.Lock()
+		defer p.Mu.Unlock()
+		assert.Equal(t, slices.ContainsFunc(p.EventRows, func(e protocol.Event) bool {
+			return e.Kind == "expired" && e.Detail == hostEnded && e.Name == "n" &&
+				e.Session == lost.claim.Request.Session
+		}), true, "an event says why")
+	})
+}
+
+func TestAWaiterOfWhomAllLiveSendsNothingMore(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		asked := func(off bool) int {
+			second.config.Crash.Off = off
+			c := newPaperClient(t, p, func(c *Config) { c.Crash.Off, c.Deadlock = off, 0 })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*c.TTL())
+			defer cancel()
+			before := p.link.Asked()
+			_, err := c.Acquire(ctx, new(want("n")), true)
+			assert.ErrorIs(t, err, ErrNotAcquired)
+			require.NoError(t, c.Close(context.Background()))
+			return p.link.Asked() - before
+		}
+		acquire(t, t.Context(), first, "n")
+		require.NoError(t, first.sessions.Last().Context().Err())
+		if with, without := asked(false), asked(true); with > without {
+			t.Errorf("%d calls, and %d of one that knows nothing of its host", with, without)
+		}
+	})
+}
+
+func TestATryFindsWhatAProcessThatHasEndedHad(t *testing.T) {
+	for what, try := range map[string]func(t *testing.T, first, second *Client) error{
+		"TryLock": func(t *testing.T, first, second *Client) error {
+			acquire(t, t.Context(), first, "n")
+			kill(first)
+			return assert.ErrOf(second.tryLock(t, "n", 0, 0))
+		},
+		"of shares, of which another lives": func(t *testing.T, first, second *Client) error {
+			require.NoError(t, require.ErrOf(second.tryLock(t, "n", 1, 3)))
+			require.NoError(t, require.ErrOf(first.tryLock(t, "n", 1, 3)))
+			kill(first)
+			return assert.ErrOf(second.tryLock(t, "n", 2, 3))
+		},
+		"TryUpgrade": func(t *testing.T, first, second *Client) error {
+			l, err := second.tryLock(t, "n", 1, protocol.Readers)
+			require.NoError(t, err)
+			require.NoError(t, require.ErrOf(first.tryLock(t, "n", 1, protocol.Readers)))
+			kill(first)
+			return l.TryUpgrade(t.Context())
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			host(t, func(t *testing.T, p *paper, first, second *Client) {
+				release(t, acquire(t, t.Context(), second, "before")) // its session was open before
+				time.Sleep(atOnce)
+				assert.NoError(t, try(t, first, second))
+				assert.Equal(t, p.burials(), 1)
+			})
+		})
+	}
+}
+
+func TestANewSessionFindsWhatAnEarlierProcessHasLeft(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		acquire(t, t.Context(), first, "n")
+		acquire(t, t.Context(), first, "m")
+		kill(first)
+		release(t, acquire(t, t.Context(), second, "another"))
+		p.Mu.Lock()
+		left := len(p.ClaimsOf(first.sessions.Last().ID))
+		p.Mu.Unlock()
+		assert.Equal(t, left, 0, "locks of the dead")
+		assert.Equal(t, len(p.proofs(t)), 1, "files: that of the process that lives")
+	})
+}
+
+func TestNobodyIsBuriedWhoMayLive(t *testing.T) {
+	for what, change := range map[string]func(p *paper, first *Client){
+		"it lives":          func(p *paper, first *Client) {},
+		"its file was lost": func(p *paper, first *Client) { _ = os.RemoveAll(p.host) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			host(t, func(t *testing.T, p *paper, first, second *Client) {
+				l := acquire(t, t.Context(), first, "n")
+				ctx, cancel := context.WithTimeout(t.Context(), 10*first.TTL())
+				defer cancel()
+				change(p, first)
+				assert.ErrorIs(t, assert.ErrOf(second.Acquire(ctx, new(want("n")), true)), ErrNotAcquired)
+				assert.NoError(t, l.Unlock(t.Context()))
+				assert.Equal(t, p.burials(), 0)
+			})
+		})
+	}
+}
+
+// The application may still do what it does under the lock, in the server.
+func TestAGuardedTransactionDelaysTheSuccessorOfAProcessThatHasEnded(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		var guarded atomic.Bool
+		guarded.Store(true)
+		p.before = func(c *fakedb.Call) error {
+			if c.Removes(protocol.ByTime) && guarded.Load() {
+				return driver.ErrBusy
+			}
+			return nil
+		}
+		acquire(t, t.Context(), first, "n")
+		go func() {
+			time.Sleep(time.Second)
+			kill(first)
+			time.Sleep(time.Second)
+			assert.Equal(t, p.burials(), 1)
+			assert.Equal(t, len(p.proofs(t)), 2, "files: the proof remains while a lock does")
+			guarded.Store(false)
+		}()
+		began := time.Now()
+		release(t, acquire(t, t.Context(), second, "n"))
+		if took := time.Since(began); took < 2*time.Second || took > 3*time.Second {
+			t.Errorf("after %v, and the transaction ended after 2s", took)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+func TestAFailureOfTheDatabaseLeavesTheProof(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		var tries atomic.Int64
+		p.before = func(c *fakedb.Call) error {
+			if c.Method == "Bury" && tries.Add(1) <= 3 {
+				return errAway
+			}
+			return nil
+		}
+		acquire(t, t.Context(), first, "n")
+		release(t, acquire(t, t.Context(), second, "another"))
+		kill(first)
+		began := time.Now()
+		release(t, acquire(t, t.Context(), second, "n"))
+		if took := time.Since(began); tries.Load() != 4 || took > 5*time.Second {
+			t.Errorf("after %v and %d tries", took, tries.Load())
+		}
+	})
+}
+
+func TestASessionOfAnotherDatabaseIsLeftAlone(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		acquire(t, t.Context(), first, "n")
+		other := newPaper()
+		other.host = p.host // a copy of the database has the same name
+		c := newPaperClient(t, other, nil)
+		kill(first)
+		release(t, acquire(t, t.Context(), c, "n"))
+		assert.Equal(t, len(p.proofs(t)), 1, "files")
+		assert.Equal(t, p.burials()+other.burials(), 0)
+	})
+}
+
+func TestTheFileOfASessionGoesWithIt(t *testing.T) {
+	for how, end := range map[string]func(p *paper, c *Client) error{
+		"Close": func(p *paper, c *Client) error { return c.Close(context.Background()) },
+		"without a use": func(p *paper, c *Client) error {
+			time.Sleep(2 * idleTTLs * c.TTL())
+			return nil
+		},
+		"without the database": func(p *paper, c *Client) error {
+			p.leave()
+			time.Sleep(2 * c.TTL())
+			p.comeBack()
+			return nil
+		},
+		"ended in the database": func(p *paper, c *Client) error {
+			return p.EndSession(context.Background(), c.sessions.Last().ID, false)
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			host(t, func(t *testing.T, p *paper, first, _ *Client) {
+				release(t, acquire(t, t.Context(), first, "n"))
+				assert.Equal(t, len(p.proofs(t)), 1, "files while it lives")
+				require.NoError(t, end(p, first))
+				time.Sleep(first.TTL())
+				assert.Equal(t, len(p.proofs(t)), 0, "files after its end")
+			})
+		})
+	}
+	t.Run("not opened", func(t *testing.T) {
+		host(t, func(t *testing.T, p *paper, first, _ *Client) {
+			p.before = func(c *fakedb.Call) error {
+				if c.Method != "OpenSession" {
+					return nil
+				}
+				assert.Equal(t, len(p.proofs(t)), 1, "files before the database knows the session")
+				return errAway
+			}
+			assert.Error(t, assert.ErrOf(first.tryLock(t, "n", 0, 0)))
+			assert.Equal(t, len(p.proofs(t)), 0, "files")
+		})
+	})
+}
+
+func TestWithoutCrashDetectionTheLeaseDecides(t *testing.T) {
+	for what, off := range map[string]func(first, second *Config){
+		"of the holder": func(first, _ *Config) { first.Crash.Off = true },
+		"of the waiter": func(_, second *Config) { second.Crash.Off = true },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPaper()
+				p.host = filepath.Join(t.TempDir(), "host")
+				configs := [2]Config{}
+				off(&configs[0], &configs[1])
+				first := newPaperClient(t, p, func(c *Config) { c.Crash = configs[0].Crash })
+				second := newPaperClient(t, p, func(c *Config) { c.Crash = configs[1].Crash })
+				acquire(t, t.Context(), first, "n")
+				first.sessions.Last().End(errAway) // no heartbeat follows
+				if !configs[0].Crash.Off {
+					kill(first)
+				}
+				began := time.Now()
+				release(t, acquire(t, t.Context(), second, "n"))
+				if took := time.Since(began); took < first.TTL()-time.Second {
+					t.Errorf("after %v", took)
+				}
+				assert.Equal(t, p.burials(), 0)
+			})
+		})
+	}
+}
+
+func TestAReaperBuriesTooAndHandsOn(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		var away atomic.Bool
+		p.before = func(c *fakedb.Call) error {
+			if c.Method == "Bury" && away.Load() {
+				return errAway
+			}
+			return nil
+		}
+		engine := *inside.Make[engines.Engine[any]](driver.Engine[any]{Backend: p})
+		acquire(t, t.Context(), first, "n")
+		release(t, acquire(t, t.Context(), second, "another"))
+		kill(first)
+		sweep := func(options ...reaper.Option) reaper.Report {
+			report, err := reaper.Sweep(t.Context(), engine, options...)
+			require.NoError(t, err)
+			return report
+		}
+		assert.Equal(t, sweep(reaper.WithoutCrashDetection()).Expired, 0, "of a reaper that knows nothing of its host")
+		away.Store(true)
+		assert.ErrorIs(t, assert.ErrOf(reaper.Sweep(t.Context(), engine)), driver.ErrUnavailable)
+		away.Store(false)
+		if r := sweep(); r.Expired != 1 || r.Freed != 1 {
+			t.Errorf("%+v", r)
+		}
+		assert.Equal(t, len(p.proofs(t)), 1, "files: that of the process that lives")
+		assert.Equal(t, sweep().Expired, 0, "again")
+	})
+}
