@@ -154,7 +154,7 @@ func (e *engine) Connections() driver.Pool {
 	return driver.Pool{InUse: s.InUse, Most: s.MaxOpenConnections, Kept: connpool.Kept(e.db)}
 }
 
-func (e *engine) HostFolder() (path string, ok bool) { return "", true }
+func (e *engine) HostFolder(bool) (path string, ok bool) { return "", true }
 
 func (e *engine) Validate() error {
 	if e.db == nil {

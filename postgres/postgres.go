@@ -146,7 +146,7 @@ func (e *engine) oneStatement(ctx context.Context, s statement) error {
 	return e.db.transact(ctx, s)
 }
 
-func (e *engine) HostFolder() (path string, ok bool) { return "", true }
+func (e *engine) HostFolder(bool) (path string, ok bool) { return "", true }
 
 func (e *engine) Validate() error {
 	if err := driver.Join(e.misplaced, e.db.validate()); err != nil {

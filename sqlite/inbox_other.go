@@ -10,7 +10,7 @@ type inbox struct{}
 
 func openInbox(string, string) (*inbox, error) { return nil, errors.ErrUnsupported }
 
-func hostFolder(string) (string, error) { return "", errors.ErrUnsupported }
+func makeHostFolder(string) error { return errors.ErrUnsupported }
 
 func (*inbox) stands() bool      { return false }
 func (*inbox) read(func(notice)) {}

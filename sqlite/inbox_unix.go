@@ -50,14 +50,13 @@ func openInbox(database, session string) (b *inbox, err error) {
 	return b, nil
 }
 
-// hostFolder returns the folder beside the database, and makes it.
-func hostFolder(database string) (string, error) {
+// makeHostFolder makes the folder beside the database.
+func makeHostFolder(database string) error {
 	info, err := os.Stat(database)
 	if err != nil {
-		return "", err
+		return err
 	}
-	folder := database + "-dblock"
-	return folder, makeFolder(folder, info)
+	return makeFolder(database+"-dblock", info)
 }
 
 func inboxPath(database, session string) (string, error) {

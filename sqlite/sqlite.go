@@ -159,9 +159,12 @@ func (e *engine) Validate() error {
 }
 
 // HostFolder returns the folder of the inboxes, which is beside the database.
-func (e *engine) HostFolder() (path string, ok bool) {
-	path, err := hostFolder(e.db.path())
-	return path, err == nil
+func (e *engine) HostFolder(make bool) (path string, ok bool) {
+	database := e.db.path()
+	if make && database != "" {
+		ok = makeHostFolder(database) == nil
+	}
+	return database + "-dblock", database != "" && (ok || !make)
 }
 
 // DropReadOnly does nothing: a file has no other server.

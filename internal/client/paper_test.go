@@ -71,7 +71,7 @@ func (p *paper) Attend(string, time.Duration) (leave func()) {
 	return func() { p.attending.Add(-1) }
 }
 
-func (p *paper) HostFolder() (path string, ok bool) { return p.host, p.host != "" }
+func (p *paper) HostFolder(bool) (path string, ok bool) { return p.host, p.host != "" }
 
 // newPaperClient makes a client on a database in the present time, which ends with the test.
 func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Client {

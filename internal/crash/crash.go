@@ -7,13 +7,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
 const (
-	// suffix ends the name of a file, which begins with the id of the session.
-	suffix = ".alive"
+	// finished ends the name of a file, which begins with the id of the session. unfinished ends it
+	// while Register makes the file.
+	finished, unfinished = ".alive", ".new"
 	// mostProbed limits the files that Sweep looks at. Of more files it chooses some at random.
 	mostProbed = 64
 	// worthless is the age at which a file that proves nothing, and that no process has locked, is
@@ -31,15 +33,14 @@ type Setting struct {
 	Path string // the folder for all databases; "": that of the engine, or of the user
 }
 
-// Folder returns the folder for a database. engine returns that of the engine's choice ("": none),
-// and false where no other process can use the database. id identifies the database. Without a
-// choice of the engine the folder for all databases is dblock-UID, in the folder for temporary
-// files.
-func (s Setting) Folder(engine func() (path string, shared bool), id func() string) Folder {
+// Folder returns the folder for a database, and has the engine make its own folder if make is true.
+// engine is driver.Setup.HostFolder. id identifies the database. Without a choice of the engine the
+// folder for all databases is dblock-UID, in the folder for temporary files.
+func (s Setting) Folder(engine func(make bool) (path string, shared bool), make bool, id func() string) Folder {
 	if s.Off {
 		return ""
 	}
-	chosen, shared := engine()
+	chosen, shared := engine(make && s.Path == "")
 	if !shared {
 		return ""
 	}
@@ -86,7 +87,7 @@ func (f Folder) Register(session string) (l *Life, err error) {
 // beginning.
 func (f Folder) register(session string) (*Life, error) {
 	path := f.path(session)
-	made := path + ".new"
+	made := filepath.Join(string(f), session+unfinished)
 	file, err := open(made, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, err
@@ -140,20 +141,22 @@ func (f Folder) Sweep(ended func(session string) (told bool)) {
 	}
 	names, _ := folder.Readdirnames(-1)
 	_ = folder.Close()
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasSuffix(name, finished) && !strings.HasSuffix(name, unfinished)
+	})
 	if len(names) > mostProbed {
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		names = names[:mostProbed]
 	}
 	for _, name := range names {
-		if session, is := strings.CutSuffix(name, suffix); is && named(session) {
-			f.probe(session, ended)
-		}
+		f.probe(name, ended)
 	}
 }
 
-// probe is Sweep for one session. The file stays locked until ended returns.
-func (f Folder) probe(session string, ended func(session string) (told bool)) {
-	file, err := open(f.path(session), os.O_RDONLY)
+// probe is Sweep for one file, which stays locked until ended returns.
+func (f Folder) probe(name string, ended func(session string) (told bool)) {
+	path := filepath.Join(string(f), name)
+	file, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return
 	}
@@ -162,13 +165,13 @@ func (f Folder) probe(session string, ended func(session string) (told bool)) {
 		return
 	}
 	useless := false
-	if proves(file, session) {
+	if session, is := strings.CutSuffix(name, finished); is && named(session) && proves(file, session) {
 		useless = ended(session)
 	} else if info, err := file.Stat(); err == nil {
 		useless = time.Since(info.ModTime()) > worthless
 	}
 	if useless {
-		_ = os.Remove(f.path(session))
+		_ = os.Remove(path)
 	}
 }
 
@@ -183,7 +186,7 @@ func proves(file *os.File, session string) bool {
 	return string(text[:n]) == want
 }
 
-func (f Folder) path(session string) string { return filepath.Join(string(f), session+suffix) }
+func (f Folder) path(session string) string { return filepath.Join(string(f), session+finished) }
 
 // named reports whether the id of a session can name a file.
 func named(session string) bool {

@@ -235,6 +235,7 @@ func TestAFileThatWasRemovedIsNoProof(t *testing.T) {
 func TestOfManySessionsSomeAreLookedAt(t *testing.T) {
 	f := Folder(t.TempDir())
 	for i := range 3 * mostProbed {
+		require.NoError(t, os.WriteFile(filepath.Join(string(f), fmt.Sprint("inbox", i)), nil, 0o600))
 		l := register(t, f, fmt.Sprintf("S%d", i))
 		l.crash()
 	}
@@ -261,6 +262,10 @@ func TestAFileThatProvesNothingIsRemovedWhenItIsOld(t *testing.T) {
 	for _, l := range []*Life{young, old} {
 		rewrite(t, l.path, func(text string) string { return "of an earlier boot" })
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(string(f), "cut.new"), nil, 0o600)) // its process was killed
+	require.NoError(t, os.WriteFile(filepath.Join(string(f), "inbox"), nil, 0o600))   // not of this package
+	age(filepath.Join(string(f), "cut.new"), 2*worthless)
+	age(filepath.Join(string(f), "inbox"), 2*worthless)
 	age(lives.path, 2*worthless)
 	age(old.path, worthless+time.Hour)
 	age(young.path, worthless-time.Hour)
@@ -272,7 +277,7 @@ func TestAFileThatProvesNothingIsRemovedWhenItIsOld(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	slices.Sort(names)
-	assert.Equal(t, strings.Join(names, " "), "lives.alive young.alive")
+	assert.Equal(t, strings.Join(names, " "), "inbox lives.alive young.alive")
 }
 
 func TestTheFolderGoesWithItsLastFile(t *testing.T) {
@@ -291,18 +296,18 @@ func TestTheFolderGoesWithItsLastFile(t *testing.T) {
 func TestWhereTheProcessesOfAHostMeet(t *testing.T) {
 	id := func() string { return "ID" }
 	unknown := func() string { return "" }
-	engine := func(path string, shared bool) func() (string, bool) {
-		return func() (string, bool) { return path, shared }
+	engine := func(path string, shared bool) func(bool) (string, bool) {
+		return func(bool) (string, bool) { return path, shared }
 	}
 	user := filepath.Join(os.TempDir(), fmt.Sprintf("dblock-%d", os.Getuid()))
 	for what, test := range map[string]struct{ is, want Folder }{
-		"by default":           {Setting{}.Folder(engine("", true), id), Folder(filepath.Join(user, "ID"))},
-		"as set":               {Setting{Path: "/x"}.Folder(engine("", true), id), "/x/ID"},
-		"beside the database":  {Setting{}.Folder(engine("/db-dblock", true), unknown), "/db-dblock"},
-		"as set, all the same": {Setting{Path: "/x"}.Folder(engine("/db-dblock", true), id), "/x/ID"},
-		"off":                  {Setting{Off: true, Path: "/x"}.Folder(engine("", true), id), ""},
-		"in memory":            {Setting{Path: "/x"}.Folder(engine("", false), id), ""},
-		"an unknown database":  {Setting{}.Folder(engine("", true), unknown), ""},
+		"by default":           {Setting{}.Folder(engine("", true), false, id), Folder(filepath.Join(user, "ID"))},
+		"as set":               {Setting{Path: "/x"}.Folder(engine("", true), false, id), "/x/ID"},
+		"beside the database":  {Setting{}.Folder(engine("/db-dblock", true), false, unknown), "/db-dblock"},
+		"as set, all the same": {Setting{Path: "/x"}.Folder(engine("/db-dblock", true), false, id), "/x/ID"},
+		"off":                  {Setting{Off: true, Path: "/x"}.Folder(engine("", true), false, id), ""},
+		"in memory":            {Setting{Path: "/x"}.Folder(engine("", false), false, id), ""},
+		"an unknown database":  {Setting{}.Folder(engine("", true), false, unknown), ""},
 	} {
 		assert.Equal(t, test.is, test.want, what)
 	}

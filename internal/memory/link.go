@@ -64,7 +64,7 @@ func (l *Link) ping(ctx context.Context) error { return l.do(ctx, func() error {
 func (l *Link) Validate() error { return nil }
 
 // HostFolder returns none: no other process can use the database.
-func (l *Link) HostFolder() (path string, ok bool) { return "", false }
+func (l *Link) HostFolder(bool) (path string, ok bool) { return "", false }
 
 // Schema returns the schema of this build.
 func (l *Link) Schema(ctx context.Context) (driver.Schema, error) {

@@ -23,9 +23,9 @@ const (
 )
 
 // folder returns the folder in which the sessions of this host show that their processes live; "":
-// there is none.
-func (s *Store) folder(ctx context.Context) crash.Folder {
-	return s.config.Crash.Folder(s.Engine.HostFolder, func() string { return s.Database(ctx, false) })
+// there is none. If make is true, the engine makes its own.
+func (s *Store) folder(ctx context.Context, make bool) crash.Folder {
+	return s.config.Crash.Folder(s.Engine.HostFolder, make, func() string { return s.Database(ctx, false) })
 }
 
 // Sweep buries the sessions whose processes have ended on this host, and takes their locks and
@@ -46,7 +46,7 @@ func (m *Sessions) Sweep(ctx context.Context) (buried bool) {
 		by = s.ID
 	}
 	m.nextSweep = now + sweepPause
-	m.store.folder(ctx).Sweep(func(session string) (told bool) {
+	m.store.folder(ctx, false).Sweep(func(session string) (told bool) {
 		dead, told, err := m.bury(ctx, by, session)
 		buried = buried || dead
 		if !told {

@@ -110,7 +110,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		return nil, err
 	}
 	m.attend()
-	config, folder := m.store.config, m.store.folder(ctx)
+	config, folder := m.store.config, m.store.folder(ctx, true)
 	var in *session.Session
 	err := m.store.pastBroken(ctx, func() (err error) {
 		in, err = session.Open(ctx, m.store.Engine, session.Config{
