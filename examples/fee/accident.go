@@ -52,8 +52,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 			return fmt.Errorf("server %d took over with token %d, which is not higher than %d", e.from.number, e.Token,
 				s.token)
 		}
-		r.bars.say("%s later (TTL %v since its last heartbeat) server %d took over,", rounded(e.At.Sub(s.struck)),
-			r.ttl, e.from.number)
+		r.bars.say("%s later%s server %d took over,", rounded(e.At.Sub(s.struck)), r.reason(), e.from.number)
 		if r.accident == crashed {
 			r.bars.say("  with the higher token %d", e.Token)
 			s.over = true
@@ -75,6 +74,14 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 		s.over = true
 	}
 	return nil
+}
+
+// reason says why the lock was free, where its time alone has decided.
+func (r *phaseRun) reason() string {
+	if r.accident == crashed && !r.undetected {
+		return ""
+	}
+	return fmt.Sprintf(" (TTL %v since its last heartbeat)", r.ttl)
 }
 
 // rounded formats a duration for people.

@@ -22,7 +22,8 @@ func (d store) accounts() accounts {
 func (d store) migrate(ctx context.Context) error { return migrate.Up(ctx, d.SQL, d.Engine) }
 
 // onlyRun keeps a second run of this program out of the database, since both would use the same
-// table. It uses a lock: after a killed run, the lock is free once the TTL has passed.
+// table. It uses a lock: after a killed run, the lock is free at once on the same host, and
+// elsewhere once the TTL has passed.
 func (d store) onlyRun(ctx context.Context, o options) (release func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	if o.verbose {

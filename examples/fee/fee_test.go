@@ -113,11 +113,21 @@ func TestAKilledServerIsSucceeded(t *testing.T) {
 	each(t, func(t *testing.T, flags ...string) {
 		o := finish(t, append(flags, fewRounds, "-crash")...)
 		o.check(t, testRounds/2+testRounds)
-		scene := o.match(t, `server 1 is inside, with token (\d+): killed with SIGKILL\n +(\S+) later \(TTL `+
-			testTTL.String()+` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+)\n`)
-		if scene[2] <= scene[0] {
-			t.Errorf("token %d after %d", scene[2], scene[0])
+		const killed = `\n +server 1 is inside, with token (\d+): killed with SIGKILL\n +(\S+) later`
+		const succeeded = ` server 2 took over,\n +with the higher token (\d+)\n`
+		scene := o.match(t, `With the lock`+killed+succeeded)
+		elsewhere := o.match(t, `With the lock, as on another host`+killed+` \(TTL `+testTTL.String()+
+			` since its last heartbeat\)`+succeeded)
+		for _, s := range [][]int64{scene, elsewhere} {
+			if s[2] <= s[0] {
+				t.Errorf("token %d after %d", s[2], s[0])
+			}
 		}
+		if scene[1] >= elsewhere[1] {
+			t.Errorf("a crash on this host is seen after %v, and one on another after %v", time.Duration(scene[1]),
+				time.Duration(elsewhere[1]))
+		}
+		o.match(t, `(?m)^With the lock, as on another host: exact to the cent, none of (\d+) fees was lost`)
 		if r := o.row(t, "1 killed"); r[0] != testRounds/2 || r[1] < testRounds/2+1 || r[4] != scene[0] {
 			t.Errorf("server 1: %v in\n%s", r, o.stdout)
 		}

@@ -4,7 +4,7 @@
 // account is exact to the cent.
 //
 //	go run ./examples/fee                                      on an SQLite file of its own
-//	go run ./examples/fee -crash                               a server is killed while it has the lock
+//	go run ./examples/fee -crash                               a server is killed while it has the lock, on this host and as on another
 //	go run ./examples/fee -pause                               a server is stopped while it has the lock, and wakes up too late
 //	go run ./examples/fee -dsn postgres://user:pass@host/db    on PostgreSQL
 //	go run ./examples/fee -dsn mysql://user:pass@host/db       on MySQL or MariaDB
@@ -74,7 +74,8 @@ func parseOptions(args []string) (o options, err error) {
 	flags.IntVar(&o.workers, "workers", 2, "workers in each server, each a goroutine")
 	flags.IntVar(&o.rounds, "rounds", 200, "fees that each server deducts, in each phase")
 	flags.DurationVar(&o.ttl, "ttl", 3*time.Second, "after what time without a sign of life a server loses the lock")
-	crash := flags.Bool("crash", false, "kill a server with SIGKILL while it has the lock")
+	crash := flags.Bool("crash", false, "kill a server with SIGKILL while it has the lock: once as on this "+
+		"host, and once as on another one")
 	pause := flags.Bool("pause", false,
 		"stop a server with SIGSTOP while it has the lock, and let it go on when another has it")
 	flags.BoolVar(&o.verbose, "v", false, "show what the servers log")
@@ -102,7 +103,7 @@ func parseOptions(args []string) (o options, err error) {
 	return o, nil
 }
 
-// play opens the database, makes the account, and runs the two phases.
+// play opens the database, makes the account, and runs the phases.
 func play(ctx context.Context, o options) (err error) {
 	opened, err := database.Open(ctx, o.dsn, "fee")
 	if err != nil {
@@ -133,11 +134,21 @@ func play(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	elsewhere := with
+	if o.accident == crashed {
+		p := phase{options: o, title: "With the lock, as on another host", locked: true, undetected: true}
+		if elsewhere, err = runPhase(ctx, p, db, accounts); err != nil {
+			return err
+		}
+	}
 	printServers(with)
 	printOutcome(without)
 	printOutcome(with)
+	if o.accident == crashed {
+		printOutcome(elsewhere)
+	}
 	printLeftovers(db)
-	if !with.exact() {
+	if !with.exact() || !elsewhere.exact() {
 		return errors.New("the account is not exact although the lock was used")
 	}
 	return nil

@@ -18,6 +18,8 @@ type job struct {
 	Rounds   int
 	TTL      time.Duration
 	HalfTime halfTime
+	// Undetected makes the end of a server look as it does from another host.
+	Undetected bool
 }
 
 // halfTime tells a server how to continue after half of its rounds.

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// phase is one of the two experiments, with servers of its own.
+// phase is one of the experiments, with servers of its own.
 type phase struct {
 	options
-	title  string
-	locked bool
+	title      string
+	locked     bool
+	undetected bool // the servers do not see each other's end
 }
 
 // tally has the results of one server.
@@ -91,7 +92,8 @@ func runPhase(ctx context.Context, p phase, db store, accounts accounts) (result
 func (r *phaseRun) run(ctx context.Context) (err error) {
 	events := make(chan event)
 	for i := range r.servers {
-		j := job{Source: r.db.Source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl}
+		j := job{Source: r.db.Source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl,
+			Undetected: r.undetected}
 		if r.accident != none {
 			j.HalfTime = waitForSignal
 			if i == 0 {

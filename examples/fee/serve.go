@@ -97,7 +97,11 @@ func serve(ctx context.Context, j job, tell func(report), signals <-chan struct{
 func do[TX any](
 	ctx context.Context, engine dblock.Engine[TX], accounts accounts, j job, tell func(report), signals <-chan struct{},
 ) (err error) {
-	client, err := dblock.New(engine, dblock.WithTTL(j.TTL)) // one for the whole process
+	settings := []dblock.Option{dblock.WithTTL(j.TTL)}
+	if j.Undetected {
+		settings = append(settings, dblock.WithoutCrashDetection())
+	}
+	client, err := dblock.New(engine, settings...) // one for the whole process
 	if err != nil {
 		return err
 	}
