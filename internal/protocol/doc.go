@@ -43,14 +43,17 @@
 //
 // # When a dead holder's lock moves
 //
-// A session is dead once its lease has expired and a transition has marked it dead. It stays dead.
-// A lock leaves a holder that has not released it in four cases: its session is dead, its fixed
-// lease has expired, an operator breaks it, or its owner enters it again from another session. Each
-// of them seizes the guard of the hold first (Source.Seize).
+// A session is dead once it is marked dead, and stays dead. A transition marks it when its lease
+// has expired. Bury of the driver marks it before that, when its process has ended and another one
+// on its host has seen that (package crash). A lock leaves a holder that has not released it in
+// five cases: the lease of its session has expired, its process has ended on its host and that was
+// seen, its fixed lease has expired, an operator breaks it, or its owner enters it again from
+// another session. Each of them seizes the guard of the hold first (Source.Seize).
 //
 // No lock moves by itself: a client runs the Removal of TakeOver, which marks the session dead,
 // removes the hold, and hands over, in one transaction. The first waiter does so when the holder's
-// lease has expired, whose end it knows. So does a TryLock that finds such a holder. The reaper of
+// lease has expired, whose end it knows. So does a TryLock that finds such a holder. Who buries a
+// session takes all of its holds and places. The reaper of
 // any client does so for names without waiters. Other names of the same session each need a removal
 // of their own.
 //
