@@ -25,7 +25,8 @@
 //     they need to run at the same rate within 1 %.
 //   - Fencing: tokens of a name rise with every grant, across pauses, restarts and failovers.
 //   - Fairness: waiters of all processes are served in the order in which they queued.
-//   - Liveness: a waiter takes over from a crashed holder within TTL + 1 s, without an operator.
+//   - Liveness: a waiter takes over from a crashed holder within TTL + 1 s, without an operator; on
+//     the holder's host within a third of a second (WithHostFolder).
 //   - Thrift: neither a held lock nor a waiter needs a connection. A client keeps one of its own,
 //     or a few: the engine's New says how many. A client that was not used for four TTLs ends its
 //     session, closes these, and sends nothing until the next Lock.
@@ -36,11 +37,11 @@
 // # Limits
 //
 // A lease cannot stop a process that ignores it. A process that was suspended for longer than its
-// TTL may still write when it wakes up; only a check of its token refuses that write. Client.Guard
-// does so inside the application's own transaction, and package fence does so in any other
-// database. After a failover of an asynchronous replica, two clients may believe in one lock until
-// the older one has reconnected; the tokens tell them apart. Client.Break takes a lock from a
-// holder that is alive.
+// TTL may still write when it wakes up, and a statement of a process that has died may still run in
+// the server; only a check of the token refuses that write. Client.Guard does so inside the
+// application's own transaction, and package fence does so in any other database. After a failover
+// of an asynchronous replica, two clients may believe in one lock until the older one has
+// reconnected; the tokens tell them apart. Client.Break takes a lock from a holder that is alive.
 //
 // # Transactions
 //
@@ -79,10 +80,11 @@
 // # Failures
 //
 // While the database is away, waiters keep waiting, holders keep their locks until their TTL has
-// passed, and new requests fail with ErrUnavailable after one TTL. If a process dies, its session
-// expires and the next waiter takes over. If a release cannot be sent, the client retries it in the
-// background. A waiter that finds itself in a cycle of waiters gets ErrDeadlock after about a
-// second. A lock that was lost ends its context with ErrLost as the cause.
+// passed, and new requests fail with ErrUnavailable after one TTL. If a process dies, the next
+// waiter takes over: at once if another process on its host sees that, and otherwise when its
+// session has expired. If a release cannot be sent, the client retries it in the background. A
+// waiter that finds itself in a cycle of waiters gets ErrDeadlock after about a second. A lock that
+// was lost ends its context with ErrLost as the cause.
 //
 // No call waits for a database for ever: a statement that is not answered within a TTL has failed.
 // Ping, CheckSchema, package inspect and the lists of package jobs return ErrUnavailable then, each

@@ -33,9 +33,9 @@ type setting = inside.Inside[func(c *client.Config)]
 func option(set func(c *client.Config)) Option { return *inside.Make[Option](set) }
 
 // WithTTL sets how long the client's locks outlive its last heartbeat: 1 s to 24 h. A waiter takes
-// over from a crashed holder within the TTL and one second. A live client must reach the database
-// once in a TTL. A heartbeat is sent every fifth of it, so that four may fail. Default: 15 s, which
-// survives a failover of 10 s.
+// over from a crashed holder within the TTL and one second, on the holder's host within a third of
+// a second (WithHostFolder). A live client must reach the database once in a TTL. A heartbeat is
+// sent every fifth of it, so that four may fail. Default: 15 s, which survives a failover of 10 s.
 func WithTTL(ttl time.Duration) Option { return option(func(c *client.Config) { c.TTL = ttl }) }
 
 // WithHost sets the host that the client's locks show. Default: os.Hostname.

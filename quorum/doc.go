@@ -128,7 +128,7 @@
 // dblock.ErrUnavailable after its patience, and TryLock after one round. Both errors have the error
 // of each node. When the nodes are back, locking continues by itself. Without a majority the holder
 // loses the lock, at the latest at Until. When a process dies, each node grants its lock again a
-// TTL later.
+// TTL later, or sooner on the same host.
 //
 // # Choices
 //

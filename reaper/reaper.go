@@ -1,7 +1,8 @@
-// Package reaper clears up after dead clients. It expires their sessions, hands their locks to the
-// next waiter, removes their places from the queues, and ends fixed leases that have expired. It
-// also deletes old rows: idle names, dead sessions, and the history of events and runs. If the row
-// of a name does not agree with the name's queue and shares, the reaper corrects it.
+// Package reaper clears up after dead clients. It expires their sessions, and ends those of
+// processes that have ended on its host before that (HostFolder). It hands their locks to the next
+// waiter, removes their places from the queues, and ends fixed leases that have expired. It also
+// deletes old rows: idle names, dead sessions, and the history of events and runs. If the row of a
+// name does not agree with the name's queue and shares, the reaper corrects it.
 //
 // Each client runs a reaper. Run and Sweep run one alone, in a cron job or an operator's tool. Any
 // number may run at once. Each step is a transaction of its own that first locks and reads the rows
