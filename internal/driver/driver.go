@@ -58,8 +58,8 @@ type Setup interface {
 	Validate() error
 
 	// HostFolder returns the folder in which the processes of this host that use the database meet;
-	// "": that of the user. If make is true, it makes the folder. ok is false where no other process
-	// can use the database. It is called once the schema was read.
+	// "": that of the user. If make is true, it makes the folder. ok is false where no other
+	// process can use the database. It is called once the schema was read.
 	HostFolder(make bool) (path string, ok bool)
 
 	// Schema reads which builds can work with the tables.
