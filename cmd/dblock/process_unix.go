@@ -40,9 +40,18 @@ func (e ending) code() int {
 	return e.ExitStatus()
 }
 
+// lifeNumber is the lowest number of the descriptor that the command inherits beside its input and
+// its output: lower ones may be in use between its caller and the command.
+const lifeNumber = 100
+
 // start starts the command in a process group of its own, which gets the terminal if this process
-// has it for its input.
-func start(command []string, environment []string) (*child, error) {
+// has it for its input. The command and its children inherit life, which may be nil.
+func start(command []string, environment []string, life *os.File) (*child, error) {
+	if life != nil {
+		if fd, err := unix.FcntlInt(life.Fd(), unix.F_DUPFD, lifeNumber); err == nil {
+			defer unix.Close(fd)
+		}
+	}
 	p := &child{Cmd: exec.Command(command[0], command[1:]...), ended: make(chan ending, 1)}
 	p.Env, p.Stdin, p.Stdout, p.Stderr = environment, os.Stdin, os.Stdout, os.Stderr
 	p.SysProcAttr = attributes()

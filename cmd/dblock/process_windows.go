@@ -18,7 +18,7 @@ type ending struct {
 
 func (e ending) code() int { return e.status }
 
-func start(command []string, environment []string) (*child, error) {
+func start(command []string, environment []string, _ *os.File) (*child, error) {
 	p := &child{exec.Command(command[0], command[1:]...)}
 	p.Env, p.Stdin, p.Stdout, p.Stderr = environment, os.Stdin, os.Stdout, os.Stderr
 	if err := p.Start(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/tell"
 )
 
@@ -48,9 +49,11 @@ command that ^Z stops, and ends one that waits for the terminal in the backgroun
 
 As the entry point of a container (PID 1), run also reaps orphans: descendants of the command that have lost their parent.
 
-Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. If run
-is killed (-9), the command is killed too (Linux), but not its children. Signals do not reach a command that leaves its process group
-(setsid), or hangs in the kernel (state D).
+If run is killed (-9), the command is killed too (Linux), but not its children. As long as one of them is left, the lock stays until the
+TTL; once none is, the next client on this host gets it at once. For that the command inherits an open file, with a number of 100 or more.
+
+Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. Signals
+do not reach a command that leaves its process group (setsid), or hangs in the kernel (state D).
 
 Once per slot (--once-per, --slot-of) is for cron: with the same line on every host, the command runs once, on one of the hosts. If another
 host has the slot, run ends with status 0 and does nothing.
@@ -269,9 +272,14 @@ type hold struct {
 	// was revoked.
 	asked  <-chan string
 	tokens string
+	// life keeps others on this host from the lock as long as the command, or a child of it, has
+	// the file open: until the TTL.
+	life *os.File
 }
 
-func holdOf(l *dblock.Lock) hold { return hold{l, l.Until, l.Asked(), fmt.Sprint(l.Token())} }
+func holdOf(c *dblock.Client[*sql.Tx], l *dblock.Lock) hold {
+	return hold{l, l.Until, l.Asked(), fmt.Sprint(l.Token()), inside.Of(c).Life()}
+}
 
 // execute takes the locks and runs the command under them.
 func (h *holding) execute(ctx context.Context, d database, command []string) error {
@@ -326,7 +334,7 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 		if err != nil {
 			return hold{}, h.notAcquired(ctx, err)
 		}
-		return holdOf(one), nil
+		return holdOf(c, one), nil
 	}
 	take, forAll := c.LockAll, make([]dblock.LocksOption, len(options))
 	if h.noWait {
@@ -343,8 +351,8 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 	for _, name := range h.names {
 		list = append(list, fmt.Sprint(all.Token(name)))
 	}
-	return hold{held: all, until: func() time.Time { return c.Stats().AliveUntil }, tokens: strings.Join(list, " ")},
-		nil
+	until := func() time.Time { return c.Stats().AliveUntil }
+	return hold{held: all, until: until, tokens: strings.Join(list, " "), life: inside.Of(c).Life()}, nil
 }
 
 // checkOuter refuses a name held by a run that has started this process: this run would wait for

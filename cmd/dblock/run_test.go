@@ -170,6 +170,20 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	w.until(func() bool { return dead(pid) })
 }
 
+func TestAChildOfTheCommandKeepsTheLockOfARunThatIsKilled(t *testing.T) {
+	w := onSQLite(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	c := w.command("run", "--ttl", "5m", "n", "--", "sh", "-c", `sleep 600 & echo $! >$0.new; mv $0.new $0; wait`, file)
+	require.NoError(t, c.Start())
+	pid := w.pidIn(file)
+	require.NoError(t, c.Process.Kill())
+	_ = c.Wait()
+	again := func() error { return w.command("run", "--no-wait", "n", "--", "true").Run() }
+	assert.Error(t, again(), "while the child lives")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	w.until(func() bool { return again() == nil })
+}
+
 func number(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)

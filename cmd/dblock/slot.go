@@ -97,7 +97,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		if !stop() {
 			return context.Cause(ctx)
 		}
-		return h.supervise(ctx, holdOf(l), command)
+		return h.supervise(ctx, holdOf(c, l), command)
 	}
 	if h.oncePer != 0 {
 		_, err := jobs.New(c).OncePer(attempt, h.names[0], h.oncePer, fn, options...)

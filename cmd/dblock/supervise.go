@@ -43,7 +43,7 @@ func (h *holding) supervise(ctx context.Context, l hold, command []string) error
 		return context.Cause(ctx)
 	}
 	p, err := start(command, append(os.Environ(), nameVariable+"="+strings.Join(h.names, " "),
-		tokenVariable+"="+l.tokens))
+		tokenVariable+"="+l.tokens), l.life)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func TestNoSignalIsLostWhileTheCommandStarts(t *testing.T) {
 	for len(received) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	p, err := start([]string{"sleep", "600"}, os.Environ())
+	p, err := start([]string{"sleep", "600"}, os.Environ(), nil)
 	require.NoError(t, err)
 	defer p.forward(received)()
 	assert.Equal(t, p.wait().code(), 128+int(syscall.SIGUSR1), "the command ended with")

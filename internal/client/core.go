@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -80,6 +81,16 @@ type Client struct {
 
 // TTL returns how long the client's locks outlive its last heartbeat.
 func (c *Client) TTL() time.Duration { return c.config.TTL }
+
+// Life returns the file by which others on this host see that the process of the client's session
+// lives: a child that inherits it keeps the session's locks from them, until its TTL. nil where
+// there is none.
+func (c *Client) Life() *os.File {
+	if s := c.sessions.Alive(); s != nil {
+		return s.Life.File()
+	}
+	return nil
+}
 
 // Stats are the figures of a client.
 type Stats struct {
