@@ -80,7 +80,7 @@ func (w Wiring) lists() [][]placed {
 	}
 	lists = append(lists, waiting, trying, endings, passing, deadlocks, batches, once, names)
 	if w.Through == nil {
-		lists = append(lists, afterUnlockTx, takingOver, detachingGuarded, people, roles, upgrading)
+		lists = append(lists, afterUnlockTx, takingOver, crashes, detachingGuarded, people, roles, upgrading)
 	}
 	if w.Reach == EachServer {
 		return lists
