@@ -30,7 +30,8 @@ type heart struct {
 	unlisted   int           // the number of reconciliations in a row that have failed
 	relist     time.Duration // no reconciliation begins before this time
 	few        bool          // the last list had no more than fewClaims entries
-	cleared    int64         // the calls of NoteUnknown before the last list of all claims
+	listed     int64         // the calls of NoteUnknown before the last list of all claims
+	cleared    int64         // those before the list before it
 }
 
 // maxConns limits the connections that are reserved at a time. The second one is needed only while
@@ -217,7 +218,7 @@ func (h *heart) answered(l *reserved, err error) {
 	if h.config.Clock.Now() < h.relist {
 		return
 	}
-	if h.checked || h.beats > 1 && (l.fresh || h.few && h.config.Client.Holding() || (h.beats-1)%claimsEvery == 0) {
+	if h.checked || h.unknowns.Load() > h.cleared || h.beats > 1 && (l.fresh || h.few && h.config.Client.Holding() || (h.beats-1)%claimsEvery == 0) {
 		h.reconcile(l)
 	}
 }
@@ -244,7 +245,7 @@ func (h *heart) reconcile(l *reserved) {
 			if err == nil {
 				h.unlisted, h.relist = 0, 0
 				if all {
-					l.fresh, h.cleared = false, noted
+					l.fresh, h.listed, h.cleared = false, noted, h.listed
 				}
 			} else { // later heartbeats do not reset this count
 				h.unlisted++

@@ -175,7 +175,8 @@ func (s *Session) Ping(ctx context.Context) error {
 }
 
 // NoteUnknown is Check after a statement with an unknown outcome, which may have left claims that
-// the client does not know, or may still leave them: the reconciliation lists all claims.
+// the client does not know, or may still leave them: the reconciliation lists all claims, and the
+// one after the next heartbeat does so again.
 func (s *Session) NoteUnknown() {
 	s.unknowns.Add(1)
 	s.Check()
