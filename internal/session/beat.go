@@ -218,7 +218,8 @@ func (h *heart) answered(l *reserved, err error) {
 	if h.config.Clock.Now() < h.relist {
 		return
 	}
-	if h.checked || h.unknowns.Load() > h.cleared || h.beats > 1 && (l.fresh || h.few && h.config.Client.Holding() || (h.beats-1)%claimsEvery == 0) {
+	asked := h.checked || h.unknowns.Load() > h.cleared
+	if asked || h.beats > 1 && (l.fresh || h.few && h.config.Client.Holding() || (h.beats-1)%claimsEvery == 0) {
 		h.reconcile(l)
 	}
 }

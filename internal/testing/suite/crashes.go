@@ -84,11 +84,12 @@ func crashed(t *testing.T, e *env) {
 	runs, over := make(chan bool), make(chan bool)
 	defer close(over)
 	go func() {
-		_, _ = dies.OncePer(context.Background(), "job", longSlot, func(context.Context, *dblock.Lock, time.Time) error {
+		work := func(context.Context, *dblock.Lock, time.Time) error {
 			close(runs)
 			<-over
 			return nil
-		})
+		}
+		_, _ = dies.OncePer(context.Background(), "job", longSlot, work)
 	}()
 	<-runs
 	per(t, c, "job", longSlot, false)
