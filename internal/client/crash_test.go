@@ -295,11 +295,17 @@ func TestWithoutCrashDetectionTheLeaseDecides(t *testing.T) {
 				off(&configs[0], &configs[1])
 				first := newPaperClient(t, p, func(c *Config) { c.Crash = configs[0].Crash })
 				second := newPaperClient(t, p, func(c *Config) { c.Crash = configs[1].Crash })
-				acquire(t, t.Context(), first, "n")
-				first.sessions.Last().End(errAway) // no heartbeat follows
-				if !configs[0].Crash.Off {
-					kill(first)
+				var dead atomic.Value // its id
+				dead.Store("")
+				p.before = func(c *fakedb.Call) error {
+					if c.Beats() && c.Session == dead.Load() {
+						return errAway
+					}
+					return nil
 				}
+				acquire(t, t.Context(), first, "n")
+				dead.Store(first.sessions.Last().ID)
+				kill(first)
 				began := time.Now()
 				release(t, acquire(t, t.Context(), second, "n"))
 				if took := time.Since(began); took < first.TTL()-time.Second {
