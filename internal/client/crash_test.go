@@ -5,15 +5,18 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/engines"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -313,6 +316,38 @@ func TestWithoutCrashDetectionTheLeaseDecides(t *testing.T) {
 				}
 				assert.Equal(t, p.burials(), 0)
 			})
+		})
+	}
+}
+
+// identified is a database with an identity.
+type identified struct{ *paper }
+
+func (i identified) Schema(ctx context.Context) (driver.Schema, error) {
+	schema, err := i.paper.Schema(ctx)
+	schema.Database = "ID"
+	return schema, err
+}
+
+func TestALogSaysWhyOthersDoNotSeeTheEndOfAProcess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for level, at := range map[string]crash.Setting{"DEBUG": {}, "WARN": {Path: file}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPaper()
+			p.host = file // and no folder
+			var log strings.Builder
+			c := newPaperClient(t, identified{p}, func(c *Config) {
+				c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+				c.Crash = at
+			})
+			release(t, acquire(t, t.Context(), c, "n"))
+			require.NoError(t, c.Close(context.Background()))
+			for _, part := range []string{"level=" + level, "locks move after the TTL", file} {
+				if !strings.Contains(log.String(), part) {
+					t.Errorf("%s: want %q", log.String(), part)
+				}
+			}
 		})
 	}
 }

@@ -105,8 +105,9 @@ type List func(ctx context.Context, known []driver.Claim) ([]driver.Claim, error
 
 // Session is one session of a client in the database.
 type Session struct {
-	ID   string
-	Life *crash.Life // proves to others of this host that the process has ended; nil where it cannot
+	ID     string
+	Life   *crash.Life // proves to others of this host that the process has ended; nil where it cannot
+	Unseen error       // why it cannot: then the lease alone decides
 
 	engine   Engine
 	config   Config
@@ -130,7 +131,7 @@ func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 		ID: rand.Text(), engine: engine, config: config, check: make(chan struct{}, 1),
 		listening: listening{over: func() {}}, moved: make(chan struct{}),
 	}
-	s.Life, _ = config.Folder.Register(s.ID) // where that fails, the lease alone decides
+	s.Life, s.Unseen = config.Folder.Register(s.ID)
 	sent := config.Clock.Now()
 	err := engine.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App,
 		TTL: config.TTL, First: config.First})

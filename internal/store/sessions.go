@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -123,6 +124,14 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 	if err != nil {
 		m.depart()
 		return nil, err
+	}
+	if folder != "" && in.Unseen != nil {
+		level := slog.LevelDebug
+		if config.Crash.Path != "" { // the application has asked for it
+			level = slog.LevelWarn
+		}
+		config.Log.Log(ctx, level, "dblock: others on this host cannot see the end of this process: if it crashes, its "+
+			"locks move after the TTL", "folder", folder, "because", in.Unseen)
 	}
 	s := m.store.newSession(in, m, folder)
 	lost := m.keeper.Opened(in)
