@@ -130,7 +130,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 		if config.Crash.Path != "" { // the application has asked for it
 			level = slog.LevelWarn
 		}
-		config.Log.Log(ctx, level, "dblock: others on this host cannot see the end of this process: if it crashes, its "+
+		config.Log.Log(ctx, level, "dblock: others on this host cannot see the end of this process: after a crash its "+
 			"locks move after the TTL", "folder", folder, "because", in.Unseen)
 	}
 	s := m.store.newSession(in, m, folder)
