@@ -15,8 +15,8 @@ import (
 
 // TestMain is also the main of the other processes of a benchmark: the test binary starts itself.
 func TestMain(m *testing.M) {
-	f, ok := map[string]func(context.Context, database) error{"handoff": handoffChild,
-		"hold": holdChild}[os.Getenv("DBLOCK_BENCH_CHILD")]
+	f, ok := map[string]func(context.Context, database) error{"handoff": handoffChild, "first": firstChild,
+		"same-host": holdChild(), "another-host": holdChild(elsewhere...)}[os.Getenv("DBLOCK_BENCH_CHILD")]
 	if !ok {
 		os.Exit(m.Run())
 	}
