@@ -50,7 +50,7 @@ func crash(ctx context.Context, s subject, ttl time.Duration) ([]time.Duration, 
 		if err := c.kill(); err != nil {
 			return nil, err
 		}
-		pause(ctx, cmp.Or(ttl, s.ttl)/3/holders)
+		pause(ctx, cmp.Or(ttl, s.ttl)/3/(holders+1)) // no multiple of a pause between two looks
 	}
 	if err := <-waiting; err != nil {
 		return nil, err

@@ -35,8 +35,10 @@ func (f figures) print(out io.Writer) error {
 	for _, v := range f.versions {
 		fmt.Fprintf(&b, "- %s\n", v)
 	}
-	f.ratios(&b)
-	f.absolute(&b)
+	if len(f.measured()) > 0 {
+		f.ratios(&b)
+		f.absolute(&b)
+	}
 	f.crashes(&b)
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -59,7 +61,7 @@ func (f figures) ratios(b *strings.Builder) {
 		head, _, _ := strings.Cut(w.heads[0], ":")
 		heads = append(heads, head)
 	}
-	table(b, heads, f.rows, func(r row) (cells []string) {
+	table(b, heads, f.measured(), func(r row) (cells []string) {
 		cells = append(cells, r.title, r.durable)
 		for i, w := range workloads {
 			ratio := r.figures[i][0] / base.figures[i][0]
@@ -75,12 +77,22 @@ func (f figures) ratios(b *strings.Builder) {
 	})
 }
 
+// measured are the rows that have figures of the workloads.
+func (f figures) measured() (rows []row) {
+	for _, r := range f.rows {
+		if len(r.figures) > 0 {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
 func (f figures) absolute(b *strings.Builder) {
 	heads := []string{"figures"}
 	for _, w := range workloads {
 		heads = append(heads, w.heads...)
 	}
-	table(b, heads, f.rows, func(r row) (cells []string) {
+	table(b, heads, f.measured(), func(r row) (cells []string) {
 		cells = append(cells, r.title)
 		for i := range workloads {
 			for _, figure := range r.figures[i] {

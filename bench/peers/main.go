@@ -20,8 +20,9 @@ func main() {
 	} else {
 		d := flag.Duration("for", 3*time.Second, "the time of one measurement")
 		only := flag.String("only", "", "a `regexp` of the peers to measure (default: all that have a server)")
+		crashes := flag.Bool("crashes", false, "measure nothing but crashes")
 		flag.Parse()
-		err = compare(ctx, *d, *only)
+		err = compare(ctx, *d, *only, *crashes)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
@@ -30,7 +31,7 @@ func main() {
 }
 
 // compare measures the peers and prints the figures.
-func compare(ctx context.Context, d time.Duration, only string) error {
+func compare(ctx context.Context, d time.Duration, only string, crashes bool) error {
 	chosen, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -51,12 +52,13 @@ func compare(ctx context.Context, d time.Duration, only string) error {
 		if s.at == "" || !chosen.MatchString(p.name) {
 			continue
 		}
+		s.crashes = s.crashes || crashes
 		if !p.reference {
 			if err := excludes(ctx, p, s.at); err != nil {
 				return fmt.Errorf("%s is not measured: %w", p.name, err)
 			}
 		}
-		f.rows = append(f.rows, row{peer: p})
+		f.rows = append(f.rows, row{peer: s.peer})
 	}
 	if err := f.measure(ctx, at.at); err != nil {
 		return err
@@ -70,6 +72,9 @@ func (f *figures) measure(ctx context.Context, at map[string]string) error {
 	for w, load := range workloads {
 		for i := range f.rows {
 			r := &f.rows[i]
+			if r.crashes {
+				continue
+			}
 			figures := make([]float64, len(load.heads))
 			if !r.reference || !load.locks {
 				var err error

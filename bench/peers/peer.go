@@ -27,6 +27,8 @@ type peer struct {
 	session bool
 	// reference marks a peer that is no lock. Locks are compared with it.
 	reference bool
+	// crashes marks a peer that is measured by its crashes alone.
+	crashes bool
 }
 
 const (

@@ -76,11 +76,12 @@ func TestTablesHaveARatioToDblockOnPostgreSQL(t *testing.T) {
 	}
 	dblock, _ := peerNamed(compared)
 	f := figures{rows: []row{{peer: dblock, figures: of(100)}, {peer: peer{title: "other", durable: "quick"},
-		figures: of(200)}}}
+		figures: of(200)}, {peer: peer{title: "elsewhere", crashes: true}, crashed: []time.Duration{time.Second}}}}
 	var b strings.Builder
 	require.NoError(t, f.print(&b))
 	want := "| other | quick | 0.50 | 2.0 | 2.0 | 2.0 | 2.0 |\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())
 	}
+	assert.Equal(t, strings.Count(b.String(), "| elsewhere |"), 1, "rows of a peer of crashes alone")
 }

@@ -30,14 +30,23 @@ var tablePeers = []peer{
 	{name: "commits", title: "two bare commits on PostgreSQL, no lock", durable: synced, server: "postgres",
 		open: openCommits, reference: true},
 	{name: "dblock-postgres", title: "dblock, PostgreSQL", durable: synced, server: "postgres", ttl: dblockTTL,
-		open: openPostgres},
+		open: openPostgres()},
 	{name: "dblock-mysql", title: "dblock, MySQL", durable: synced, server: "mysql", ttl: dblockTTL,
 		open: openSQL("mysql", newMySQL)},
 	{name: "dblock-mariadb", title: "dblock, MariaDB", durable: synced, server: "mariadb", ttl: dblockTTL,
 		open: openSQL("mysql", newMySQL)},
 	{name: "dblock-sqlite", title: "dblock, SQLite", durable: synced, server: "sqlite", ttl: dblockTTL,
 		open: openSQL("sqlite", sqlite.New)},
+	{name: "elsewhere-postgres", title: "dblock, PostgreSQL, the holder on another host", durable: synced,
+		server: "postgres", ttl: dblockTTL, crashes: true, open: openPostgres(elsewhere)},
+	{name: "elsewhere-mysql", title: "dblock, MySQL, the holder on another host", durable: synced, server: "mysql",
+		ttl: dblockTTL, crashes: true, open: openSQL("mysql", newMySQL, elsewhere)},
+	{name: "elsewhere-mariadb", title: "dblock, MariaDB, the holder on another host", durable: synced,
+		server: "mariadb", ttl: dblockTTL, crashes: true, open: openSQL("mysql", newMySQL, elsewhere)},
 }
+
+// elsewhere has clients learn nothing of each other's processes, as on two hosts.
+var elsewhere = dblock.WithoutCrashDetection()
 
 func newMySQL(db *sql.DB) dblock.Engine[*sql.Tx] { return mysql.New(db) }
 
@@ -57,8 +66,9 @@ func (h handles) lock(ctx context.Context, name string) (func(context.Context) e
 
 func (h handles) close() { h.end() }
 
-func tables[TX any](engine dblock.Engine[TX], ttl time.Duration, end func()) (locker, error) {
-	c, err := dblock.New(engine, dblock.WithTTL(ttl), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+func tables[TX any](engine dblock.Engine[TX], ttl time.Duration, options []dblock.Option, end func()) (locker, error) {
+	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithTTL(ttl),
+		dblock.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
 	if err != nil {
 		end()
 		return nil, err
@@ -66,22 +76,25 @@ func tables[TX any](engine dblock.Engine[TX], ttl time.Duration, end func()) (lo
 	return handles{c.Locker(), func() { _ = c.Close(context.Background()); end() }}, nil
 }
 
-func openPostgres(ctx context.Context, at string, ttl time.Duration) (locker, error) {
-	pool, err := openPool(ctx, at, poolSize)
-	if err != nil {
-		return nil, err
+type opening = func(ctx context.Context, at string, ttl time.Duration) (locker, error)
+
+func openPostgres(options ...dblock.Option) opening {
+	return func(ctx context.Context, at string, ttl time.Duration) (locker, error) {
+		pool, err := openPool(ctx, at, poolSize)
+		if err != nil {
+			return nil, err
+		}
+		return tables(postgres.New(pool), ttl, options, pool.Close)
 	}
-	return tables(postgres.New(pool), ttl, pool.Close)
 }
 
-func openSQL(driver string, engine func(*sql.DB) dblock.Engine[*sql.Tx]) func(context.Context, string,
-	time.Duration) (locker, error) {
+func openSQL(driver string, engine func(*sql.DB) dblock.Engine[*sql.Tx], options ...dblock.Option) opening {
 	return func(_ context.Context, at string, ttl time.Duration) (locker, error) {
 		db, err := openDB(driver, at, poolSize)
 		if err != nil {
 			return nil, err
 		}
-		return tables(engine(db), ttl, func() { _ = db.Close() })
+		return tables(engine(db), ttl, options, func() { _ = db.Close() })
 	}
 }
 
