@@ -64,7 +64,7 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 func (s *sweeper) bury(ctx context.Context, database string) (err error) {
 	host, _ := os.Hostname()
 	folder := s.crash.Folder(s.engine.HostFolder, false, func() string { return database })
-	folder.Sweep(func(session string) (told bool) {
+	folder.Sweep(0, func(session string) (told bool) {
 		dead, failed := s.engine.Bury(ctx, session, "", crash.Because(host))
 		if dead {
 			s.report.Expired++

@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,17 +44,12 @@ func host(t *testing.T, f func(t *testing.T, p *paper, first, second *Client)) {
 // kill ends the process of a client, as far as others on its host can see.
 func kill(c *Client) { _ = c.sessions.Last().Life.File().Close() }
 
-// proofs are the names of the files in the folder of the host.
-func (p *paper) proofs(t *testing.T) (names []string) {
+// proofs are the files in the folder of the host by which processes are seen to live.
+func (p *paper) proofs(t *testing.T) []string {
 	t.Helper()
-	entries, err := os.ReadDir(p.host)
-	if !errors.Is(err, os.ErrNotExist) {
-		require.NoError(t, err)
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
+	files, err := filepath.Glob(filepath.Join(p.host, "*.alive"))
+	require.NoError(t, err)
+	return files
 }
 
 // burials is how many sessions were buried.

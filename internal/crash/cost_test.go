@@ -25,7 +25,7 @@ func BenchmarkSweep(b *testing.B) {
 			var sweeps, listings time.Duration
 			for b.Loop() {
 				start := time.Now()
-				f.Sweep(func(session string) bool { b.Fatalf("%s is dead", session); return false })
+				f.Sweep(0, func(session string) bool { b.Fatalf("%s is dead", session); return false })
 				swept := time.Now()
 				listed, err := f.listing()
 				listings += time.Since(swept)

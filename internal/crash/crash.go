@@ -94,7 +94,7 @@ func (f Folder) register(session string) (*Life, error) {
 	}
 	text, err := evidence(file, session)
 	if err == nil {
-		err = lock(file, exclusive)
+		err = lock(int(file.Fd()), exclusive)
 	}
 	if err == nil {
 		_, err = file.WriteString(text)
@@ -125,16 +125,22 @@ func (l *Life) End() {
 	if l == nil {
 		return
 	}
+	folder := Folder(filepath.Dir(l.path))
 	_ = os.Remove(l.path)
-	_ = os.Remove(filepath.Dir(l.path)) // fails while the folder has other files
+	_ = os.Remove(folder.swept())
+	_ = os.Remove(string(folder)) // fails while the folder has other files
 	_ = l.file.Close()
 }
 
 // Sweep calls ended with each session of the folder whose process has ended. If ended returns true,
 // Sweep removes the file: the database knows of the end, or does not know the session. Otherwise
 // the proof remains for the next Sweep, of any process. A session that is alive costs three system
-// calls, and Sweep looks at no more than 64.
-func (f Folder) Sweep(ended func(session string) (told bool)) {
+// calls, and Sweep looks at no more than 64. Sweep does nothing if a process of this user has swept
+// the folder within the last unless; 0: it sweeps in any case.
+func (f Folder) Sweep(unless time.Duration, ended func(session string) (told bool)) {
+	if f == "" || unless > 0 && !f.due(unless) {
+		return
+	}
 	folder, err := os.Open(string(f))
 	if err != nil {
 		return
@@ -153,27 +159,54 @@ func (f Folder) Sweep(ended func(session string) (told bool)) {
 	}
 }
 
-// probe is Sweep for one file, which stays locked until ended returns.
+// due reports whether no process of this user has swept the folder within the last d, and notes
+// that this one does. Of many processes that wait, one sweeps, whichever of them is stopped.
+func (f Folder) due(d time.Duration) bool {
+	now, swept := time.Now(), f.swept()
+	if info, err := os.Lstat(swept); err == nil && now.Sub(info.ModTime()).Abs() < d {
+		return false
+	}
+	if os.Chtimes(swept, now, now) != nil {
+		if file, err := open(swept, os.O_RDWR|os.O_CREATE); err == nil {
+			_ = file.Close()
+		}
+	}
+	return true
+}
+
+// swept is the path of a file that was written when a process of this user last swept the folder.
+func (f Folder) swept() string {
+	return filepath.Join(string(f), fmt.Sprintf("swept-%d", os.Geteuid()))
+}
+
+// probe is Sweep for one file. The proof stays locked until ended returns.
 func (f Folder) probe(name string, ended func(session string) (told bool)) {
 	path := filepath.Join(string(f), name)
-	file, err := open(path, os.O_RDONLY)
-	if err != nil {
+	session, is := strings.CutSuffix(name, finished)
+	if !is { // it is being made: a lock would be in its maker's way
+		if old(os.Lstat(path)) {
+			_ = os.Remove(path)
+		}
+		return
+	}
+	file := unlocked(path)
+	if file == nil { // its process lives
 		return
 	}
 	defer file.Close()
-	if lock(file, shared) != nil { // its process lives
-		return
-	}
-	useless := false
-	if session, is := strings.CutSuffix(name, finished); is && named(session) && proves(file, session) {
+	var useless bool
+	if named(session) && proves(file, session) {
 		useless = ended(session)
-	} else if info, err := file.Stat(); err == nil {
-		useless = time.Since(info.ModTime()) > worthless
+	} else {
+		useless = old(file.Stat())
 	}
 	if useless {
 		_ = os.Remove(path)
 	}
 }
+
+// old reports whether a file that proves nothing can be removed.
+func old(is fs.FileInfo, err error) bool { return err == nil && time.Since(is.ModTime()) > worthless }
 
 // proves reports whether a file that no process has locked is the one that its session made.
 func proves(file *os.File, session string) bool {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // dead lists the sessions that a sweep finds dead. It leaves their files.
 func (f Folder) dead() string {
 	var sessions []string
-	f.Sweep(func(session string) bool {
+	f.Sweep(0, func(session string) bool {
 		sessions = append(sessions, session)
 		return false
 	})
@@ -206,14 +206,14 @@ func TestTheProofRemainsUntilTheDatabaseWasTold(t *testing.T) {
 	l := register(t, f, "S")
 	l.crash()
 	told := false
-	f.Sweep(func(string) bool {
+	f.Sweep(0, func(string) bool {
 		// Others that look are not in each other's way, even if one of them is stopped.
 		assert.Equal(t, f.dead(), "S", "to another one that looks")
 		return told
 	})
 	told = true
 	assert.Equal(t, f.dead(), "S", "after a failure")
-	f.Sweep(func(string) bool { return told })
+	f.Sweep(0, func(string) bool { return told })
 	assert.Equal(t, f.dead(), "", "once it was told")
 	_, err := os.Stat(l.path)
 	assert.ErrorIs(t, err, os.ErrNotExist)
@@ -223,10 +223,9 @@ func TestTheProofRemainsUntilTheDatabaseWasTold(t *testing.T) {
 func TestAFileThatWasRemovedIsNoProof(t *testing.T) {
 	f := Folder(t.TempDir())
 	l := register(t, f, "S")
-	opened, err := open(l.path, os.O_RDONLY)
-	require.NoError(t, err)
-	defer opened.Close()
 	l.crash()
+	opened := unlocked(l.path)
+	defer opened.Close()
 	assert.Equal(t, proves(opened, "S"), true, "before")
 	require.NoError(t, os.Remove(l.path))
 	assert.Equal(t, proves(opened, "S"), false, "after")
@@ -291,6 +290,43 @@ func TestTheFolderGoesWithItsLastFile(t *testing.T) {
 	_, err = os.Stat(string(f))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	register(t, f, "C")
+}
+
+func TestOfManyWhoWaitOneSweeps(t *testing.T) {
+	f := Folder(t.TempDir())
+	l := register(t, f, "S")
+	l.crash()
+	sweeps := func() (n int) {
+		f.Sweep(time.Hour, func(string) bool {
+			n++
+			return false
+		})
+		return n
+	}
+	assert.Equal(t, sweeps(), 1, "the first")
+	assert.Equal(t, sweeps(), 0, "beside it")
+	assert.Equal(t, f.dead(), "S", "to one that looks in any case")
+	for _, swept := range []time.Time{time.Now().Add(-2 * time.Hour), time.Now().Add(2 * time.Hour)} {
+		require.NoError(t, os.Chtimes(f.swept(), swept, swept)) // the clock may have been set back
+		assert.Equal(t, sweeps(), 1, "after a while")
+	}
+}
+
+func TestAFileThatIsBeingMadeIsLeftToItsMaker(t *testing.T) {
+	f := Folder(t.TempDir())
+	path := filepath.Join(string(f), "S"+unfinished)
+	made, err := open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	require.NoError(t, err)
+	defer made.Close()
+	f.Sweep(0, func(string) bool { return true })
+	entries, err := filepath.Glob(path)
+	require.NoError(t, err)
+	assert.Equal(t, len(entries), 1, "files")
+	register(t, f, "another").crash()
+	f.Sweep(0, func(string) bool { // as it may look in the middle
+		require.NoError(t, lock(int(made.Fd()), exclusive))
+		return false
+	})
 }
 
 func TestWhereTheProcessesOfAHostMeet(t *testing.T) {

@@ -15,18 +15,32 @@ const (
 	shared    = syscall.LOCK_SH // of those that look: they are not in each other's way
 )
 
-// open opens a file, or makes it for this user alone. It follows no link, and waits for no pipe.
+// open opens a file, or makes it for this user alone. It follows no link.
 func open(path string, flag int) (*os.File, error) {
-	return os.OpenFile(path, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	return os.OpenFile(path, flag|syscall.O_NOFOLLOW, 0o600)
 }
 
-// lock locks a file, without waiting.
-func lock(file *os.File, how int) error {
+// lock locks an open file, without waiting.
+func lock(fd, how int) error {
 	for {
-		if err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
+		if err := syscall.Flock(fd, how|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 	}
+}
+
+// unlocked opens a file that no process has locked, and keeps others from locking it for
+// themselves. nil where there is none.
+func unlocked(path string) *os.File {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	if lock(fd, shared) != nil {
+		_ = syscall.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), path)
 }
 
 var boot = sync.OnceValues(readBoot)

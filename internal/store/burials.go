@@ -13,6 +13,9 @@ import (
 const (
 	// sweepPause is the shortest time between two sweeps of a client.
 	sweepPause = 50 * time.Millisecond
+	// sweptBeside is the time for which the sweep of one process of the host serves all. It is less
+	// than the time between two sweeps of a waiter.
+	sweptBeside = 80 * time.Millisecond
 	// cutShort is the longest time for which a sweep takes the locks of one session. The next sweep
 	// goes on.
 	cutShort = 100 * time.Millisecond
@@ -30,8 +33,10 @@ func (s *Store) folder(ctx context.Context, make bool) crash.Folder {
 
 // Sweep buries the sessions whose processes have ended on this host, and takes their locks and
 // places in queues. It reports whether it has buried one. Without a dead process it sends no
-// statement.
-func (m *Sessions) Sweep(ctx context.Context) (buried bool) {
+// statement. It leaves the sweep to another process that has begun one within the last 80 ms.
+func (m *Sessions) Sweep(ctx context.Context) (buried bool) { return m.sweep(ctx, sweptBeside) }
+
+func (m *Sessions) sweep(ctx context.Context, unless time.Duration) (buried bool) {
 	select {
 	case m.sweeping <- struct{}{}:
 		defer func() { <-m.sweeping }()
@@ -46,7 +51,7 @@ func (m *Sessions) Sweep(ctx context.Context) (buried bool) {
 		by = s.ID
 	}
 	m.nextSweep = now + sweepPause
-	m.store.folder(ctx, false).Sweep(func(session string) (told bool) {
+	m.store.folder(ctx, false).Sweep(unless, func(session string) (told bool) {
 		dead, told, err := m.bury(ctx, by, session)
 		buried = buried || dead
 		if !told {

@@ -160,7 +160,7 @@ func (m *Sessions) tryOpen(ctx context.Context) (*Session, error) {
 	if first {
 		m.keeper.First()
 	}
-	m.Sweep(ctx) // what an earlier process of the application has left on this host
+	m.sweep(ctx, 0) // what an earlier process of the application has left on this host
 	return s, nil
 }
 
