@@ -80,6 +80,9 @@ func (f Folder) Register(session string) (l *Life, err error) {
 			break
 		}
 	}
+	if err != nil {
+		_ = os.Remove(string(f)) // fails if it has files
+	}
 	return l, err
 }
 
