@@ -110,20 +110,25 @@ func (e *engine) EndSession(ctx context.Context, session string, empty bool) err
 	})
 }
 
-func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
-		var there bool
-		if dead, there, err = lockSession(ctx, q, session); err != nil || dead || !there {
+func (e *engine) Bury(ctx context.Context, session, by, because string) (burial driver.Burial, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		dead, there, err := lockSession(ctx, q, session)
+		switch {
+		case err != nil || !there:
+			burial = driver.Missing
 			return nil, err
+		case dead:
+			burial = driver.DeadAlready
+			return nil, nil
 		}
-		dead = true
+		burial = driver.Buried
 		err = q.BurySession(ctx, mysqldb.BurySessionParams{ID: session, BuriedBy: by, Because: because})
 		if err == nil {
 			err = bury(ctx, q, session)
 		}
 		return nil, err
 	})
-	return dead && err == nil, err
+	return burial, err
 }
 
 // forget deletes a dead session to which nothing refers, and its watchers. It deletes each row by

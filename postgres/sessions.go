@@ -185,32 +185,37 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, pgserver.Interpret(err)
 }
 
-func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
+func (e *engine) Bury(ctx context.Context, session, by, because string) (driver.Burial, error) {
 	tx, err := e.db.begin(ctx, query(postgresdb.SetLockTimeout, e.lockTimeout))
 	if err != nil {
-		return false, pgserver.Interpret(err)
+		return driver.Missing, pgserver.Interpret(err)
 	}
-	var living, there bool
-	err = tx.exec(ctx,
+	burial, err := bury(ctx, tx, session, by, because)
+	if err != nil {
+		tx.rollback(ctx)
+		return driver.Missing, pgserver.Interpret(err)
+	}
+	return burial, pgserver.Interpret(tx.commit(ctx))
+}
+
+func bury(ctx context.Context, on runner, session, by, because string) (driver.Burial, error) {
+	var living, dead, there bool
+	err := on.exec(ctx,
 		query(postgresdb.LockLiving, session).found(new(bool), &living),
 		query(postgresdb.SessionDead, session).found(&dead, &there),
 	)
-	if err == nil && there && !dead && !living {
-		err = errEnding
+	switch {
+	case err != nil || !there:
+		return driver.Missing, err
+	case dead:
+		return driver.DeadAlready, nil
+	case !living:
+		return driver.Missing, errEnding
 	}
-	if err == nil && living {
-		err = tx.exec(ctx,
-			query(postgresdb.BurySession, postgresdb.BurySessionParams{ID: session, By: by, Because: because}),
-			query(postgresdb.DropHeartbeat, session),
-		)
-		dead = true
-	}
-	if err != nil {
-		tx.rollback(ctx)
-		return false, pgserver.Interpret(err)
-	}
-	err = tx.commit(ctx)
-	return dead && err == nil, pgserver.Interpret(err)
+	return driver.Buried, on.exec(ctx,
+		query(postgresdb.BurySession, postgresdb.BurySessionParams{ID: session, By: by, Because: because}),
+		query(postgresdb.DropHeartbeat, session),
+	)
 }
 
 var errEnding = driver.Fail(driver.ErrBusy, errors.New("another transaction has locked the row of the session"))

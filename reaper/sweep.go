@@ -60,21 +60,23 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	return s.report, err
 }
 
-// bury ends the sessions whose processes have ended on this host.
-func (s *sweeper) bury(ctx context.Context, database string) (err error) {
+// bury ends the sessions whose processes have ended on this host. Their proofs remain until the
+// next sweep: clients that wait for a guarded transaction of theirs look for them.
+func (s *sweeper) bury(ctx context.Context, database string) error {
 	host, _ := os.Hostname()
 	folder := s.crash.Folder(s.engine.HostFolder, false, func() string { return database })
-	folder.Sweep(0, func(session string) (told bool) {
-		dead, failed := s.engine.Bury(ctx, session, "", crash.Because(host))
-		if dead {
+	for session, remove := range folder.Ended(0) {
+		burial, err := s.engine.Bury(ctx, session, "reaper", crash.Because(host))
+		switch {
+		case burial == driver.Buried:
 			s.report.Expired++
+		case err == nil:
+			remove()
+		case !s.postponed(err):
+			return fmt.Errorf("ending session %s of a process that has ended: %w", session, err)
 		}
-		if failed != nil && !s.postponed(failed) && err == nil {
-			err = fmt.Errorf("ending session %s of a process that has ended: %w", session, failed)
-		}
-		return failed == nil
-	})
-	return err
+	}
+	return nil
 }
 
 // sessions ends the sessions that have expired.

@@ -96,21 +96,25 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, err
 }
 
-func (e *engine) Bury(ctx context.Context, session, by, because string) (dead bool, err error) {
+func (e *engine) Bury(ctx context.Context, session, by, because string) (burial driver.Burial, err error) {
 	err = e.db.writeAs(ctx, writing{patience: briefly}, func(ctx context.Context, w *writer) error {
-		var there bool
-		var err error
-		if dead, there, err = found(w.SessionDead(ctx, session)); err != nil || dead || !there {
+		dead, there, err := found(w.SessionDead(ctx, session))
+		switch {
+		case err != nil || !there:
+			burial = driver.Missing
 			return err
+		case dead:
+			burial = driver.DeadAlready
+			return nil
 		}
-		dead = true
+		burial = driver.Buried
 		err = w.BurySession(ctx, sqlitedb.BurySessionParams{ID: session, By: by, Because: because})
 		if err == nil {
 			_, err = w.DropHeartbeat(ctx, session)
 		}
 		return err
 	})
-	return dead && err == nil, err
+	return burial, err
 }
 
 // expire ends a session whose TTL has passed, or that has neither a row nor a heartbeat. It reports

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -48,9 +49,11 @@ const lifeNumber = 100
 // has it for its input. The command and its children inherit life, which may be nil.
 func start(command []string, environment []string, life *os.File) (*child, error) {
 	if life != nil {
-		if fd, err := unix.FcntlInt(life.Fd(), unix.F_DUPFD, lifeNumber); err == nil {
-			defer unix.Close(fd)
+		fd, err := inherited(life)
+		if err != nil {
+			return nil, fmt.Errorf("the command cannot inherit the file that keeps its lock: %w", err)
 		}
+		defer unix.Close(fd)
 	}
 	p := &child{Cmd: exec.Command(command[0], command[1:]...), ended: make(chan ending, 1)}
 	p.Env, p.Stdin, p.Stdout, p.Stderr = environment, os.Stdin, os.Stdout, os.Stderr
@@ -77,6 +80,16 @@ func start(command []string, environment []string, life *os.File) (*child, error
 		return nil, notStarted(err)
 	}
 	return p, nil
+}
+
+// inherited duplicates the descriptor of a file for the command.
+func inherited(life *os.File) (fd int, err error) {
+	file, err := life.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	closed := file.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD, lifeNumber) })
+	return fd, errors.Join(closed, err)
 }
 
 // notStarted returns the exit status that a shell reports.

@@ -50,9 +50,11 @@ command that ^Z stops, and ends one that waits for the terminal in the backgroun
 As the entry point of a container (PID 1), run also reaps orphans: descendants of the command that have lost their parent.
 
 If run is killed (-9), the command is killed too (Linux), but not its children. As long as one of them is left, the lock stays until the
-TTL; once none is, the next client on this host gets it at once. For that the command inherits an open file, with a number of 100 or more.
+TTL; once none is, the next client on this host gets it at once. For that the command and its children inherit an open file, with a number
+of 100 or more.
 
-Not covered: a run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. Signals
+Not covered: children of a command that closes inherited files before it starts them (sudo, subprocess of Python), if run is killed (-9):
+the next client on this host gets the lock beside them, at once and not after the TTL. A run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. Signals
 do not reach a command that leaves its process group (setsid), or hangs in the kernel (state D).
 
 Once per slot (--once-per, --slot-of) is for cron: with the same line on every host, the command runs once, on one of the hosts. If another

@@ -279,6 +279,7 @@ func (a *attempt) contend(ctx context.Context, claim *ledger.Claim) (store.Answe
 func (a *attempt) peek(ctx context.Context, s *store.Session) (store.Answer, error) {
 	var none store.Answer
 	var state driver.State
+	swept := false
 	for fails := 0; fails < 2; {
 		var err error
 		if state, err = a.store.Look(ctx, "", a.r.Name); err != nil {
@@ -311,7 +312,8 @@ func (a *attempt) peek(ctx context.Context, s *store.Session) (store.Answer, err
 		case collides:
 			return none, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity,
 				a.r.Of)
-		case !free && a.sessions.Sweep(ctx):
+		case !free && !swept && a.sessions.Sweep(ctx):
+			swept = true
 			continue
 		case !free:
 			return none, a.notAcquired(state, nil)

@@ -204,6 +204,56 @@ func TestAGuardedTransactionDelaysTheSuccessorOfAProcessThatHasEnded(t *testing.
 	})
 }
 
+// Broken by a TryLock that looked again and again while a transaction guarded what the dead had.
+func TestASweepThatCanTakeNothingChangesNothing(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		p.before = func(c *fakedb.Call) error {
+			if c.Removes(protocol.ByTime) {
+				return driver.ErrBusy
+			}
+			return nil
+		}
+		acquire(t, t.Context(), first, "n")
+		release(t, acquire(t, t.Context(), second, "another"))
+		time.Sleep(time.Second)
+		kill(first)
+		assert.Equal(t, second.sessions.Sweep(t.Context()), true, "the session has ended")
+		for range 3 {
+			time.Sleep(250 * time.Millisecond)
+			assert.Equal(t, second.sessions.Sweep(t.Context()), false)
+		}
+		assert.Equal(t, len(p.proofs(t)), 2, "files")
+	})
+}
+
+func TestADatabaseThatDoesNotAnswerHoldsUpATryLockOnce(t *testing.T) {
+	host(t, func(t *testing.T, p *paper, first, second *Client) {
+		var burials atomic.Int64
+		c := newPaperClient(t, fakedb.Hooked(p, func(ctx context.Context, c *fakedb.Call) error {
+			if c.Method == "Bury" {
+				burials.Add(1)
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return c.Do(ctx)
+		}), nil)
+		third := newPaperClient(t, p, nil)
+		l := acquire(t, t.Context(), second, "n")
+		for _, c := range []*Client{c, first, third} {
+			release(t, acquire(t, t.Context(), c, "its own"))
+		}
+		time.Sleep(time.Second)
+		kill(first)
+		kill(third)
+		began := time.Now()
+		assert.ErrorIs(t, assert.ErrOf(c.tryLock(t, "n", 0, 0)), ErrNotAcquired)
+		if took := time.Since(began); took > c.TTL()/4 || burials.Load() != 1 {
+			t.Errorf("after %v and %d burials", took, burials.Load())
+		}
+		release(t, l)
+	})
+}
+
 func TestAFailureOfTheDatabaseLeavesTheProof(t *testing.T) {
 	host(t, func(t *testing.T, p *paper, first, second *Client) {
 		var tries atomic.Int64
@@ -371,7 +421,8 @@ func TestAReaperBuriesTooAndHandsOn(t *testing.T) {
 		if r := sweep(); r.Expired != 1 || r.Freed != 1 {
 			t.Errorf("%+v", r)
 		}
-		assert.Equal(t, len(p.proofs(t)), 1, "files: that of the process that lives")
+		assert.Equal(t, len(p.proofs(t)), 2, "files: a client may have to do what the reaper could not")
 		assert.Equal(t, sweep().Expired, 0, "again")
+		assert.Equal(t, len(p.proofs(t)), 1, "files: that of the process that lives")
 	})
 }

@@ -25,7 +25,9 @@ func BenchmarkSweep(b *testing.B) {
 			var sweeps, listings time.Duration
 			for b.Loop() {
 				start := time.Now()
-				f.Sweep(0, func(session string) bool { b.Fatalf("%s is dead", session); return false })
+				for session := range f.Ended(0) {
+					b.Fatalf("%s is dead", session)
+				}
 				swept := time.Now()
 				listed, err := f.listing()
 				listings += time.Since(swept)

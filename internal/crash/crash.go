@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ const (
 	// finished ends the name of a file, which begins with the id of the session. unfinished ends it
 	// while Register makes the file.
 	finished, unfinished = ".alive", ".new"
-	// mostProbed limits the files that Sweep looks at. Of more files it chooses some at random.
+	// mostProbed limits the files that Ended looks at. Of more files it chooses some at random.
 	mostProbed = 64
 	// worthless is the age at which a file that proves nothing, and that no process has locked, is
 	// removed: it is of an earlier boot, or a copy.
@@ -33,14 +34,15 @@ type Setting struct {
 	Path string // the folder for all databases; "": that of the engine, or of the user
 }
 
-// Folder returns the folder for a database, and has the engine make its own folder if make is true.
-// engine is driver.Setup.HostFolder. id identifies the database. Without a choice of the engine the
-// folder for all databases is dblock-UID, in the folder for temporary files.
-func (s Setting) Folder(engine func(make bool) (path string, shared bool), make bool, id func() string) Folder {
+// Folder returns the folder for a database; "" where nothing is known. engine is
+// driver.Setup.HostFolder, and create its argument. id identifies the database. Without a choice of
+// the engine the folder for all databases is dblock-UID, in the folder for temporary files. If that
+// belongs to somebody else, nothing is known.
+func (s Setting) Folder(engine func(create bool) (path string, shared bool), create bool, id func() string) Folder {
 	if s.Off {
 		return ""
 	}
-	chosen, shared := engine(make && s.Path == "")
+	chosen, shared := engine(create && s.Path == "")
 	if !shared {
 		return ""
 	}
@@ -48,11 +50,14 @@ func (s Setting) Folder(engine func(make bool) (path string, shared bool), make 
 		return Folder(chosen)
 	}
 	path, database := s.Path, id()
+	if path == "" {
+		path = filepath.Join(os.TempDir(), fmt.Sprintf("dblock-%d", os.Geteuid()))
+		if is, err := os.Lstat(path); err == nil && !(is.IsDir() && mine(is)) {
+			return ""
+		}
+	}
 	if database == "" {
 		return ""
-	}
-	if path == "" {
-		path = filepath.Join(os.TempDir(), fmt.Sprintf("dblock-%d", os.Getuid()))
 	}
 	return Folder(filepath.Join(path, database))
 }
@@ -130,86 +135,103 @@ func (l *Life) End() {
 	}
 	folder := Folder(filepath.Dir(l.path))
 	_ = os.Remove(l.path)
-	_ = os.Remove(folder.swept())
+	_ = os.Remove(folder.mark())
 	_ = os.Remove(string(folder)) // fails while the folder has other files
 	_ = l.file.Close()
 }
 
-// Sweep calls ended with each session of the folder whose process has ended. If ended returns true,
-// Sweep removes the file: the database knows of the end, or does not know the session. Otherwise
-// the proof remains for the next Sweep, of any process. A session that is alive costs three system
-// calls, and Sweep looks at no more than 64. Sweep does nothing if a process of this user has swept
-// the folder within the last unless; 0: it sweeps in any case.
-func (f Folder) Sweep(unless time.Duration, ended func(session string) (told bool)) {
-	if f == "" || unless > 0 && !f.due(unless) {
-		return
+// Ended yields the sessions of the folder whose processes have ended, each with a function that
+// removes its file. The proof is for the next Ended, of any process, until the file is removed: once
+// the database knows of the end, or does not know the session. A session that is alive costs three
+// system calls, and Ended looks at no more than 64. It yields nothing if a process of this user has
+// looked at all within the last unless; 0: it looks in any case.
+func (f Folder) Ended(unless time.Duration) iter.Seq2[string, func()] {
+	return func(yield func(session string, remove func()) bool) {
+		is, err := os.Lstat(string(f))
+		if err != nil || !is.IsDir() || unless > 0 && f.looked(unless) {
+			return
+		}
+		for _, name := range f.names() {
+			if !f.probe(name, yield) {
+				return
+			}
+		}
+		if unless > 0 {
+			f.note()
+		}
 	}
+}
+
+// names returns the names of the files of sessions: some of them, where there are too many.
+func (f Folder) names() []string {
 	folder, err := os.Open(string(f))
 	if err != nil {
-		return
+		return nil
 	}
+	defer folder.Close()
 	names, _ := folder.Readdirnames(-1)
-	_ = folder.Close()
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasSuffix(name, finished) && !strings.HasSuffix(name, unfinished)
+		session, is := strings.CutSuffix(name, finished)
+		if !is {
+			session, is = strings.CutSuffix(name, unfinished)
+		}
+		return !is || !named(session)
 	})
 	if len(names) > mostProbed {
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		names = names[:mostProbed]
 	}
-	for _, name := range names {
-		f.probe(name, ended)
-	}
+	return names
 }
 
-// due reports whether no process of this user has swept the folder within the last d, and notes
-// that this one does. Of many processes that wait, one sweeps, whichever of them is stopped.
-func (f Folder) due(d time.Duration) bool {
-	now, swept := time.Now(), f.swept()
-	if info, err := os.Lstat(swept); err == nil && now.Sub(info.ModTime()).Abs() < d {
-		return false
-	}
-	if os.Chtimes(swept, now, now) != nil {
-		if file, err := open(swept, os.O_RDWR|os.O_CREATE); err == nil {
-			_ = file.Close()
+// probe is Ended for one file, which stays locked while yield runs.
+func (f Folder) probe(name string, yield func(session string, remove func()) bool) (more bool) {
+	path := filepath.Join(string(f), name)
+	remove := func() { _ = os.Remove(path) }
+	session, is := strings.CutSuffix(name, finished)
+	if !is { // it is being made: a lock would be in the way of its maker
+		if useless(os.Lstat(path)) {
+			remove()
 		}
+		return true
+	}
+	file := unlocked(path)
+	if file == nil { // its process lives
+		return true
+	}
+	defer file.Close()
+	if proves(file, session) {
+		return yield(session, remove)
+	}
+	if useless(file.Stat()) {
+		remove()
 	}
 	return true
 }
 
-// swept is the path of a file that was written when a process of this user last swept the folder.
-func (f Folder) swept() string {
-	return filepath.Join(string(f), fmt.Sprintf("swept-%d", os.Geteuid()))
+// useless reports whether a file that proves nothing can be removed.
+func useless(is fs.FileInfo, err error) bool {
+	return err == nil && mine(is) && time.Since(is.ModTime()) > worthless
 }
 
-// probe is Sweep for one file. The proof stays locked until ended returns.
-func (f Folder) probe(name string, ended func(session string) (told bool)) {
-	path := filepath.Join(string(f), name)
-	session, is := strings.CutSuffix(name, finished)
-	if !is { // it is being made: a lock would be in its maker's way
-		if old(os.Lstat(path)) {
-			_ = os.Remove(path)
-		}
-		return
-	}
-	file := unlocked(path)
-	if file == nil { // its process lives
-		return
-	}
-	defer file.Close()
-	var useless bool
-	if named(session) && proves(file, session) {
-		useless = ended(session)
-	} else {
-		useless = old(file.Stat())
-	}
-	if useless {
-		_ = os.Remove(path)
+// looked reports whether a process of this user has looked at the folder within the last d. Of many
+// processes that wait, one looks, whichever of them is stopped.
+func (f Folder) looked(d time.Duration) bool {
+	is, err := os.Lstat(f.mark())
+	return err == nil && mine(is) && time.Since(is.ModTime()).Abs() < d
+}
+
+// note notes that this process has looked at the folder.
+func (f Folder) note() {
+	if file, err := open(f.mark(), os.O_WRONLY|os.O_CREATE); err == nil {
+		_, _ = file.WriteAt([]byte{'\n'}, 0)
+		_ = file.Close()
 	}
 }
 
-// old reports whether a file that proves nothing can be removed.
-func old(is fs.FileInfo, err error) bool { return err == nil && time.Since(is.ModTime()) > worthless }
+// mark is the path of a file that was written when a process of this user last looked at the
+// folder.
+func (f Folder) mark() string { return filepath.Join(string(f), fmt.Sprintf("swept-%d", os.Geteuid())) }
 
 // proves reports whether a file that no process has locked is the one that its session made.
 func proves(file *os.File, session string) bool {

@@ -5,6 +5,7 @@ package crash
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,10 +37,9 @@ func TestMain(m *testing.M) {
 // dead lists the sessions that a sweep finds dead. It leaves their files.
 func (f Folder) dead() string {
 	var sessions []string
-	f.Sweep(0, func(session string) bool {
+	for session := range f.Ended(0) {
 		sessions = append(sessions, session)
-		return false
-	})
+	}
 	return strings.Join(sessions, " ")
 }
 
@@ -82,7 +82,7 @@ func TestAProcessIsDeadOnceItHasEndedAndNotBefore(t *testing.T) {
 	require.NoError(t, child.Start())
 	defer child.Process.Kill()
 	said := make([]byte, len("registered"))
-	if _, err := out.Read(said); err != nil || string(said) != "registered" {
+	if _, err := io.ReadFull(out, said); err != nil || string(said) != "registered" {
 		t.Fatalf("%q, %v", said, err)
 	}
 	require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
@@ -168,17 +168,42 @@ func TestOnlyTheFileThatTheSessionMadeOnThisBootIsAProof(t *testing.T) {
 	}
 }
 
-// Root can lock the files of others.
+// Root can lock the files of others. Others cannot open them.
 func TestAFileOfAnotherUserIsNoProof(t *testing.T) {
 	f := Folder(t.TempDir())
 	l := register(t, f, "S")
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(l.path, 4242, -1))
 	} else {
-		require.NoError(t, os.Chmod(l.path, 0)) // as others see it
+		require.NoError(t, os.Chmod(l.path, 0))
 	}
 	l.crash()
 	assert.Equal(t, f.dead(), "")
+}
+
+func TestAFolderOfAnotherUserIsNotUsed(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	user := filepath.Join(os.TempDir(), fmt.Sprintf("dblock-%d", os.Geteuid()))
+	folder := func() Folder {
+		return Setting{}.Folder(func(bool) (string, bool) { return "", true }, false, func() string { return "ID" })
+	}
+	assert.Equal(t, folder(), Folder(filepath.Join(user, "ID")), "of nobody yet")
+	require.NoError(t, os.Mkdir(user, 0o700))
+	assert.Equal(t, folder(), Folder(filepath.Join(user, "ID")), "of this user")
+	other := t.TempDir()
+	require.NoError(t, os.Remove(user))
+	require.NoError(t, os.Symlink(other, user))
+	assert.Equal(t, folder(), "", "a link")
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Remove(user))
+		require.NoError(t, os.Mkdir(user, 0o700))
+		require.NoError(t, os.Chown(user, 4242, -1))
+		assert.Equal(t, folder(), "", "of another user")
+	}
+	link := filepath.Join(t.TempDir(), "link") // to a folder with files that are named so
+	register(t, Folder(other), "S").crash()
+	require.NoError(t, os.Symlink(other, link))
+	assert.Equal(t, Folder(link).dead(), "", "by a link")
 }
 
 func TestAFolderThatCannotBeUsedMeansThatNothingIsKnown(t *testing.T) {
@@ -205,16 +230,15 @@ func TestTheProofRemainsUntilTheDatabaseWasTold(t *testing.T) {
 	f := Folder(t.TempDir())
 	l := register(t, f, "S")
 	l.crash()
-	told := false
-	f.Sweep(0, func(string) bool {
-		// Others that look are not in each other's way, even if one of them is stopped.
+	for range f.Ended(0) {
+		// Others that look are not in the way, even if one of them is stopped.
 		assert.Equal(t, f.dead(), "S", "to another one that looks")
-		return told
-	})
-	told = true
+	}
 	assert.Equal(t, f.dead(), "S", "after a failure")
-	f.Sweep(0, func(string) bool { return told })
-	assert.Equal(t, f.dead(), "", "once it was told")
+	for _, remove := range f.Ended(0) {
+		remove()
+	}
+	assert.Equal(t, f.dead(), "", "once the database knows")
 	_, err := os.Stat(l.path)
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -297,17 +321,19 @@ func TestOfManyWhoWaitOneSweeps(t *testing.T) {
 	l := register(t, f, "S")
 	l.crash()
 	sweeps := func() (n int) {
-		f.Sweep(time.Hour, func(string) bool {
+		for range f.Ended(time.Hour) {
 			n++
-			return false
-		})
+		}
 		return n
+	}
+	for range f.Ended(time.Hour) {
+		break // after a failure of the database
 	}
 	assert.Equal(t, sweeps(), 1, "the first")
 	assert.Equal(t, sweeps(), 0, "beside it")
 	assert.Equal(t, f.dead(), "S", "to one that looks in any case")
 	for _, swept := range []time.Time{time.Now().Add(-2 * time.Hour), time.Now().Add(2 * time.Hour)} {
-		require.NoError(t, os.Chtimes(f.swept(), swept, swept)) // the clock may have been set back
+		require.NoError(t, os.Chtimes(f.mark(), swept, swept)) // the clock may have been set back
 		assert.Equal(t, sweeps(), 1, "after a while")
 	}
 }
@@ -318,15 +344,14 @@ func TestAFileThatIsBeingMadeIsLeftToItsMaker(t *testing.T) {
 	made, err := open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	require.NoError(t, err)
 	defer made.Close()
-	f.Sweep(0, func(string) bool { return true })
+	assert.Equal(t, f.dead(), "")
 	entries, err := filepath.Glob(path)
 	require.NoError(t, err)
 	assert.Equal(t, len(entries), 1, "files")
 	register(t, f, "another").crash()
-	f.Sweep(0, func(string) bool { // as it may look in the middle
+	for range f.Ended(0) { // as it may look in the middle
 		require.NoError(t, lock(int(made.Fd()), exclusive))
-		return false
-	})
+	}
 }
 
 func TestWhereTheProcessesOfAHostMeet(t *testing.T) {

@@ -4,6 +4,7 @@ package crash
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 )
 
@@ -12,6 +13,8 @@ const exclusive = 0
 func open(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func lock(int, int) error { return errors.ErrUnsupported }
+
+func mine(fs.FileInfo) bool { return false }
 
 func unlocked(string) *os.File { return nil }
 

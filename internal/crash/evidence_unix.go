@@ -5,6 +5,7 @@ package crash
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"syscall"
@@ -41,6 +42,12 @@ func unlocked(path string) *os.File {
 		return nil
 	}
 	return os.NewFile(uintptr(fd), path)
+}
+
+// mine reports whether a file is this user's.
+func mine(is fs.FileInfo) bool {
+	of, ok := is.Sys().(*syscall.Stat_t)
+	return ok && int(of.Uid) == os.Geteuid()
 }
 
 var boot = sync.OnceValues(readBoot)

@@ -20,10 +20,9 @@ type Sessions interface {
 	EndSession(ctx context.Context, session string, empty bool) error
 
 	// Bury ends a session before its lease, for a caller that has proof that the session's process
-	// has ended. The rows of the session say who buried it, and why. Bury returns false for a
-	// session without a row: it may be another database's. ErrBusy where another call is ending the
-	// session. Guarded transactions are no obstacle. Bury is safe to repeat.
-	Bury(ctx context.Context, session, by, because string) (dead bool, err error)
+	// has ended. The row of the session says who buried it, and why. ErrBusy where another call is
+	// ending the session. Guarded transactions are no obstacle. Bury is safe to repeat.
+	Bury(ctx context.Context, session, by, because string) (Burial, error)
 
 	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
 	// application. No statement that can wait for a row runs on it, except the heartbeat, for its
@@ -80,3 +79,12 @@ type Upkeep interface {
 	// second.
 	Close() error
 }
+
+// Burial is the outcome of Bury.
+type Burial int
+
+const (
+	Missing     Burial = iota // the session has no row: it may be another database's
+	Buried                    // by this call
+	DeadAlready               // it had ended before
+)

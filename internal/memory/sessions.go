@@ -159,13 +159,17 @@ func (l *Link) Expire(ctx context.Context, session string) (bool, error) {
 	return get(ctx, l, func() bool { return l.expire(session) })
 }
 
-func (l *Link) Bury(ctx context.Context, session, by, because string) (bool, error) {
-	return get(ctx, l, func() bool {
+func (l *Link) Bury(ctx context.Context, session, by, because string) (driver.Burial, error) {
+	return get(ctx, l, func() driver.Burial {
 		s := l.SessionRows[session]
-		if s != nil && !s.Dead {
-			s.Dead, s.BuriedBy, s.Buried = true, by, because
+		switch {
+		case s == nil:
+			return driver.Missing
+		case s.Dead:
+			return driver.DeadAlready
 		}
-		return s != nil
+		s.Dead, s.BuriedBy, s.Buried = true, by, because
+		return driver.Buried
 	})
 }
 

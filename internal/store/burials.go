@@ -16,94 +16,107 @@ const (
 	// sweptBeside is the time for which the sweep of one process of the host serves all. It is less
 	// than the time between two sweeps of a waiter.
 	sweptBeside = 80 * time.Millisecond
-	// cutShort is the longest time for which a sweep takes the locks of one session. The next sweep
-	// goes on.
-	cutShort = 100 * time.Millisecond
-	// failedPause is the pause after a failure of the database.
-	failedPause = time.Second
-	// busyPause is the pause after a sweep that could not take everything.
-	busyPause = 200 * time.Millisecond
+	// busyPause is the pause after a sweep that could not take everything, failedPause that after a
+	// failure of the database.
+	busyPause, failedPause = 200 * time.Millisecond, time.Second
+	// longestTaking is the time after which a sweep takes no further lock of a session. The next
+	// sweep goes on.
+	longestTaking = 100 * time.Millisecond
+	// sweepShare is the part of a TTL that a sweep may take. A database that does not answer holds
+	// up nobody for longer.
+	sweepShare = 5
 )
 
 // folder returns the folder in which the sessions of this host show that their processes live; "":
-// there is none. If make is true, the engine makes its own.
-func (s *Store) folder(ctx context.Context, make bool) crash.Folder {
-	return s.config.Crash.Folder(s.Engine.HostFolder, make, func() string { return s.Database(ctx, false) })
+// there is none. If create is true, the engine makes its own.
+func (s *Store) folder(ctx context.Context, create bool) crash.Folder {
+	return s.config.Crash.Folder(s.Engine.HostFolder, create, func() string { return s.Database(ctx, false) })
 }
 
 // Sweep buries the sessions whose processes have ended on this host, and takes their locks and
-// places in queues. It reports whether it has buried one. Without a dead process it sends no
-// statement. It leaves the sweep to another process that has begun one within the last 80 ms.
-func (m *Sessions) Sweep(ctx context.Context) (buried bool) { return m.sweep(ctx, sweptBeside) }
+// places in queues. It reports whether it has buried one, or taken anything. Without a dead process
+// it sends no statement. It leaves the sweep to a goroutine of this client that sweeps, and to
+// another process that has swept within the last 80 ms. Without a session of its own, a client does
+// not sweep.
+func (m *Sessions) Sweep(ctx context.Context) (changed bool) { return m.sweep(ctx, sweptBeside) }
 
-func (m *Sessions) sweep(ctx context.Context, unless time.Duration) (buried bool) {
+func (m *Sessions) sweep(ctx context.Context, unless time.Duration) (changed bool) {
 	select {
 	case m.sweeping <- struct{}{}:
 		defer func() { <-m.sweeping }()
-	case <-ctx.Done():
+	default:
 		return false
 	}
-	now, by := m.store.config.Clock.Now(), ""
-	if now < m.nextSweep {
+	s, clock, pause := m.Last(), m.store.config.Clock, sweepPause
+	if s == nil || s.Unseen != nil || clock.Now() < m.nextSweep {
 		return false
 	}
-	if s := m.Last(); s != nil {
-		by = s.ID
+	defer func() { m.nextSweep = clock.Now() + pause }()
+	within, cancel := context.WithTimeout(ctx, m.store.config.TTL/sweepShare)
+	defer cancel()
+	for session, remove := range m.store.folder(within, false).Ended(unless) {
+		did, left, err := m.bury(within, s.ID, session)
+		changed = changed || did
+		switch {
+		case err == nil && !left:
+			remove()
+		case err == nil, errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
+			pause = busyPause
+		default:
+			if pause = failedPause; ctx.Err() == nil {
+				m.taking.Failed(err, "session", session)
+			}
+			return changed
+		}
 	}
-	m.nextSweep = now + sweepPause
-	m.store.folder(ctx, false).Sweep(unless, func(session string) (told bool) {
-		dead, told, err := m.bury(ctx, by, session)
-		buried = buried || dead
-		if !told {
-			m.nextSweep = now + busyPause
-		}
-		if err != nil && !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry) && ctx.Err() == nil {
-			m.taking.Failed(err, "session", session)
-			m.nextSweep = now + failedPause
-		}
-		return told
-	})
-	return buried
+	return changed
 }
 
-// bury ends a session whose process has ended, and takes what it has. told reports that nothing is
-// left.
-func (m *Sessions) bury(ctx context.Context, by, session string) (dead, told bool, err error) {
+// bury ends a session whose process has ended, and takes what it has. did reports that anything was
+// done, and left that something is left. A session of another database has nothing here.
+func (m *Sessions) bury(ctx context.Context, by, session string) (did, left bool, err error) {
 	because := crash.Because(m.store.config.Host)
-	err = m.store.Call(ctx, func(ctx context.Context) error {
-		dead, err = m.store.Engine.Bury(ctx, session, by, because)
+	var burial driver.Burial
+	err = m.store.Call(ctx, func(ctx context.Context) (err error) {
+		burial, err = m.store.Engine.Bury(ctx, session, by, because)
 		return err
 	})
-	if err != nil || !dead { // a session of another database has the proof for nothing
-		return false, err == nil, err
+	if err != nil || burial == driver.Missing {
+		return false, false, err
 	}
-	for since := m.store.config.Clock.Now(); ; {
-		left, taken, err := m.take(ctx, session, because)
-		if left == 0 || err != nil {
-			return true, err == nil, err
-		}
-		if taken == 0 || m.store.config.Clock.Now()-since > cutShort {
-			return true, false, nil
+	did = burial == driver.Buried
+	for until := m.store.config.Clock.Now() + longestTaking; ; {
+		found, taken, err := m.take(ctx, session, until, func(name string, holder protocol.Holder) {
+			m.keeper.Reclaimed(name, holder, because)
+		})
+		if did = did || taken > 0; found == 0 || err != nil || taken < found {
+			return did, found > 0, err
 		}
 	}
 }
 
-// take takes some of the locks and places of a dead session, and returns the numbers of those that
-// it found and of those that it could take. A transaction that a lock guards may still be open.
-func (m *Sessions) take(ctx context.Context, session, because string) (found, taken int, err error) {
+// take takes some of the locks and places of a dead session, until a time, and returns the numbers
+// of those that it found and of those that it could take: a transaction that a lock guards may
+// still be open. It calls took with each lock.
+func (m *Sessions) take(
+	ctx context.Context, session string, until time.Duration, took func(name string, holder protocol.Holder),
+) (found, taken int, err error) {
 	var claims []driver.Claim
 	err = m.store.Call(ctx, func(ctx context.Context) error {
 		claims, err = m.store.Engine.Claims(ctx, session, 64)
 		return err
 	})
 	for _, has := range claims {
+		if m.store.config.Clock.Now() > until {
+			break
+		}
 		holder := protocol.Holder{Session: session, Attempt: has.Attempt, Grant: protocol.Grant{Token: has.Token}}
 		gone, given := m.store.Do(ctx, protocol.TakeOver("", has.Name, holder)) // the engine notifies the next holder
 		if given == nil || errors.Is(given, driver.ErrRetry) {
 			taken++
 		}
 		if gone.Done() && has.Token != 0 {
-			m.keeper.Reclaimed(has.Name, holder, because)
+			took(has.Name, holder)
 		}
 	}
 	return len(claims), taken, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -174,7 +175,8 @@ func (s *Store) newSession(in *session.Session, m *Sessions, folder crash.Folder
 	}
 	session.hub = wait.New(in.Context(), backend{s.Engine, session}, in.ID, wait.Config{
 		Clock: config.Clock, Log: config.Log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking,
-		Polling: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Client: m.keeper, Sweeps: folder != "",
+		Polling: &m.polls, Safety: config.TTL / 3, Limit: config.TTL, Client: m.keeper,
+		Sweeps: folder != "" && in.Unseen == nil,
 	})
 	session.batch, session.turns = session.newBatch(), session.newTurns()
 	return session
@@ -319,7 +321,7 @@ func (m *Sessions) tryRemove(id string, empty bool) error {
 	if err := end(empty); err != nil || empty {
 		return err
 	}
-	found, taken, err := m.take(m.store.Tidying, id, "")
+	found, taken, err := m.take(m.store.Tidying, id, math.MaxInt64, func(string, protocol.Holder) {})
 	switch {
 	case err != nil:
 		return err

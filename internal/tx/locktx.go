@@ -20,9 +20,8 @@ func (t *Transactions) LockTx(ctx context.Context, in driver.Tx, name string, wa
 		switch {
 		case err != nil || locked:
 			return err
-		case !wait && !in.Exclusive() && t.Sessions.Sweep(ctx): // a dead holder was in the way
-			continue
-		case !wait:
+		case !wait: // the transaction may have the last connection of the pool: a dead holder is gone the next time
+			t.Store.Go(func() { t.Sessions.Sweep(t.Store.Background) })
 			return t.Leases.Refuse(state, inTheWay(state))
 		}
 		c, err := t.Leases.Acquire(ctx, name)

@@ -123,7 +123,8 @@ type Hub struct {
 	tried   chan struct{} // closed when the first listener has connected, or failed
 	once    sync.Once     // closes tried
 
-	unanswered int // the number of looks in a row that have failed; of the loop's goroutine
+	unanswered int           // the number of looks in a row that have failed; of the loop's goroutine
+	nextSweep  time.Duration // no sweep begins before this time; of the same goroutine
 
 	mu        sync.Mutex // protects the fields below
 	started   bool

@@ -100,14 +100,14 @@ func (f *table) Recount(context.Context, string) (protocol.Result, error) {
 
 func (f *table) Sweep(context.Context) bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.sweeps++
-	if f.bury == nil {
-		return false
-	}
-	f.bury()
+	bury := f.bury
 	f.bury = nil
-	return true
+	f.mu.Unlock()
+	if bury != nil {
+		bury()
+	}
+	return bury != nil
 }
 
 func (f *table) TakeOver(_ context.Context, name string, _ protocol.Holder) (protocol.Result, error) {
@@ -212,17 +212,31 @@ func TestWhileAnybodyWaitsTheHostIsSwept(t *testing.T) {
 				return
 			}
 			f.set(func() {
-				f.bury = func() {
-					s := f.states["n"]
-					s.Holder.Left = 0
-					f.states["n"] = s
-				}
+				f.bury = func() { f.queue("n", 0, "a") }
 			})
 			if r, took := answered(w); !r.Granted || took > sweepPause+slack {
 				t.Errorf("%+v after %v", r, took)
 			}
 		})
 	}
+}
+
+func TestALongSweepDelaysNoGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{deaf: true}
+		h := room(t, f)
+		h.config.Sweeps = true
+		over := make(chan struct{})
+		defer close(over)
+		f.bury = func() { <-over }
+		f.queue("n", time.Hour, "a")
+		w := h.enter("n", "a")
+		time.Sleep(time.Minute)
+		f.grant("n", "a")
+		if r, took := answered(w); !r.Granted || took > slowestPoll {
+			t.Errorf("%+v after %v", r, took)
+		}
+	})
 }
 
 func TestAHintIsFollowedAtOnce(t *testing.T) {

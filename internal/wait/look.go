@@ -16,11 +16,7 @@ func (h *Hub) loop() {
 	timer := h.config.Clock.NewTimer(h.config.Safety)
 	defer timer.Stop()
 	for {
-		if h.config.Sweeps && !h.Empty() && h.backend.Sweep(h.ctx) {
-			h.mu.Lock()
-			h.recheckAll()
-			h.mu.Unlock()
-		}
+		h.sweep()
 		names, pause := h.next()
 		if len(names) > 0 {
 			h.look(names)
@@ -34,6 +30,24 @@ func (h *Hub) loop() {
 		case <-timer.C:
 		}
 	}
+}
+
+// sweep sweeps this host from time to time while anybody waits, beside the looks at names: the
+// locks of a dead session may be many.
+func (h *Hub) sweep() {
+	now := h.config.Clock.Now()
+	if !h.config.Sweeps || now < h.nextSweep || h.Empty() {
+		return
+	}
+	h.nextSweep = now + sweepPause
+	h.done.Go(func() {
+		if h.backend.Sweep(h.ctx) {
+			h.mu.Lock()
+			h.recheckAll()
+			h.mu.Unlock()
+			h.wake()
+		}
+	})
 }
 
 // next returns the names that are due, or the time until one is. If a name is due without a hint,

@@ -203,10 +203,10 @@ func crash(w *world) {
 	a, b := w.session(), w.session()
 	w.take(whole("n", a))
 	next := w.queue(whole("n", b))
-	buries := func(session, by, because string, want bool) {
+	buries := func(session, by, because string, want driver.Burial) {
 		w.Helper()
-		if dead, err := w.Bury(w.ctx, session, by, because); dead != want || err != nil {
-			w.Fatalf("bury %s: dead %v, %v", session, dead, err)
+		if got, err := w.Bury(w.ctx, session, by, because); got != want || err != nil {
+			w.Fatalf("bury %s: %v, %v; want %v", session, got, err, want)
 		}
 	}
 	another, err := w.tables.BeginTx(w.ctx, nil)
@@ -216,10 +216,10 @@ func crash(w *world) {
 	_, err = w.Bury(w.ctx, a, b, because)
 	assert.ErrorIs(w, err, driver.ErrBusy, "another call is ending it, maybe")
 	w.must(another.Rollback())
-	buries("nobody", b, because, false)
+	buries("nobody", b, because, driver.Missing)
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions"), 2, "rows: nobody has got one")
-	buries(a, b, because, true)
-	buries(a, "another", "another reason", true)
+	buries(a, b, because, driver.Buried)
+	buries(a, "another", "another reason", driver.DeadAlready)
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE id = ? AND dead = (1 = 1) AND buried_by = ? "+
 		"AND buried_because = ?", a, b, because), 1, "rows that say who was the first")
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_heartbeats WHERE session_id = ?", a), 0,
@@ -243,7 +243,7 @@ func crash(w *world) {
 		}
 	}
 	w.must(w.EndSession(w.ctx, b, false))
-	buries(b, a, because, true)
+	buries(b, a, because, driver.DeadAlready)
 	assert.Equal(w, w.number("SELECT count(*) FROM dblock_sessions WHERE buried_by <> ''"), 1, "it had ended by itself")
 }
 

@@ -92,8 +92,9 @@ func (h hooked) EndSession(ctx context.Context, session string, empty bool) erro
 	})
 }
 
-func (h hooked) Bury(ctx context.Context, session, by, because string) (bool, error) {
-	return get(ctx, h.hook, Call{Method: "Bury", Session: session}, func(ctx context.Context, _ *Call) (bool, error) {
+func (h hooked) Bury(ctx context.Context, session, by, because string) (driver.Burial, error) {
+	c := Call{Method: "Bury", Session: session}
+	return get(ctx, h.hook, c, func(ctx context.Context, _ *Call) (driver.Burial, error) {
 		return h.Backend.Bury(ctx, session, by, because)
 	})
 }
