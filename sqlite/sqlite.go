@@ -159,12 +159,12 @@ func (e *engine) Validate() error {
 }
 
 // HostFolder returns the folder of the inboxes, which is beside the database.
-func (e *engine) HostFolder(make bool) (path string, ok bool) {
+func (e *engine) HostFolder(create bool) (path string, ok bool) {
 	database := e.db.path()
-	if make && database != "" {
+	if create && database != "" {
 		ok = makeHostFolder(database) == nil
 	}
-	return database + "-dblock", database != "" && (ok || !make)
+	return database + "-dblock", database != "" && (ok || !create)
 }
 
 // DropReadOnly does nothing: a file has no other server.

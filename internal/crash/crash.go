@@ -141,10 +141,10 @@ func (l *Life) End() {
 }
 
 // Ended yields the sessions of the folder whose processes have ended, each with a function that
-// removes its file. The proof is for the next Ended, of any process, until the file is removed: once
-// the database knows of the end, or does not know the session. A session that is alive costs three
-// system calls, and Ended looks at no more than 64. It yields nothing if a process of this user has
-// looked at all within the last unless; 0: it looks in any case.
+// removes its file: to be called when the database knows of the end, or does not know the session.
+// Until then the file is a proof for the next Ended, of any process. A session that is alive costs
+// three system calls, and Ended looks at no more than 64. It yields nothing if a process of this
+// user has looked at all within the last unless; 0: it looks in any case.
 func (f Folder) Ended(unless time.Duration) iter.Seq2[string, func()] {
 	return func(yield func(session string, remove func()) bool) {
 		is, err := os.Lstat(string(f))

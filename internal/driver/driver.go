@@ -58,9 +58,9 @@ type Setup interface {
 	Validate() error
 
 	// HostFolder returns the folder in which the processes of this host that use the database meet;
-	// "": that of the user. If make is true, it makes the folder. ok is false where no other
+	// "": that of the user. If create is true, it makes the folder. ok is false where no other
 	// process can use the database. It is called once the schema was read.
-	HostFolder(make bool) (path string, ok bool)
+	HostFolder(create bool) (path string, ok bool)
 
 	// Schema reads which builds can work with the tables.
 	Schema(ctx context.Context) (Schema, error)

@@ -52,10 +52,9 @@
 //
 // No lock moves by itself: a client runs the Removal of TakeOver, which marks the session dead,
 // removes the hold, and hands over, in one transaction. The first waiter does so when the holder's
-// lease has expired, whose end it knows. So does a TryLock that finds such a holder. Who buries a
-// session takes all of its holds and places. The reaper of
+// lease has expired, whose end it knows. So does a TryLock that finds such a holder. The reaper of
 // any client does so for names without waiters. Other names of the same session each need a removal
-// of their own.
+// of their own. A client that buries a session runs them.
 //
 // # Guards
 //
