@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/testing/fakedb"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -35,6 +36,9 @@ type actorConfig struct {
 	Bug       string        // one of bugs, "" for none
 	Long      int           // of a hundred works under a lock in modeChaos, so many are about as long as the TTL
 	Deadlock  time.Duration // the interval of deadlock checks, 0: the default
+	Beats     bool          // tell of sessions and their heartbeats
+	Host      string        // the folder of all databases, "": the default
+	Folder    crash.Folder  // that of this database; for bugs in what is made of it
 }
 
 // command is a line that an actor obeys. Each runs at once, beside those before it.
@@ -199,12 +203,16 @@ func (a *actor) newClient() (*client, error) {
 	if bug := bugs[a.config.Bug]; bug != nil { // others are in what the actor does
 		backend = fakedb.Hooked(backend, bug(a.db))
 	}
-	r := &recorder{report: a.reporter, db: a.db, sessions: map[string]bool{}}
+	backend = a.careless(backend)
+	r := &recorder{report: a.reporter, db: a.db, beats: a.config.Beats, sessions: map[string]bool{}}
 	backend = fakedb.Hooked(backend, r.hook)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	options := []dblock.Option{dblock.WithTTL(a.config.TTL), dblock.WithLogger(log)}
 	if a.config.Deadlock != 0 {
 		options = append(options, dblock.WithDeadlockCheck(a.config.Deadlock))
+	}
+	if a.config.Host != "" {
+		options = append(options, dblock.WithHostFolder(a.config.Host))
 	}
 	if a.config.Reaper {
 		options = append(options, dblock.WithReaper(reaper.Interval(reapInterval),

@@ -69,6 +69,7 @@ func openSQL(kind, dsn string) (*sql.DB, error) {
 type recorder struct {
 	report *reporter
 	db     *sql.DB
+	beats  bool // tells of sessions and their heartbeats, too
 
 	mu       sync.Mutex // protects sessions
 	sessions map[string]bool
@@ -107,8 +108,15 @@ func (r *recorder) hook(ctx context.Context, c *fakedb.Call) error {
 			r.granted(s.Name, c.Session, own.Attempt, own.Grant)
 		}
 	}
-	if c.Beats() && err == nil && !c.Alive {
+	switch {
+	case err != nil:
+	case c.Beats() && !c.Alive:
 		r.wronged(ctx, c.Session)
+	case !r.beats:
+	case c.Method == "OpenSession":
+		r.report.report(event{What: evOpened, At: at, Session: c.Session})
+	case c.Beats():
+		r.report.report(event{What: evBeat, At: at, Session: c.Session})
 	}
 	return err
 }

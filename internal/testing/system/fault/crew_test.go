@@ -17,6 +17,7 @@ import (
 const (
 	modeLoad  = "load"  // lock, write if the lock is not shared, unlock
 	modeChaos = "chaos" // whatever the API allows
+	modeHold  = "hold"  // lock, or try to, hold for some tenths of a second, unlock
 	modeOnce  = "once"  // jobs that run once per slot
 )
 
@@ -140,6 +141,8 @@ func (w *crew) fail(err error) {
 func (w *crew) linger(random *rand.Rand) {
 	for_ := time.Duration(random.Int64N(int64(10 * time.Millisecond)))
 	switch n := random.IntN(100); {
+	case w.mode == modeHold:
+		for_ = 20*time.Millisecond + 40*for_
 	case n < w.actor.config.Long && w.mode == modeChaos:
 		for_ = time.Duration(random.Int64N(int64(w.actor.config.TTL * 6 / 5)))
 	case n >= 90:
@@ -166,6 +169,12 @@ func (w *crew) turn(random *rand.Rand, i int) {
 		kind = 0
 	}
 	switch {
+	case w.mode == modeHold && kind < 60:
+		ctx, cancel := context.WithTimeout(ctx, time.Second+time.Duration(random.Int64N(int64(2*time.Second))))
+		defer cancel()
+		w.hold(ctx, random, c, op, name, false)
+	case w.mode == modeHold:
+		w.hold(ctx, random, c, op, name, kind < 80)
 	case kind < 50:
 		w.hold(ctx, random, c, op, name, false)
 	case kind < 70:
@@ -191,7 +200,7 @@ func (w *crew) hold(ctx context.Context, random *rand.Rand, c *client, op int, n
 		w.actor.write(h)
 	}
 	w.linger(random)
-	for isRead(name) && random.IntN(2) == 0 {
+	for w.mode != modeHold && isRead(name) && random.IntN(2) == 0 {
 		w.actor.regrade(h)
 		w.linger(random)
 	}

@@ -37,4 +37,11 @@
 // Eight processes share 100 shards, each an election. One at a time is killed, stopped or ended.
 // The beliefs of the members must not overlap, each shard must be with a member again, and few
 // shards but those of the member that went may move.
+//
+// # One host
+//
+// Eight processes of one host share locks, and the folder that package crash explains. They are
+// killed, stopped, cut off and restarted, and files of the folder are replaced by copies. The test
+// knows which processes live. No session of those may be buried, and no lock of theirs may move
+// before its lease ends. The locks of a killed process must move long before that.
 package fault

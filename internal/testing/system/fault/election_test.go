@@ -5,7 +5,6 @@ package fault
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
@@ -180,18 +179,6 @@ func (b *ballot) standstill() {
 	b.next("standstill", term)
 	pass(ttl / 10)
 	b.running[place].resume()
-}
-
-// halt stops a process while it does not write to an SQLite file: a stopped writer would stop all
-// processes.
-func (b *ballot) halt(p *process) time.Duration {
-	b.Helper()
-	if b.db.Kind != dbtest.KindSQLite {
-		return p.stop()
-	}
-	b.exec("BEGIN IMMEDIATE")
-	defer b.exec("ROLLBACK")
-	return p.stop()
 }
 
 func (b *ballot) serverDies() {

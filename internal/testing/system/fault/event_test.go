@@ -36,6 +36,8 @@ const (
 	evRan        = "ran"        // a job runs in its slot
 	evAskedRun   = "asked run"  // whether it should run was asked and answered
 	evWronged    = "wronged"    // a session was told that it is dead, and lives
+	evOpened     = "opened"     // the database has a new session; At: before it was asked
+	evBeat       = "beat"       // the database has answered a heartbeat; At: before it was sent
 	evDone       = "done"
 )
 

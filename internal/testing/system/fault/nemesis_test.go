@@ -79,3 +79,15 @@ func (w *world) terminate() {
 		_, _ = w.sql.ExecContext(w.Context(), fmt.Sprintf("KILL %d", id)) // an error is that it has gone by itself
 	}
 }
+
+// halt stops a process while it does not write to an SQLite file: a stopped writer would stop all
+// processes.
+func (w *world) halt(p *process) time.Duration {
+	w.Helper()
+	if w.db.Kind != dbtest.KindSQLite {
+		return p.stop()
+	}
+	w.exec("BEGIN IMMEDIATE")
+	defer w.exec("ROLLBACK")
+	return p.stop()
+}

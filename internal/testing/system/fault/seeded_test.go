@@ -51,6 +51,8 @@ var seededBugs = []seeded{
 	{bug: bugStrays, kind: "shares", finds: "^" + strays},
 	{bug: bugRunsTwice, kind: "once", finds: "in no slot|times under one lock"},
 	{bug: bugOldest, kind: "ring", finds: "the youngest"},
+	{bug: bugTakesCopies, kind: "crash", finds: "^" + burials},
+	{bug: bugForgetsProof, kind: "crash", finds: "^" + succession},
 	{bug: bugNeverDies, kind: "scenarios", finds: "believed in for"},
 	{bug: bugForgetsWipe, kind: "quorum", finds: "^" + exclusion, sqlite: true},
 	{bug: bugKeepsHalf, kind: "migrations", finds: "half a version", sqlite: true},

@@ -45,6 +45,7 @@ var kinds = []kind{
 	{name: "history", share: 3, run: historyRound},
 	{name: "election", share: 2, run: electionRound},
 	{name: "shares", share: 2, run: sharesRound},
+	{name: "crash", share: 2, run: crashRound},
 	{name: "scenarios", share: 5, run: scenariosRound},
 	{name: "application", share: 4, run: applicationRound},
 	{name: "ring", share: 1, run: ringRound},
@@ -72,6 +73,7 @@ type round struct {
 type tally struct {
 	mu         sync.Mutex // protects what follows
 	counts     map[string]int
+	delays     []time.Duration // until the locks of a killed process moved
 	violations []string
 }
 
@@ -94,6 +96,10 @@ func (r *tally) String() string {
 	for _, what := range slices.SortedFunc(maps.Keys(r.counts),
 		func(a, b string) int { return cmp.Or(r.counts[b]-r.counts[a], cmp.Compare(a, b)) }) {
 		text = append(text, fmt.Sprintf("%d %s", r.counts[what], what))
+	}
+	if n := len(r.delays); n > 0 {
+		slices.Sort(r.delays)
+		text = append(text, fmt.Sprintf("median %v, longest %v", r.delays[n/2], r.delays[n-1]))
 	}
 	return strings.Join(text, ", ")
 }
