@@ -44,11 +44,11 @@ type forger struct {
 	folder crash.Folder
 }
 
-func (f forger) HostFolder() (path string, ok bool) {
+func (f forger) HostFolder(create bool) (path string, ok bool) {
 	for _, session := range aliveSessions(f.folder) {
 		forge(aliveFile(f.folder, session))
 	}
-	return f.Backend.HostFolder()
+	return f.Backend.HostFolder(create)
 }
 
 // forge does nothing to a file that a process has locked.

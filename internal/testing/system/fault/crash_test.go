@@ -96,7 +96,7 @@ func (h *host) meet() {
 	defer closePool()
 	schema, err := backend.Schema(h.Context())
 	require.NoError(h, err)
-	h.folder = crash.Setting{Path: h.path}.Folder(backend.HostFolder, func() string { return schema.Database })
+	h.folder = crash.Setting{Path: h.path}.Folder(backend.HostFolder, false, func() string { return schema.Database })
 	if h.folder == "" {
 		h.Fatal("the processes of this host have no folder")
 	}
