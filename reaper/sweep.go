@@ -65,15 +65,15 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 func (s *sweeper) bury(ctx context.Context, database string) error {
 	host, _ := os.Hostname()
 	folder := s.crash.Folder(s.engine.HostFolder, false, func() string { return database })
-	for session, remove := range folder.Ended(0) {
-		burial, err := s.engine.Bury(ctx, session, "reaper", crash.Because(host))
+	for p := range folder.Ended(0) {
+		burial, err := s.engine.Bury(ctx, p.Session, "reaper", crash.Because(host))
 		switch {
 		case burial == driver.Buried:
 			s.report.Expired++
-		case err == nil:
-			remove()
-		case !s.postponed(err):
-			return fmt.Errorf("ending session %s of a process that has ended: %w", session, err)
+		case burial == driver.DeadAlready, err == nil && p.Old():
+			p.Remove()
+		case err != nil && !s.postponed(err):
+			return fmt.Errorf("ending session %s of a process that has ended: %w", p.Session, err)
 		}
 	}
 	return nil

@@ -276,14 +276,26 @@ func TestAFailureOfTheDatabaseLeavesTheProof(t *testing.T) {
 
 func TestASessionOfAnotherDatabaseIsLeftAlone(t *testing.T) {
 	host(t, func(t *testing.T, p *paper, first, second *Client) {
-		acquire(t, t.Context(), first, "n")
+		var burials atomic.Int64
 		other := newPaper()
-		other.host = p.host // a copy of the database has the same name
+		other.host = p.host // a copy of the database has the same id
+		other.before = func(c *fakedb.Call) error {
+			if c.Method == "Bury" {
+				burials.Add(1)
+			}
+			return nil
+		}
+		acquire(t, t.Context(), first, "n")
 		c := newPaperClient(t, other, nil)
 		kill(first)
-		release(t, acquire(t, t.Context(), c, "n"))
-		assert.Equal(t, len(p.proofs(t)), 1, "files")
-		assert.Equal(t, p.burials()+other.burials(), 0)
+		for range 3 {
+			time.Sleep(250 * time.Millisecond)
+			release(t, acquire(t, t.Context(), c, "n"))
+			c.sessions.Sweep(t.Context())
+		}
+		assert.Equal(t, burials.Load(), 1, "questions")
+		release(t, acquire(t, t.Context(), second, "n"))
+		assert.Equal(t, p.burials(), 1)
 	})
 }
 

@@ -25,8 +25,8 @@ func BenchmarkSweep(b *testing.B) {
 			var sweeps, listings time.Duration
 			for b.Loop() {
 				start := time.Now()
-				for session := range f.Ended(0) {
-					b.Fatalf("%s is dead", session)
+				for p := range f.Ended(0) {
+					b.Fatalf("%s is dead", p.Session)
 				}
 				swept := time.Now()
 				listed, err := f.listing()

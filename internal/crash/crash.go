@@ -19,8 +19,8 @@ const (
 	finished, unfinished = ".alive", ".new"
 	// mostProbed limits the files that Ended looks at. Of more files it chooses some at random.
 	mostProbed = 64
-	// worthless is the age at which a file that proves nothing, and that no process has locked, is
-	// removed: it is of an earlier boot, or a copy.
+	// worthless is the age at which a file that no process has locked is removed if it proves
+	// nothing (it is of an earlier boot, or a copy), or no database knows its session.
 	worthless = 24 * time.Hour
 )
 
@@ -67,8 +67,9 @@ func Because(host string) string { return "its process ended on " + host }
 
 // Life is the file of a session of this process.
 type Life struct {
-	file *os.File
-	path string
+	file    *os.File
+	path    string
+	touched time.Time
 }
 
 // Register makes the file of a session, and locks it. Register makes the folder if it is missing.
@@ -115,7 +116,7 @@ func (f Folder) register(session string) (*Life, error) {
 		_ = file.Close()
 		return nil, err
 	}
-	return &Life{file, path}, nil
+	return &Life{file, path, time.Now()}, nil
 }
 
 // File returns the locked file. A child process that inherits it keeps the session alive. nil for
@@ -140,13 +141,33 @@ func (l *Life) End() {
 	_ = l.file.Close()
 }
 
-// Ended yields the sessions of the folder whose processes have ended, each with a function that
-// removes its file: to be called when the database knows of the end, or does not know the session.
-// Until then the file is a proof for the next Ended, of any process. A session that is alive costs
-// three system calls, and Ended looks at no more than 64. It yields nothing if a process of this
-// user has looked at all within the last unless; 0: it looks in any case.
-func (f Folder) Ended(unless time.Duration) iter.Seq2[string, func()] {
-	return func(yield func(session string, remove func()) bool) {
+// Touch notes once an hour that the process lives, by the time of the file: it is not old, not for
+// those that clear folders for temporary files either. One goroutine at a time calls it.
+func (l *Life) Touch() {
+	if l != nil && time.Since(l.touched) > time.Hour {
+		l.touched = time.Now()
+		_ = os.Chtimes(l.path, l.touched, l.touched)
+	}
+}
+
+// Proof proves that the process of a session has ended. Others may have it, too.
+type Proof struct {
+	Session string
+	file    *os.File
+	path    string
+}
+
+// Remove takes the proof from all: when the database knows of the end.
+func (p Proof) Remove() { _ = os.Remove(p.path) }
+
+// Old reports whether the process has not lived for a day. Then no database waits for the proof.
+func (p Proof) Old() bool { return old(p.file.Stat()) }
+
+// Ended yields a proof for each session of the folder whose process has ended. A session that is
+// alive costs three system calls, and Ended looks at no more than 64. It yields nothing if a
+// process of this user has looked at all within the last unless; 0: it looks in any case.
+func (f Folder) Ended(unless time.Duration) iter.Seq[Proof] {
+	return func(yield func(p Proof) bool) {
 		is, err := os.Lstat(string(f))
 		if err != nil || !is.IsDir() || unless > 0 && f.looked(unless) {
 			return
@@ -185,13 +206,12 @@ func (f Folder) names() []string {
 }
 
 // probe is Ended for one file, which stays locked while yield runs.
-func (f Folder) probe(name string, yield func(session string, remove func()) bool) (more bool) {
+func (f Folder) probe(name string, yield func(p Proof) bool) (more bool) {
 	path := filepath.Join(string(f), name)
-	remove := func() { _ = os.Remove(path) }
 	session, is := strings.CutSuffix(name, finished)
 	if !is { // it is being made: a lock would be in the way of its maker
-		if useless(os.Lstat(path)) {
-			remove()
+		if old(os.Lstat(path)) {
+			_ = os.Remove(path)
 		}
 		return true
 	}
@@ -200,17 +220,18 @@ func (f Folder) probe(name string, yield func(session string, remove func()) boo
 		return true
 	}
 	defer file.Close()
+	p := Proof{session, file, path}
 	if proves(file, session) {
-		return yield(session, remove)
+		return yield(p)
 	}
-	if useless(file.Stat()) {
-		remove()
+	if p.Old() {
+		p.Remove()
 	}
 	return true
 }
 
-// useless reports whether a file that proves nothing can be removed.
-func useless(is fs.FileInfo, err error) bool {
+// old reports whether a file of this user has not been touched for so long that it can be removed.
+func old(is fs.FileInfo, err error) bool {
 	return err == nil && mine(is) && time.Since(is.ModTime()) > worthless
 }
 

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 // dead lists the sessions that a sweep finds dead. It leaves their files.
 func (f Folder) dead() string {
 	var sessions []string
-	for session := range f.Ended(0) {
-		sessions = append(sessions, session)
+	for p := range f.Ended(0) {
+		sessions = append(sessions, p.Session)
 	}
 	return strings.Join(sessions, " ")
 }
@@ -235,8 +235,9 @@ func TestTheProofRemainsUntilTheDatabaseWasTold(t *testing.T) {
 		assert.Equal(t, f.dead(), "S", "to another one that looks")
 	}
 	assert.Equal(t, f.dead(), "S", "after a failure")
-	for _, remove := range f.Ended(0) {
-		remove()
+	for p := range f.Ended(0) {
+		assert.Equal(t, p.Old(), false)
+		p.Remove()
 	}
 	assert.Equal(t, f.dead(), "", "once the database knows")
 	_, err := os.Stat(l.path)
@@ -301,6 +302,27 @@ func TestAFileThatProvesNothingIsRemovedWhenItIsOld(t *testing.T) {
 	}
 	slices.Sort(names)
 	assert.Equal(t, strings.Join(names, " "), "inbox lives.alive young.alive")
+}
+
+func TestAProcessThatLivesKeepsItsFileYoung(t *testing.T) {
+	f := Folder(t.TempDir())
+	l := register(t, f, "S")
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	require.NoError(t, os.Chtimes(l.path, ago(2*worthless), ago(2*worthless)))
+	isOld := func() (is bool) {
+		for p := range f.Ended(0) {
+			is = p.Old()
+		}
+		return is
+	}
+	l.crash()
+	l.Touch()
+	assert.Equal(t, isOld(), true, "touched a moment ago, as it believes")
+	l.touched = ago(2 * time.Hour)
+	l.Touch()
+	assert.Equal(t, isOld(), false)
+	var none *Life
+	none.Touch()
 }
 
 func TestTheFolderGoesWithItsLastFile(t *testing.T) {

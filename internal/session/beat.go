@@ -215,6 +215,7 @@ func (h *heart) answered(l *reserved, err error) {
 		}
 	}
 	h.beats++
+	h.Life.Touch()
 	if h.config.Clock.Now() < h.relist {
 		return
 	}

@@ -19,6 +19,8 @@ const (
 	// busyPause is the pause after a sweep that could not take everything, failedPause that after a
 	// failure of the database.
 	busyPause, failedPause = 200 * time.Millisecond, time.Second
+	// mostStrangers limits the sessions of other databases that a client knows.
+	mostStrangers = 1000
 	// longestTaking is the time after which a sweep takes no further lock of a session. The next
 	// sweep goes on.
 	longestTaking = 100 * time.Millisecond
@@ -54,17 +56,25 @@ func (m *Sessions) sweep(ctx context.Context, unless time.Duration) (changed boo
 	defer func() { m.nextSweep = clock.Now() + pause }()
 	within, cancel := context.WithTimeout(ctx, m.store.config.TTL/sweepShare)
 	defer cancel()
-	for session, remove := range m.store.folder(within, false).Ended(unless) {
-		did, left, err := m.bury(within, s.ID, session)
+	for p := range m.store.folder(within, false).Ended(unless) {
+		if m.strangers[p.Session] {
+			continue
+		}
+		did, err := m.bury(within, s.ID, p.Session)
 		changed = changed || did
 		switch {
-		case err == nil && !left:
-			remove()
-		case err == nil, errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
+		case err == nil, errors.Is(err, errStranger) && p.Old():
+			p.Remove()
+		case errors.Is(err, errStranger):
+			if len(m.strangers) >= mostStrangers {
+				clear(m.strangers)
+			}
+			m.strangers[p.Session] = true
+		case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 			pause = busyPause
 		default:
 			if pause = failedPause; ctx.Err() == nil {
-				m.taking.Failed(err, "session", session)
+				m.taking.Failed(err, "session", p.Session)
 			}
 			return changed
 		}
@@ -72,25 +82,36 @@ func (m *Sessions) sweep(ctx context.Context, unless time.Duration) (changed boo
 	return changed
 }
 
-// bury ends a session whose process has ended, and takes what it has. did reports that anything was
-// done, and left that something is left. A session of another database has nothing here.
-func (m *Sessions) bury(ctx context.Context, by, session string) (did, left bool, err error) {
+var (
+	errStranger = errors.New("the session is none of this database, which may be a copy of another")
+	errLeft     = driver.Fail(driver.ErrBusy, errors.New("a lock of the session could not be taken yet"))
+)
+
+// bury ends a session whose process has ended, and takes what it has. It reports whether it has
+// done anything. errStranger, and errLeft.
+func (m *Sessions) bury(ctx context.Context, by, session string) (did bool, err error) {
 	because := crash.Because(m.store.config.Host)
 	var burial driver.Burial
 	err = m.store.Call(ctx, func(ctx context.Context) (err error) {
 		burial, err = m.store.Engine.Bury(ctx, session, by, because)
 		return err
 	})
-	if err != nil || burial == driver.Missing {
-		return false, false, err
+	switch {
+	case err != nil:
+		return false, err
+	case burial == driver.Missing:
+		return false, errStranger
 	}
 	did = burial == driver.Buried
 	for until := m.store.config.Clock.Now() + longestTaking; ; {
 		found, taken, err := m.take(ctx, session, until, func(name string, holder protocol.Holder) {
 			m.keeper.Reclaimed(name, holder, because)
 		})
-		if did = did || taken > 0; found == 0 || err != nil || taken < found {
-			return did, found > 0, err
+		switch did = did || taken > 0; {
+		case err != nil || found == 0:
+			return did, err
+		case taken < found:
+			return did, errLeft
 		}
 	}
 }

@@ -57,8 +57,9 @@ type Sessions struct {
 	polls   atomic.Bool   // a session has logged why it polls
 	opening chan struct{} // a token: one goroutine at a time opens a session
 
-	sweeping  chan struct{} // a token: one goroutine at a time sweeps, and has nextSweep
-	nextSweep time.Duration // no sweep begins before this time
+	sweeping  chan struct{}   // a token: one goroutine at a time sweeps, and has what follows
+	nextSweep time.Duration   // no sweep begins before this time
+	strangers map[string]bool // sessions of other databases that are copies of one
 
 	used    atomic.Bool    // a session was used since retire last looked
 	running sync.WaitGroup // sessions, and the goroutines of Go
@@ -73,7 +74,8 @@ func NewSessions(s *Store, keeper Keeper) *Sessions {
 	report := func(what string) *outage.Report { return outage.New(s.config.Log, "dblock: "+what) }
 	return &Sessions{
 		store: s, keeper: keeper, opening: make(chan struct{}, 1), sweeping: make(chan struct{}, 1),
-		beating: report("the heartbeat"), connecting: report("connecting for heartbeats"),
+		strangers: map[string]bool{},
+		beating:   report("the heartbeat"), connecting: report("connecting for heartbeats"),
 		hearing: report("listening for grants"), looking: report("looking for grants"),
 		taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
 	}

@@ -27,10 +27,11 @@ func crashed(t *testing.T, e *env) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there the TTL alone decides")
 	}
-	a, c := e.appClient(t, 5)
+	on := dblock.WithHostFolder(t.TempDir())
+	a, c := e.appClient(t, 5, on)
 	unlock(t, lock(t, c, "it has a session"))
 	holds := func(name string, options ...dblock.LockOption) Client {
-		other := e.client(t)
+		other := e.client(t, on)
 		lock(t, other, name, options...)
 		return other
 	}
@@ -80,7 +81,7 @@ func crashed(t *testing.T, e *env) {
 	}
 	require.NoError(t, tx.rollback())
 
-	dies = e.client(t)
+	dies = e.client(t, on)
 	runs, over := make(chan bool), make(chan bool)
 	defer close(over)
 	go func() {
