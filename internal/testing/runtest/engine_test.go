@@ -97,6 +97,9 @@ func (engine) Connections() driver.Pool { return driver.Pool{} }
 
 func (engine) DropReadOnly(context.Context) {}
 
+// HostFolder returns none: each machine is a host of its own.
+func (engine) HostFolder(bool) (path string, ok bool) { return "", false }
+
 func (engine) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: 1}, nil
 }
