@@ -8,6 +8,7 @@ import (
 
 func killedHolder(w *world, options ...func(*actorConfig)) {
 	const name = "killed"
+	options = append(options, w.elsewhere)
 	holder, waiter := w.actor("holder", options...), w.actor("waiter", options...)
 	first := holder.mustLock(name)
 	next := w.queue(waiter, name)

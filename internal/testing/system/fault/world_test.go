@@ -87,6 +87,9 @@ func (w *world) actor(label string, change ...func(c *actorConfig)) *process {
 	return spawn(w, label, config)
 }
 
+// elsewhere gives each actor a host of its own.
+func (w *world) elsewhere(c *actorConfig) { c.Host = w.TempDir() }
+
 func withoutReaper(c *actorConfig) { c.Reaper = false }
 
 // through makes the actor reach its server through a proxy.
