@@ -217,7 +217,8 @@ func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 func TestASessionThatIsBeingOpenedIsNotBuried(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		b := s.actor(t)
-		opening := s.transaction(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES ('young', 'h', 1, '', 0)")
+		opening := s.transaction(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) "+
+			"VALUES ('young', 'h', 1, '', 0)")
 		_, err := opening.Exec("INSERT INTO dblock_heartbeats VALUES ('young', ?)", farAhead)
 		require.NoError(t, err)
 		got := <-start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, "young") })
