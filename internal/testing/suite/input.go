@@ -41,6 +41,8 @@ func badClients(t *testing.T, e *env) {
 		"TTL > 24h":        dblock.WithTTL(24*time.Hour + 1),
 		"TTL < 0":          dblock.WithTTL(-time.Minute),
 		"empty host":       dblock.WithHost(""),
+		"no host folder":   dblock.WithHostFolder(""),
+		"a relative one":   dblock.WithHostFolder("run/dblock"),
 		"long host":        dblock.WithHost(strings.Repeat("h", 256)),
 		"host with NUL":    dblock.WithHost("a\x00b"),
 		"app not UTF-8":    dblock.WithApp("\xff"),
