@@ -88,6 +88,7 @@ func TestAWaiterSucceedsAProcessThatHasEndedOnItsHost(t *testing.T) {
 		<-lost.Context().Done() // what was cut off finds that it is dead
 		assert.ErrorIs(t, context.Cause(lost.Context()), ErrLost)
 		assert.Equal(t, p.burials(), 1)
+		synctest.Wait() // who took the lock has noted that
 		second.report.history.Flush(t.Context())
 		p.Mu.Lock()
 		defer p.Mu.Unlock()
@@ -420,6 +421,7 @@ func TestAReaperBuriesTooAndHandsOn(t *testing.T) {
 		engine := *inside.Make[engines.Engine[any]](driver.Engine[any]{Backend: p})
 		acquire(t, t.Context(), first, "n")
 		release(t, acquire(t, t.Context(), second, "another"))
+		time.Sleep(time.Second) // no heartbeat is in flight, which would find that it is dead
 		kill(first)
 		sweep := func(options ...reaper.Option) reaper.Report {
 			report, err := reaper.Sweep(t.Context(), engine, options...)

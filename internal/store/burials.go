@@ -19,7 +19,7 @@ const (
 	// busyPause is the pause after a sweep that could not take everything, failedPause that after a
 	// failure of the database.
 	busyPause, failedPause = 200 * time.Millisecond, time.Second
-	// mostStrangers limits the sessions of other databases that a client knows.
+	// mostStrangers limits the sessions of others that a client knows.
 	mostStrangers = 1000
 	// longestTaking is the time after which a sweep takes no further lock of a session. The next
 	// sweep goes on.
@@ -66,10 +66,7 @@ func (m *Sessions) sweep(ctx context.Context, unless time.Duration) (changed boo
 		case err == nil, errors.Is(err, errStranger) && p.Old():
 			p.Remove()
 		case errors.Is(err, errStranger):
-			if len(m.strangers) >= mostStrangers {
-				clear(m.strangers)
-			}
-			m.strangers[p.Session] = true
+			note(m.strangers, p.Session)
 		case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 			pause = busyPause
 		default:
@@ -90,7 +87,8 @@ var (
 // bury ends a session whose process has ended, and takes what it has. It reports whether it has
 // done anything. errStranger, and errLeft.
 func (m *Sessions) bury(ctx context.Context, by, session string) (did bool, err error) {
-	because := crash.Because(m.store.config.Host)
+	m.noteEnd(session)
+	because := m.because(session)
 	var burial driver.Burial
 	err = m.store.Call(ctx, func(ctx context.Context) (err error) {
 		burial, err = m.store.Engine.Bury(ctx, session, by, because)
@@ -114,6 +112,30 @@ func (m *Sessions) bury(ctx context.Context, by, session string) (did bool, err 
 			return did, errLeft
 		}
 	}
+}
+
+// noteEnd notes that the process of a session has ended.
+func (m *Sessions) noteEnd(session string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	note(m.ended, session)
+}
+
+// because says why a session is dead; "": its lease has expired.
+func (m *Sessions) because(session string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended[session] {
+		return crash.Because(m.store.config.Host)
+	}
+	return ""
+}
+
+func note(sessions map[string]bool, session string) {
+	if len(sessions) >= mostStrangers {
+		clear(sessions)
+	}
+	sessions[session] = true
 }
 
 // take takes some of the locks and places of a dead session, until a time, and returns the numbers

@@ -133,7 +133,7 @@ func (s *Session) Release(ctx context.Context, r protocol.Removal) (left bool, e
 func (s *Session) TakeOver(ctx context.Context, name string, holder protocol.Holder) (protocol.Result, error) {
 	taken, err := s.Do(ctx, protocol.TakeOver(s.ID, name, holder))
 	if taken.Done() && holder.Grant.Token != 0 {
-		s.sessions.keeper.Reclaimed(name, holder, "")
+		s.sessions.keeper.Reclaimed(name, holder, s.sessions.because(holder.Session))
 	}
 	return taken, err
 }

@@ -66,7 +66,8 @@ type Sessions struct {
 
 	mu     sync.Mutex // protects the fields below
 	latest *Session
-	leave  func() // the engine's function to end Attend; nil without a session
+	ended  map[string]bool // sessions whose processes were seen to have ended; at most mostStrangers
+	leave  func()          // the engine's function to end Attend; nil without a session
 }
 
 // NewSessions makes the sessions of a client. It opens none.
@@ -74,8 +75,8 @@ func NewSessions(s *Store, keeper Keeper) *Sessions {
 	report := func(what string) *outage.Report { return outage.New(s.config.Log, "dblock: "+what) }
 	return &Sessions{
 		store: s, keeper: keeper, opening: make(chan struct{}, 1), sweeping: make(chan struct{}, 1),
-		strangers: map[string]bool{},
-		beating:   report("the heartbeat"), connecting: report("connecting for heartbeats"),
+		strangers: map[string]bool{}, ended: map[string]bool{},
+		beating: report("the heartbeat"), connecting: report("connecting for heartbeats"),
 		hearing: report("listening for grants"), looking: report("looking for grants"),
 		taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
 	}
