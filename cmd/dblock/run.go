@@ -54,8 +54,9 @@ TTL; once none is, the next client on this host gets it at once. For that the co
 of 100 or more.
 
 Not covered: children of a command that closes inherited files before it starts them (sudo, subprocess of Python), if run is killed (-9):
-the next client on this host gets the lock beside them, at once and not after the TTL. A run that is itself stopped (kill -STOP), or killed together with its host's network, cannot stop its command in time. Signals
-do not reach a command that leaves its process group (setsid), or hangs in the kernel (state D).
+the next client on this host gets the lock beside them, at once and not after the TTL. A run that is itself stopped (kill -STOP), or killed
+together with its host's network, cannot stop its command in time. Signals do not reach a command that leaves its process group (setsid), or
+hangs in the kernel (state D).
 
 Once per slot (--once-per, --slot-of) is for cron: with the same line on every host, the command runs once, on one of the hosts. If another
 host has the slot, run ends with status 0 and does nothing.

@@ -88,7 +88,7 @@ func TestAWaiterSucceedsAProcessThatHasEndedOnItsHost(t *testing.T) {
 		<-lost.Context().Done() // what was cut off finds that it is dead
 		assert.ErrorIs(t, context.Cause(lost.Context()), ErrLost)
 		assert.Equal(t, p.burials(), 1)
-		synctest.Wait() // who took the lock has noted that
+		synctest.Wait() // until the takeover is noted
 		second.report.history.Flush(t.Context())
 		p.Mu.Lock()
 		defer p.Mu.Unlock()

@@ -217,7 +217,7 @@ func (h *host) kill(n *neighbor) {
 }
 
 // killBesideCuts cuts off the processes that do not wait for a name, and kills the one that has it.
-// Those that are cut off see that it has ended, and cannot tell the database. Those that wait can.
+// Processes that are cut off see the end, and cannot write it. Processes that wait can.
 // killBesideCuts does nothing unless all processes are well: else the kill would be excused.
 func (h *host) killBesideCuts() {
 	h.Helper()
