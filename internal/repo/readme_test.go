@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
@@ -104,19 +106,46 @@ func TestPagesForNewcomersAreShortAndListed(t *testing.T) {
 	}
 }
 
+// A link names a file, a folder, or a heading of a page.
 func TestPagesLinkToWhatIsThere(t *testing.T) {
-	links := regexp.MustCompile(`\]\(([^)#: ]*[./A-Z][^)#: ]*)[)#]`)
+	links := regexp.MustCompile(`\]\(([^)#: ]*[./A-Z][^)#: ]*)?(?:#([^) ]+))?\)`)
 	err := filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(page) != ".md" && page != "llms.txt" {
 			return err
 		}
 		text, err := os.ReadFile(page)
-		for _, link := range links.FindAllSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(link[1]))); err != nil {
+		for _, link := range links.FindAllStringSubmatch(string(text), -1) {
+			target, anchor := page, link[2]
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(page), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", page, link[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(t, target), anchor) {
+				t.Errorf("%s links to %s, which has no heading #%s", page, target, anchor)
 			}
 		}
 		return err
 	})
 	require.NoError(t, err)
+}
+
+// anchors returns the names that GitHub gives to the headings of a page.
+func anchors(t *testing.T, page string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	prose := regexp.MustCompile("(?ms)^```.*?^```").ReplaceAll(text, nil)
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllSubmatch(prose, -1) {
+		names = append(names, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+				return r
+			}
+			return -1
+		}, strings.ToLower(string(heading[1]))))
+	}
+	return names
 }
