@@ -68,7 +68,7 @@ func onPaper(f figures.Figures) string {
 		{"or pairs per second", busyPairs(usableCores)},
 	}))
 	rows := []paperRow{}
-	for _, ttl := range []time.Duration{measuredTTL, time.Minute, 5 * time.Minute} {
+	for _, ttl := range []time.Duration{measuredTTL, time.Minute} {
 		less := float64(ttl / measuredTTL)
 		rows = append(rows,
 			paperRow{title(ttl, "statements per second"), func(m measured) string {

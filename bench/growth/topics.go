@@ -16,25 +16,15 @@ type row struct {
 	plot          string  // the file of the row's plot; "": the row has none
 }
 
-// topics are the sections of the page, in their order.
+// topics are the sections of the page, in their order. They have the figures that a plan goes by;
+// scale.txt has all.
 var topics = []topic{
 	{"Idle clients", "Fleet", "clients", []row{
 		{title: "statements per second", metric: "stmt/s", slope: "per client"},
-		{title: "rows written per second", metric: "rows/s", slope: "per client"},
 		{title: "bytes of log per second, kB", metric: "log-kB/s", slope: "per client"},
 		{title: "CPU of the server, ms per second", metric: "cpu-ms/s", slope: "per client", plot: "scale-clients.svg"},
 		{title: "a heartbeat, median, ms", metric: "beat-p50-ms"},
 		{title: "a heartbeat, p99, ms", metric: "beat-p99-ms"},
-		{title: "the tables of sessions with their indexes, MB", metric: "table-MB", slope: "bytes per client",
-			times: 1e6},
-		{title: "dead rows then; transactions to purge", metric: "dead"},
-		{title: "VACUUM: ms", metric: "vacuum-ms"},
-		{title: "VACUUM: kB of WAL", metric: "vacuum-kB", slope: "per client"},
-	}},
-	{"Heartbeats, one after the other", "Beats", "connections", []row{
-		{title: "heartbeats per second", metric: "beats/s"},
-		{title: "CPU of the server for each, µs", metric: "cpu-µs"},
-		{title: "bytes of log for each", metric: "log-bytes"},
 	}},
 	{"Held locks of one session", "Holds", "locks", []row{
 		{title: "the table with its indexes, MB", metric: "table-MB", slope: "bytes per lock", times: 1e6},
@@ -42,14 +32,10 @@ var topics = []topic{
 		{title: "the list of the session's locks, ms", metric: "list-ms", slope: "µs per lock", times: 1000,
 			plot: "scale-locks.svg"},
 		{title: "a pair of another name, µs", metric: "pair-µs"},
-		{title: "the reaper looks for expired sessions and leases, ms", metric: "sweep-ms"},
-		{title: "the reaper looks through 500 names, ms", metric: "purge-ms"},
-		{title: "the reaper deletes old sessions, guards and records, ms", metric: "forget-ms"},
 	}},
 	{"Waiters of one name", "Queue", "waiters", []row{
 		{title: "they join: per second", metric: "joins/s"},
 		{title: "the table with its indexes, MB", metric: "table-MB", slope: "bytes per waiter", times: 1e6},
-		{title: "statements per second while they wait", metric: "stmt/s"},
 		{title: "CPU of the server meanwhile, ms per second", metric: "cpu-ms/s", slope: "µs per waiter", times: 1000},
 		{title: "a hand-off, median, µs", metric: "handoff-µs", slope: "ns per waiter", times: 1000,
 			plot: "scale-waiters.svg"},
@@ -58,14 +44,8 @@ var topics = []topic{
 		{title: "pairs per second", metric: "pairs/s"},
 		{title: "CPU of the server for each, µs", metric: "cpu-µs"},
 		{title: "bytes of log for each", metric: "log-bytes"},
-		{title: "rows written for each", metric: "rows"},
-		{title: "dead rows after 3 s; transactions to purge", metric: "dead"},
-		{title: "VACUUM: ms", metric: "vacuum-ms"},
-		{title: "VACUUM: kB of WAL", metric: "vacuum-kB"},
 	}},
 	{"Names that are used once", "Fresh", "clients", []row{
-		{title: "pairs per second", metric: "pairs/s"},
-		{title: "CPU of the server for each, µs", metric: "cpu-µs"},
 		{title: "bytes of the table for each, until it is purged", metric: "bytes/name"},
 		{title: "a reaper purges: names per second", metric: "purged/s"},
 	}},
