@@ -3,7 +3,7 @@
 // rest are figures.
 //
 // It has nothing but benchmarks. Script run starts durable servers if it can, or takes DSNs from
-// the environment, runs everything once, prints the table of README.md (command table) and draws
-// its plots (command plot). Script scale does the same with the benchmarks of what one server
-// carries, for docs/scale.md (command growth).
+// the environment, runs everything once, prints a table (command table) of which README.md has the
+// main rows, and draws its plots (command plot). Script scale does the same with the benchmarks of
+// what one server carries, for docs/scale.md (command growth).
 package bench

@@ -1,4 +1,4 @@
-// Command table turns the output of the benchmarks into the Markdown of README.md.
+// Command table turns the output of the benchmarks into Markdown. README.md has its main rows.
 package main
 
 import (
