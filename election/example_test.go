@@ -104,13 +104,13 @@ func ExampleElections_Shares() {
 		begun.Wait()
 		cancel() // enough for an example
 	}()
-	err := election.New(client).Shares(ctx, "queue", 4, func(ctx context.Context, shard int, t *election.Term) error {
+	consume := func(ctx context.Context, shard int, t *election.Term) error {
 		fmt.Println("partition", shard, "with a token:", t.Token() > 0)
 		begun.Done()
-		<-ctx.Done() // consumes until the partition moves, or the program ends
+		<-ctx.Done() // consumes until the partition moves to another process, or the program ends
 		return nil
-	})
-	if err != nil {
+	}
+	if err := election.New(client).Shares(ctx, "queue", 4, consume); err != nil {
 		log.Fatal(err)
 	}
 	// Unordered output:

@@ -21,10 +21,11 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 		code   string // patterns of files
 		blocks int
 	}{
-		"README.md":       {"examples/quickstart/*/main.go", 3},
-		"AGENTS.md":       {"example_test.go", 1},
-		"docs/orm.md":     {"examples/orm/*.go", 16},
-		"docs/recipes.md": {"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3},
+		"README.md":         {"examples/quickstart/*/main.go", 3},
+		"AGENTS.md":         {"example_test.go", 1},
+		"docs/orm.md":       {"examples/orm/*.go", 16},
+		"docs/recipes.md":   {"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3},
+		"docs/elections.md": {"election/example_test.go", 2},
 		"docs/scheduling.md": {
 			"examples/cron/server.go examples/robfig/main.go contrib/gocron/example_test.go", 3,
 		},
