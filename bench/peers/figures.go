@@ -27,7 +27,8 @@ type figures struct {
 // compared is the peer that others are compared with.
 const compared = "dblock-postgres"
 
-// print prints Markdown: the machine, the ratios, the figures and the crashes.
+// print prints Markdown: the machine, the ratios, the crashes, and last the figures themselves,
+// which docs/compared.md leaves out.
 func (f figures) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "One run of `bench/peers/run`, %v a figure, all servers and clients on one machine: %s/%s, "+
@@ -35,11 +36,14 @@ func (f figures) print(out io.Writer) error {
 	for _, v := range f.versions {
 		fmt.Fprintf(&b, "- %s\n", v)
 	}
-	if len(f.measured()) > 0 {
+	measured := len(f.measured()) > 0
+	if measured {
 		f.ratios(&b)
-		f.absolute(&b)
 	}
 	f.crashes(&b)
+	if measured {
+		f.absolute(&b)
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
