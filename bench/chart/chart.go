@@ -81,6 +81,8 @@ func (c *Chart) Save(file string) error {
 	}
 	image := vgsvg.New(vg.Points(760), vg.Points(400))
 	canvas := draw.New(image)
+	canvas.SetColor(color.White)
+	canvas.Fill(canvas.Rectangle.Path()) // also below the legend, whose text is black: the page may be dark
 	c.Draw(draw.Crop(canvas, 0, -c.legend.Rectangle(canvas).Size().X-vg.Points(24), 0, 0))
 	c.legend.Draw(canvas)
 	var svg bytes.Buffer

@@ -34,7 +34,8 @@ func run() error {
 
 // throughput plots pairs per second over goroutines.
 func throughput(f figures.Figures) *chart.Chart {
-	c := newChart("Lock and Unlock of distinct names by the goroutines of one client", "goroutines", "pairs per second")
+	c := newChart("Pairs of Lock and Unlock per second, by the goroutines of one client (higher is better)",
+		"goroutines, each with names of its own", "pairs per second")
 	var ticks plot.ConstantTicks
 	var benchmarks []point
 	for _, goroutines := range []int{1, 4, 16, 64, 256, 1000} {
@@ -44,13 +45,14 @@ func throughput(f figures.Figures) *chart.Chart {
 	}
 	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, ticks
 	curves(c, f, "dblock", "pairs/s", solid, benchmarks)
-	curves(c, f, "two bare commits", "reference/s", dashed, benchmarks)
+	curves(c, f, "two commits, no lock", "reference/s", dashed, benchmarks)
 	return c
 }
 
 // handoff plots the time of a hand-off over percentiles.
 func handoff(f figures.Figures) *chart.Chart {
-	c := newChart("From Unlock to the next grant of one name that all want again at once", "percentile", "µs")
+	c := newChart("From Unlock to the next grant of one name that all want again at once (lower is better)",
+		"percentile", "µs")
 	var ticks plot.ConstantTicks
 	var processes, goroutines []point
 	for i, percentile := range []string{"p50", "p90", "p99", "p99.9"} {
@@ -73,8 +75,20 @@ var (
 // newChart returns a chart with a logarithmic scale.
 func newChart(title, x, y string) *chart.Chart {
 	c := chart.New(title, x, y)
-	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(ticks)
 	return c
+}
+
+// ticks returns 1, 2 and 5 times each power of ten from low to high.
+func ticks(low, high float64) (all []plot.Tick) {
+	for power := 1.; power <= high; power *= 10 {
+		for _, digit := range []float64{1, 2, 5} {
+			if v := digit * power; v >= low && v <= high {
+				all = append(all, plot.Tick{Value: v, Label: fmt.Sprint(int(v))})
+			}
+		}
+	}
+	return all
 }
 
 // point is a figure of a benchmark: that of the metric with the prefix.
