@@ -14,14 +14,14 @@ import (
 	"github.com/dblock-go/dblock/internal/testing/require"
 )
 
-// The programs of a page, which begin with a tab, are excerpts of files that are compiled, to the
-// letter.
+// The programs of a page, which begin with a tab or a package clause, are excerpts of files that
+// are compiled, to the letter.
 func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 	for page, c := range map[string]struct {
 		code   string // patterns of files
 		blocks int
 	}{
-		"README.md":         {"examples/quickstart/*/main.go", 3},
+		"README.md":         {"examples/quickstart/*/main.go", 1},
 		"AGENTS.md":         {"example_test.go", 1},
 		"docs/orm.md":       {"examples/orm/*.go", 16},
 		"docs/recipes.md":   {"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3},
@@ -52,7 +52,7 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 			require.NoError(t, err)
 			programs += string(program)
 		}
-		blocks := regexp.MustCompile("(?s)```go\n(\t.*?)```").FindAllSubmatch(text, -1)
+		blocks := regexp.MustCompile("(?s)```go\n((?:\t|package ).*?)```").FindAllSubmatch(text, -1)
 		require.Equal(t, len(blocks), c.blocks, "programs in", page)
 		for _, block := range blocks {
 			if !strings.Contains(programs, string(block[1])) {
@@ -103,6 +103,24 @@ func TestPagesForNewcomersAreShortAndListed(t *testing.T) {
 		name := filepath.Base(page)
 		if name != "README.md" && !strings.Contains(string(index), "("+name+")") {
 			t.Errorf("%s is not in the index", page)
+		}
+	}
+}
+
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	const index = "docs/README.md"
+	text, err := os.ReadFile(index)
+	require.NoError(t, err)
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/README.md", "*/README.md", "contrib/*/README.md",
+		"cmd/*/README.md"} {
+		pages, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, page := range pages {
+			link, err := filepath.Rel(filepath.Dir(index), page)
+			require.NoError(t, err)
+			if page != index && !strings.Contains(string(text), "("+filepath.ToSlash(link)+")") {
+				t.Errorf("%s is not in %s", page, index)
+			}
 		}
 	}
 }
