@@ -27,8 +27,8 @@ type figures struct {
 // compared is the peer that others are compared with.
 const compared = "dblock-postgres"
 
-// print prints Markdown: the machine, the ratios, the crashes, and last the figures themselves,
-// which docs/compared.md leaves out.
+// print prints Markdown: the machine, the ratios, the crashes, and the figures themselves.
+// docs/compared.md ends with the ratios.
 func (f figures) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "One run of `bench/peers/run`, %v a figure, all servers and clients on one machine: %s/%s, "+
