@@ -23,7 +23,7 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 	}{
 		"README.md":   {"examples/quickstart/*/main.go", 1},
 		"AGENTS.md":   {"example_test.go", 1},
-		"docs/orm.md": {"examples/orm/*.go", 16},
+		"docs/orm.md": {"examples/orm/*.go", 9},
 		"docs/recipes.md": {
 			"examples/httpserver/server.go examples/outbox/relay.go example_moves_test.go", 3,
 		},
