@@ -98,6 +98,5 @@
 //
 // # Further reading
 //
-// The folder docs has the design with its layers and states (design.md), the reasons and the
-// measurements (decisions), the order of an upgrade (upgrading.md), and the tests (testing.md).
+// docs/README.md in the repository lists the pages by reader.
 package dblock
