@@ -37,9 +37,8 @@ func New(title, x, y string) *Chart {
 	c := &Chart{Plot: plot.New(), legend: plot.NewLegend()}
 	c.Title.Text, c.X.Label.Text, c.Y.Label.Text = title, x, y
 	c.Title.Padding = vg.Points(8)
-	c.legend.Top = true
+	c.legend.Top, c.legend.Left = true, true // a wider font than the one measured grows into the margin
 	c.legend.YOffs = vg.Points(-30)
-	c.legend.XOffs = vg.Points(-8)
 	c.legend.Padding = vg.Points(4)
 	c.legend.TextStyle.Font.Size = vg.Points(10)
 	c.legend.ThumbnailWidth = vg.Points(24)
@@ -83,8 +82,9 @@ func (c *Chart) Save(file string) error {
 	canvas := draw.New(image)
 	canvas.SetColor(color.White)
 	canvas.Fill(canvas.Rectangle.Path()) // also below the legend, whose text is black: the page may be dark
-	c.Draw(draw.Crop(canvas, 0, -c.legend.Rectangle(canvas).Size().X-vg.Points(24), 0, 0))
-	c.legend.Draw(canvas)
+	aside := c.legend.Rectangle(canvas).Size().X + vg.Points(24)
+	c.Draw(draw.Crop(canvas, 0, -aside, 0, 0))
+	c.legend.Draw(draw.Crop(canvas, canvas.Size().X-aside, 0, 0, 0))
 	var svg bytes.Buffer
 	if _, err := image.WriteTo(&svg); err != nil {
 		return err
