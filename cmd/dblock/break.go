@@ -26,13 +26,19 @@ func revoke(o *options) *cobra.Command {
 holder keeps it. The next waiter gets the lock at once. The holder is notified, and its context ends; until it has
 noticed, it may still act on the protected resource: see that it is fenced (Guard, package fence), or stop it first.`,
 		Example: "  dblock break orders/42 --token 1795420000000000 --reason 'host is gone, ticket 123'",
-		Args:    arguments(cobra.ExactArgs(1)),
+		Args:    named(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(tokens) == 0:
 				return usageError{errors.New("no --token: dblock show NAME says which the holder has")}
 			case strings.TrimSpace(reason) == "":
 				return usageError{errors.New("no --reason: it is written into the history, and the holder is told")}
+			}
+			if err := rehearse(func(ctx context.Context, c *client) error {
+				_, err := c.Break(ctx, args[0], reason, tokens...)
+				return err
+			}); err != nil {
+				return usageError{err}
 			}
 			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
 				return o.breaks(ctx, c, client, args[0], reason, tokens, yes)
@@ -44,6 +50,13 @@ noticed, it may still act on the protected resource: see that it is fenced (Guar
 	flags.StringVar(&reason, "reason", "", "why")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
+}
+
+// broken is what break has done, as --json shows it.
+type broken struct {
+	Name  string
+	Taken int // from so many holders
+	Of    int // so many there were
 }
 
 // breaks shows the affected holders, asks, and revokes. Only the question has no time limit.
@@ -78,6 +91,9 @@ func (o *options) breaks(
 	case n == 0:
 		return fmt.Errorf("%q was released meanwhile: nothing was done", name)
 	}
+	if o.json {
+		return writeJSON(c.OutOrStdout(), broken{info.Name, n, len(info.Holders)})
+	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "Taken from %d of %d holders.\n", n, len(info.Holders))
 	return err
 }
@@ -106,10 +122,15 @@ func ask(o *options) *cobra.Command {
 		Short: "Ask the holder of a lock to release it",
 		Long: `ask asks the holders of a name to release it. It revokes nothing: an application gets the request in
 Lock.Asked, and releases the lock when it can.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: named(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return usageError{errors.New("no --reason: the holder is told")}
+			}
+			if err := rehearse(func(ctx context.Context, c *client) error {
+				return c.Ask(ctx, args[0], reason)
+			}); err != nil {
+				return usageError{err}
 			}
 			return o.once(c, func(ctx context.Context, client *client) error {
 				return client.Ask(ctx, args[0], reason)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/migrate"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -266,9 +267,29 @@ func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database)
 	return o.using(ctx, func(d database) error { return f(ctx, d) })
 }
 
+// reading is looking for a command that reads dblock's tables. If this build cannot work with them,
+// what it read there could mean something else.
+func (o *options) reading(ctx context.Context, f func(d database) error) error {
+	return o.looking(ctx, func(d database) error {
+		limited, cancel := o.context(ctx)
+		defer cancel()
+		tables, err := inside.Of(d.locks()).Backend.Schema(limited)
+		if err == nil {
+			err = tables.Check()
+		}
+		if err != nil && !errors.Is(err, dblock.ErrSchema) {
+			err = because(limited, err)
+		}
+		if err != nil {
+			return err
+		}
+		return f(d)
+	})
+}
+
 // inspect calls f with a client of the database, for a command that looks.
 func (o *options) inspect(ctx context.Context, f func(ctx context.Context, c *client) error) error {
-	return o.looking(ctx, func(d database) error {
+	return o.reading(ctx, func(d database) error {
 		return d.locking(ctx, func(c *client) error { return f(ctx, c) })
 	})
 }

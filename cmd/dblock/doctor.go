@@ -33,10 +33,10 @@ var levels = []level{isProblem, isUnknown, isNote, isOK}
 
 // finding is the result of a check.
 type finding struct {
-	Level level  `json:"level"`
-	Check string `json:"check"`
-	Found string `json:"found"`
-	Do    string `json:"do,omitempty"`
+	Level level
+	Check string
+	Found string
+	Do    string
 }
 
 func problem(found, do string) finding { return finding{Level: isProblem, Found: found, Do: do} }
@@ -53,12 +53,13 @@ type check struct {
 	look func(ctx context.Context, e *examination) ([]finding, error)
 }
 
-// checks run in this order. The others need what the first one examines.
+// checks run in this order. The others need what the first one examines, and those that do what an
+// application does need its rights.
 var checks = []check{
 	{"schema", schema},
+	{"privileges", privileges},
 	{"session", session},
 	{"listening", listening},
-	{"privileges", privileges},
 	{"TTL", ttls},
 	{"clock", clocks},
 }
@@ -67,6 +68,7 @@ var checks = []check{
 type examination struct {
 	database
 	backend driver.Backend
+	looks   bool // the user may only look
 }
 
 var findings = listing[finding]{
@@ -100,7 +102,7 @@ this command can use, no other check is made.
 The exit status is 1 if there is a problem, and 0 if there is none, whatever is unknown. With --strict it is 1 for a note as well, which
 a pooler of transactions is. In CI use it without.`,
 		Example: "  dblock doctor\n  dblock doctor --all",
-		Args:    arguments(cobra.NoArgs),
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := sourceOf(o, o.getenv)
 			if err != nil {
@@ -174,7 +176,7 @@ func (o *options) examine(ctx context.Context, s source) []finding {
 		return []finding{{isProblem, "connection", fmt.Sprintf("%v cannot be reached: %v", s, because(ctx, err)),
 			"see that the data source is right and the server is up"}}
 	}
-	e := &examination{d, inside.Of(d.locks()).Backend}
+	e := &examination{database: d, backend: inside.Of(d.locks()).Backend}
 	made := []finding{{isOK, "connection", s.String(), ""}}
 	for i, c := range checks {
 		made = append(made, c.run(ctx, e)...)

@@ -40,6 +40,9 @@ func schema(ctx context.Context, e *examination) ([]finding, error) {
 // that is read-only or foreign, settings with which no lock can be kept, triggers on the tables, a
 // pooler that makes no transactions.
 func session(ctx context.Context, e *examination) ([]finding, error) {
+	if e.looks {
+		return nil, nil
+	}
 	host, _ := os.Hostname()
 	s := driver.Session{ID: rand.Text(), Host: host, PID: os.Getpid(), App: app, TTL: 15 * time.Second, First: true}
 	err := e.backend.OpenSession(ctx, s)
@@ -67,6 +70,9 @@ func session(ctx context.Context, e *examination) ([]finding, error) {
 
 // listening listens for grants as the waiters of a client do.
 func listening(ctx context.Context, e *examination) ([]finding, error) {
+	if e.looks {
+		return nil, nil
+	}
 	id := rand.Text()
 	up, err := e.backend.Upkeep(ctx, id)
 	if err != nil {

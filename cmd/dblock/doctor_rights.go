@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/migrate"
@@ -67,6 +68,14 @@ func privileges(ctx context.Context, e *examination) (made []finding, err error)
 	}
 	if err != nil || user == "" {
 		return nil, err
+	}
+	e.looks = !slices.ContainsFunc(needed(e.engine), func(right string) bool {
+		return !strings.HasPrefix(right, "SELECT ") && !slices.Contains(lacks, right)
+	})
+	if e.looks {
+		may := fmt.Sprintf("%s may look, and take no lock (docs/privileges/%s-people.sql)", user, e.engine)
+		return found(unknown(may, "give the application's data source to have its rights, its session and its "+
+			"listening examined"))
 	}
 	var usual, rarely []string
 	for _, r := range lacks {

@@ -80,22 +80,22 @@ func (d diagnosis) text(check string) string {
 	return b.String()
 }
 
-// as returns a user that is made for the test, with the rights of the documents, and a data source
-// of the command for it.
-func (w *world) as() (user string, dsn string) {
+// as returns a user that is made for the test, with the rights that the documents have for a role,
+// and a data source of the command for it.
+func (w *world) as(role string) (user string, dsn string) {
 	w.Helper()
 	u, err := url.Parse(w.dsn)
 	require.NoError(w, err)
 	user = w.name()
-	file, create, drop := "mysql-app.sql", "CREATE USER "+user+"@'%' IDENTIFIED BY 'x'", "DROP USER "+user+"@'%'"
+	create, drop := "CREATE USER "+user+"@'%' IDENTIFIED BY 'x'", "DROP USER "+user+"@'%'"
 	if w.engine == migrate.Postgres {
-		file, create, drop = "postgres-app.sql", "CREATE ROLE "+user+" LOGIN PASSWORD 'x'", "DROP OWNED BY "+user+
+		create, drop = "CREATE ROLE "+user+" LOGIN PASSWORD 'x'", "DROP OWNED BY "+user+
 			"; DROP ROLE "+user
 	}
 	w.exec(create)
 	w.Cleanup(func() { assert.NoError(w, assert.ErrOf(w.db.Exec(drop))) })
-	for _, g := range grants(w.T, file) {
-		w.exec(strings.NewReplacer("orders_app", user, "orders.", w.name()+".", ";", "").Replace(g.text))
+	for _, g := range grants(w.T, string(w.engine)+"-"+role+".sql") {
+		w.exec(strings.NewReplacer("orders_"+role, user, "orders.", w.name()+".", ";", "").Replace(g.text))
 	}
 	u.User = url.UserPassword(user, "x")
 	return user, u.String()
@@ -275,7 +275,7 @@ func grants(t *testing.T, file string) (all []grant) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "privileges", file))
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON ((?:[a-z_.]+(?:, )?)+) TO orders_app(?:@'%')?;$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON ((?:[a-z_.]+(?:, )?)+) TO orders_[a-z]+(?:@'%')?;$`).FindAllStringSubmatch(string(text), -1) {
 		g := grant{text: m[0]}
 		for table := range strings.SplitSeq(strings.ReplaceAll(m[2], "orders.", ""), ", ") {
 			for each := range strings.SplitSeq(m[1], ", ") {
@@ -289,7 +289,7 @@ func grants(t *testing.T, file string) (all []grant) {
 
 func TestDoctorSeesWhichRightsAreMissing(t *testing.T) {
 	eachServer(t, func(w *world) {
-		user, dsn := w.as()
+		user, dsn := w.as("app")
 		who := user
 		if w.engine == migrate.MySQL {
 			who += "@'%'"
@@ -430,7 +430,7 @@ func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
 		d, err := s.pool(false, io.Discard)
 		require.NoError(w, err)
 		defer d.Close()
-		e := &examination{d, inside.Of(d.locks()).Backend}
+		e := &examination{database: d, backend: inside.Of(d.locks()).Backend}
 		ctx, cancel := context.WithCancelCause(w.Context())
 		go func() {
 			w.until(func() bool {

@@ -18,7 +18,8 @@ import (
 const holdHelp = `hold takes a lock that stays held after hold has ended: for the time of --for, unless "dblock renew"
 changes it or "dblock release" releases the lock earlier. It prints the lock's token, by which these commands identify
 the lock. The token is higher than all earlier tokens of the name, so that the protected resource can refuse an older
-one. If the token cannot be written, hold releases the lock and fails.
+one. If the token cannot be written, hold releases the lock and fails. If the lock is not free (--no-wait), or not in
+time (--wait), hold ends with status 75.
 
 No heartbeat renews the lock: when its time has passed, the next client gets it, whatever its holder does then.`
 
@@ -35,43 +36,54 @@ func keep(o *options) *cobra.Command {
 		Example: `  token=$(dblock hold deploy --for 30m --no-wait) || exit
   ./step-one "$token" && dblock renew deploy "$token" --for 30m && ./step-two "$token"
   dblock release deploy "$token"`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: named(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case lasts < time.Second:
 				return errLasts
-			case wait < 0:
-				return usageError{errors.New("--wait: want more than 0")}
 			case noWait && wait != 0:
 				return usageError{errors.New("--no-wait and --wait: give one of them")}
 			}
 			return o.detach(c.Context(), lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock,
 				error) {
+				take := client.Lock
 				if noWait {
-					return client.TryLock(ctx, args[0])
+					take = client.TryLock
 				}
 				if wait > 0 {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("not free within %v (--wait)", wait))
+					ctx, cancel = context.WithTimeoutCause(ctx, wait, errWait)
 					defer cancel()
 				}
-				return client.Lock(ctx, args[0])
-			}, func(ctx context.Context, client *dblock.Client[*sql.Tx], l *dblock.Lock) error {
+				l, err := take(ctx, args[0])
+				return l, notFree(ctx, err, exitNotFree)
+			}, func(ctx context.Context, client *dblock.Client[*sql.Tx], l lease) (err error) {
 				signal.Ignore(syscall.SIGPIPE) // which would end the process before it has released the lock
-				_, err := fmt.Fprintln(c.OutOrStdout(), l.Token())
+				if o.json {
+					err = writeJSON(c.OutOrStdout(), l)
+				} else {
+					_, err = fmt.Fprintln(c.OutOrStdout(), l.Token)
+				}
 				if err == nil {
 					return nil
 				}
 				err = fmt.Errorf("the token cannot be written, so that the lock is given up: %w", err)
-				return errors.Join(err, giveUp(ctx, client, "hold", args[0], l.Token()))
+				return errors.Join(err, giveUp(ctx, client, "hold", l.Name, l.Token))
 			})
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&lasts, "for", 0, "how long the lock lasts")
+	durationVar(f, &lasts, "for", "", 0, "how long the lock lasts")
 	f.BoolVarP(&noWait, "no-wait", "n", false, "do not wait for the lock")
-	f.DurationVarP(&wait, "wait", "w", 0, "wait for the lock no longer than this; 0: for ever")
+	durationVar(f, &wait, "wait", "w", 0, "wait for the lock no longer than this; 0: for ever")
 	return c
+}
+
+// lease is a lock of hold, as --json shows it.
+type lease struct {
+	Name  string
+	Token int64
+	Until time.Time // by this machine's clock
 }
 
 // renew sets another end for a lock of hold.
@@ -79,7 +91,7 @@ func renew(o *options) *cobra.Command {
 	var lasts time.Duration
 	c := &cobra.Command{
 		Use: "renew NAME TOKEN --for TIME", Short: "Give a lock of hold another time, from now on",
-		Args: arguments(cobra.ExactArgs(2)),
+		Args: named(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			token, err := tokenOf(args[1])
 			if err != nil {
@@ -93,17 +105,22 @@ func renew(o *options) *cobra.Command {
 			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock,
 				error) {
 				return resume(ctx, client, "renew", args[0], token)
-			}, func(context.Context, *dblock.Client[*sql.Tx], *dblock.Lock) error { return nil })
+			}, func(_ context.Context, _ *dblock.Client[*sql.Tx], l lease) error {
+				if o.json {
+					return writeJSON(c.OutOrStdout(), l)
+				}
+				return nil
+			})
 		},
 	}
-	c.Flags().DurationVar(&lasts, "for", 0, "how long the lock lasts from now on")
+	durationVar(c.Flags(), &lasts, "for", "", 0, "how long the lock lasts from now on")
 	return c
 }
 
 // release releases a lock of hold.
 func release(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "release NAME TOKEN", Short: "Release a lock of hold", Args: arguments(cobra.ExactArgs(2)),
+		Use: "release NAME TOKEN", Short: "Release a lock of hold", Args: named(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			token, err := tokenOf(args[1])
 			if err != nil {
@@ -149,7 +166,7 @@ func tokenOf(text string) (int64, error) {
 // detach takes a lock, detaches it and calls done.
 func (o *options) detach(
 	ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock, error),
-	done func(context.Context, *dblock.Client[*sql.Tx], *dblock.Lock) error,
+	done func(context.Context, *dblock.Client[*sql.Tx], lease) error,
 ) error {
 	return o.using(ctx, func(d database) error {
 		return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
@@ -157,10 +174,11 @@ func (o *options) detach(
 			if err != nil {
 				return err
 			}
+			until := time.Now().Add(lasts) // or a moment later
 			if err := l.Detach(ctx, lasts); err != nil {
 				return err
 			}
-			return done(ctx, client, l)
+			return done(ctx, client, lease{l.Name(), l.Token(), until})
 		})
 	})
 }

@@ -32,7 +32,7 @@ func TestAStrangerCanInstallIt(t *testing.T) {
 	}
 	// -n: everything but the compiler and the linker, which do what they do for these tests.
 	install := exec.CommandContext(t.Context(), "go", "install", "-n", "github.com/dblock-go/dblock/cmd/dblock@"+
-		version)
+		published)
 	install.Dir = t.TempDir()
 	install.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw", "GOSUMDB=off", "GOWORK=",
 		"GOBIN="+t.TempDir(),
@@ -63,8 +63,8 @@ func symlinks(t *testing.T, from, to string, but []string) {
 	}
 }
 
-// version is that of the library in go.mod.
-const version = "v0.0.0"
+// published is the version of the library in go.mod.
+const published = "v0.0.0"
 
 // publish writes a module into a folder that the go command takes for a proxy.
 func publish(t *testing.T, proxy, path, folder string) {
@@ -76,12 +76,12 @@ func publish(t *testing.T, proxy, path, folder string) {
 	}
 	mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
 	require.NoError(t, err)
-	write("list", version+"\n")
-	write(version+".info", fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version))
-	write(version+".mod", string(mod))
-	archive, err := os.Create(filepath.Join(at, version+".zip"))
+	write("list", published+"\n")
+	write(published+".info", fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, published))
+	write(published+".mod", string(mod))
+	archive, err := os.Create(filepath.Join(at, published+".zip"))
 	require.NoError(t, err)
-	require.NoError(t, zip.CreateFromDir(archive, module.Version{Path: path, Version: version}, folder))
+	require.NoError(t, zip.CreateFromDir(archive, module.Version{Path: path, Version: published}, folder))
 	require.NoError(t, archive.Close())
 }
 

@@ -16,7 +16,7 @@ var latest = listing[jobs.Run]{
 	row: func(r jobs.Run) table.Row {
 		return table.Row{r.Name, clock(r.Began), took(r), result(r), r.Host, r.Tries}
 	},
-	none: "No job has run (OncePer, OnceAt).",
+	none: "No job has run.",
 }
 
 var history = listing[jobs.Run]{
@@ -51,7 +51,7 @@ func listJobs(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs that run once for all hosts, with the latest run of each",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.once(c, func(ctx context.Context, client *client) error {
 				_, _, err := latest.print(c.OutOrStdout(), o.json, jobs.New(client).Jobs(ctx), 0)
@@ -63,18 +63,17 @@ func listJobs(o *options) *cobra.Command {
 
 // runs lists the runs of a job.
 func runs(o *options) *cobra.Command {
-	var limit uint
+	var limit func() uint
 	c := &cobra.Command{
 		Use:   "runs JOB",
 		Short: "List the runs of a job, the latest first",
-		Args:  arguments(cobra.ExactArgs(1)),
+		Args:  named(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.once(c, func(ctx context.Context, client *client) error {
-				_, _, err := history.print(c.OutOrStdout(), o.json, jobs.New(client).Runs(ctx, args[0]), limit)
-				return err
+				return history.list(o, c, c.OutOrStdout(), jobs.New(client).Runs(ctx, args[0]), limit())
 			})
 		},
 	}
-	c.Flags().UintVar(&limit, "limit", 20, "at most so many runs; 0: all")
+	limit = limits(o, c, 20, "runs")
 	return c
 }

@@ -33,8 +33,13 @@ func key(o *options) *cobra.Command {
 		Short: "Print the keys of names as advisory locks (PostgreSQL) and named locks (MySQL)",
 		Long: `key prints the key of a name in pg_locks (postgres.Advisory), and that in metadata_lock_info or
 performance_schema.metadata_locks (mysql.Named). It needs no database.`,
-		Args: arguments(cobra.MinimumNArgs(1)),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, names []string) error {
+			for _, name := range names {
+				if err := checkName(name); err != nil {
+					return usageError{err}
+				}
+			}
 			_, _, err := called.print(c.OutOrStdout(), o.json, func(yield func(keys, error) bool) {
 				for _, name := range names {
 					n := postgres.AdvisoryKey(name)

@@ -20,6 +20,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/dbtest"
 	"github.com/dblock-go/dblock/internal/testing/require"
@@ -64,6 +65,49 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 		contains(w, w.must("show", "nobody's"), "It is free.")
 		contains(w, w.must("sessions"), "there", "orders", "HOLDS")
 	})
+}
+
+func TestWhoLooksDoesNotReadTablesOfAnotherVersion(t *testing.T) {
+	w := onSQLite(t)
+	w.exec("UPDATE dblock_schema SET version = 99, usable_from = 99")
+	for _, look := range []string{"ls", "show n", "why n", "sessions", "jobs", "runs n", "events"} {
+		s := w.run(strings.Fields(look)...)
+		if s.status != exitFailed || !strings.Contains(s.err, "serves builds for version 99") {
+			t.Errorf("%v: %+v", look, s)
+		}
+	}
+}
+
+func TestLsShowsFreeNamesOnRequest(t *testing.T) {
+	w := onSQLite(t)
+	require.NoError(t, w.lock("was held").Unlock(t.Context()))
+	contains(t, w.must("ls"), "No lock is held")
+	contains(t, w.must("ls", "--all"), "was held", "free")
+}
+
+func TestAProgramReadsAllRows(t *testing.T) {
+	w := onSQLite(t)
+	job := jobs.New(w.client)
+	for i := 59; i >= 0; i-- {
+		held := w.lock(fmt.Sprintf("n/%02d", i))
+		require.NoError(t, held.Record(t.Context(), "checked", ""))
+		at := time.Now().Add(-time.Duration(i) * time.Hour)
+		require.NoError(t, require.ErrOf(job.OnceAt(t.Context(), "job", at, func(context.Context, *dblock.Lock,
+			time.Time) error {
+			return nil
+		})))
+	}
+	for command, rows := range map[string]int{"runs job": 20, "events --kind checked": 50} {
+		s := w.run(strings.Fields(command)...)
+		contains(t, s.err, fmt.Sprintf("The first %d. To go on: --limit 0 for all.", rows))
+		assert.Equal(t, strings.Count(w.must(append(strings.Fields(command), "--json")...), "\n"), 60, command)
+	}
+	assert.Equal(t, strings.Count(w.must("ls", "--json", "--limit", "100"), "\n"), 60, "names")
+}
+
+func TestVersionSaysWhichTablesItNeeds(t *testing.T) {
+	contains(t, alone(t, "version").out, "dblock ", "go1.", fmt.Sprintf("tables of version %d", driver.SchemaVersion))
+	contains(t, alone(t, "version", "--json").out, fmt.Sprintf(`"tables":%d}`, driver.SchemaVersion))
 }
 
 func TestANameCannotCommandTheTerminal(t *testing.T) {
@@ -241,7 +285,12 @@ func TestEventsComeLatestFirst(t *testing.T) {
 
 func TestAKeyIsThatOfTheLibrary(t *testing.T) {
 	s := alone(t, "key", "orders/42", "--json")
-	var k keys
+	var k struct {
+		Name, Named string
+		Advisory    int64
+		ClassID     uint32 `json:"class_id"`
+		ObjID       uint32 `json:"obj_id"`
+	}
 	if err := json.Unmarshal([]byte(s.out), &k); err != nil || k.Advisory != postgres.AdvisoryKey("orders/42") ||
 		k.Named != "dblock/orders/42" {
 		t.Fatalf("%+v, %v, %+v", k, err, s)

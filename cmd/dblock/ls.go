@@ -28,13 +28,14 @@ var locks = listing[inspect.Info]{
 		}
 		return table.Row{i.Name, who, p.App, claim(p, i.Capacity), age(p.Since), ends(p), i.Queued, p.Token}
 	},
-	none: "No lock is held, and none has waiters.",
+	none:  "No lock is held, and none has waiters.",
+	after: func(i inspect.Info) string { return fmt.Sprintf("--after %q", i.Name) },
 }
 
 // ls lists names.
 func ls(o *options) *cobra.Command {
 	var f inspect.Filter
-	var limit uint
+	var limit func() uint
 	var every time.Duration
 	var ofDatabase bool
 	c := &cobra.Command{
@@ -43,42 +44,34 @@ func ls(o *options) *cobra.Command {
 		Short:   "List the names that are held or waited for",
 		Example: "  dblock ls orders/ --contended\n  dblock ls --native orders/42\n  dblock ls --older 10m --json\n " +
 			" dblock ls --watch",
-		Args: arguments(cobra.MaximumNArgs(1)),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				f.Prefix = args[0]
 			}
 			if ofDatabase {
-				return o.listNative(c, f.Prefix, every, limit)
+				for _, other := range []string{"all", "after", "contended", "host", "older"} {
+					if c.Flags().Changed(other) {
+						return usageError{fmt.Errorf("--native and --%s: give one of them", other)}
+					}
+				}
+				return o.listNative(c, f.Prefix, every, limit())
 			}
-			f.Limit = andOneMore(limit)
+			f.Limit = andOneMore(limit())
 			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
 				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
-					last := ""
-					rows := func(yield func(inspect.Info, error) bool) {
-						for info, err := range inspect.New(client).List(ctx, f) {
-							if !yield(info, err) {
-								return
-							}
-							last = info.Name
-						}
-					}
-					n, more, err := locks.print(w, o.json, rows, limit)
-					if err == nil && more {
-						c.PrintErrf("The first %d. To go on: --after %q, or --limit 0 for all.\n", n, last)
-					}
-					return err
+					return locks.list(o, c, w, inspect.New(client).List(ctx, f), limit())
 				})
 			})
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.Host, "host", "", "only names with a holder on this host")
-	flags.DurationVar(&f.Older, "older", 0, "only names that are held for at least this long")
+	durationVar(flags, &f.Older, "older", "", 0, "only names that are held for at least this long")
 	flags.BoolVar(&f.Contended, "contended", false, "only names with waiters that are no candidates of an election")
-	flags.BoolVar(&f.Idle, "idle", false, "also names without holders and waiters")
+	flags.BoolVar(&f.Idle, "all", false, "also free names, until clients or reap remove them")
 	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
-	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")
+	limit = limits(o, c, 100, "names")
 	flags.BoolVar(&ofDatabase, "native", false,
 		"instead of dblock's tables, the database's own locks (postgres.Advisory, mysql.Named): all, or of the name "+
 			"that stands for PREFIX")
@@ -89,11 +82,7 @@ func ls(o *options) *cobra.Command {
 func (o *options) listNative(c *cobra.Command, name string, every time.Duration, limit uint) error {
 	return o.looking(c.Context(), func(d database) error {
 		return o.repeat(c.Context(), c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
-			n, more, err := natives.print(w, o.json, d.natives(ctx, name), limit)
-			if err == nil && more {
-				c.PrintErrf("The first %d. --limit 0 for all.\n", n)
-			}
-			return err
+			return natives.list(o, c, w, d.natives(ctx, name), limit)
 		})
 	})
 }
@@ -109,7 +98,7 @@ func andOneMore(rows uint) uint {
 
 // watches adds --watch.
 func watches(c *cobra.Command, every *time.Duration) {
-	c.Flags().DurationVarP(every, "watch", "w", 0, "show it again at this interval, until ^C")
+	durationVar(c.Flags(), every, "watch", "w", 0, "show it again at this interval, until ^C")
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }
 

@@ -21,15 +21,19 @@ import (
 	"strings"
 	"syscall"
 
+	_ "time/tzdata" // zones of --tz, in a container image without any files
+
 	"github.com/spf13/cobra"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Exit statuses of the command itself.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed  = 1
+	exitUsage   = 2
+	exitNotFree = 75 // EX_TEMPFAIL of sysexits.h: another client has the lock
 )
 
 func main() {
@@ -78,7 +82,7 @@ func status(ctx context.Context, stderr io.Writer, err error) int {
 		return 128 + int(by.Signal)
 	}
 	complain(stderr, advised(err))
-	if errors.As(err, new(usageError)) {
+	if isUsage(err) {
 		return exitUsage
 	}
 	return exitFailed
@@ -89,15 +93,13 @@ func complain(stderr io.Writer, err error) {
 	fmt.Fprintln(stderr, "dblock:", strings.TrimPrefix(err.Error(), "dblock: "))
 }
 
-// usageError is the error of an invalid command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // advised adds the advice for this command to an error.
 func advised(err error) error {
 	if misfit := new(driver.SchemaError); errors.As(err, &misfit) {
 		return errors.New(misfit.Text(`"dblock migrate up" ("dblock migrate status" shows the versions)`))
+	}
+	if errors.Is(err, dblock.ErrInvalidOption) {
+		return errors.New(flagsOf.Replace(err.Error()))
 	}
 	return err
 }
@@ -120,28 +122,21 @@ A password belongs into DBLOCK_DSN or into those files: the arguments of a proce
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	c.SetFlagErrorFunc(invalidFlag)
 	f := c.PersistentFlags()
 	f.StringVar(&o.dsn, "dsn", "", "the database, without a password (default: $DBLOCK_DSN)")
 	f.StringVar(&o.schema, "schema", "",
 		"where the tables are: a schema of PostgreSQL, a database of MySQL (default: the connection's own)")
 	f.BoolVar(&o.local, "local", false, "a SQLite file in this user's state folder")
 	f.BoolVar(&o.json, "json", false, "one JSON object a line")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout,
+	durationVar(f, &o.timeout, "timeout", "", defaultTimeout,
 		"give up after this time; 0: never; without --timeout, commands that only look give up after 3s without a "+
 			"first answer, and each look of a watch after 3s")
 	o.given = f.Changed
 	c.AddCommand(ls(o), show(o), why(o), sessions(o), listJobs(o), runs(o), events(o), key(o), execute(o), keep(o),
-		renew(o), release(o), revoke(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
+		renew(o), release(o), revoke(o), ask(o), reap(o), migrations(o), doctor(o), ui(o), showVersion(o))
+	c.InitDefaultHelpCmd()
+	c.InitDefaultCompletionCmd()
+	strict(c)
 	return c
-}
-
-// arguments turns the error of a wrong number of arguments into a usage error.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
 }

@@ -38,21 +38,35 @@ by dump, or by Copy of package migrate.`,
 		}
 	}
 	c.AddCommand(&cobra.Command{
-		Use: "up", Short: "Make the tables, or update them", Args: arguments(cobra.NoArgs),
+		Use: "up", Short: "Make the tables, or update them", Args: cobra.NoArgs,
 		PreRun: func(*cobra.Command, []string) { o.create = true },
 		RunE: with(func(
 			ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
 		) error {
-			return migrate.Up(ctx, db, engine, sets...)
+			before, unread := migrate.Status(ctx, db, engine, sets...)
+			if err := migrate.Up(ctx, db, engine, sets...); err != nil {
+				return err
+			}
+			if unread != nil { // a user without rights to the history, for whom Up has nothing to do
+				_, err := fmt.Fprintln(c.OutOrStdout(), current)
+				return err
+			}
+			after, err := migrate.Status(ctx, db, engine, sets...)
+			if err != nil {
+				return err
+			}
+			after = slices.DeleteFunc(after, func(m migrate.Migration) bool { return slices.Contains(before, m) })
+			_, _, err = made.print(c.OutOrStdout(), o.json, each(migrated(after)), 0)
+			return err
 		}),
 	}, &cobra.Command{
-		Use: "status", Short: "Show which versions there are, and which are applied", Args: arguments(cobra.NoArgs),
+		Use: "status", Short: "Show which versions there are, and which are applied", Args: cobra.NoArgs,
 		RunE: with(func(
 			ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
 		) error {
 			all, err := migrate.Status(ctx, db, engine, sets...)
 			if err == nil {
-				_, _, err = versions.print(c.OutOrStdout(), o.json, each(all), 0)
+				_, _, err = versions.print(c.OutOrStdout(), o.json, each(migrated(all)), 0)
 			}
 			return err
 		}),
@@ -69,14 +83,15 @@ func down(with func(onSets) func(c *cobra.Command, args []string) error) *cobra.
 	var sure bool
 	c := &cobra.Command{
 		Use: "down --yes", Short: "Remove the tables, and with them every lock that is held",
-		Args: arguments(cobra.NoArgs),
+		Args: func(c *cobra.Command, args []string) error {
+			if !sure {
+				return errors.New("every held lock would be lost, and tokens would begin again: --yes to do it")
+			}
+			return cobra.NoArgs(c, args)
+		},
 		RunE: with(func(
 			ctx context.Context, c *cobra.Command, db *sql.DB, engine migrate.Engine, sets []migrate.Set,
 		) error {
-			if !sure {
-				return usageError{errors.New("every held lock would be lost, and tokens would begin again: " +
-					"--yes to do it")}
-			}
 			return migrate.Down(ctx, db, engine, sets...)
 		}),
 	}
@@ -89,7 +104,7 @@ func dump(o *options, names *[]string) *cobra.Command {
 	var engine migrate.Engine
 	c := &cobra.Command{
 		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations behind those in a folder of goose",
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			chosen, err := chosenFor(engine, *names, o.schema)
 			if err != nil {
@@ -113,7 +128,7 @@ func plainSQL(o *options, names *[]string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sql --engine ENGINE [--down]",
 		Short: "Print plain SQL that makes the tables, for Atlas, golang-migrate or Flyway",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			chosen, err := chosenFor(engine, *names, o.schema)
 			if err != nil {
@@ -159,16 +174,38 @@ func chosenSets(names []string, schema string) (chosen []migrate.Set, err error)
 	return chosen, nil
 }
 
-var versions = listing[migrate.Migration]{
+// migration is a version of a set of tables, as this command shows it.
+type migration struct {
+	Tables  string
+	Version int64
+	Applied bool
+	File    string
+}
+
+func migrated(all []migrate.Migration) []migration {
+	list := make([]migration, len(all))
+	for i, m := range all {
+		list[i] = migration{m.Set.String(), m.Version, m.Applied, m.File}
+	}
+	return list
+}
+
+var versions = listing[migration]{
 	header: table.Row{"tables", "version", "applied", "file"},
-	row: func(m migrate.Migration) table.Row {
+	row: func(m migration) table.Row {
 		applied := "no"
 		if m.Applied {
 			applied = "yes"
 		}
-		return table.Row{m.Set.String(), m.Version, applied, m.File}
+		return table.Row{m.Tables, m.Version, applied, m.File}
 	},
 }
+
+// current is what up says of tables to which it has nothing to add.
+const current = "The tables are current: nothing was done."
+
+// made has the versions that up has applied.
+var made = listing[migration]{header: versions.header, row: versions.row, none: current}
 
 // each turns a list into the sequence that listings print.
 func each[T any](list []T) func(yield func(T, error) bool) {

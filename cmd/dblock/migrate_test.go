@@ -10,8 +10,9 @@ import (
 func TestTablesComeAndGo(t *testing.T) {
 	eachKind(t, func(w *world) {
 		contains(w, w.must("migrate", "status"), "00001_dblock.sql", "yes")
+		contains(w, w.must("migrate", "up"), "The tables are current: nothing was done.")
 		contains(w, w.must("migrate", "status", "--set", "fences"), "no")
-		w.must("migrate", "up", "--set", "fences,versions")
+		contains(w, w.must("migrate", "up", "--set", "fences,versions"), "fences", "00001_dblock_versions.sql", "yes")
 		if out := w.must("migrate", "status", "--set", "fences,versions"); strings.Contains(out, "no") {
 			w.Error(out)
 		}
@@ -19,7 +20,8 @@ func TestTablesComeAndGo(t *testing.T) {
 			w.Errorf("%+v", s)
 		}
 		w.must("migrate", "down", "--yes")
-		for _, command := range [][]string{{"ls"}, {"why", "n"}, {"jobs"}, {"run", "n", "--", "true"}} {
+		for _, command := range [][]string{{"ls"}, {"show", "n"}, {"why", "n"}, {"sessions"}, {"jobs"}, {"events"},
+			{"run", "n", "--", "true"}} {
 			s := w.run(command...)
 			if s.status != exitFailed || !strings.HasPrefix(s.err, "dblock: dblock's tables are missing in ") ||
 				!strings.Contains(s.err, `run "dblock migrate up"`) {

@@ -20,7 +20,7 @@ import (
 // native is an advisory lock of PostgreSQL, or a named lock of MySQL or MariaDB, that a connection
 // has or waits for. Such locks have no owner and no token.
 type native struct {
-	Name  string `json:",omitempty"` // of dblock, if the key reveals it
+	Name  string // of dblock, if the key reveals it
 	Key   string // of the database
 	Kind  string // exclusive or shared; or the connection waits
 	PID   int64  // of the connection, as the server lists it

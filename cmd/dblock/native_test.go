@@ -28,11 +28,17 @@ func (w *world) console(statement string, arguments ...any) (c *sql.Conn, pid in
 	return c, pid
 }
 
+// listedLock is what --json shows of a native lock.
+type listedLock struct {
+	Name, Key, Kind, User, From, State string
+	PID                                int64
+}
+
 // listed are the locks that ls --native lists with these keys.
-func (w *world) listed(arguments []string, keys ...string) (locks []native) {
+func (w *world) listed(arguments []string, keys ...string) (locks []listedLock) {
 	w.Helper()
 	for line := range strings.Lines(w.must(append([]string{"ls", "--native", "--json"}, arguments...)...)) {
-		var n native
+		var n listedLock
 		require.NoError(w, json.Unmarshal([]byte(line), &n))
 		for _, key := range keys { // the server has more databases, and other tests
 			if n.Key == key {

@@ -14,12 +14,12 @@ import (
 // obstacle is a transaction that keeps the rows of a name locked. Every request to take, release or
 // hand on the name waits for its end.
 type obstacle struct {
-	PID   int64         // of its connection, as the server lists it; on SQLite of its process
-	User  string        `json:",omitempty"`
-	From  string        `json:",omitempty"` // the program, and its address
-	State string        `json:",omitempty"`
-	Age   time.Duration `json:",omitempty"`
-	Query string        `json:",omitempty"` // the last
+	PID   int64 // of its connection, as the server lists it; on SQLite of its process
+	User  string
+	From  string // the program, and its address
+	State string
+	Age   time.Duration
+	Query string // the last
 }
 
 // probe has the statements that find an obstacle. MariaDB and PostgreSQL do not tell which

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock/inspect"
 )
@@ -25,7 +25,41 @@ const pageRows = 200
 type listing[T any] struct {
 	header table.Row
 	row    func(T) table.Row
-	none   string // printed if there are no rows
+	none   string         // printed if there are no rows
+	after  func(T) string // how to list the rows after this one; nil: with --limit alone
+}
+
+// limits adds --limit, which is meant for people: it does not limit what a program reads.
+func limits(o *options, c *cobra.Command, rows uint, what string) (limit func() uint) {
+	given := c.Flags().Uint("limit", rows, "at most so many "+what+"; 0: all (default with --json: all)")
+	return func() uint {
+		if o.json && !c.Flags().Changed("limit") {
+			return 0
+		}
+		return *given
+	}
+}
+
+// list prints the first rows, and says on standard error whether there are more.
+func (l listing[T]) list(o *options, c *cobra.Command, w io.Writer, rows iter.Seq2[T, error], limit uint) error {
+	var last T
+	seen := func(yield func(T, error) bool) {
+		for row, err := range rows {
+			if !yield(row, err) {
+				return
+			}
+			last = row
+		}
+	}
+	n, more, err := l.print(w, o.json, seen, limit)
+	if err == nil && more {
+		next := ""
+		if l.after != nil {
+			next = l.after(last) + ", or "
+		}
+		c.PrintErrf("The first %d. To go on: %s--limit 0 for all.\n", n, next)
+	}
+	return err
 }
 
 // print prints rows as they come, and returns their number. It stops after most rows (0: never),
@@ -97,14 +131,6 @@ var plain = table.Style{
 	Name:   "plain",
 	Box:    table.BoxStyle{PaddingRight: "  "},
 	Format: table.FormatOptions{Header: text.FormatUpper},
-}
-
-func writeJSON(w io.Writer, v any) error {
-	line, err := json.Marshal(v)
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", line)
-	}
-	return err
 }
 
 // age formats the time since a moment.

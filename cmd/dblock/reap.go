@@ -16,7 +16,7 @@ func reap(o *options) *cobra.Command {
 		Short: "Clear up after dead clients, once",
 		Long: `reap does once what each client does all the time: it ends the sessions of clients that died, hands their locks on, and deletes what is
 older than the history is kept for. It is for databases whose clients all run WithoutReaper.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.with(c, func(ctx context.Context, d database) error {
 				report, err := reaper.Sweep(ctx, d.locks())

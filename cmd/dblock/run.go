@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -19,10 +20,8 @@ import (
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/tell"
+	"github.com/dblock-go/dblock/jobs"
 )
-
-// exitNotAcquired is the default status of run if another client has the lock, as for flock.
-const exitNotAcquired = 1
 
 // Variables in the environment of the command.
 const (
@@ -35,6 +34,9 @@ const runHelp = `run takes the locks, runs the command while it holds them, and 
 The command finds DBLOCK_NAME and DBLOCK_TOKEN in its environment. A token is higher than all earlier tokens of the name, so that the
 protected resource can refuse an older one. For several names both are lists, separated by spaces. A run within the command that would wait
 for the same lock, and so for its own end, notices that by these variables and ends with status 1.
+
+If the lock is not free (--no-wait), or not in time (--wait), run ends with status 75, or with that of -E. Wrong arguments are status 2. All
+other failures of run itself are status 1.
 
 Signals to run (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all its children (its process group). INT, TERM, HUP and QUIT also
 continue a stopped command, so that it can end. While run waits for the lock, INT, TERM and HUP end the wait.
@@ -85,7 +87,7 @@ type holding struct {
 	late     time.Duration
 	retries  int
 	backoff  time.Duration
-	notGot   int
+	notFree  uint8
 
 	getenv  func(string) string
 	stderr  io.Writer
@@ -133,29 +135,29 @@ func execute(o *options) *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVarP(&h.noWait, "no-wait", "n", false, "do not wait for the lock")
-	f.DurationVarP(&h.wait, "wait", "w", 0, "wait for the lock no longer than this; 0: for ever")
+	durationVar(f, &h.wait, "wait", "w", 0, "wait for the lock no longer than this; 0: for ever")
 	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others who share it")
 	f.StringVar(&h.permits, "permits", "", "hold n of the name's permits: n/of")
-	f.DurationVar(&h.ttl, "ttl", 30*time.Second, "others get the lock after this time without a heartbeat")
-	f.DurationVar(&h.grace, "grace", 0,
+	durationVar(f, &h.ttl, "ttl", "", 30*time.Second, "others get the lock after this time without a heartbeat")
+	durationVar(f, &h.grace, "grace", "", 0,
 		"time between TERM and KILL, at most half the TTL (default: a quarter of it, no more than 10s)")
-	f.DurationVar(&h.lease, "lease", 0, "hold the lock no longer than this, heartbeats or not")
-	f.DurationVar(&h.minHold, "min-hold", 0, "no other client gets the lock before this time has passed")
+	durationVar(f, &h.lease, "lease", "", 0, "hold the lock no longer than this, heartbeats or not")
+	durationVar(f, &h.minHold, "min-hold", "", 0, "no other client gets the lock before this time has passed")
 	f.StringVar(&h.owner, "owner", "",
 		"a name for this run on this host: started again under it, it gets the lock back from its dead self at once "+
 			"(and from a living one)")
 	f.StringToStringVar(&h.metadata, "metadata", nil, "k=v to show with the lock")
-	f.DurationVar(&h.oncePer, "once-per", 0, "run the command once per interval over all hosts")
+	durationVar(f, &h.oncePer, "once-per", "", 0, "run the command once per interval over all hosts")
 	f.StringVar(&h.slotOf, "slot-of", "",
 		"run the command once for the latest time of this cron expression, over all hosts")
 	f.StringVar(&h.zone, "tz", localZone,
 		"time zone of --slot-of, such as Europe/Berlin; Local is this host's, which its crontab has too")
-	f.DurationVar(&h.late, "late", lateness,
+	durationVar(f, &h.late, "late", "", lateness,
 		"do not run a slot of --slot-of that is older; until then a database that is away is tried again")
 	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again after its run failed, or its host died")
-	f.DurationVar(&h.backoff, "retry-backoff", 0,
+	durationVar(f, &h.backoff, "retry-backoff", "", 0,
 		"not before this time has passed since a failure, twice as much after the second, and so on")
-	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired,
+	f.Uint8VarP(&h.notFree, "exit-code-if-not-acquired", "E", exitNotFree,
 		"exit status where the lock is not free (--no-wait), or not in time (--wait)")
 	return c
 }
@@ -193,15 +195,11 @@ func (h *holding) check() error {
 	switch {
 	case h.noWait && h.wait != 0:
 		return errors.New("--no-wait and --wait: give one of them")
-	case h.wait < 0:
-		return errors.New("--wait: want more than 0")
 	case h.shared && h.permits != "":
 		return errors.New("--shared and --permits: give one of them")
-	case h.grace < 0 || h.grace > h.ttl/2:
+	case h.grace > h.ttl/2:
 		return fmt.Errorf("--grace %v: want at most half of --ttl (%v), so that a single heartbeat that comes late "+
 			"does no harm", h.grace, h.ttl)
-	case h.oncePer < 0 || h.late < 0:
-		return errors.New("--once-per and --late: want more than 0")
 	case h.lease != 0 && h.lease < 2*h.grace:
 		return fmt.Errorf("--lease %v: want at least twice --grace (%v)", h.lease, h.grace)
 	case h.lease != 0 && len(h.names) > 1:
@@ -218,14 +216,37 @@ func (h *holding) check() error {
 			"of the lock")
 	case (h.retries != 0 || h.backoff != 0) && !slots:
 		return errors.New("--retry-failed and --retry-backoff: of --once-per or --slot-of")
-	case h.retries < 0 || h.backoff < 0 || h.backoff != 0 && h.retries == 0:
+	case h.retries < 0 || h.backoff != 0 && h.retries == 0:
 		return errors.New("--retry-failed: want at least 1, and --retry-backoff with it")
 	}
-	_, err := h.options()
-	if err == nil && h.slotOf != "" {
-		_, _, err = h.times()
+	for _, name := range h.names {
+		if err := checkName(name); err != nil {
+			return err
+		}
 	}
-	return err
+	if h.slotOf != "" {
+		if _, _, err := h.times(); err != nil {
+			return err
+		}
+	}
+	return h.rehearse()
+}
+
+// rehearse has the library check the options of the lock.
+func (h *holding) rehearse() error {
+	options, err := h.options()
+	if err != nil {
+		return err
+	}
+	return rehearse(func(ctx context.Context, c *client) error {
+		if h.oncePer != 0 || h.slotOf != "" {
+			never := func(context.Context, *dblock.Lock, time.Time) error { return nil }
+			_, err := jobs.New(c).OncePer(ctx, h.names[0], cmp.Or(h.oncePer, time.Hour), never, h.retrying()...)
+			return err
+		}
+		_, err := c.Lock(ctx, h.names[0], options...)
+		return err
+	}, dblock.WithTTL(h.ttl))
 }
 
 // options returns the options of the lock.
@@ -237,8 +258,8 @@ func (h *holding) options() (options []dblock.LockOption, err error) {
 		n, of, _ := strings.Cut(h.permits, "/")
 		units, err1 := strconv.Atoi(n)
 		all, err2 := strconv.Atoi(of)
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("--permits %q: want n/of, such as 1/5", h.permits)
+		if err1 != nil || err2 != nil || units < 1 || units > all {
+			return nil, fmt.Errorf("--permits %q: want n/of, such as 1/5, with 1 <= n <= of", h.permits)
 		}
 		options = append(options, dblock.Permits(units, all))
 	}
@@ -335,7 +356,7 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 		}
 		one, err := take(ctx, h.names[0], options...)
 		if err != nil {
-			return hold{}, h.notAcquired(ctx, err)
+			return hold{}, notFree(ctx, err, int(h.notFree))
 		}
 		return holdOf(c, one), nil
 	}
@@ -348,7 +369,7 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 	}
 	all, err := take(ctx, h.names, forAll...)
 	if err != nil {
-		return hold{}, h.notAcquired(ctx, err)
+		return hold{}, notFree(ctx, err, int(h.notFree))
 	}
 	var list []string
 	for _, name := range h.names {
@@ -386,13 +407,15 @@ func (h *holding) checkOuter(ctx context.Context, c *dblock.Client[*sql.Tx]) err
 	return nil
 }
 
-// notAcquired gives an error the exit status that was asked for.
-func (h *holding) notAcquired(ctx context.Context, err error) error {
+// notFree gives an error the exit status of a lock that is not free, or not in time.
+func notFree(ctx context.Context, err error, status int) error {
 	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
 	case errors.As(cause, new(interrupted)):
 		return cause
 	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(cause, errWait):
-		return statusError{h.notGot, err}
+		return statusError{status, err}
 	}
 	return err
 }

@@ -80,7 +80,7 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 			arguments []string
 			status    int
 		}{
-			{[]string{"run", "--no-wait", "n", "--", "true"}, exitNotAcquired},
+			{[]string{"run", "--no-wait", "n", "--", "true"}, exitNotFree},
 			{[]string{"run", "--no-wait", "-E", "0", "n", "--", "true"}, 0},
 			{[]string{"run", "--wait", "100ms", "-E", "75", "n", "--", "true"}, 75},
 		} {

@@ -21,28 +21,24 @@ var clients = listing[inspect.Session]{
 // sessions lists clients.
 func sessions(o *options) *cobra.Command {
 	var f inspect.SessionFilter
-	var limit uint
+	var limit func() uint
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "List the clients, and how many locks each holds",
 		Long: `sessions lists the clients that have taken a lock since they started. The locks of a client end with its session: when no heartbeat of
 it has come for its TTL ("ends in"), or at once when its process has ended ("crashed") and another one runs on its host.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			f.Limit = andOneMore(limit)
+			f.Limit = andOneMore(limit())
 			return o.once(c, func(ctx context.Context, client *client) error {
-				n, more, err := clients.print(c.OutOrStdout(), o.json, inspect.New(client).Sessions(ctx, f), limit)
-				if err == nil && more {
-					c.PrintErrf("The first %d. --limit 0 for all.\n", n)
-				}
-				return err
+				return clients.list(o, c, c.OutOrStdout(), inspect.New(client).Sessions(ctx, f), limit())
 			})
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.Host, "host", "", "only clients of this host")
-	flags.StringVar(&f.App, "app", "", "only clients of this application (WithApp)")
+	flags.StringVar(&f.App, "app", "", "only clients of this application")
 	flags.BoolVar(&f.Dead, "dead", false, "also those that have ended, for as long as the reaper leaves them")
-	flags.UintVar(&limit, "limit", 100, "at most so many clients; 0: all")
+	limit = limits(o, c, 100, "clients")
 	return c
 }

@@ -21,7 +21,7 @@ func show(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show the holders of a name, and its whole queue",
-		Args:  arguments(cobra.ExactArgs(1)),
+		Args:  named(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.inspect(c.Context(), func(ctx context.Context, client *client) error {
 				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {

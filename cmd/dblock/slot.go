@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -25,7 +28,7 @@ func (h *holding) times() (*jobs.Schedule, *time.Location, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--tz: %w", err)
 	}
-	parsed, err := cron.ParseStandard(h.slotOf)
+	parsed, err := cron.ParseStandard(sundays(h.slotOf))
 	if err != nil {
 		return nil, nil, fmt.Errorf("--slot-of: %w", err)
 	}
@@ -38,6 +41,47 @@ func (h *holding) times() (*jobs.Schedule, *time.Location, error) {
 	}
 	schedule, err := jobs.NewSchedule(zone, expression)
 	return schedule, zone, err
+}
+
+// weekdays are the names that a cron expression has for the days of the week, from 0 on.
+var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+
+// sundays writes 0 for the 7 that crontab(5) also has for Sunday, and which the parser does not
+// know: in the last of the five fields, alone or as the end of a range.
+func sundays(expression string) string {
+	fields := strings.Fields(expression)
+	if len(fields) < 5 {
+		return expression
+	}
+	days := strings.Split(fields[len(fields)-1], ",")
+	for i, part := range days {
+		span, step, stepped := strings.Cut(part, "/")
+		from, to, ranged := strings.Cut(span, "-")
+		switch {
+		case span == "7":
+			days[i] = "0"
+		case ranged && to == "7":
+			first, each := slices.Index(weekdays, strings.ToLower(from)), 1
+			if n, err := strconv.Atoi(from); err == nil {
+				first = n
+			}
+			if n, err := strconv.Atoi(step); stepped {
+				if each = n; err != nil || n < 1 {
+					return expression // which the parser refuses
+				}
+			}
+			if first < 0 || first > 7 {
+				return expression
+			}
+			var list []string
+			for day := first; day <= 7; day += each {
+				list = append(list, strconv.Itoa(day%7))
+			}
+			days[i] = strings.Join(list, ",")
+		}
+	}
+	fields[len(fields)-1] = strings.Join(days, ",")
+	return strings.Join(fields, " ")
 }
 
 // slot returns the latest time of the cron expression. due is false if that time is too long ago.
@@ -85,10 +129,6 @@ func zoneName(zone *time.Location, at time.Time) string {
 
 // once runs the command for a slot.
 func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command []string) error {
-	var options []jobs.Option
-	if h.retries != 0 {
-		options = append(options, jobs.RetryFailed(h.retries, h.backoff))
-	}
 	// A signal ends the attempt. It does not end a run: the outcome of a run must be written.
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -100,7 +140,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		return h.supervise(ctx, holdOf(c, l), command)
 	}
 	if h.oncePer != 0 {
-		_, err := jobs.New(c).OncePer(attempt, h.names[0], h.oncePer, fn, options...)
+		_, err := jobs.New(c).OncePer(attempt, h.names[0], h.oncePer, fn, h.retrying()...)
 		return err
 	}
 	slot, due, err := h.slot(time.Now())
@@ -108,8 +148,16 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		return err
 	}
 	return h.insist(attempt, slot, func() (bool, error) {
-		return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn, options...)
+		return jobs.New(c).OnceAt(attempt, h.names[0], slot, fn, h.retrying()...)
 	})
+}
+
+// retrying returns the options of the job.
+func (h *holding) retrying() []jobs.Option {
+	if h.retries == 0 {
+		return nil
+	}
+	return []jobs.Option{jobs.RetryFailed(h.retries, h.backoff)}
 }
 
 // insist asks for a slot until the database answers, or until the slot is too late.

@@ -31,6 +31,32 @@ func TestASlotThatIsTooLongAgoIsNotRun(t *testing.T) {
 	}
 }
 
+// As crontab(5) of Vixie cron has it.
+func TestSevenIsSunday(t *testing.T) {
+	for expression, days := range map[string]string{
+		"7": "Sun", "0": "Sun", "5-7": "FriSatSun", "Fri-7": "FriSatSun", "1-7/3": "MonThuSun", "7,2": "TueSun",
+		"0-7": "MonTueWedThuFriSatSun", "6-7/1": "SatSun", "7-7": "Sun",
+	} {
+		h := holding{slotOf: "30 4 * * " + expression, zone: "UTC"}
+		schedule, _, err := h.times()
+		require.NoError(t, err, expression)
+		got := ""
+		for at := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC); ; { // a Monday
+			if at = schedule.Next(at); at.Day() > 6 && at.Month() == time.December {
+				break
+			}
+			got += at.Format("Mon")
+		}
+		require.Equal(t, got, days, expression)
+	}
+	for _, wrong := range []string{"8", "7-8", "x-7", "1-7/x", "1-7/0", "8-7", "7-5"} {
+		h := holding{slotOf: "30 4 * * " + wrong, zone: "UTC"}
+		if _, _, err := h.times(); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
+
 // Broken by a zone that is not the host's, and by times that a clock skips or shows twice.
 func TestASlotIsTheLatestTimeThatIsNotTooLongAgo(t *testing.T) {
 	at := func(text string) time.Time {

@@ -26,7 +26,7 @@ const (
 type snapshot struct {
 	Kind         string
 	HeldBy       string
-	Age          time.Duration `json:",omitempty"` // 0: not known
+	Age          time.Duration // 0: not known
 	Transactions int64         // begun on the server since
 	Versions     int64         // dead row versions in dblock's tables, whatever keeps them
 }

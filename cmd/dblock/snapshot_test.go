@@ -57,7 +57,7 @@ func TestTheOldestSnapshotIsNamed(t *testing.T) {
 		// A longer write in another database makes both equally old in transactions, and this user
 		// does not see their times.
 		require.NoError(w, younger.Rollback())
-		user, dsn := w.as()
+		user, dsn := w.as("app")
 		contains(w, w.oldest(dsn), is, "open for a time that is hidden from this user", "pg_read_all_stats")
 		w.exec("GRANT pg_read_all_stats TO " + user)
 		contains(w, w.oldest(dsn), is, " transactions old, open for ")
@@ -97,7 +97,7 @@ func TestWhyNamesAnOldSnapshot(t *testing.T) {
 		w.exec(updates(manyVersions))
 		says := fmt.Sprintf("The oldest snapshot is that of the transaction (pid %d, user ", pid)
 		w.until(func() bool { return strings.Contains(w.must("why", "n"), says) }) // the server counts a moment later
-		contains(w, w.must("why", "n", "--json"), `"Snapshot":{"Kind":"transaction"`)
+		contains(w, w.must("why", "n", "--json"), `"snapshot":{"kind":"transaction"`)
 		require.NoError(w, tx.Rollback())
 		if out := w.must("why", "n"); strings.Contains(out, "snapshot") {
 			w.Error("the transaction has ended:\n", out)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log"
 	"net"
 	"net/http"
@@ -20,6 +21,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/inspect"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 // shutdownTime is the time for answers in flight when the command ends: a Break has 15 s. Streams
@@ -43,24 +46,34 @@ Only this machine reaches it. From another one: ssh -L 8080:127.0.0.1:PORT, with
 instead. Or mount package dblockweb in a server with HTTPS and a login. With --remote it listens where --listen says, in plain HTTP:
 anybody in between can read the secret.`,
 		Example: "  dblock ui\n  dblock ui --listen 127.0.0.1:7171 --actions",
-		Args:    arguments(cobra.NoArgs),
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.looks = true
 			ctx := c.Context()
-			serves := func(client *client) error {
-				listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
-				if err != nil {
-					return err
-				}
-				if !loopback(listener) && !remote {
-					_ = listener.Close()
-					return usageError{fmt.Errorf("--listen %s: other machines reach that: use 127.0.0.1, or say "+
-						"--remote", listen)}
-				}
-				return serve(ctx, c.OutOrStdout(), listener, dblockweb.Handler(client, authorize(act)))
+			if _, err := net.ResolveTCPAddr("tcp", listen); err != nil {
+				return usageError{fmt.Errorf("--listen: %w", err)}
+			}
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
+			if err != nil {
+				return err
+			}
+			defer listener.Close()
+			if !loopback(listener) && !remote {
+				return usageError{fmt.Errorf("--listen %s: other machines reach that: use 127.0.0.1, or say --remote",
+					listen)}
 			}
 			// The page shows an unavailable database.
-			return o.using(ctx, func(d database) error { return d.locking(ctx, serves) })
+			return o.using(ctx, func(d database) error {
+				return d.locking(ctx, func(client *client) error {
+					told := make(chan struct{})
+					go func() {
+						defer close(told)
+						o.tellUnreadable(ctx, client)
+					}()
+					defer func() { <-told }()
+					return serve(ctx, c.OutOrStdout(), listener, dblockweb.Handler(client, authorize(act)))
+				})
+			})
 		},
 	}
 	flags := c.Flags()
@@ -68,6 +81,35 @@ anybody in between can read the secret.`,
 	flags.BoolVar(&act, "actions", false, "the page can also ask holders for a lock, and take locks away")
 	flags.BoolVar(&remote, "remote", false, "allow an address that other machines reach, unencrypted")
 	return c
+}
+
+// tellUnreadable prints what the page cannot show. A page that shows nothing looks like a database
+// without locks.
+func (o *options) tellUnreadable(ctx context.Context, c *client) {
+	ctx, cancel := o.withinFirstSign(ctx)
+	defer cancel()
+	i := inspect.New(c)
+	for _, part := range []struct {
+		name string
+		err  error
+	}{
+		{"locks", failure(i.List(ctx, inspect.Filter{Limit: 1}))},
+		{"sessions", failure(i.Sessions(ctx, inspect.SessionFilter{Limit: 1}))},
+		{"jobs", failure(jobs.New(c).Jobs(ctx))},
+		{"events", failure(i.Events(ctx, inspect.EventFilter{Limit: 1}))},
+	} {
+		if part.err != nil && !errors.Is(part.err, context.Canceled) {
+			complain(o.stderr, fmt.Errorf("the page cannot show %s: %w", part.name, because(ctx, advised(part.err))))
+		}
+	}
+}
+
+// failure reads a first row, and returns the error of that.
+func failure[T any](rows iter.Seq2[T, error]) error {
+	for _, err := range rows {
+		return err
+	}
+	return nil
 }
 
 func loopback(l net.Listener) bool { return l.Addr().(*net.TCPAddr).IP.IsLoopback() }

@@ -15,10 +15,10 @@ import (
 // link is a name in a chain of waiting, and the transactions that keep its rows locked.
 type link struct {
 	inspect.Info
-	Transactions []obstacle `json:",omitempty"`
-	Untold       string     `json:",omitempty"` // the reason why the transactions are unknown
+	Transactions []obstacle
+	Untold       string // the reason why the transactions are unknown
 	// Snapshot keeps dblock's tables growing. Only the first name has it, and only if it is old.
-	Snapshot *snapshot `json:",omitempty"`
+	Snapshot *snapshot
 }
 
 // why follows the waiting from a name to its end.
@@ -37,11 +37,11 @@ on performance_schema. On SQLite, Linux identifies the process.
 
 On PostgreSQL why also names the oldest snapshot if that is open for five minutes, or if many transactions have begun since: while it is
 open, dblock's tables grow.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: named(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := o.context(c.Context())
 			defer cancel()
-			return o.looking(ctx, func(d database) error {
+			return o.reading(ctx, func(d database) error {
 				chain, err := d.why(ctx, args[0])
 				if err != nil {
 					return err

@@ -67,6 +67,10 @@ func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 			contains(w, out, "idle in transaction", "UPDATE dblock_locks SET name = name")
 		}
 		if w.engine != migrate.SQLite { // whose probe always takes a second
+			type link struct {
+				Transactions []struct{ PID int64 }
+				Untold       string
+			}
 			var links []link
 			for line := range strings.Lines(w.must("why", "orders/1", "--json")) {
 				var l link

@@ -55,7 +55,8 @@ func Interpret(err error) error {
 	}
 	if transaction.Denied(err) { // no Kind, which would be that of a refused KILL, too
 		return driver.Fail(driver.ErrConfig,
-			fmt.Errorf("the user lacks a right of docs/privileges/mysql-app.sql: %w", err))
+			fmt.Errorf("the user lacks a right of docs/privileges/mysql-app.sql (to only look: mysql-people.sql): %w",
+				err))
 	}
 	kind := Kind(n)
 	if n == runHook || n == rolledBack {

@@ -75,7 +75,7 @@ func TestInterpret(t *testing.T) {
 		t.Errorf("a read-only server: %q", text)
 	}
 	if text := Interpret(server(1142)).Error(); !strings.Contains(text,
-		"the user lacks a right of docs/privileges/mysql-app.sql: at work: ") {
+		"the user lacks a right of docs/privileges/mysql-app.sql (to only look: mysql-people.sql): at work: ") {
 		t.Errorf("a right that is missing: %q", text)
 	}
 	for _, ofNoKind := range []error{

@@ -88,7 +88,8 @@ func explained(state string, err error) error {
 	case state == denied && strings.Contains(err.Error(), "row-level security"):
 		return fmt.Errorf("%s: %w", RowSecurity, err)
 	case state == denied:
-		return fmt.Errorf("the role lacks a right of docs/privileges/postgres-app.sql: %w", err)
+		return fmt.Errorf("the role lacks a right of docs/privileges/postgres-app.sql (to only look: "+
+			"postgres-people.sql): %w", err)
 	}
 	return err
 }

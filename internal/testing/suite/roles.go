@@ -47,10 +47,11 @@ func leastPrivileges(t *testing.T, e *env) {
 
 	pool := people.SQL(t)
 	for statement, may := range map[string]bool{
-		"SELECT count(*) FROM dblock_who":   true,
-		"SELECT count(*) FROM dblock_queue": true,
-		"DELETE FROM dblock_locks":          false,
-		"SELECT count(*) FROM dblock_runs":  false,
+		"SELECT count(*) FROM dblock_who":        true,
+		"SELECT count(*) FROM dblock_queue":      true,
+		"DELETE FROM dblock_locks":               false,
+		"SELECT count(*) FROM dblock_watchers":   false,
+		"UPDATE dblock_sessions SET host = host": false,
 	} {
 		if _, err := pool.ExecContext(t.Context(), statement); (err == nil) != may {
 			t.Errorf("%s: %v", statement, err)
