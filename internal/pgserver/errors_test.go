@@ -49,7 +49,7 @@ func TestInterpret(t *testing.T) {
 		{server("22P05", "has no equivalent"), driver.ErrConfig,
 			"a character that the encoding of the database lacks: at work: FATAL: has no"},
 		{server("42501", "permission denied for table dblock_locks"), driver.ErrConfig,
-			"the role lacks a right of docs/privileges/postgres-app.sql (to only look: "+
+			"the role lacks a right of docs/privileges/postgres-app.sql (to only look: " +
 				"postgres-people.sql): at work: FATAL: permission denied for table"},
 		{server("42501", `new row violates row-level security policy for table "dblock_locks"`), driver.ErrConfig,
 			"need no row level security"},
