@@ -86,9 +86,10 @@ CREATE TABLE dblock_locks (
     PRIMARY KEY (name, epoch)
 ) WITH (fillfactor = 50, vacuum_truncate = false);
 CREATE INDEX dblock_locks_expiry ON dblock_locks (expires_at) WHERE expires_at IS NOT NULL;
--- A table of a page or two is read as a whole, by plans that connections keep while it grows. So it has 32 pages from the
--- beginning, and VACUUM gives none back. Its first statistics, which a later CREATE INDEX would overwrite, say that a name has one row: no key
--- says that alone.
+-- The next four statements leave the table empty, with 32 pages and with statistics. For a table of one page PostgreSQL plans to
+-- read all of it, and connections keep that plan while the table grows. So 64 rows of 1,600 bytes, two to a page, are inserted,
+-- counted by ANALYZE, and deleted; vacuum_truncate = false keeps the pages. n_distinct = -1 says that a name has one row, which
+-- the key (name, epoch) does not say. An index made after ANALYZE would overwrite these statistics.
 INSERT INTO dblock_locks (name, token, acquired_at, metadata)
 SELECT i::text, 0, 0, (SELECT string_agg(md5(i::text || j), '') FROM generate_series(1, 50) j) FROM generate_series(1, 64) i;
 ALTER TABLE dblock_locks ALTER COLUMN name SET (n_distinct = -1);
@@ -99,10 +100,10 @@ DELETE FROM dblock_locks;
 -- that is a text would look for them in a schema that was renamed, or in the one that it was copied from.
 
 -- The highest epoch of a name that the statement's snapshot shows; no row: the name has none. It is the first entry of the name in
--- the index, read from its end. generate_series has the planner expect a million rows, of which the first is asked for: then no
--- plan that reads and sorts all versions of the row is cheaper, however few rows the table has, and however many pages. PostgreSQL
--- puts this query in the place of the call. A statement that looks for the row asks for this epoch or a later one: behind another
--- transaction that has changed the row it decides by the newest version, which may have begun an epoch.
+-- the index, read from its end. generate_series makes no million rows: LIMIT 1 ends it at the first. It makes the planner expect
+-- a million rows, so that it never chooses to read and sort all versions of the row in place of the index, whatever statistics
+-- the table has. PostgreSQL inlines this query. A statement that looks for the row asks for this epoch or a later one: after a
+-- wait for another transaction it decides by the newest version of the row, which may have begun an epoch.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_epoch(lock_name text) RETURNS SETOF bigint LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -212,7 +213,7 @@ CREATE TABLE dblock_waiters (
 CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name, ticket) WHERE session_id IS NOT NULL;
 -- The wait-for graph goes from owners to the names that they wait for.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
--- As dblock_locks; a name may have many places.
+-- 32 pages and first statistics, for the reason given at dblock_locks. n_distinct is not set: a name may have many places.
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
 SELECT '', i, i::text, '', i::text, i::text, 0, (SELECT string_agg(md5(i::text || j), '') FROM generate_series(1, 50) j), 0 FROM generate_series(1, 64) i;
 ANALYZE dblock_waiters;
