@@ -217,15 +217,14 @@ func Shared() LockOption {
 // Permits takes n of the name's units: a semaphore. It is first come first served, so that a large
 // request at the head of the queue is not overtaken by small ones behind it. Units are released by
 // Unlock, in any order, or when the holder's session ends. A permit is not entered again: under a
-// permit's context Permits takes more units (ErrDeadlock, at once, if fewer units than that are
-// beside the caller's own). Without Permits, Lock takes all units.
+// permit's context Permits takes more units (ErrDeadlock, at once, if they can never fit beside the
+// caller's own). Without Permits, Lock takes all units.
 //
-// n fits if the units in use and n are at most of, for the request's of and for that of every
-// holder. So a semaphore changes its size while it is in use, as processes with the new
-// number replace those with the old one: it shrinks with the first holder that states less, and
-// grows when the last such holder has left. ErrInvalidOption under the caller's own permits of
-// another number. ErrCapacity, at once, if others read the name (Shared), or wait to. 1 <= n <= of
-// < 2^31 - 1. In tables only.
+// n fits if inUse + n <= of, for the request's of and for that of every holder. So a semaphore
+// changes its size while it is in use, as processes with the new of replace those with the old one:
+// it shrinks with the first holder of a smaller of, and grows when the last such holder has left.
+// ErrInvalidOption if the caller holds permits of another of. ErrCapacity, at once, if others read
+// the name (Shared), or wait to. 1 <= n <= of < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
 	return contract.Set(func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 })
 }

@@ -13,55 +13,56 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// dialect is what the servers do in different ways: innodb.go, mariadb.go, tidb.go, vitess.go.
+// dialect is a kind of server: innodb.go, mariadb.go, tidb.go, vitess.go.
 type dialect interface {
 	facts() *facts
-	// examine refuses a connection, or a database ("": the default one), in which only this server
-	// would keep no lock.
+	// examine refuses settings of a connection or of a database ("": the default one) with which
+	// this kind of server alone would lose locks.
 	examine(ctx context.Context, on *sql.Conn, database string) error
-	// lone runs a statement, or several that do not rely on each other.
+	// lone runs one statement, or several that are independent of each other.
 	lone(ctx context.Context, on runner, work func(q *mysqldb.Queries) error) error
 	// short runs ops in fewer round trips than the general way of run.go, or does nothing: done is
 	// false.
 	short(ctx context.Context, e *engine, ops []protocol.Op) (results []protocol.Result, done bool, err error)
-	// sleepLock takes the lock that a listener waits for, on the connection of the heartbeats. "":
-	// a listener sleeps.
+	// sleepLock takes, on the connection of the heartbeats, the named lock for which a listener
+	// waits, and returns its name. "": a listener sleeps instead.
 	sleepLock(ctx context.Context, on *sql.Conn) (string, error)
 	// giveBack returns a connection to its pool after a transaction at READ COMMITTED.
 	giveBack(conn *sql.Conn)
-	// traceRow is called with a name's row that the application's transaction has just locked.
+	// traceRow is called after the application's transaction has locked a name's row.
 	traceRow(quiet context.Context, t inTx, name string, row mysqldb.AwaitRowRow) error
-	// traceGuard is called with a guard's row that the application's transaction has just locked.
+	// traceGuard is called after the application's transaction has locked a guard's row.
 	traceGuard(quiet context.Context, t inTx, h protocol.Held, attempt string) error
 }
 
-// facts are the texts and abilities in which the servers differ.
+// facts are the statements and the abilities in which the servers differ.
 type facts struct {
-	// texts are the statements in the words of the server. Those of byView name the view of the
-	// clock, which a test moves.
+	// texts are the statements in the server's own SQL. Those of byView read the clock from the
+	// view dblock_clock, which tests replace.
 	texts, byView mysqldb.Texts
-	// resets is a statement that resets what cuts lists short, and a clock that stands still.
+	// resets is the statement that sets the session's sql_select_limit and timestamp back to their
+	// defaults: others cut lists short, or stop the clock.
 	resets string
-	// open is the variable that is 0 outside of a transaction; "": there is none.
+	// open is the variable that is 0 outside of a transaction; "": the server has none.
 	open string
-	// undoes is the variable with which a refused NOWAIT ends the whole transaction; "": none does.
+	// undoes is the variable that makes a refused NOWAIT roll back the whole transaction; "": the
+	// server has none.
 	undoes string
 	// deaf is the reason why a listener cannot be woken; nil: it can.
 	deaf error
-	// noSkipLocked is set where the server has no SKIP LOCKED: the engine locks one row per
-	// statement, NOWAIT.
+	// noSkipLocked: the server has no SKIP LOCKED. The engine locks one row per statement, NOWAIT.
 	noSkipLocked bool
-	// limitEndsAll is set where the limit of a wait would end a slow statement that does not wait.
+	// limitEndsAll: the limit of a wait also ends a slow statement that waits for no row.
 	limitEndsAll bool
-	// lists is set where the server has JSON_TABLE.
+	// lists: the server has JSON_TABLE.
 	lists bool
-	// endless is set where a sql_select_limit of 0 is no limit.
+	// endless: a sql_select_limit of 0 means no limit.
 	endless bool
-	// pairs are the locks that dblock uses, and that must exclude.
+	// pairs are the row locks that dblock uses. tryLocks checks that they exclude each other.
 	pairs []pair
 }
 
-// rows returns how many rows, up to a limit, one statement locks that does not wait.
+// rows returns how many rows, up to limit, the engine locks by one statement that does not wait.
 func (f facts) rows(limit int) int {
 	if f.noSkipLocked {
 		return 1
@@ -77,7 +78,7 @@ type runner interface {
 	transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error
 }
 
-// common is what a server does like most others.
+// common has the methods that most servers share.
 type common struct{ is facts }
 
 func (c *common) facts() *facts { return &c.is }
@@ -92,8 +93,8 @@ func (*common) traceRow(context.Context, inTx, string, mysqldb.AwaitRowRow) erro
 
 func (*common) traceGuard(context.Context, inTx, protocol.Held, string) error { return nil }
 
-// transacting is a server on which each statement needs a transaction around it, which has the
-// clock and bounds the wait for a row. Only the general way works there.
+// transacting is a server on which each statement runs in a transaction of its own: that has the
+// clock, and bounds the wait for a row. Only the general way of run.go works there.
 type transacting struct{ common }
 
 func (*transacting) lone(ctx context.Context, on runner, work func(q *mysqldb.Queries) error) error {
@@ -117,18 +118,18 @@ func dialectOf(version string) (dialect, error) {
 	return inMySQL, foreign.Refuse(version)
 }
 
-// server is the server that an engine has met.
+// server is the server that an engine is connected to.
 type server struct {
 	dialect
-	version string // that it states
+	version string // of VERSION()
 }
 
 // server returns the engine's server. MUST be called after meet.
 func (e *engine) server() *server { return e.prepared.server.Load() }
 
-// meet learns the dialect of the server and the place of the tables, once. It refuses a server on
-// which locks would not exclude. It runs before all other statements, which such a server may not
-// answer.
+// meet reads, once, the dialect of the server and the database of the tables. It refuses a server
+// whose locks would not exclude. It runs before all other statements: such a server may not answer
+// them.
 func (e *engine) meet(ctx context.Context, on querier) error {
 	if err := e.learnDialect(ctx, on); err != nil {
 		return err

@@ -43,7 +43,8 @@ func newSidePool(e *engine) *connpool.Pool[upkeep] {
 
 func (e *engine) Attend(_ string, ttl time.Duration) (leave func()) { return e.side.Attend(ttl) }
 
-// Lending does not end: the Close of database/sql waits for no reserved connection.
+// Lending returns a context that never ends: the Close of database/sql waits for no reserved
+// connection.
 func (e *engine) Lending() context.Context { return context.Background() }
 
 func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {

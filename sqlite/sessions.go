@@ -145,7 +145,7 @@ func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (b
 // Attend does nothing: no connection is reserved.
 func (e *engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 
-// Lending does not end, for the same reason.
+// Lending returns a context that never ends, for the same reason.
 func (e *engine) Lending() context.Context { return context.Background() }
 
 // OnSideConn uses the pool. A transaction that writes has locked the whole database, so another

@@ -2,8 +2,8 @@
 // that go in and out. Engines and client import this package, and not each other.
 //
 // Every method is one atomic transition of the tables. An engine decides races inside the database,
-// by the database's clock. It keeps no state of its own between calls: waiting, retries and
-// abandoning a request are the client's part.
+// by the database's clock. It keeps no state of its own between calls: the client waits, retries
+// and abandons requests.
 //
 // # Order of locks
 //
@@ -18,7 +18,7 @@
 // takeover (Removal ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
 // it locks that row after the name's, without waiting, and writes it. A release by the holder does
 // the same if the hold was guarded (Removal.Guarded), and Tx.Release always. The end of a session
-// takes no lock away, and leaves that row alone.
+// takes no lock away, and does not lock that row.
 package driver
 
 import (
@@ -51,15 +51,15 @@ type Backend interface {
 	Quorum
 }
 
-// Setup describes an engine before it is used.
+// Setup has what a client reads of an engine before and between its uses.
 type Setup interface {
 	// Validate returns the errors that can be found without I/O: a nil pool, a pool that is too
 	// small.
 	Validate() error
 
-	// HostFolder returns the folder in which the processes of this host that use the database meet;
-	// "": that of the user. If create is true, it makes the folder. ok is false where no other
-	// process can use the database. It is called once the schema was read.
+	// HostFolder returns the folder for the files of the processes of this host that use the
+	// database; "": the user's. If create is true, it makes the folder. ok is false if no other
+	// process can use the database. It is called after Schema.
 	HostFolder(create bool) (path string, ok bool)
 
 	// Schema reads which builds can work with the tables.
@@ -69,7 +69,7 @@ type Setup interface {
 	// missing answer.
 	Connections() Pool
 
-	// DropReadOnly closes those idle connections of the application's pool that are to a server
-	// which accepts no writes: a failover has left them there. It is called after ErrReadOnly.
+	// DropReadOnly closes the pool's idle connections to a server that accepts no writes, as a
+	// failover leaves them. It is called after ErrReadOnly.
 	DropReadOnly(ctx context.Context)
 }

@@ -41,9 +41,10 @@ type Sessions interface {
 	// that attended last, where the server shows such a name.
 	Attend(app string, ttl time.Duration) (leave func())
 
-	// Lending is cancelled when the application closes a pool whose Close waits for the connections
-	// that the engine has reserved of it (pgxpool). Every statement on them then fails with
-	// ErrConfig. An engine that cannot see that returns a context that does not end.
+	// Lending returns a context that is cancelled when the application closes the pool while the
+	// engine holds connections of it (pgxpool's Close blocks until they return). Every statement on
+	// them then fails with ErrConfig. An engine that cannot see that returns a context that never
+	// ends.
 	Lending() context.Context
 
 	// OnSideConn runs do on a connection of the engine's own, which is not an Upkeep's, and which

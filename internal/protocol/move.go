@@ -1,17 +1,19 @@
 package protocol
 
-// Move transfers an Attempt's lock to another session: a lock is detached from its client, or goes
-// back. The token does not change, so Move compares the attempt too: after Detach and Resume the
-// same token belongs to a new attempt. The new attempt is that of To. Move seizes the guard of the
-// old attempt, so that no transaction of the old session ends beside the work of the new one. It
-// notifies the first waiter, since the end of the lock moves. Move is safe to repeat. ErrNotHeld,
-// also where the old session has expired: the next waiter may have read so. ErrNotHeld also of a
-// cohort, which is detached first. ErrGuarded while a guarded transaction is open.
+// Move transfers an Attempt's lock to the session and the attempt of To: Detach, and Resume. The
+// token does not change, so Move compares the attempt too: after Detach and Resume the same token
+// belongs to a new attempt. Move seizes the guard of the old attempt, so that no transaction that
+// the old session guards commits during the work of the new one. Move notifies the first waiter,
+// since the end of the lock moves. Move is safe to repeat.
+//
+// ErrNotHeld if the attempt does not hold the lock, if the old session has expired (the next waiter
+// may have read that), or if a cohort of several holds it: Detach ends the cohort first. ErrGuarded
+// while a guarded transaction is open.
 type Move struct {
 	Held
 	Attempt string
 	To      Request
-	Self    string // the session that asks: that of Held, or of To
+	Self    string // the session that sends Move: that of Held, or of To
 }
 
 // By implements Op.

@@ -1,4 +1,4 @@
-// Package slots decides whether a slot of a job is due, and which run it counts as. It does no I/O:
+// Package slots decides whether a slot of a job is due, and which run has taken it. It does no I/O:
 // an engine reads the rows, and writes the decision.
 package slots
 
@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// Row is a run as an engine reads it, in the order of its columns, with the time of the statement.
+// Row is a run as an engine reads it, with its columns in their order and the statement's time.
 // Times are microseconds since 1970.
 type Row struct {
 	Name             string
@@ -39,7 +39,7 @@ func (r Row) due(retry driver.Retry) bool {
 	return again && at.UnixMicro() <= r.NowUs
 }
 
-// Run returns the run in the form for clients.
+// Run returns the run as the driver's type.
 func (r Row) Run() driver.Run {
 	run := driver.Run{
 		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
@@ -91,7 +91,7 @@ func Before(t time.Time) int64 {
 //   - of the runs that began in [Begins, Below), and whose slot ends after Begins: every unfinished
 //     run, and one finished run (with Retry: one that succeeded).
 //
-// Other runs do no harm.
+// About may select other runs too: Begin ignores them.
 type About struct {
 	Name                         string
 	Number, Later, Begins, Below int64
@@ -103,16 +103,16 @@ type Tables interface {
 	// Clock reads the database's clock.
 	Clock() (now int64, err error)
 
-	// About reads runs, in one statement.
+	// About reads the runs that a selects, in one statement.
 	About(a About) ([]Row, error)
 
-	// Claim writes a run that replaces the one with the token over (0: none). It reads the locked
-	// row again: the token must be over, and a run of the same slot must have failed or not ended.
-	// Claim returns false if that is not so.
+	// Claim writes a run in place of the one with the token over (0: none). It reads the locked row
+	// again, and returns false if the token is not over, or if the run of the same slot has
+	// succeeded.
 	Claim(r Row, over int64) (bool, error)
 }
 
-// claims limits how often a claim may come too late.
+// claims limits how often Begin starts anew after a claim that came too late.
 const claims = 100
 
 var errClaims = driver.Fail(driver.ErrRetry, errors.New("the slot was claimed again and again while it was read"))
@@ -152,7 +152,7 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driv
 	return driver.Run{}, false, errClaims
 }
 
-// decide returns the run as which the slot counts. If the slot is free, decide returns the run that
+// decide returns the run that has taken the slot. If the slot is free, decide returns the run that
 // is due, and the token of the run that it replaces. A run with the same number and another end
 // belongs to another interval.
 func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int64, free bool) {
@@ -184,10 +184,10 @@ func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int6
 	return due, over, true
 }
 
-// noMore is the time to the next run where the schedule has no more slots.
+// noMore is the time to the next run if the schedule has no more slots.
 const noMore = 366 * 24 * time.Hour
 
-// Next returns how long after a run was seen its slot, or the next one, may be due: more than 0.
+// Next returns how long after run.Seen its slot (by a retry) or the next one is due: more than 0.
 func Next(run driver.Run, slot driver.Slot, retry driver.Retry) time.Duration {
 	next := slot.Next(run.Seen.UnixMicro())
 	if next.IsZero() {
@@ -199,8 +199,8 @@ func Next(run driver.Run, slot driver.Slot, retry driver.Retry) time.Duration {
 	return max(next.Sub(run.Seen), time.Microsecond)
 }
 
-// LeftOut counts the slots between a run and the one before it: skipped are those that began while
-// that one went on, missed are those for which no client asked.
+// LeftOut counts the slots between two runs: skipped began while the earlier run lasted, missed
+// were asked for by no client.
 func LeftOut(before, run driver.Run, length time.Duration) (skipped, missed int64) {
 	all := max(int64(run.SlotEnds.Add(-length).Sub(before.SlotEnds)/length), 0)
 	skipped = max(int64((before.Ended.Sub(before.SlotEnds)+length-1)/length), 0)
