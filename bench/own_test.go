@@ -22,7 +22,7 @@ import (
 // own is a server's own locks: through the library, and by the same functions called on connections
 // that are held for nothing else.
 type own struct {
-	pool, held int // connections of a pool, and of that of BenchmarkOwn's "held"
+	pool, held int // connections of a pool, and of that of the benchmark's "held"
 	locker     func(b testing.TB, a *app) locker
 	bare       func(b testing.TB, d database, a *app) bare
 }

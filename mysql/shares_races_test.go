@@ -95,7 +95,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 	})
 }
 
-// aside runs what a client does on its reserved connection.
+// onSideConn runs what a client does on its reserved connection.
 func onSideConn(t *testing.T, b driver.Backend) driver.OnSideConn {
 	t.Helper()
 	up, err := b.Upkeep(t.Context(), "s")

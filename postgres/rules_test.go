@@ -192,8 +192,8 @@ func TestTicketsCommitInTheirOrder(t *testing.T) {
 	}
 }
 
-// Rule 9. Broken by SKIP LOCKED in HandToHead, or in HandOver, which serves heads with a lease: a
-// head of the queue that is merely being touched would be passed over.
+// Rule 9. Broken by SKIP LOCKED in HandToHead, or in the general way, which serves heads with a
+// lease: a head of the queue that is merely being touched would be passed over.
 func TestAHeadThatIsBeingTouchedIsNotPassedOver(t *testing.T) {
 	for _, lease := range []time.Duration{0, time.Minute} {
 		s := scriptOf(t, "a", "b")

@@ -25,8 +25,8 @@ var (
 		"roll the transaction back and begin it again")
 )
 
-// transactions runs the steps inside the caller's transactions. Each step first takes the
-// database's write lock.
+// inTx runs the steps inside the caller's transaction. Each step first takes the database's write
+// lock.
 type inTx struct {
 	db *database
 	tx *sql.Tx

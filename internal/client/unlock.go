@@ -45,7 +45,7 @@ func (l *Lock) unlock(ctx context.Context) (err error) {
 		return nil
 	}
 	if err := c.store.Begin(); err != nil {
-		if claim.Context().Err() != nil { // UnlockAll could not release it, and Close does not find it
+		if claim.Context().Err() != nil { // Locks.Unlock could not release it, and Close does not find it
 			c.report.ended(claim, err)
 		}
 		return err

@@ -69,7 +69,7 @@ const (
 	promise                    // UnlockTx is about to send its statement
 	rollback                   // every UnlockTx failed, or the transaction of one that succeeded was rolled back
 	commit                     // the transaction of UnlockTx was committed
-	unlock                     // Unlock, UnlockAll or Close
+	unlock                     // Unlock or Close
 	lose                       // the lock ended, and was not unlocked
 	expire                     // the same, by the end of a fixed lease
 	finish                     // the claim gave up or was refused, the next one has the lock, or the grant is gone

@@ -132,7 +132,7 @@ func (l *Link) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 	})
 }
 
-// reap does the work of the reapers of all clients up to now: it takes names from expired holders,
+// Reap does the work of the reapers of all clients up to now: it takes names from expired holders,
 // and hands over free names. MUST be called with mu locked.
 func (d *DB) Reap() {
 	for _, name := range d.Locks.All() {

@@ -9,7 +9,7 @@
 //
 //	rule 4: a token from the clock alone     the broken rule, in words
 //	@ queries/postgres TakeRow               where: folder or file of a query, and its name;
-//	@ postgres/locks.go engine.Take          or a file and, where it helps, a function
+//	@ postgres/run.go engine.general         or a file and, where it helps, a function
 //	- greatest(l.token + 1, dblock_now())    the text, in one line or in several
 //	+ dblock_now()                           the new text; nothing, if this line is missing
 //	! postgres TestATokenRises…              the package and the test that must fail

@@ -326,8 +326,8 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 	})
 }
 
-// dblock leaves a name so only for a while (MySQL's UnlockTx, until a client notices). An operator
-// may do so too.
+// promoted: a queue without a holder. On MySQL UnlockTx leaves a name so until a client notices. An
+// operator may do so too.
 func promoted(t *testing.T, e *env) {
 	c := e.client(t)
 	lock(t, c, "n")

@@ -157,8 +157,8 @@ func (a *application) number0(query string) (n int) {
 	return n
 }
 
-// what a session of a server has beside its transaction, a line each. What differs between any two
-// sessions is left out.
+// sessionStates lists what a session of a server has beside its transaction, a line each. It leaves
+// out what differs between any two sessions.
 var sessionStates = map[string]string{
 	dbtest.KindPostgres: `SELECT name || '=' || setting FROM pg_settings WHERE source = 'session'
 		UNION ALL SELECT 'lock ' || locktype || objid FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'

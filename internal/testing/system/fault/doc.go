@@ -17,10 +17,9 @@
 //
 // # Histories
 //
-// A history is what several actors did at random, under faults, from a seed (DBLOCK_SEED, printed
-// with each failure; DBLOCK_HISTORY is for how long, 10s by default). Checkers read it afterwards,
-// and the database's own record of it, which triggers wrote. Each checker is itself tested with an
-// engine that was broken for the purpose.
+// A history is what several actors did at random, under faults, from a seed (-seed, printed with
+// each failure). Checkers read it afterwards, and the database's own record of it, which
+// triggers wrote. Each checker is itself tested with an engine that was broken for the purpose.
 //
 // # Elections
 //
@@ -28,9 +27,6 @@
 // end in good order, and the server dies. Some candidates are heavier than others. Two more
 // processes observe, and are stopped at times themselves. The beliefs of the leaders, the history
 // and the values of each observer must agree.
-// DBLOCK_TEST_ELECTION=50 sets the number of failovers, on MySQL too:
-//
-//	DBLOCK_TEST_ELECTION=50 go test -v -run TestElections ./internal/testing/system/fault
 //
 // # Shares
 //
