@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -34,6 +35,47 @@ func TestCommentsOfFunctionsFitOneScreen(t *testing.T) {
 			if f, is := declaration.(*ast.FuncDecl); is && f.Doc != nil && len(f.Doc.List) > docLines {
 				t.Errorf("%s: %d lines about %s: what concerns one engine goes to docs",
 					set.Position(f.Pos()), len(f.Doc.List), f.Name)
+			}
+		}
+	})
+}
+
+// A comment that begins with a small letter begins with the name that it describes. Tests are
+// described by what they show.
+func TestACommentBeginsWithTheNameOfToday(t *testing.T) {
+	set := token.NewFileSet()
+	sources(t, func(path string, text []byte) {
+		file, err := parser.ParseFile(set, path, text, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		check := func(comment *ast.CommentGroup, names ...*ast.Ident) {
+			text := comment.Text()
+			first := strings.TrimSuffix(word.FindString(text), "s")
+			is := func(name *ast.Ident) bool {
+				return strings.TrimSuffix(name.Name, "s") == first || strings.HasPrefix(name.Name, "Test")
+			}
+			if text != "" && 'a' <= text[0] && text[0] <= 'z' && len(names) > 0 && !slices.ContainsFunc(names, is) {
+				t.Errorf("%s: the comment of %s begins with %s", set.Position(comment.Pos()), names[0], first)
+			}
+		}
+		for _, declaration := range file.Decls {
+			switch d := declaration.(type) {
+			case *ast.FuncDecl:
+				check(d.Doc, d.Name)
+			case *ast.GenDecl:
+				var all []*ast.Ident
+				for _, spec := range d.Specs {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
+						check(s.Doc, s.Name)
+						all = append(all, s.Name)
+					case *ast.ValueSpec:
+						check(s.Doc, s.Names...)
+						all = append(all, s.Names...)
+					}
+				}
+				if len(d.Specs) == 1 {
+					check(d.Doc, all...)
+				}
 			}
 		}
 	})
