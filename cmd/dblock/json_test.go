@@ -40,6 +40,13 @@ func TestJSONHasOneFormForAllValues(t *testing.T) {
 		`"list":[{"slot_ends":null,"began":null}],"empty":[],"map":{"K":"v"},"no_map":{},"none":null}`+"\n")
 }
 
+func TestAKeyOfJSONIsAFieldInSnakeCase(t *testing.T) {
+	for field, key := range map[string]string{"Untold": "untold", "HandedOn": "handed_on", "PID": "pid",
+		"ClassID": "class_id", "IDOfSlot": "id_of_slot"} {
+		assert.Equal(t, snake(field), key)
+	}
+}
+
 // What programs read is what the page promises them.
 func TestTheReadmeHasTheKeysOfJSON(t *testing.T) {
 	readme, err := os.ReadFile("README.md")

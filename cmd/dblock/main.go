@@ -33,7 +33,7 @@ import (
 const (
 	exitFailed  = 1
 	exitUsage   = 2
-	exitNotFree = 75 // EX_TEMPFAIL of sysexits.h: another client has the lock
+	exitNotFree = 75 // another client has the lock; of sysexits.h: try again later
 )
 
 func main() {
