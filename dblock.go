@@ -19,6 +19,9 @@ import (
 // From its first lock on, a client is a session in the database, which a heartbeat keeps alive, and
 // runs a reaper. It never closes the application's pool, and uses the pool for moments only: a lock
 // that is held or waited for needs no connection of it.
+//
+// On a nil *Client, and on one that New did not return, the methods return ErrInvalidOption, or a
+// zero value.
 type Client[TX any] struct {
 	inner
 	in func(tx TX) driver.Tx // nil: the engine has no locks inside transactions
@@ -26,7 +29,17 @@ type Client[TX any] struct {
 
 type inner = inside.Inside[*client.Client]
 
-func (c *Client[TX]) core() *client.Client { return inside.Of(c.inner) }
+// core returns the client inside, or an error if New did not return this one.
+func (c *Client[TX]) core() (*client.Client, error) {
+	if c != nil {
+		if core := inside.Of(c.inner); core != nil {
+			return core, nil
+		}
+	}
+	return nil, errNilClient
+}
+
+var errNilClient = fmt.Errorf("%w: the client is nil, or was not made by New", ErrInvalidOption)
 
 // Engine is a database with transactions of type TX (pgx.Tx, *sql.Tx): New of package postgres,
 // mysql or sqlite returns it. It is opaque: New and package reaper take it. The zero value has no
@@ -78,12 +91,7 @@ func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 // also if grants come after most of a Lease has passed. ErrDeadlock if waiters wait for each other
 // in a cycle, and this one began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
-	want, err := wantOf(name, options)
-	var l *client.Lock
-	if err == nil {
-		l, err = c.core().Acquire(ctx, want, true)
-	}
-	return lockOf("lock", name, l, err)
+	return c.acquire(ctx, "lock", name, options, true)
 }
 
 // TryLock takes the lock if it has no holder and no waiters. Otherwise it returns ErrNotAcquired,
@@ -96,12 +104,7 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 // Other errors are those of Lock. While the database is away, TryLock retries for up to one TTL, or
 // until ctx ends: give ctx a deadline, or WaitAtMost, where that is too long.
 func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
-	want, err := wantOf(name, options)
-	var l *client.Lock
-	if err == nil {
-		l, err = c.core().Acquire(ctx, want, false)
-	}
-	return lockOf("trylock", name, l, err)
+	return c.acquire(ctx, "trylock", name, options, false)
 }
 
 // Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
@@ -122,8 +125,18 @@ func (c *Client[TX]) Do(
 	return l.core().Do(ctx, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-// lockOf returns the lock that a call has acquired, or its error, with the operation and the name.
-func lockOf(op, name string, l *client.Lock, err error) (*Lock, error) {
+func (c *Client[TX]) acquire(
+	ctx context.Context, op, name string, options []LockOption, wait bool,
+) (*Lock, error) {
+	core, err := c.core()
+	var want *client.Want
+	if err == nil {
+		want, err = wantOf(name, options)
+	}
+	var l *client.Lock
+	if err == nil {
+		l, err = core.Acquire(ctx, want, wait)
+	}
 	if err != nil {
 		return nil, &LockError{op, name, err}
 	}
@@ -131,13 +144,23 @@ func lockOf(op, name string, l *client.Lock, err error) (*Lock, error) {
 }
 
 // TTL returns how long the client's locks outlive its last heartbeat: see WithTTL.
-func (c *Client[TX]) TTL() time.Duration { return c.core().TTL() }
+func (c *Client[TX]) TTL() time.Duration {
+	core, err := c.core()
+	if err != nil {
+		return 0
+	}
+	return core.TTL()
+}
 
 // CheckSchema returns ErrSchema, with the command to run, unless this build can work with the
 // tables of the database: those of its own version, or of a later one that allows it.
 // ErrUnavailable if there is no answer within a TTL.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
-	if err := c.core().CheckSchema(ctx); err != nil {
+	core, err := c.core()
+	if err == nil {
+		err = core.CheckSchema(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)
 	}
 	return nil
@@ -156,7 +179,11 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 // callback or a driver does not end with its context. No heartbeat is sent then, so that remaining
 // locks expire within a TTL. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
-	if err := c.core().Close(ctx); err != nil {
+	core, err := c.core()
+	if err == nil {
+		err = core.Close(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("dblock: close: %w", err)
 	}
 	return nil

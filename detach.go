@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/inside"
 )
 
@@ -45,7 +46,11 @@ func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
 // any error the lock is detached as before, or will be in a moment. A statement that was cut off
 // and runs later may still release it.
 func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Lock, error) {
-	want, err := wantOf(name, nil)
+	core, err := c.core()
+	var want *client.Want
+	if err == nil {
+		want, err = wantOf(name, nil)
+	}
 	if err != nil {
 		return nil, &LockError{"resume", name, err}
 	}
@@ -53,7 +58,7 @@ func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Loc
 		err := fmt.Errorf("%w: token %d: want that of Lock.Token", ErrInvalidOption, token)
 		return nil, &LockError{"resume", name, err}
 	}
-	l, err := c.core().Resume(ctx, want.Name, token)
+	l, err := core.Resume(ctx, want.Name, token)
 	if err != nil {
 		return nil, &LockError{"resume", name, err}
 	}

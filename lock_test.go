@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,69 @@ func TestALockThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
 			t.Errorf("the context of a lock %s has cause %v", what, context.Cause(ctx))
 		}
 	}
+}
+
+// Broken by a method that goes on without the client.
+func TestAClientThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
+	for what, c := range map[string]*dblock.Client[*sql.Tx]{"nil": nil, "that New did not return": {}} {
+		methods := 0
+		for _, of := range []reflect.Value{reflect.ValueOf(c), reflect.ValueOf(c.Locker())} {
+			for i := range of.NumMethod() {
+				op := of.Type().Method(i).Name
+				if op == "Locker" { // its methods follow
+					continue
+				}
+				methods++
+				results := of.Method(i).Call(plausible(t, of.Method(i).Type()))
+				for n, result := range results {
+					err, fails := result.Interface().(error)
+					switch {
+					case n == len(results)-1 && fails:
+						if !errors.Is(err, dblock.ErrInvalidOption) ||
+							!strings.Contains(err.Error(), "the client is nil") {
+							t.Errorf("%s of a client %s: %v", op, what, err)
+						}
+					case !result.IsZero():
+						t.Errorf("%s of a client %s returns %v", op, what, result)
+					case result.Type() == reflect.TypeFor[error]():
+						t.Errorf("%s of a client %s returns no error", op, what)
+					}
+				}
+			}
+		}
+		if methods < 20 {
+			t.Errorf("%d methods", methods)
+		}
+	}
+}
+
+// plausible returns arguments that a call does not refuse for themselves, without options.
+func plausible(t *testing.T, f reflect.Type) (args []reflect.Value) {
+	for i := range f.NumIn() {
+		switch in := f.In(i); {
+		case f.IsVariadic() && i == f.NumIn()-1 && in == reflect.TypeFor[[]string](): // names
+			args = append(args, reflect.ValueOf("n"))
+		case f.IsVariadic() && i == f.NumIn()-1:
+		case in == reflect.TypeFor[context.Context]():
+			args = append(args, reflect.ValueOf(t.Context()))
+		case in == reflect.TypeFor[*sql.Tx]():
+			args = append(args, reflect.ValueOf(&sql.Tx{}))
+		case in == reflect.TypeFor[[]string]():
+			args = append(args, reflect.ValueOf([]string{"n"}))
+		case in.Kind() == reflect.String:
+			args = append(args, reflect.ValueOf("n"))
+		case in.Kind() == reflect.Func:
+			args = append(args, reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {
+				t.Error("the function runs")
+				return []reflect.Value{reflect.Zero(in.Out(0))}
+			}))
+		case in.Kind() == reflect.Int64:
+			args = append(args, reflect.ValueOf(int64(1)))
+		default:
+			t.Fatalf("a parameter of type %v", in)
+		}
+	}
+	return args
 }
 
 func TestAnErrorThatIsOfNoNameShowsNone(t *testing.T) {

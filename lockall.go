@@ -41,14 +41,18 @@ func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...
 func (c *Client[TX]) acquireAll(
 	ctx context.Context, op string, names []string, options []LocksOption, wait bool,
 ) (*Locks, error) {
-	if ctx == nil {
-		return nil, &LockError{op, "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
+	inner, err := c.core()
+	if err == nil && ctx == nil {
+		err = contract.ErrNilContext
+	}
+	if err != nil {
+		return nil, &LockError{op, "", err}
 	}
 	wants, failed, err := wantsOf(names, options)
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}
-	core, failed, err := c.core().AcquireAll(ctx, wants, wait)
+	core, failed, err := inner.AcquireAll(ctx, wants, wait)
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}

@@ -25,9 +25,12 @@ func (l *Lock) Asked() <-chan string { return get(l, (*client.Lock).Asked) }
 //
 // ErrNotHeld if the name has no holder.
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
-	err := checkReason(name, reason)
+	core, err := c.core()
 	if err == nil {
-		err = operate.Ask(ctx, c.core(), name, reason)
+		err = checkReason(name, reason)
+	}
+	if err == nil {
+		err = operate.Ask(ctx, core, name, reason)
 	}
 	return fail("ask", name, err)
 }
@@ -55,7 +58,11 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // ErrNotAcquired when ctx ends first: some of several holders may have lost the name already.
 // ErrInvalidOption for a token below 1, such as that of a waiter.
 func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error) {
-	if err := checkReason(name, reason); err != nil {
+	core, err := c.core()
+	if err == nil {
+		err = checkReason(name, reason)
+	}
+	if err != nil {
 		return 0, &LockError{"break", name, err}
 	}
 	for _, token := range tokens {
@@ -64,7 +71,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...i
 			return 0, &LockError{"break", name, err}
 		}
 	}
-	holders, err = operate.Break(ctx, c.core(), name, reason, tokens)
+	holders, err = operate.Break(ctx, core, name, reason, tokens)
 	return holders, fail("break", name, err)
 }
 

@@ -22,7 +22,13 @@ type Stats struct {
 
 // Stats returns the figures of the client at this moment. It does no I/O. An engine without
 // sessions has Held and Waiting only.
-func (c *Client[TX]) Stats() Stats { return Stats(c.core().Stats()) }
+func (c *Client[TX]) Stats() Stats {
+	core, err := c.core()
+	if err != nil {
+		return Stats{}
+	}
+	return Stats(core.Stats())
+}
 
 // Ping returns nil if the client can lock now: this build can work with the tables, the database
 // takes a write, and the session is alive, if there is one. Ping opens no session. It is meant for
@@ -34,7 +40,11 @@ func (c *Client[TX]) Stats() Stats { return Stats(c.core().Stats()) }
 // was found dead: its locks are lost, and the next Ping looks without a session. ErrConfig.
 // ErrClosed. ErrInvalidOption if ctx is nil.
 func (c *Client[TX]) Ping(ctx context.Context) error {
-	if err := operate.Ping(ctx, c.core()); err != nil {
+	core, err := c.core()
+	if err == nil {
+		err = operate.Ping(ctx, core)
+	}
+	if err != nil {
 		return fmt.Errorf("dblock: ping: %w", err)
 	}
 	return nil

@@ -29,7 +29,7 @@ import (
 // the transaction: any further call in it is ErrTxDone. docs/transactions.md has the cost, the
 // isolation levels and the differences between engines.
 func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
-	return c.inside(ctx, "guard", tx, locks, c.core().Guard)
+	return c.inside(ctx, "guard", tx, locks, (*client.Client).Guard)
 }
 
 // UnlockTx releases locks with a transaction of the application's on the same database: others see
@@ -58,13 +58,13 @@ func (c *Client[TX]) Guard(ctx context.Context, tx TX, locks ...*Lock) error {
 // On PostgreSQL, PREPARE TRANSACTION fails after UnlockTx if a client waits for the lock. In a
 // two-phase commit call Guard, and Unlock after COMMIT PREPARED.
 func (c *Client[TX]) UnlockTx(ctx context.Context, tx TX, locks ...*Lock) error {
-	return c.inside(ctx, "unlocktx", tx, locks, c.core().UnlockTx)
+	return c.inside(ctx, "unlocktx", tx, locks, (*client.Client).UnlockTx)
 }
 
 // inside runs do on locks, in a transaction. The error names the operation and the lock.
 func (c *Client[TX]) inside(
 	ctx context.Context, op string, tx TX, locks []*Lock,
-	do func(ctx context.Context, tx driver.Tx, locks ...*client.Lock) (failed string, err error),
+	do func(c *client.Client, ctx context.Context, tx driver.Tx, locks ...*client.Lock) (failed string, err error),
 ) error {
 	cores := make([]*client.Lock, len(locks))
 	for i, l := range locks {
@@ -74,9 +74,9 @@ func (c *Client[TX]) inside(
 	if len(cores) > 0 && cores[0].Valid() {
 		failed = cores[0].Name()
 	}
-	in, err := c.driverTx(ctx, tx)
+	core, in, err := c.driverTx(ctx, tx)
 	if err == nil {
-		failed, err = do(ctx, in, cores...)
+		failed, err = do(core, ctx, in, cores...)
 	}
 	return fail(op, failed, err)
 }
@@ -118,26 +118,31 @@ func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, names []strin
 		failed = names[0]
 	}
 	names, err := contract.NamesOfTx(names)
+	var core *client.Client
 	var in driver.Tx
 	if err == nil {
-		in, err = c.driverTx(ctx, tx)
+		core, in, err = c.driverTx(ctx, tx)
 	}
 	if err == nil {
-		failed, err = c.core().LockTx(ctx, names, wait, in)
+		failed, err = core.LockTx(ctx, names, wait, in)
 	}
 	return fail(op, failed, err)
 }
 
-// driverTx returns the transaction in the form that the client needs.
-func (c *Client[TX]) driverTx(ctx context.Context, tx TX) (driver.Tx, error) {
-	if ctx == nil {
-		return nil, fmt.Errorf("%w: the context is nil", ErrInvalidOption)
+// driverTx returns the client inside, and the transaction in the form that it needs.
+func (c *Client[TX]) driverTx(ctx context.Context, tx TX) (*client.Client, driver.Tx, error) {
+	core, err := c.core()
+	if err == nil && ctx == nil {
+		err = contract.ErrNilContext
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: the transaction is nil", ErrInvalidOption)
+		return nil, nil, fmt.Errorf("%w: the transaction is nil", ErrInvalidOption)
 	}
 	if c.in == nil {
-		return nil, fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
+		return nil, nil, fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
 	}
-	return c.in(tx), nil
+	return core, c.in(tx), nil
 }
