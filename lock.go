@@ -83,6 +83,9 @@ var neverHeld = func() context.Context {
 // released, and the client keeps retrying the release in the background. Unlock may then be called
 // again. Otherwise a second call returns the same as the first.
 //
+// If a transaction of the application's guards the lock (Client.Guard) and is still open, Unlock
+// does not wait for it, but the next waiter does: the transaction keeps the lock until its end.
+//
 // After UnlockTx, Unlock waits for the end of that transaction. If the transaction was committed,
 // Unlock returns nil. If it was rolled back, Unlock releases the lock.
 func (l *Lock) Unlock(ctx context.Context) error {
