@@ -17,7 +17,8 @@ var (
 	// ErrNotAcquired: another holds the lock or waits for it, or an application's open transaction
 	// has locked its row, and TryLock does not wait, or the context of Lock ended first. The error
 	// of a Client is a *NotAcquiredError, which names the holder. If the context ended before a
-	// holder or a queue was seen, the error is ErrUnavailable instead.
+	// holder or a queue was seen, the error is ErrUnavailable instead. If the context had ended
+	// before the call, the error is the context's alone: nothing was tried.
 	ErrNotAcquired = contract.ErrNotAcquired
 
 	// ErrLost: the lock ended although it was not unlocked. The client could not reach the database

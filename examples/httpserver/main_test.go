@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 
@@ -106,6 +107,12 @@ func TestTheStatusTellsWhatWentWrong(t *testing.T) {
 		assert.Equal(t, <-post(l, invoice), want, invoice)
 	}
 	release()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(gone, http.MethodPost, "/invoices/good", nil)
+	w := httptest.NewRecorder()
+	handler(f.Client, nil).ServeHTTP(w, r)
+	assert.Equal(t, w.Code, clientClosedRequest, "a client that has gone")
 	f.Down()
 	assert.Equal(t, <-post(l, "good"), http.StatusServiceUnavailable, "without a database")
 	f.Up()

@@ -25,7 +25,7 @@ func handler(client *dblock.Client[*sql.Tx], work work) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /invoices/{id}", func(w http.ResponseWriter, r *http.Request) {
 		if err := underLock(r.Context(), client, r.PathValue("id"), work); err != nil {
-			code := status(err)
+			code := status(r.Context(), err)
 			if code == http.StatusLocked || code == http.StatusServiceUnavailable {
 				w.Header().Set("Retry-After", "1")
 			}
@@ -43,9 +43,14 @@ func underLock(request context.Context, client *dblock.Client[*sql.Tx], invoice 
 	}, dblock.WaitAtMost(lockTimeout))
 }
 
+// clientClosedRequest is the status that nginx logs for a client that did not wait for the answer.
+const clientClosedRequest = 499
+
 // status returns the HTTP status for an error of dblock.
-func status(err error) int {
+func status(request context.Context, err error) int {
 	switch {
+	case request.Err() != nil: // whatever the error says, it is no failure of the database
+		return clientClosedRequest
 	case errors.Is(err, dblock.ErrNotAcquired): // a holder was seen
 		return http.StatusLocked
 	case errors.Is(err, dblock.ErrDeadlock), errors.Is(err, dblock.ErrLost): // all of it may be tried again

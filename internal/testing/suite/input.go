@@ -103,6 +103,11 @@ func badLocks(t *testing.T, e *env) {
 	try("owner not UTF-8", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("\xff", "thread"))
 	try("long metadata", dblock.ErrInvalidOption, ctx, "name",
 		dblock.Metadata(map[string]string{"a": strings.Repeat("m", 4096)}))
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	try("a context that has ended", context.Canceled, gone, "name")
+	_, err = c.LockAll(gone, []string{"a", "b"})
+	is(t, err, context.Canceled)
 	try("a name that can be", dblock.ErrConfig, ctx, "name") // there I/O is seen: the pool is closed
 	var none context.Context
 	assert.ErrorIs(t, c.CheckSchema(none), dblock.ErrInvalidOption, "CheckSchema(nil)")
