@@ -134,7 +134,7 @@ func (l *Lock) convert(
 			final = err
 		case errors.Is(err, driver.ErrNotHeld):
 			c.ledger.Lose(err, claim)
-			final = lost(err)
+			final = claim.LostFor(err)
 		default:
 			return err // with nothing locked: the transaction in the way may need the mutexes
 		}
@@ -207,6 +207,6 @@ func (l *Lock) Confirm(ctx context.Context) error {
 			return nil
 		}
 		c.ledger.Lose(driver.ErrNotHeld, claim)
-		return lost(driver.ErrNotHeld)
+		return claim.LostFor(driver.ErrNotHeld)
 	})
 }

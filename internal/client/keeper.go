@@ -32,6 +32,11 @@ func (k keeper) Ended(c *ledger.Claim, e ledger.Ending) {
 	k.report.ended(c, e.Cause)
 }
 
+// Breaker is as of ledger.Client. It reads the history, for a short time.
+func (k keeper) Breaker(c *ledger.Claim) error {
+	return k.report.history.Breaker(k.store.Tidying, c.Event(history.Broken, ""), c.Token(), c.AsListed().Token)
+}
+
 // GaveUp is as of ledger.Client. The error shows the holder if the caller had a place in the queue,
 // or this client has the lock.
 func (k keeper) GaveUp(in *store.Session, name string, queued bool, cause error) error {

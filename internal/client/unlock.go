@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func (c *Client) release(ctx context.Context, claim *ledger.Claim) error {
 			c.report.record(claim, history.Released, "")
 			return nil
 		case err == nil && c.ledger.Absent(claim):
-			return contract.Lost(driver.ErrNotHeld)
+			return c.absent(claim, driver.ErrNotHeld)
 		case err == nil:
 			c.report.record(claim, history.Released, "")
 			c.promote(ctx, g)
@@ -142,6 +143,11 @@ func (c *Client) release(ctx context.Context, claim *ledger.Claim) error {
 			return err
 		}
 	}
+}
+
+// absent returns the error of a lock that the database did not have when its holder gave it up.
+func (c *Client) absent(claim *ledger.Claim, reason error) error {
+	return lost(cmp.Or(keeper{c}.Breaker(claim), reason))
 }
 
 // promote transfers a name that UnlockTx left free with a queue, on the engines that leave it so.

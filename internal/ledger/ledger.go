@@ -33,6 +33,8 @@ type Client interface {
 	// Ended follows up the end of a claim without Unlock. It is called after the contexts of all
 	// claims that end together.
 	Ended(c *Claim, e Ending)
+	// Breaker returns who took the lock of a claim by Break, and why; nil: that is not known.
+	Breaker(c *Claim) error
 	// GaveUp makes the error of a request whose context ended. queued: it had a place.
 	GaveUp(in *store.Session, name string, queued bool, cause error) error
 	// Deadlocked makes the error of a request that must give up.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,9 +172,17 @@ func (l *Ledger) Absent(c *Claim) (lost bool) {
 	return lost
 }
 
-// Lose ends claims without Unlock, and logs those that are lost.
+// Lose ends claims without Unlock, and logs those that are lost. If the database does not show a
+// lock any more, the reason is that of Break where the history has it.
 func (l *Ledger) Lose(reason error, claims ...*Claim) {
-	lost := l.revoke(reason, claims...)
+	var lost []*Claim
+	if absent := errors.Is(reason, ErrDisowned) || errors.Is(reason, driver.ErrNotHeld); absent {
+		for _, c := range claims {
+			lost = append(lost, l.revoke(cmp.Or(l.config.Client.Breaker(c), reason), c)...)
+		}
+	} else {
+		lost = l.revoke(reason, claims...)
+	}
 	for _, c := range lost[:min(len(lost), maxLossLines)] {
 		l.LogLoss(c)
 	}
@@ -191,6 +200,9 @@ func (l *Ledger) LoseSession(s *store.Session) {
 	}
 	l.Lose(context.Cause(s.Context()), claims...)
 }
+
+// LostFor returns the error of a call that has found a lock lost, after Lose.
+func (c *Claim) LostFor(reason error) error { return cmp.Or(c.Over(), contract.Lost(reason)) }
 
 // LogLoss logs that a lock is lost.
 func (l *Ledger) LogLoss(c *Claim) {

@@ -37,6 +37,8 @@ func (c *client) Ended(claim *Claim, e Ending) {
 	}
 }
 
+func (c *client) Breaker(*Claim) error { return nil }
+
 func (c *client) GaveUp(_ *store.Session, _ string, queued bool, cause error) error {
 	return c.gaveUp(queued, cause)
 }

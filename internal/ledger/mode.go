@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/store"
@@ -94,7 +93,7 @@ func (l *Ledger) Ascertain(ctx context.Context, c *Claim) error {
 	err := l.ReadMode(ctx, c)
 	if errors.Is(err, driver.ErrNotHeld) {
 		l.Lose(err, c)
-		err = contract.Lost(err)
+		err = c.LostFor(err)
 	}
 	return err
 }

@@ -211,8 +211,7 @@ func (b *breach) endRest(ctx context.Context, s *store.Session, free bool) error
 
 // take revokes the name from one holder.
 func (b *breach) take(ctx context.Context, s *store.Session, p driver.Participant) error {
-	e := signed(b.Client, b.name, history.Broken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread,
-		b.reason))
+	e := signed(b.Client, b.name, history.Broken, history.TakenFrom(p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
 	var taken protocol.Result
 	err := withEvent(ctx, b.Client, e, func(e protocol.Event) (err error) {

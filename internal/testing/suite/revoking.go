@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 var revoking = inPlaces(own{
 	{"Break takes a name from its holder, be it its own, notifies it, and grants the name to the next", breakLock},
+	{"whoever loses a lock to Break reads by whom and why, however it notices, and in the log", breakTells},
 	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
 }, flowing{
 	{"Ask tells every holder why, and takes nothing away", ask},
@@ -117,6 +119,49 @@ func breakLock(t *testing.T, e *env) {
 	breaks(t, a, "n", 1)     // its own
 	ended(t, soon, again, dblock.ErrLost)
 	e.idle(t, "n")
+}
+
+// Broken by a loss that does not read the history, or that takes the reason of an earlier Break.
+func breakTells(t *testing.T, e *env) {
+	var log strings.Builder
+	a := e.client(t, dblock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	b := e.client(t, dblock.WithHost("ops-1"))
+	breaking := func(name, reason string) {
+		n, err := b.Break(t.Context(), name, reason)
+		require.NoError(t, err)
+		assert.Equal(t, n, 1, "holders")
+	}
+	before := lock(t, a, "n")
+	_ = before.Asked() // from now on the client listens, and hears of Break
+	eventually(t, soon, "the client listens", func() bool { return a.Stats().Listening || e.polled() })
+	breaking("n", "an earlier reason")
+	ended(t, soon, before, dblock.ErrLost)
+	for what, notice := range map[string]func(l *dblock.Lock) error{
+		"Context":   func(l *dblock.Lock) error { <-l.Context().Done(); return context.Cause(l.Context()) },
+		"Unlock":    func(l *dblock.Lock) error { return l.Unlock(t.Context()) },
+		"Record":    func(l *dblock.Lock) error { return l.Record(t.Context(), "kind", "") },
+		"Downgrade": func(l *dblock.Lock) error { return l.Downgrade(t.Context()) },
+		"Extend":    func(l *dblock.Lock) error { return l.Extend(t.Context(), time.Hour) },
+		"Detach":    func(l *dblock.Lock) error { return l.Detach(t.Context(), time.Hour) },
+	} {
+		for mode, options := range map[string][]dblock.LockOption{"a lock": nil, "a share": {dblock.Shared()}} {
+			if what == "Extend" {
+				options = []dblock.LockOption{dblock.Lease(time.Hour)}
+			}
+			if mode == "a share" && (what == "Downgrade" || what == "Detach") {
+				continue
+			}
+			l := lock(t, a, "n", options...)
+			reason := what + " of " + mode
+			breaking("n", reason)
+			says(t, notice(l), dblock.ErrLost, "broken by ops-1 (process ", "): "+reason)
+			says(t, l.Unlock(t.Context()), dblock.ErrLost, "): "+reason)
+		}
+	}
+	require.NoError(t, a.Close(t.Context())) // it writes the log
+	if !strings.Contains(log.String(), "broken by ops-1 (process ") {
+		t.Errorf("the log is %s", &log)
+	}
 }
 
 func breakGuarded(t *testing.T, e *env) {
