@@ -32,7 +32,8 @@ func (r *Runner) Every(
 // A time that comes while the database is away, while no process is there, or during a run, is run
 // late, by the first process that can: the latest time, and none before it. So a job that never had
 // a run gets its first one when EveryAt begins. fn gets its slot in the schedule's zone, and
-// returns nil at once if it is too late for that.
+// returns nil at once if it is too late for that. The same holds for a schedule that has changed:
+// if its latest time is later than the slot of the last run, that time is run at once.
 //
 // It returns as Every does.
 func (r *Runner) EveryAt(

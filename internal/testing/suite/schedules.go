@@ -25,6 +25,8 @@ var schedules = inPlaces(own{
 	{"TryLock, OncePer and OnceAt give up after a TTL without an answer, or when their context ends", jobsGiveUp},
 	{"EveryAt runs each time of a schedule once over all clients, by the database's clock", everyAt},
 	{"EveryAt runs the latest time that nobody ran, after an outage", everyAtAfterOutage},
+	{"EveryAt whose schedule has changed runs the latest time of the new one, if it is later than the last run",
+		everyAtChanged},
 })
 
 // failing is a server that answers one kind of statement with an error, some times.
@@ -199,10 +201,18 @@ func (e *env) halfPast(t testing.TB) (minute time.Time) {
 	return minute
 }
 
-// everyAt begins EveryAt in each client, and returns its slots, and what ends it.
+// everyAt begins EveryAt of each minute in each client, and returns its slots, and what ends it.
 func (e *env) everyAt(t *testing.T, clients ...Client) (slots chan time.Time, stop func()) {
 	t.Helper()
-	schedule, err := jobs.NewSchedule(time.UTC, minutely{})
+	return e.everyTime(t, minutely{}, clients...)
+}
+
+// everyTime is everyAt of any times.
+func (e *env) everyTime(
+	t *testing.T, times interface{ Next(time.Time) time.Time }, clients ...Client,
+) (slots chan time.Time, stop func()) {
+	t.Helper()
+	schedule, err := jobs.NewSchedule(time.UTC, times)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	slots = make(chan time.Time, 99)
@@ -240,6 +250,37 @@ func everyAt(t *testing.T, e *env) {
 	}
 	stop()
 	is(t, e.client(t).EveryAt(t.Context(), "job", nil, nothing), dblock.ErrInvalidOption)
+}
+
+// past is a schedule of each minute, so many seconds after it began.
+type past int
+
+func (p past) Next(after time.Time) time.Time {
+	late := time.Duration(p) * time.Second
+	return after.Add(-late).Truncate(time.Minute).Add(time.Minute + late)
+}
+
+// Broken by a new schedule that begins with its next time, and by one that runs a time from before
+// the last run.
+func everyAtChanged(t *testing.T, e *env) {
+	c := e.client(t)
+	minute := e.halfPast(t)
+	began := func(times past, want time.Time) {
+		t.Helper()
+		slots, stop := e.everyTime(t, times, c)
+		if slot := within(t, soon, "the latest time", slots); !slot.Equal(want) {
+			t.Errorf("%d seconds past: it ran %v, want %v", times, slot, want)
+		}
+		stop()
+	}
+	began(10, minute.Add(10*time.Second))
+	began(20, minute.Add(20*time.Second))      // in the past too, and later than the last run
+	slots, stop := e.everyTime(t, past(15), c) // its latest time is before the last run
+	next := e.halfPast(t).Add(15 * time.Second)
+	if slot := within(t, soon, "the next time", slots); !slot.Equal(next) {
+		t.Errorf("it ran %v, want %v", slot, next)
+	}
+	stop()
 }
 
 // Broken by a loop that waits for the next time after a failure.
