@@ -71,12 +71,7 @@ func readJob(ctx context.Context, of Source, name string) (job, error) {
 }
 
 // interval is the length of a run's slot; 0: its slot is a moment.
-func interval(r jobs.Run) time.Duration {
-	if ends := r.SlotEnds.UnixMicro(); ends != r.Slot && r.Slot >= 0 {
-		return time.Duration(ends/(r.Slot+1)) * time.Microsecond
-	}
-	return 0
-}
+func interval(r jobs.Run) time.Duration { return r.SlotEnds.Sub(r.SlotBegins) }
 
 // result describes the outcome of a run.
 func result(r jobs.Run) string {

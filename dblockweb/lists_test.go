@@ -64,8 +64,8 @@ func strip(t *testing.T, runs []jobs.Run) (all []string) {
 func slot(every time.Duration, ago int64, err string) jobs.Run {
 	number := time.Now().UnixMicro()/every.Microseconds() - ago
 	begins := time.UnixMicro(number * every.Microseconds())
-	return jobs.Run{Name: "j", Slot: number, SlotEnds: begins.Add(every), Began: begins.Add(time.Second),
-		Ended: begins.Add(2 * time.Second), Err: err}
+	return jobs.Run{Name: "j", Slot: number, SlotBegins: begins, SlotEnds: begins.Add(every),
+		Began: begins.Add(time.Second), Ended: begins.Add(2 * time.Second), Err: err}
 }
 
 // The slots are days: the test must not run into the next one.
@@ -82,7 +82,8 @@ func TestAStripShowsWhatBecameOfEachSlot(t *testing.T) {
 func TestASlotIsNotMissedThatRanUnderAnotherInterval(t *testing.T) {
 	within := slot(time.Hour, 0, "")
 	within.Slot -= 24 * 3
-	within.SlotEnds, within.Began = within.SlotEnds.Add(-3*day), within.Began.Add(-3*day)
+	within.SlotBegins, within.SlotEnds = within.SlotBegins.Add(-3*day), within.SlotEnds.Add(-3*day)
+	within.Began = within.Began.Add(-3 * day)
 	within.Ended = within.Began.Add(time.Second)
 	got := strip(t, []jobs.Run{slot(day, 0, ""), slot(day, 2, ""), within})
 	if want := []string{"ran", "ran", "missed", "ran"}; len(got) != 50 || !slices.Equal(got[46:], want) {
@@ -101,7 +102,9 @@ func TestOfPlannedTimesOnlyRunsAreShown(t *testing.T) {
 	var runs []jobs.Run
 	for ago := range int64(3) {
 		at := time.Now().Add(-time.Duration(ago*ago) * day).Truncate(time.Microsecond)
-		runs = append(runs, jobs.Run{Name: "j", Slot: at.UnixMicro(), SlotEnds: at, Began: at, Ended: at})
+		runs = append(runs, jobs.Run{
+			Name: "j", Slot: at.UnixMicro(), SlotBegins: at, SlotEnds: at, Began: at, Ended: at,
+		})
 	}
 	runs[1].Err = "no"
 	runs[0].Ended = time.Time{}

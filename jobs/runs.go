@@ -11,16 +11,17 @@ import (
 
 // Run is one run of a job in its slot.
 type Run struct {
-	Name     string
-	Slot     int64     // the database's time divided by the interval, rounded down; of OnceAt microseconds since 1970
-	SlotEnds time.Time // by the database's clock; of OnceAt the slot itself
-	Token    int64     // of the lock under which it ran
-	Host     string    // of the process that ran it
-	Thread   string
-	Began    time.Time // by the database's clock
-	Ended    time.Time // the zero time: it still runs, or its process died
-	Err      string    // why it failed; "": it succeeded, or has not ended
-	Tries    int       // the number of times that it was begun
+	Name       string
+	Slot       int64     // the database's time divided by the interval, rounded down; of OnceAt microseconds since 1970
+	SlotBegins time.Time // by the database's clock: the slot that the job was given
+	SlotEnds   time.Time // by the database's clock; of OnceAt the slot itself
+	Token      int64     // of the lock under which it ran
+	Host       string    // of the process that ran it
+	Thread     string
+	Began      time.Time // by the database's clock
+	Ended      time.Time // the zero time: it still runs, or its process died
+	Err        string    // why it failed; "": it succeeded, or has not ended
+	Tries      int       // the number of times that it was begun
 }
 
 // Runs lists the runs of a job, the latest first. After a change of the interval the number of a
@@ -65,10 +66,20 @@ func (r *Runner) Jobs(ctx context.Context) iter.Seq2[Run, error] {
 	}
 }
 
+// begins returns when the slot of a run begins. A slot of an interval ends when the next number
+// begins, and a moment is its own number.
+func begins(r driver.Run) time.Time {
+	ends := r.SlotEnds.UnixMicro()
+	if r.Slot == ends {
+		return r.SlotEnds
+	}
+	return time.UnixMicro(ends / (r.Slot + 1) * r.Slot)
+}
+
 func runOf(r driver.Run) Run {
 	run := Run{
-		Name: r.Name, Slot: r.Slot, SlotEnds: r.SlotEnds, Token: r.Token, Host: r.Host, Thread: r.Thread,
-		Began: r.Began, Ended: r.Ended, Tries: r.Tries,
+		Name: r.Name, Slot: r.Slot, SlotBegins: begins(r), SlotEnds: r.SlotEnds, Token: r.Token,
+		Host: r.Host, Thread: r.Thread, Began: r.Began, Ended: r.Ended, Tries: r.Tries,
 	}
 	if r.Failed {
 		run.Err = r.Detail

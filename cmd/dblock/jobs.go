@@ -20,9 +20,9 @@ var latest = listing[jobs.Run]{
 }
 
 var history = listing[jobs.Run]{
-	header: table.Row{"slot ends", "began", "took", "result", "host", "thread", "tries", "token"},
+	header: table.Row{"slot", "began", "took", "result", "host", "thread", "tries", "token"},
 	row: func(r jobs.Run) table.Row {
-		return table.Row{clock(r.SlotEnds), clock(r.Began), took(r), result(r), r.Host, r.Thread, r.Tries, r.Token}
+		return table.Row{clock(r.SlotBegins), clock(r.Began), took(r), result(r), r.Host, r.Thread, r.Tries, r.Token}
 	},
 	none: "The job has not run, or so long ago that the reaper has deleted it.",
 }

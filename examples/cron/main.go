@@ -68,7 +68,7 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 	if err := work.Wait(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if err := history(ctx, clients[0], job, slot); err != nil {
+	if err := history(ctx, clients[0], job); err != nil {
 		return err
 	}
 	return catchUp(ctx, clients, fmt.Sprintf("nightly clean-up %d", time.Now().UnixNano()))
@@ -93,7 +93,7 @@ func catchUp(ctx context.Context, clients []*dblock.Client[tx], job string) erro
 }
 
 // history prints the runs, and checks that no slot was run twice.
-func history(ctx context.Context, client *dblock.Client[tx], job string, slot time.Duration) error {
+func history(ctx context.Context, client *dblock.Client[tx], job string) error {
 	fmt.Println("What the database remembers, the latest first:")
 	seen := map[int64]bool{}
 	for run, err := range jobs.New(client).Runs(ctx, job) {
@@ -111,7 +111,7 @@ func history(ctx context.Context, client *dblock.Client[tx], job string, slot ti
 		if run.Tries > 1 {
 			outcome += fmt.Sprintf(", at try %d", run.Tries)
 		}
-		fmt.Printf("  %s  took %-8v %s\n", run.SlotEnds.Add(-slot).Format("15:04:05.000"),
+		fmt.Printf("  %s  took %-8v %s\n", run.SlotBegins.Format("15:04:05.000"),
 			run.Ended.Sub(run.Began).Round(time.Millisecond), outcome)
 	}
 	if len(seen) == 0 {

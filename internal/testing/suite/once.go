@@ -266,7 +266,7 @@ func listJobs(t *testing.T, e *env) {
 	var rows []string
 	for i := range 120 { // more than two pages
 		for slot, began := range []int{10, 30, 20} {
-			rows = append(rows, fmt.Sprintf("('job %03d', %d, 1, '', 'h', '', %d, 99, '', 99)", i, slot, began))
+			rows = append(rows, fmt.Sprintf("('job %03d', %d, 1, '', 'h', '', %d, 99, '', 100)", i, slot, began))
 		}
 	}
 	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, "+
@@ -281,8 +281,8 @@ func listJobs(t *testing.T, e *env) {
 		t.Errorf("%+v", last)
 	}
 	for i, run := range listed[1:121] {
-		want := jobs.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotEnds: time.UnixMicro(99), Token: 1, Host: "h",
-			Began: time.UnixMicro(30), Ended: time.UnixMicro(99), Tries: 1}
+		want := jobs.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotBegins: time.UnixMicro(50),
+			SlotEnds: time.UnixMicro(100), Token: 1, Host: "h", Began: time.UnixMicro(30), Ended: time.UnixMicro(99), Tries: 1}
 		assert.Equal(t, run, want)
 	}
 	for range c.Jobs(t.Context()) {

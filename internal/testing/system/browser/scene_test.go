@@ -116,8 +116,8 @@ func (s *scene) job(name string, every time.Duration, host string, odd ...int64)
 	for ago := int64(0); ago < 70; ago++ {
 		begins := time.UnixMicro((present - ago) * every.Microseconds())
 		r := jobs.Run{
-			Name: name, Slot: present - ago, SlotEnds: begins.Add(every), Token: 1795420000000000 - ago, Host: host,
-			Thread: "cron", Tries: 1,
+			Name: name, Slot: present - ago, SlotBegins: begins, SlotEnds: begins.Add(every),
+			Token: 1795420000000000 - ago, Host: host, Thread: "cron", Tries: 1,
 			Began: begins.Add(every / 60), Ended: begins.Add(every/60 + every/40),
 		}
 		if slices.Contains(odd, ago) {
