@@ -17,11 +17,11 @@ type Event struct {
 	ID       int64     // rises; of two events of one name by Record, Ask or Break the later has the higher ID
 	At       time.Time // when it was written, by the database's clock
 	Name     string
-	Kind     string // "granted", "released", "lost", "expired", "asked", "broken", or a kind given to Record
+	Kind     string // "granted", "released", "lost", "expired", "asked", "broken", "ran", or a kind given to Record
 	Token    int64  // of the lock; 0: none
 	Host     string // of the holder; of Ask and Break, of their caller
 	Thread   string
-	Detail   string // the reason, or the text given to Record
+	Detail   string // the reason, the slot that a job has run, or the text given to Record
 	Metadata map[string]string
 }
 

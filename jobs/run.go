@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/history"
 	"github.com/dblock-go/dblock/internal/inside"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/slots"
@@ -106,8 +107,10 @@ func (j *job) acquire(ctx context.Context) (*client.Lock, error) {
 	if err := j.Connect(ctx); err != nil {
 		return nil, err
 	}
+	// Of all calls that ask for a slot, one runs it: only that is an event (run).
+	want := client.Want{Request: protocol.Request{Name: j.lock()}, Unrecorded: true}
 	for tries := 1; ; tries++ {
-		l, err := j.Acquire(ctx, &client.Want{Request: protocol.Request{Name: j.lock()}}, false)
+		l, err := j.Acquire(ctx, &want, false)
 		var refused *dblock.NotAcquiredError
 		if !errors.As(err, &refused) {
 			return l, err
@@ -196,6 +199,7 @@ func (j *job) run(ctx context.Context, l *client.Lock, run driver.Run, slot time
 		if errors.Is(failure, driver.ErrNotHeld) { // after a loss, RetryFailed may let another call run the slot
 			failure = contract.Lost(errors.New("another runs the slot"))
 		}
+		l.Note(history.Ran, ran(slot, outcome))
 		if panicked != nil {
 			panic(panicked)
 		}
@@ -208,6 +212,15 @@ func (j *job) run(ctx context.Context, l *client.Lock, run driver.Run, slot time
 	})
 	returned = true
 	return outcome, nil
+}
+
+// ran returns the detail of the event of a run.
+func ran(slot time.Time, outcome error) string {
+	text := "slot " + slot.UTC().Format(time.RFC3339Nano)
+	if outcome != nil {
+		text += ", failed: " + outcome.Error()
+	}
+	return text
 }
 
 // end writes the outcome of a run. It retries for a TTL, or for CleanupTimeout if ctx has ended or

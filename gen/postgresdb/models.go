@@ -16,7 +16,7 @@ type DblockEvent struct {
 	At int64
 	// the name of the lock
 	Name string
-	// granted, released, lost, expired, asked, broken, or a kind of the application's own
+	// granted, released, lost, expired, asked, broken, ran, or a kind of the application's own
 	Kind string
 	// fencing token of the lock, 0 where there is none
 	Token int64

@@ -21,6 +21,8 @@ type attempt struct {
 	owner   ledger.Owner
 	wait    bool
 	entered bool // it has entered a lock that its owner had
+
+	unrecorded bool // as of Want
 }
 
 // acquire retries until it holds the name, or until another try is useless.
@@ -192,6 +194,7 @@ func (a *attempt) try(ctx context.Context) (*ledger.Claim, error) {
 		a.r.Attempt = protocol.Candidacy(a.r.Attempt)
 	}
 	claim := a.ledger.Request(s, a.r, a.owner)
+	claim.Unrecorded = a.unrecorded
 	var got store.Answer
 	free := !a.ledger.Contended(a.r.Name) && !a.ledger.Busy(s, a.r.Name)
 	if free { // as far as the client knows

@@ -55,6 +55,8 @@ type Want struct {
 	Owner    *Owner        // nil: the one in the context, or a new one
 	Progress time.Duration // the longest time between two calls of Progress; 0: not watched
 	AtMost   time.Duration // limits the wait, for all names of a call together; 0: only the context does
+
+	Unrecorded bool // the grant and the release are no events: the caller records what it does under the lock
 }
 
 // Owner enters its locks again.

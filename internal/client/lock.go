@@ -99,7 +99,9 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 	ctx, cancel := contract.WaitAtMost(ctx, w.AtMost)
 	defer cancel()
 	ctx, obs := c.report.start(ctx, attemptAt(&w.Request, wait))
-	a := attempt{Client: c, r: &w.Request, owner: c.owners.Of(ctx, w.Owner), wait: wait}
+	a := attempt{
+		Client: c, r: &w.Request, owner: c.owners.Of(ctx, w.Owner), wait: wait, unrecorded: w.Unrecorded,
+	}
 	claim, err := a.acquire(ctx)
 	if err != nil {
 		obs.end(0, err)

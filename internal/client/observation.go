@@ -83,7 +83,8 @@ func (r *reporter) tell(c *ledger.Claim, err error) {
 
 // record adds an event of a lock to the history.
 func (r *reporter) record(c *ledger.Claim, kind, detail string) {
-	if r.history.On() {
+	quiet := c.Unrecorded && (kind == history.Granted || kind == history.Released)
+	if r.history.On() && !quiet {
 		r.history.Add(c.Event(kind, Clean(detail, MaxReason)))
 	}
 }

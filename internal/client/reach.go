@@ -61,6 +61,9 @@ func (c *Client) ContextOf(attempt string) context.Context {
 	return nil
 }
 
+// Note adds an event of the lock to the history, if the client writes one.
+func (l *Lock) Note(kind, detail string) { l.client.report.record(l.claim, kind, detail) }
+
 // Holder returns the session of the lock and its owner.
 func (l *Lock) Holder() (session, host, thread string) {
 	return l.claim.Grant.In.ID, l.claim.Owner.Host, l.claim.Owner.Thread

@@ -22,6 +22,7 @@ const (
 	Expired  = "expired"
 	Asked    = "asked"
 	Broken   = "broken"
+	Ran      = "ran" // of the lock of a job: it has run a slot
 )
 
 const (

@@ -25,6 +25,9 @@ type Claim struct {
 	Began   time.Duration // when the claim got the lock, by the client's clock
 	// Observed is the state of the claim for the observer. Package ledger does not use it.
 	Observed atomic.Int32
+	// Unrecorded keeps the grant and the release of the lock out of the history. Package ledger
+	// does not use it.
+	Unrecorded bool
 
 	state   ClaimState
 	turn    chan error // receives once: nil if it is the claim's turn, else the error; nil: nobody waits for it

@@ -334,7 +334,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_events', 'id', 'rises, in no order of commits across names'),
 ('dblock_events', 'at', 'when it was written, in microseconds since 1970'),
 ('dblock_events', 'name', 'the name of the lock'),
-('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, or a kind of the application''s own'),
+('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, ran, or a kind of the application''s own'),
 ('dblock_events', 'token', 'fencing token of the lock, 0 where there is none'),
 ('dblock_events', 'session_id', 'session of the holder, or of the client that asked or broke'),
 ('dblock_events', 'host', 'host of the holder, or of the client that asked or broke'),

@@ -501,7 +501,7 @@ COMMENT ON TABLE dblock_events IS 'The history, for as long as the reaper keeps 
 COMMENT ON COLUMN dblock_events.id IS 'rises, in no order of commits across names';
 COMMENT ON COLUMN dblock_events.at IS 'when it was written, in microseconds since 1970';
 COMMENT ON COLUMN dblock_events.name IS 'the name of the lock';
-COMMENT ON COLUMN dblock_events.kind IS 'granted, released, lost, expired, asked, broken, or a kind of the application''s own';
+COMMENT ON COLUMN dblock_events.kind IS 'granted, released, lost, expired, asked, broken, ran, or a kind of the application''s own';
 COMMENT ON COLUMN dblock_events.token IS 'fencing token of the lock, 0 where there is none';
 COMMENT ON COLUMN dblock_events.session_id IS 'session of the holder, or of the client that asked or broke';
 COMMENT ON COLUMN dblock_events.host IS 'host of the holder, or of the client that asked or broke';

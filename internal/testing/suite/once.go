@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/assert"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
@@ -19,6 +21,7 @@ import (
 var once = inPlaces(own{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
+	{"the history of a job has one event for each run, and none of those who found the slot run", onlyRunsAreEvents},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
 }, moving{
@@ -127,6 +130,37 @@ func retryFailed(t *testing.T, e *env) {
 		is(t, assert.ErrOf(a.OncePer(t.Context(), name, longSlot, nothing)), dblock.ErrInvalidName)
 	}
 	is(t, assert.ErrOf(a.OncePer(t.Context(), "job", time.Second, nil)), dblock.ErrInvalidOption)
+}
+
+// Broken by an event for every call that takes the lock to see whether the slot was run.
+func onlyRunsAreEvents(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithEvents()), e.client(t, dblock.WithEvents())
+	slot := e.times(t, 1)[0]
+	trouble := errors.New("trouble")
+	failing := func(context.Context, *dblock.Lock, time.Time) error { return trouble }
+	_, err := a.OnceAt(t.Context(), "job", slot, failing)
+	is(t, err, trouble)
+	for _, c := range []Client{a, b, b, a} {
+		ran, err := c.OnceAt(t.Context(), "job", slot, nothing)
+		require.NoError(t, err)
+		assert.Equal(t, ran, false, "it ran")
+	}
+	_, err = b.OnceAt(t.Context(), "job", slot, nothing, jobs.RetryFailed(1, 0))
+	require.NoError(t, err)
+	unlock(t, lock(t, a, "other"))
+	for _, c := range []Client{a, b} {
+		require.NoError(t, c.Close(t.Context())) // it writes the events
+	}
+	var told []string
+	for _, event := range all(t, e.client(t).Events(t.Context(), inspect.EventFilter{})) {
+		told = append(told, event.Name+": "+event.Kind+": "+event.Detail)
+	}
+	when := "slot " + slot.UTC().Format(time.RFC3339Nano)
+	slices.Sort(told) // each client writes its own
+	assert.Equal(t, strings.Join(told, "\n"), strings.Join([]string{
+		"once/job: ran: " + when, "once/job: ran: " + when + ", failed: trouble",
+		"other: granted: ", "other: released: ",
+	}, "\n"), "the history")
 }
 
 func retryDead(t *testing.T, e *env) {
