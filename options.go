@@ -187,7 +187,8 @@ func Progress(d time.Duration) LockOption {
 }
 
 // WaitAtMost bounds the wait for the lock, and not the work under it. After d, Lock, TryLock and Do
-// return as when ctx ends, with an error that also matches context.DeadlineExceeded. The lock's
+// return as when ctx ends, with an error that also matches context.DeadlineExceeded. It names the
+// holder: once half of d has passed, the client reads the name, unless it has done so. The lock's
 // Context and that of the function of Do go on. For LockAll it bounds the wait for all names
 // together: give it for all, not in For. More than 0. Default: ctx alone bounds the wait.
 func WaitAtMost(d time.Duration) LockOption {

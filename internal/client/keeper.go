@@ -38,14 +38,16 @@ func (k keeper) Breaker(c *ledger.Claim) error {
 }
 
 // GaveUp is as of ledger.Client. The error shows the holder if the caller had a place in the queue,
-// or this client has the lock.
-func (k keeper) GaveUp(in *store.Session, name string, queued bool, cause error) error {
-	if !queued && !k.ledger.Occupied(name) {
+// this client has the lock, or the database has shown a holder or a queue since the request began.
+func (k keeper) GaveUp(in *store.Session, name string, queued bool, began time.Duration, cause error) error {
+	state, read := in.Waiters().State(name)
+	occupied, row := k.ledger.Occupied(name), state.Row()
+	seen := read >= began && !row.Free(0, 0, 0)
+	switch {
+	case !queued && !occupied && !seen:
 		return cause
-	}
-	state, known := in.Waiters().State(name)
-	if !known {
-		return k.config.NotAcquired(state, k.ledger.Occupied(name), cause)
+	case read < 0:
+		return k.config.NotAcquired(state, occupied, cause)
 	}
 	return k.notAcquired(state, cause)
 }

@@ -76,7 +76,8 @@ func plain(r *protocol.Request, holding bool) bool {
 // come. holding: the owner of the claim may hold a lock that other owners wait for. After an error
 // the attempt is finished or abandoned.
 func (l *Ledger) Join(ctx context.Context, c *Claim, holding bool) error {
-	in := c.Grant.In
+	in, began := c.Grant.In, l.config.Clock.Now()
+	defer l.lookInTime(ctx, in, c.Request.Name, began)()
 	in.Waiters().Ready(ctx)
 	c.turn = make(chan error, 1)
 	var cycles <-chan deadlock.Cycle
@@ -111,10 +112,27 @@ func (l *Ledger) Join(ctx context.Context, c *Claim, holding bool) error {
 	case <-l.config.Store.Background.Done():
 		err = contract.ErrClosed
 	case <-ctx.Done():
-		err = l.config.Client.GaveUp(in, c.Request.Name, l.queued(c), context.Cause(ctx))
+		err = l.config.Client.GaveUp(in, c.Request.Name, l.queued(c), began, context.Cause(ctx))
 	}
 	l.giveUp(c)
 	return err
+}
+
+// lookInTime has the name read when half of the time of a request has passed, unless the session
+// has read it since then. The error of a short wait names the holder then, also where the request
+// has not got its place in the queue. stop MUST be called.
+func (l *Ledger) lookInTime(
+	ctx context.Context, in *store.Session, name string, began time.Duration,
+) (stop func() bool) {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(time.Until(end)/2, func() {
+		if _, read := in.Waiters().State(name); read < began {
+			in.Waiters().Recheck(name)
+		}
+	}).Stop
 }
 
 // gather adds a claim to those that are sent next. Its own attempt ends where another one gathers.

@@ -35,8 +35,9 @@ type Client interface {
 	Ended(c *Claim, e Ending)
 	// Breaker returns who took the lock of a claim by Break, and why; nil: that is not known.
 	Breaker(c *Claim) error
-	// GaveUp makes the error of a request whose context ended. queued: it had a place.
-	GaveUp(in *store.Session, name string, queued bool, cause error) error
+	// GaveUp makes the error of a request whose context ended. queued: it had a place. began: when
+	// the request did, by the client's clock.
+	GaveUp(in *store.Session, name string, queued bool, began time.Duration, cause error) error
 	// Deadlocked makes the error of a request that must give up.
 	Deadlocked(cycle deadlock.Cycle) error
 }

@@ -39,7 +39,7 @@ func (c *client) Ended(claim *Claim, e Ending) {
 
 func (c *client) Breaker(*Claim) error { return nil }
 
-func (c *client) GaveUp(_ *store.Session, _ string, queued bool, cause error) error {
+func (c *client) GaveUp(_ *store.Session, _ string, queued bool, _ time.Duration, cause error) error {
 	return c.gaveUp(queued, cause)
 }
 

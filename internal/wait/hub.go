@@ -141,14 +141,17 @@ type awaited struct {
 	waiters int           // watchers included
 	due     time.Duration // when the next look is due; 0: now, after a hint; never: no waiter has joined the queue yet
 	wait    time.Duration // the time from that decision to due
-	known   bool          // state was read
+	read    time.Duration // when state was read; unread: it was not
 	// refusals is the number of takeovers in a row that have failed.
 	refusals int
 	state    driver.State  // as last read
 	moved    time.Duration // when this state was first read, or the wait began
 }
 
-const never = time.Duration(math.MaxInt64)
+const (
+	never  = time.Duration(math.MaxInt64)
+	unread = time.Duration(-1)
+)
 
 // lookIn schedules the next look.
 func (n *awaited) lookIn(wait, now time.Duration) { n.due, n.wait = now+wait, wait }
@@ -161,10 +164,11 @@ func (n *awaited) pollAfter(now time.Duration) time.Duration {
 // saw records a state.
 func (n *awaited) saw(state driver.State, now time.Duration) {
 	was, is := n.state, state
-	if !n.known || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used || was.Waiters != is.Waiters {
+	if n.read == unread || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used ||
+		was.Waiters != is.Waiters {
 		n.moved = now
 	}
-	n.known, n.state = true, state
+	n.read, n.state = now, state
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
@@ -203,7 +207,7 @@ func (h *Hub) Add(name, attempt string, answer func(Result)) *Waiter {
 	defer h.mu.Unlock()
 	h.waiters[w.Attempt] = w
 	if h.names[name] == nil {
-		h.names[name] = &awaited{due: never}
+		h.names[name] = &awaited{due: never, read: unread}
 	}
 	h.names[name].waiters++
 	return w
@@ -261,14 +265,15 @@ func (h *Hub) Remove(w *Waiter) {
 	}
 }
 
-// State returns the last known state of a name that has a waiter here.
-func (h *Hub) State(name string) (driver.State, bool) {
+// State returns the last known state of a name that has a waiter here, and when it was read, by the
+// hub's clock; a negative time: it was not.
+func (h *Hub) State(name string) (state driver.State, read time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := h.names[name]; n != nil {
-		return n.state, n.known
+		return n.state, n.read
 	}
-	return driver.State{}, false
+	return driver.State{}, unread
 }
 
 // Deliver answers the waiters of this hub to which a statement of this process granted a lock,
