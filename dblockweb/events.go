@@ -17,6 +17,18 @@ type events struct {
 	Next        int64 // the ID before which the list continues; 0: there are no more
 }
 
+// columns says which columns of a table of events have a text in some row.
+type columns struct{ Token, Client, Reason bool }
+
+func filled(list []inspect.Event) (c columns) {
+	for _, e := range list {
+		c.Token = c.Token || e.Token != 0
+		c.Client = c.Client || e.Host+e.Thread != ""
+		c.Reason = c.Reason || e.Detail != "" || len(e.Metadata) > 0
+	}
+	return c
+}
+
 func loadEvents(ctx context.Context, q query) (any, error) {
 	e := events{Name: q.get("name"), Kinds: q.get("kind")}
 	if before := q.get("before"); before != "" {

@@ -28,6 +28,8 @@ type job struct {
 	Runs  []jobs.Run // the latest first
 	Strip strip
 	Full  bool // there may be earlier runs
+
+	Failed bool // one of the runs has a reason
 }
 
 // loadJobs reads jobs in the order of their names. The library cannot begin at a name: jobs before
@@ -63,6 +65,7 @@ func loadJob(ctx context.Context, q query) (any, error) {
 func readJob(ctx context.Context, of Source, name string) (job, error) {
 	runs, err := take(of.Runs(ctx, name), shownRuns)
 	j := job{Name: name, Runs: runs, Full: len(runs) == shownRuns}
+	j.Failed = slices.ContainsFunc(runs, func(r jobs.Run) bool { return r.Err != "" })
 	if len(runs) > 0 {
 		j.Last, j.Every = runs[0], interval(runs[0])
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/require"
 	"github.com/dblock-go/dblock/jobs"
 )
@@ -58,6 +59,41 @@ func strip(t *testing.T, runs []jobs.Run) (all []string) {
 		all = append(all, m[1])
 	}
 	return all
+}
+
+// recorded is a Source of events.
+type recorded struct {
+	named
+	events []inspect.Event
+}
+
+func (r recorded) Events(context.Context, inspect.EventFilter) iter.Seq2[inspect.Event, error] {
+	return func(yield func(inspect.Event, error) bool) {
+		for _, e := range r.events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Broken by a column that no row fills, and by one that is left out although a row fills it.
+func TestColumnsOfEventsThatNoRowFillsAreNotShown(t *testing.T) {
+	all := map[string]func(e *inspect.Event){
+		"Token": func(e *inspect.Event) { e.Token = 42 }, "Client": func(e *inspect.Event) { e.Host = "there" },
+		"Reason": func(e *inspect.Event) { e.Metadata = map[string]string{"k": "v"} },
+	}
+	for filled, fill := range all {
+		list := []inspect.Event{{ID: 2, Name: "n", Kind: "asked"}, {ID: 1, Name: "n", Kind: "asked"}}
+		fill(&list[1])
+		w := &world{T: t, server: serve(t, handlerOf(recorded{events: list}))}
+		page := w.get("events")
+		for column := range all {
+			if shown := strings.Contains(page, ">"+column+"</th>"); shown != (column == filled) {
+				t.Errorf("%s is filled, and %s is shown: %v", filled, column, shown)
+			}
+		}
+	}
 }
 
 // slot is a run of a slot that is so many before the present one.

@@ -17,12 +17,20 @@ const (
 
 type lock struct {
 	inspect.Info
-	First   []inspect.Participant // of the waiters
+	Shown   int      // the places of the queue that are shown: the first ones
+	First   []placed // of them the waiters
+	Standby []placed // of them the candidates of an election, which wait for as long as another leads
 	Picture picture
 	Chain   waiting
 	Job     string // the job whose lock it is; "": none
 	Events  []inspect.Event
 	Full    bool // there may be more events
+}
+
+// placed is a participant with its place in the queue, from 1.
+type placed struct {
+	Place int
+	inspect.Participant
 }
 
 func loadLock(ctx context.Context, q query) (any, error) {
@@ -32,7 +40,14 @@ func loadLock(ctx context.Context, q query) (any, error) {
 		return nil, err
 	}
 	l := lock{Info: infos[0], Picture: pictureOf(infos[0]), Chain: chainOf(infos)}
-	l.First = l.Waiters[:min(len(l.Waiters), shownWaiters)]
+	l.Shown = min(len(l.Waiters), shownWaiters)
+	for n, w := range l.Waiters[:l.Shown] {
+		of := &l.First
+		if w.Candidate {
+			of = &l.Standby
+		}
+		*of = append(*of, placed{n + 1, w})
+	}
 	if job, ok := strings.CutPrefix(name, contract.JobPrefix); ok {
 		l.Job = job
 	}

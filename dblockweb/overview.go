@@ -3,6 +3,7 @@ package dblockweb
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ const shownNames = 100
 type overview struct {
 	Prefix, Host, Older, After string
 	Contended, Others          []inspect.Info
-	Full                       bool // there may be more names with waiters
+	Full                       bool // there are more names with waiters
 	// Next is the name after which the others continue; "": there are no more.
 	Next string
 }
@@ -25,7 +26,7 @@ type overview struct {
 // showed.
 func loadOverview(ctx context.Context, q query) (any, error) {
 	o := overview{Prefix: q.get("prefix"), Host: q.get("host"), Older: q.get("older"), After: q.get("after")}
-	f := inspect.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames}
+	f := inspect.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames + 1}
 	if o.Older != "" {
 		var err error
 		if f.Older, err = time.ParseDuration(o.Older); err != nil || f.Older < 0 {
@@ -37,20 +38,19 @@ func loadOverview(ctx context.Context, q query) (any, error) {
 		contended := f
 		contended.Contended = true
 		var err error
-		if o.Contended, err = take(q.of.List(ctx, contended), shownNames); err != nil {
+		if o.Contended, o.Full, err = firstNames(q.of.List(ctx, contended)); err != nil {
 			return nil, err
 		}
-		o.Full = len(o.Contended) == shownNames
 		for _, info := range o.Contended {
 			above[info.Name] = true
 		}
 	}
 	f.After = o.After
-	others, err := take(q.of.List(ctx, f), shownNames)
+	others, more, err := firstNames(q.of.List(ctx, f))
 	if err != nil {
 		return nil, err
 	}
-	if len(others) == shownNames {
+	if more {
 		o.Next = others[len(others)-1].Name
 	}
 	o.Others = slices.DeleteFunc(others, func(i inspect.Info) bool { return above[i.Name] })
@@ -59,6 +59,34 @@ func loadOverview(ctx context.Context, q query) (any, error) {
 	})
 	slices.SortStableFunc(o.Others, func(a, b inspect.Info) int { return heldSince(a).Compare(heldSince(b)) })
 	return o, nil
+}
+
+// firstNames reads the first names, and whether there are more: how many costs a read of all.
+func firstNames(names iter.Seq2[inspect.Info, error]) (first []inspect.Info, more bool, err error) {
+	all, err := take(names, shownNames+1)
+	return all[:min(len(all), shownNames)], len(all) > shownNames, err
+}
+
+// queue is that of a name, in which candidates of an election wait beside others.
+type queue struct{ Waiters, Standbys int }
+
+// queueOf counts a queue by the waiters that were read. Those behind them are as the last one.
+func queueOf(i inspect.Info) queue {
+	standbys := 0
+	for _, w := range i.Waiters {
+		if w.Candidate {
+			standbys++
+		}
+	}
+	if n := len(i.Waiters); n > 0 && i.Waiters[n-1].Candidate {
+		standbys += i.Queued - n
+	}
+	return queue{i.Queued - standbys, standbys}
+}
+
+// awaited reports whether a name of a table has waiters.
+func awaited(list []inspect.Info) bool {
+	return slices.ContainsFunc(list, func(i inspect.Info) bool { return queueOf(i).Waiters > 0 })
 }
 
 // heldSince returns the time since which the name has its oldest holder.

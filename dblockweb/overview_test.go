@@ -31,7 +31,12 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 	}
 	assert.Equal(t, strings.Count(page, `data-key="b/short"`), 1, "a name with waiters stands there twice")
 	w.contains(page, ">2 names, the longest queue first")
-	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<")
+	w.contains(page, "<small>and 1 stand-by</small>")
+	w.lacks(page, "2 stand-bys")
+	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<", "1 holder, 0 waiters, 1 stand-by",
+		">Stand-bys <")
+	w.lacks(w.get("lock?name=d"), ">Waiters <")
+	w.lacks(w.get("lock?name=c%2flong"), ">Stand-bys <")
 	w.lacks(w.get("?prefix=b"), "c/long", ">a<")
 	w.lacks(w.get("?host=elsewhere"), "c/long", ">a<", "b/short")
 	w.lacks(w.get("?older=1h"), ">a<")
@@ -67,6 +72,21 @@ func TestTheOverviewLeadsFromPageToPage(t *testing.T) {
 		}
 	}
 	assert.Equal(t, len(seen), 230, "of 230 names")
+}
+
+func TestAListThatIsCutSaysSo(t *testing.T) {
+	w := newWorld(t)
+	for i := range 101 {
+		w.lock(fmt.Sprintf("n/%03d", i))
+		if i == 99 {
+			page := w.get("")
+			w.contains(page, ">100 names, the oldest first")
+			w.lacks(page, "Next names")
+		}
+	}
+	page := w.get("")
+	w.contains(page, ">the first 100 of more than 100 names, in the order of names")
+	w.contains(w.get(w.linkTo(page, "./?prefix=&host=&older=&after=")), ">1 name, the oldest first")
 }
 
 func TestANameWithWaitersStandsOnALaterPageToo(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 var functions = template.FuncMap{
 	"age": age, "left": left, "clock": clock, "span": span, "every": every, "milli": time.Time.UnixMilli,
 	"text": printable, "words": words, "claim": claim, "process": process,
+	"filled": filled, "queue": queueOf, "awaited": awaited,
 	"pairs": pairs, "dict": dict, "add": func(a, b int) int { return a + b }, "result": result, "entries": entries,
 }
 

@@ -25,8 +25,8 @@ func TestPictures(t *testing.T) {
 		file, page, scheme string
 		width, height      int64
 	}{
-		{"overview-light.png", "", "light", 1100, 620},
-		{"overview-dark.png", "", "dark", 1100, 620},
+		{"overview-light.png", "", "light", 1100, 660},
+		{"overview-dark.png", "", "dark", 1100, 660},
 		{"lock-light.png", "lock?name=orders%2f4711", "light", 1100, 780},
 		{"lock-dark.png", "lock?name=orders%2f4711", "dark", 1100, 780},
 		{"lock-400.png", "lock?name=orders%2f4711", "light", 400, 860},

@@ -64,8 +64,10 @@ func newScene(long string) *scene {
 	want.Permits, want.Shared = 2, true
 	add("export", 4, exports, []inspect.Participant{want})
 	leader := holder("app-1", "", "indexer", 515, 31*time.Hour)
-	add("indexer", 0, []inspect.Participant{leader}, []inspect.Participant{waiter("app-2", "", "indexer", 519,
-		30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
+	standbys := []inspect.Participant{waiter("app-2", "", "indexer", 519, 30*time.Hour),
+		waiter("app-3", "", "indexer", 702, 30*time.Hour)}
+	standbys[0].Candidate, standbys[1].Candidate = true, true
+	add("indexer", 0, []inspect.Participant{leader}, standbys)
 	for i, name := range []string{"backup/eu", "cache/warm", "import/2026-11-23", "migrate", "tenant/3/close",
 		"tenant/8/close"} {
 		add(name, 0, []inspect.Participant{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders",
@@ -142,7 +144,7 @@ func all[T any](list []T) iter.Seq2[T, error] {
 
 func (s *scene) List(_ context.Context, f inspect.Filter) iter.Seq2[inspect.Info, error] {
 	return all(slices.DeleteFunc(slices.Clone(s.infos), func(i inspect.Info) bool {
-		return f.Contended && i.Queued == 0 || !strings.HasPrefix(i.Name, f.Prefix)
+		return f.Contended && (i.Queued == 0 || i.Waiters[0].Candidate) || !strings.HasPrefix(i.Name, f.Prefix)
 	}))
 }
 
