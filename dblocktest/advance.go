@@ -65,11 +65,15 @@ func (d *database) advance(by time.Duration) {
 		synctest.Wait()
 		return
 	}
+	connected, over := d.living()
+	for _, w := range connected {
+		w.beat()
+	}
 	for left := by; left > 0; {
 		step := d.stride(left)
 		d.Move(step)
 		left -= step
-		connected, over := d.living()
+		connected, over = d.living()
 		for _, w := range over {
 			w.Stop(session.ErrExpired)
 			<-w.lost
@@ -117,8 +121,14 @@ func (d *database) living() (connected, over []*watched) {
 	return connected, over
 }
 
-// beat sends a heartbeat of the session, and makes the client compare its locks.
+// settleLimit bounds the wait for a client that was cut off meanwhile.
+const settleLimit = time.Second
+
+// beat sends a heartbeat of the session, and waits until it is answered and the client has compared
+// its locks. A heartbeat in flight while the clock moves would be late for the client, which would
+// warn and listen on another connection.
 func (w *watched) beat() {
-	_ = w.Ping(context.Background()) // a heartbeat that fails ends the session, or does not reach the database
-	w.Check()
+	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	defer cancel()
+	w.Settle(ctx)
 }

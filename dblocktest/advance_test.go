@@ -2,6 +2,9 @@ package dblocktest_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +23,56 @@ func TestAClientThatReachesTheDatabaseKeepsItsLocksHoweverMuchTimeGoesBy(t *test
 		isTaken(t, f.Another(t).Client, "n")
 	})
 }
+
+// Broken by a clock that moves while a heartbeat is in flight, which is late then: the client
+// warns, and listens on another connection.
+func TestAdvanceLogsNoWarning(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		var said warnings
+		log := dblock.WithLogger(slog.New(&said))
+		f := dblocktest.New[*Tx](t, log)
+		second := f.Another(t, log)
+		for i, ahead := range []time.Duration{time.Second, time.Hour, 24 * time.Hour, 20 * time.Second} {
+			held := take(t, f.Client, "n")
+			waits := taking(t, second.Client, "n", func(lock) {})
+			f.AwaitQueue(t, "n", 1)
+			take(t, f.Client, fmt.Sprint("other ", i), dblock.Lease(ahead/2))
+			f.Advance(ahead)
+			has(t, held)
+			assert.NoError(t, held.Unlock(t.Context()))
+			assert.NoError(t, got(t, waits).Unlock(t.Context()))
+		}
+		for _, c := range []*dblock.Client[*Tx]{f.Client, second.Client} {
+			assert.NoError(t, c.Close(t.Context())) // it writes the log
+		}
+		said.Lock()
+		defer said.Unlock()
+		for _, line := range said.lines {
+			t.Error(line)
+		}
+	})
+}
+
+// warnings keeps what a client logs at the level of warnings and above.
+type warnings struct {
+	sync.Mutex
+	lines []string
+}
+
+func (w *warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	w.Lock()
+	defer w.Unlock()
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	w.lines = append(w.lines, line)
+	return nil
+}
+
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+func (w *warnings) WithGroup(string) slog.Handler { return w }
 
 func TestAProcessThatIsCutOffLosesItsLocksBeforeAnotherHasThem(t *testing.T) {
 	inBothWorlds(t, func(t *testing.T) {

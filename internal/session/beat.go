@@ -32,6 +32,7 @@ type heart struct {
 	few        bool          // the last list had no more than fewClaims entries
 	listed     int64         // the calls of NoteUnknown before the last list of all claims
 	cleared    int64         // those before the list before it
+	settling   []chan struct{}
 }
 
 // maxConns limits the connections that are reserved at a time. The second one is needed only while
@@ -76,10 +77,29 @@ func (s *Session) beat() {
 		case <-s.check:
 			h.checked = true
 			h.beatNow()
+		case settled := <-s.settle:
+			h.checked, h.settling = true, append(h.settling, settled)
+			h.beatNow()
 		case <-due.C:
 			h.beatNow()
 		}
+		h.settled()
 	}
+}
+
+// settled ends the calls of Settle if nothing is in flight.
+func (h *heart) settled() {
+	busy := h.overPool
+	for l := range h.conns {
+		busy = busy || l.does != nothing
+	}
+	if busy {
+		return
+	}
+	for _, settled := range h.settling {
+		close(settled)
+	}
+	h.settling = nil
 }
 
 // stop waits for the other goroutines, which end with the session's context, and closes the

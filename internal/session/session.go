@@ -115,7 +115,8 @@ type Session struct {
 	end      context.CancelCauseFunc
 	done     sync.WaitGroup
 	check    chan struct{} // asks for a reconciliation with the next heartbeat, now
-	unknowns atomic.Int64  // the number of calls of NoteUnknown
+	settle   chan chan struct{}
+	unknowns atomic.Int64 // the number of calls of NoteUnknown
 
 	deadline *clock.Deadline
 
@@ -128,7 +129,8 @@ type Session struct {
 // Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
 func Open(ctx context.Context, engine Engine, config Config) (*Session, error) {
 	s := &Session{
-		ID: rand.Text(), engine: engine, config: config, check: make(chan struct{}, 1),
+		ID: rand.Text(), engine: engine, config: config,
+		check: make(chan struct{}, 1), settle: make(chan chan struct{}),
 		listening: listening{over: func() {}}, moved: make(chan struct{}),
 	}
 	s.Life, s.Unseen = config.Folder.Register(s.ID)
@@ -191,6 +193,22 @@ func (s *Session) Check() {
 	select {
 	case s.check <- struct{}{}:
 	default:
+	}
+}
+
+// Settle is Check that waits until all heartbeats and lists in flight are answered, or until ctx
+// ends. For tests that move the clock: what is in flight then looks late.
+func (s *Session) Settle(ctx context.Context) {
+	settled := make(chan struct{})
+	select {
+	case s.settle <- settled:
+	case <-s.ctx.Done():
+		return
+	}
+	select {
+	case <-settled:
+	case <-s.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
