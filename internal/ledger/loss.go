@@ -172,14 +172,12 @@ func (l *Ledger) Absent(c *Claim) (lost bool) {
 	return lost
 }
 
-// Lose ends claims without Unlock, and logs those that are lost. If the database does not show a
-// lock any more, the reason is that of Break where the history has it.
+// Lose ends claims without Unlock, and logs those that are lost.
 func (l *Ledger) Lose(reason error, claims ...*Claim) {
+	absent := errors.Is(reason, ErrDisowned) || errors.Is(reason, driver.ErrNotHeld)
 	var lost []*Claim
-	if absent := errors.Is(reason, ErrDisowned) || errors.Is(reason, driver.ErrNotHeld); absent {
-		for _, c := range claims {
-			lost = append(lost, l.revoke(cmp.Or(l.config.Client.Breaker(c), reason), c)...)
-		}
+	if absent && len(claims) == 1 { // as after Break; a read for each of many would delay their ends
+		lost = l.revoke(cmp.Or(l.config.Client.Breaker(claims[0]), reason), claims...)
 	} else {
 		lost = l.revoke(reason, claims...)
 	}

@@ -316,7 +316,8 @@ func listJobs(t *testing.T, e *env) {
 	}
 	for i, run := range listed[1:121] {
 		want := jobs.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotBegins: time.UnixMicro(50),
-			SlotEnds: time.UnixMicro(100), Token: 1, Host: "h", Began: time.UnixMicro(30), Ended: time.UnixMicro(99), Tries: 1}
+			SlotEnds: time.UnixMicro(100), Token: 1, Host: "h", Began: time.UnixMicro(30),
+			Ended: time.UnixMicro(99), Tries: 1}
 		assert.Equal(t, run, want)
 	}
 	for range c.Jobs(t.Context()) {
