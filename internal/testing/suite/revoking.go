@@ -151,11 +151,18 @@ func breakTells(t *testing.T, e *env) {
 			if mode == "a share" && (what == "Downgrade" || what == "Detach") {
 				continue
 			}
-			l := lock(t, a, "n", options...)
-			reason := what + " of " + mode
-			breaking("n", reason)
-			says(t, notice(l), dblock.ErrLost, "broken by ops-1 (process ", "): "+reason)
-			says(t, l.Unlock(t.Context()), dblock.ErrLost, "): "+reason)
+			reason, tries := what+" of "+mode, 5 // the client waits for the history for a moment only
+			for told := false; !told; tries-- {
+				l := lock(t, a, "n", options...)
+				breaking("n", reason)
+				err := notice(l)
+				if told = strings.Contains(err.Error(), "broken by "); !told && tries > 1 {
+					continue
+				}
+				says(t, err, dblock.ErrLost, "broken by ops-1 (process ", "): "+reason)
+				says(t, l.Unlock(t.Context()), dblock.ErrLost, "): "+reason)
+				told = true
+			}
 		}
 	}
 	require.NoError(t, a.Close(t.Context())) // it writes the log
