@@ -28,6 +28,8 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
+func init() { secondNames["a mount of a single file"] = mountFile }
+
 // mountFile gives a file a second name as a container gets one to which a single file is mounted.
 func mountFile(t *testing.T, from, to string) {
 	t.Helper()
