@@ -1,7 +1,7 @@
 # Short names for commands that CONTRIBUTING.md explains. ARGS are passed on: make test ARGS='-run Fair ./postgres'
 .PHONY: help check test sqlite mutants generate fmt lint bench ci
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@awk -F ':.*## ' '/^[a-z]*:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 check: ## what the first minute tells: format, widths, layers, links, the mutants' texts
 	.ci/lint quick
 test: ## every test with the race detector, on every server
