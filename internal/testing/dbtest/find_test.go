@@ -1,6 +1,19 @@
 package dbtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/testing/assert"
+)
+
+func TestADSNIsNamedForItsKind(t *testing.T) {
+	for kind, variable := range map[string]string{
+		KindPostgres: "DBLOCK_TEST_POSTGRES_DSN", KindMySQL: "DBLOCK_TEST_MYSQL_DSN",
+		KindMariaDB: "DBLOCK_TEST_MARIADB_DSN", KindTiDB: "DBLOCK_TEST_TIDB_DSN", KindVitess: "DBLOCK_TEST_VITESS_DSN",
+	} {
+		assert.Equal(t, dsnVariable(kind), variable)
+	}
+}
 
 func TestWhatIsRequired(t *testing.T) {
 	for _, c := range []struct {
