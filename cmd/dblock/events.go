@@ -43,7 +43,7 @@ func events(o *options) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.Kinds, "kind", nil,
-		"only these kinds: granted, released, lost, expired, asked, broken, or an application's own")
+		"only these kinds: granted, released, ran, lost, expired, asked, broken, or an application's own")
 	durationVar(flags, &since, "since", "", 0, "only the last so long")
 	limit = limits(o, c, 50, "events")
 	return c

@@ -118,7 +118,10 @@ The database is that of --dsn or DBLOCK_DSN:
   sqlite://path                   a file
 
 or of the PG environment variables if PGHOST, PGSERVICE or PGDATABASE is set, or with --local a SQLite file of this user.
-A password belongs into DBLOCK_DSN or into those files: the arguments of a process show in lists of processes.`,
+A password belongs into DBLOCK_DSN or into those files: the arguments of a process show in lists of processes.
+
+The exit status is 0, or 1 after a failure, 2 for wrong arguments, 75 where the lock of run or hold is not free, or 128 and the number of
+the signal that ended the command. run ends with the status of its own command.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
