@@ -42,7 +42,7 @@ func TestJSONHasOneFormForAllValues(t *testing.T) {
 
 func TestAKeyOfJSONIsAFieldInSnakeCase(t *testing.T) {
 	for field, key := range map[string]string{"Untold": "untold", "HandedOn": "handed_on", "PID": "pid",
-		"ClassID": "class_id", "IDOfSlot": "id_of_slot"} {
+		"ClassID": "class_id", "IDOfSlot": "id_of_slot", "SlotBegins": "slot_begins"} {
 		assert.Equal(t, snake(field), key)
 	}
 }

@@ -253,16 +253,23 @@ func TestAWatchEndsWhereItsFirstLookFails(t *testing.T) {
 func TestJobsAndTheirRuns(t *testing.T) {
 	eachKind(t, func(w *world) {
 		contains(w, w.must("jobs"), "No job has run")
+		var given time.Time
 		run := func(name string, result error) {
-			_, _ = jobs.New(w.client).OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock,
-				time.Time) error {
+			_, _ = jobs.New(w.client).OncePer(w.Context(), name, time.Hour, func(_ context.Context, _ *dblock.Lock,
+				slot time.Time) error {
+				given = slot
 				return result
 			})
 		}
 		run("report", nil)
 		run("backup", fmt.Errorf("the disk is full"))
 		contains(w, w.must("jobs"), "report", "ok", "backup", "failed: the disk is full", "there")
-		contains(w, w.must("runs", "backup"), "failed: the disk is full", "TRIES")
+		runs := w.must("runs", "backup")
+		contains(w, runs, "failed: the disk is full", "TRIES")
+		if line := strings.TrimSpace(runs); !strings.HasPrefix(line, "SLOT ") {
+			w.Errorf("the slot is not the first column of %q", line)
+		}
+		contains(w, runs, given.Local().Format("2006-01-02 15:04:05"))
 		contains(w, w.must("runs", "nothing"), "has not run")
 	})
 }
