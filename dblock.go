@@ -36,10 +36,8 @@ func (c *Client[TX]) core() (*client.Client, error) {
 			return core, nil
 		}
 	}
-	return nil, errNilClient
+	return nil, client.ErrNone
 }
-
-var errNilClient = fmt.Errorf("%w: the client is nil, or was not made by New", ErrInvalidOption)
 
 // Engine is a database with transactions of type TX (pgx.Tx, *sql.Tx): New of package postgres,
 // mysql or sqlite returns it. It is opaque: New and package reaper take it. The zero value has no

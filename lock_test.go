@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/internal/testing/assert"
+	"github.com/dblock-go/dblock/jobs"
 )
 
 func TestALockThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
@@ -70,7 +73,25 @@ func TestAClientThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
 		if methods < 20 {
 			t.Errorf("%d methods", methods)
 		}
+		i, r := inspect.New(c), jobs.New(c)
+		for name, err := range map[string]error{
+			"List": first(i.List(t.Context(), inspect.Filter{})), "Watch": first(i.Watch(t.Context(), "n")),
+			"Lock": assert.ErrOf(i.Lock(t.Context(), "n")), "Jobs": first(r.Jobs(t.Context())),
+			"OncePer": assert.ErrOf(r.OncePer(t.Context(), "n", time.Hour,
+				func(context.Context, *dblock.Lock, time.Time) error { return nil })),
+		} {
+			if !errors.Is(err, dblock.ErrInvalidOption) || !strings.Contains(err.Error(), "the client is nil") {
+				t.Errorf("%s with a client %s: %v", name, what, err)
+			}
+		}
 	}
+}
+
+func first[T any](rows iter.Seq2[T, error]) error {
+	for _, err := range rows {
+		return err
+	}
+	return nil
 }
 
 // plausible returns arguments that a call does not refuse for themselves, without options.

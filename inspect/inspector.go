@@ -14,8 +14,14 @@ import (
 type Inspector struct{ client *client.Client }
 
 // New makes an Inspector of a client. It does no I/O. The Inspector uses the client's pool, and
-// returns ErrClosed once the client is closed. Watch alone needs the client's session.
-func New[TX any](c *dblock.Client[TX]) *Inspector { return &Inspector{inside.Of(c)} }
+// returns ErrClosed once the client is closed. Watch alone needs the client's session. With a nil
+// client the methods return dblock.ErrInvalidOption.
+func New[TX any](c *dblock.Client[TX]) *Inspector {
+	if c == nil {
+		c = new(dblock.Client[TX])
+	}
+	return &Inspector{inside.Of(c)}
+}
 
 // read runs a statement that no lock depends on, and retries it after a lost race.
 func (i *Inspector) read(

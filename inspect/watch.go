@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/store"
@@ -45,6 +46,9 @@ type watch struct {
 func (w *watch) run(ctx context.Context) error {
 	if ctx == nil {
 		return contract.ErrNilContext
+	}
+	if w.client == nil {
+		return client.ErrNone
 	}
 	db := w.client.Store()
 	for first := true; ; first = false {

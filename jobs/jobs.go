@@ -26,8 +26,14 @@ type Func func(ctx context.Context, l *dblock.Lock, slot time.Time) error
 type Runner struct{ client *client.Client }
 
 // New makes a Runner of a client. It does no I/O, and starts nothing. Close of the client ends the
-// contexts of its jobs, and waits for their outcomes.
-func New[TX any](c *dblock.Client[TX]) *Runner { return &Runner{inside.Of(c)} }
+// contexts of its jobs, and waits for their outcomes. With a nil client the methods return
+// dblock.ErrInvalidOption.
+func New[TX any](c *dblock.Client[TX]) *Runner {
+	if c == nil {
+		c = new(dblock.Client[TX])
+	}
+	return &Runner{inside.Of(c)}
+}
 
 // Option configures the slots of a job.
 type Option struct{ set func(j *job) }
@@ -67,6 +73,8 @@ func (r *Runner) job(
 		return nil, fmt.Errorf("%w: %w", dblock.ErrInvalidName, err)
 	}
 	switch {
+	case r.client == nil:
+		return nil, client.ErrNone
 	case ctx == nil:
 		return nil, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)
 	case fn == nil:

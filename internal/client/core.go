@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/crash"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -116,8 +118,15 @@ func (c *Client) notAcquired(state driver.State, cause error) error {
 	return c.config.NotAcquired(state, own, cause)
 }
 
-// Inquire runs statements that no lock depends on, and retries them after a lost race.
+// ErrNone: a call of a dblock.Client that is nil or zero, or of what was made of one.
+var ErrNone = fmt.Errorf("%w: the client is nil, or was not made by New", contract.ErrInvalidOption)
+
+// Inquire runs statements that no lock depends on, and retries them after a lost race. ErrNone for
+// a nil client.
 func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine driver.Backend) error) error {
+	if c == nil {
+		return ErrNone
+	}
 	return c.store.Inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) })
 }
 
